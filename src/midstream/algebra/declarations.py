@@ -1,0 +1,95 @@
+"""What a query may refer to: streams and the functions a user brings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import pyarrow as pa
+
+from midstream.algebra.time import TimeDomain
+from midstream.errors import InputError, QueryError
+
+Timestamps = Literal["external", "internal", "latent"]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamDeclaration:
+    """A stream's name, columns and time column; `lateness` and `skew` in ticks."""
+
+    name: str
+    columns: pa.Schema
+    time: str
+    lateness: int = 0
+    timestamps: Timestamps = "external"
+    skew: int = 0
+
+    def __post_init__(self) -> None:
+        if self.time not in self.columns.names:
+            raise InputError(
+                f"stream {self.name} has no time column {self.time!r}",
+                detail=f"its columns are {', '.join(self.columns.names) or 'none'}",
+                hint="name the time column with time=",
+            )
+        if len(set(self.columns.names)) != len(self.columns.names):
+            raise InputError(f"stream {self.name} has two columns of the same name")
+
+    @property
+    def domain(self) -> TimeDomain:
+        """What the stream's ticks mean."""
+        return TimeDomain(self.columns.field(self.time).type)
+
+
+class Accumulator(Protocol):
+    """A user-defined aggregate's life, as Stream Mill's: initialize, iterate, terminate."""
+
+    def initialize(self) -> Any:
+        """A fresh state."""
+
+    def iterate(self, state: Any, *columns: pa.Array) -> Any:
+        """The state after some more rows, given as Arrow arrays of equal length."""
+
+    def terminate(self, state: Any) -> Any:
+        """The aggregate's value as a Python value."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarFunction:
+    """A user's scalar function: Arrow arrays in, one Arrow array of equal length and of type `returns` out."""
+
+    name: str
+    function: Callable[..., pa.Array] = field(compare=False)
+    returns: pa.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateFunction:
+    """A user's aggregate: `make()` gives an accumulator."""
+
+    name: str
+    make: Callable[[], Accumulator] = field(compare=False)
+    returns: pa.DataType
+
+
+UserFunction = ScalarFunction | AggregateFunction
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The streams and functions a query is bound against, by lower-cased name for functions."""
+
+    streams: Mapping[str, StreamDeclaration]
+    functions: Mapping[str, UserFunction] = field(default_factory=dict)
+
+    def function(self, name: str) -> UserFunction:
+        """A user's function by name."""
+        try:
+            return self.functions[name.lower()]
+        except KeyError:
+            raise QueryError(f"unknown function {name}") from None
+
+
+def functions_by_name(functions: tuple[UserFunction, ...] | list[UserFunction]) -> dict[str, UserFunction]:
+    """User functions keyed as a catalog wants them."""
+    return {f.name.lower(): f for f in functions}

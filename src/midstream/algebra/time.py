@@ -1,0 +1,135 @@
+"""Time is a number of ticks: an integer as it stands, or microseconds since 1970 for timestamps.
+
+An element is valid over a half-open interval of ticks. `INFINITY` ends what never ends; outside the engine it is
+shown as null, because no timestamp type can print it.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from midstream.errors import QueryError
+
+INFINITY = 2**63 - 1
+"""The end of an interval that never ends."""
+
+BEGINNING = -(2**63) + 1
+"""A register that promises nothing yet."""
+
+_UNITS = {
+    "microsecond": 1,
+    "us": 1,
+    "millisecond": 1_000,
+    "ms": 1_000,
+    "second": 1_000_000,
+    "sec": 1_000_000,
+    "s": 1_000_000,
+    "minute": 60_000_000,
+    "min": 60_000_000,
+    "hour": 3_600_000_000,
+    "h": 3_600_000_000,
+    "day": 86_400_000_000,
+    "d": 86_400_000_000,
+    "week": 604_800_000_000,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TimeDomain:
+    """What a tick means: nothing but a number, or a microsecond in some time zone's notation."""
+
+    type: pa.DataType
+
+    def __post_init__(self) -> None:
+        if not (pa.types.is_integer(self.type) or pa.types.is_timestamp(self.type)):
+            raise QueryError(
+                f"time must be an integer or a timestamp, not {self.type}",
+                hint="cast the time column, or name another one with time=",
+            )
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether ticks are plain numbers."""
+        return bool(pa.types.is_integer(self.type))
+
+    @property
+    def output_type(self) -> pa.DataType:
+        """The type in which `valid_from`, `valid_to` and `ts` are shown."""
+        return pa.int64() if self.is_integer else pa.timestamp("us", self.type.tz)
+
+    def agrees_with(self, other: TimeDomain) -> bool:
+        """Whether ticks of both mean the same."""
+        return self.is_integer == other.is_integer
+
+
+INTEGER_TIME = TimeDomain(pa.int64())
+TIMESTAMP_TIME = TimeDomain(pa.timestamp("us"))
+
+
+def ticks(duration: int | float | str | dt.timedelta, domain: TimeDomain) -> int:
+    """A duration in ticks.
+
+    >>> ticks("5 seconds", TIMESTAMP_TIME)
+    5000000
+    >>> ticks(100, INTEGER_TIME)
+    100
+    """
+    if isinstance(duration, dt.timedelta):
+        duration = f"{duration // dt.timedelta(microseconds=1)} us"
+    if isinstance(duration, bool):
+        raise QueryError(f"{duration!r} is not a duration")
+    if isinstance(duration, str):
+        return _parse(duration, domain)
+    if not domain.is_integer:
+        raise QueryError(
+            f"{duration} has no unit, but time is a timestamp", hint=f"write for instance '{duration} seconds'"
+        )
+    if duration != int(duration):
+        raise QueryError(f"{duration} is not a whole number of ticks")
+    return int(duration)
+
+
+def _parse(text: str, domain: TimeDomain) -> int:
+    total, rest = 0, text.strip().lower()
+    pattern = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zµ]*)\s*")
+    if not rest or not re.fullmatch(rf"(?:{pattern.pattern})+", rest):
+        raise QueryError(f"{text!r} is not a duration", hint="write for instance '5 seconds' or '1 hour 30 minutes'")
+    for number, unit in pattern.findall(rest):
+        total += _one(number, unit, text, domain)
+    return total
+
+
+def _one(number: str, unit: str, text: str, domain: TimeDomain) -> int:
+    if domain.is_integer:
+        if unit:
+            raise QueryError(f"{text!r} has a unit, but time is an integer", hint=f"write {number}")
+        return int(float(number))
+    factor = _UNITS.get(unit) or _UNITS.get(unit.removesuffix("s"))
+    if factor is None:
+        if not unit:
+            raise QueryError(f"{text!r} has no unit", hint=f"write for instance '{number} seconds'")
+        raise QueryError(f"unknown unit of time {unit!r}", hint="use " + ", ".join(k for k in _UNITS if len(k) > 3))
+    whole, _, fraction = number.partition(".")
+    value = int(whole) * factor
+    if fraction:
+        value += (-1 if whole.startswith("-") else 1) * factor * int(fraction) // 10 ** len(fraction)
+    return value
+
+
+def show_ticks(amount: int, domain: TimeDomain) -> str:
+    """A duration as a person writes it.
+
+    >>> show_ticks(90_000_000, TIMESTAMP_TIME)
+    '90 seconds'
+    """
+    if domain.is_integer or amount == 0:
+        return str(amount) if domain.is_integer else "0 seconds"
+    for name in ("day", "hour", "minute", "second", "millisecond"):
+        count, rest = divmod(amount, _UNITS[name])
+        if not rest:
+            return f"{count} {name}" + ("" if count == 1 else "s")
+    return f"{amount} microseconds"
