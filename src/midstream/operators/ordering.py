@@ -1,0 +1,191 @@
+"""The one order of rows that everybody agrees on, and the rows that are the same.
+
+Shuffles deliver rows in any order, so whatever depends on order first sorts by time and then by all columns: ascending,
+nulls first, NaN last, texts by their bytes, nested values by their text. Rows that are still tied are equal, so which
+comes first cannot matter. Columns are looked at one by one and only where the ones before left ties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from midstream.errors import InternalError
+from midstream.operators.elements import Indices, Mask
+from midstream.operators.vectors import Numbers, is_number_like, numbers_of, validity_of
+
+
+def total_order(batch: pa.RecordBatch | Sequence[pa.Array], leading: Sequence[Numbers] = ()) -> Indices | None:
+    """The permutation that sorts rows by the leading numbers, then by all columns; None if they are sorted already."""
+    columns = batch.columns if isinstance(batch, pa.RecordBatch) else list(batch)
+    length = len(leading[0]) if leading else len(columns[0]) if columns else 0
+    if length < 2 or (len(leading) == 1 and bool((leading[0][1:] > leading[0][:-1]).all())):
+        return None
+    order, ties = _sorted_by_numbers(leading, length)
+    for column in columns:
+        if not len(ties.rows):
+            break
+        order, ties = _refined(order, ties, column)
+    return order
+
+
+def group_rows(columns: Sequence[pa.Array]) -> tuple[Indices, Indices]:
+    """Each row's group, numbered by first appearance, and each group's first row; equal means equal in all columns.
+
+    Null equals null and NaN equals NaN here.
+    """
+    if not columns:
+        raise InternalError("grouping needs at least one column")
+    codes, count = _codes(columns[0])
+    for column in columns[1:]:
+        more, more_count = _codes(column)
+        codes, count = _dense(codes * more_count + more) if more_count > 1 else (codes, count)
+    first = np.empty(count, dtype=np.int64)
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    return codes, first
+
+
+class _Ties:
+    """The places of the order that are tied with a neighbour, and the number of the tie each belongs to."""
+
+    __slots__ = ("groups", "rows")
+
+    def __init__(self, rows: Indices, groups: Indices) -> None:
+        self.rows = rows
+        self.groups = groups
+
+
+def _sorted_by_numbers(leading: Sequence[Numbers], length: int) -> tuple[Indices | None, _Ties]:
+    if not leading:
+        return None, _Ties(np.arange(length), np.zeros(length, dtype=np.int64))
+    order: Indices | None = None
+    keys = list(leading)
+    if not _nondecreasing(keys):
+        order = np.argsort(keys[0], kind="stable") if len(keys) == 1 else np.lexsort(keys[::-1])
+        keys = [key.take(order) for key in keys]
+    return order, _ties(np.arange(length), keys)
+
+
+def _nondecreasing(keys: Sequence[Numbers]) -> bool:
+    """Whether rows are sorted by the keys: at each step, the first key that changes grows."""
+    undecided: Mask | None = None
+    for key in keys:
+        before, after = key[:-1], key[1:]
+        falls = after < before
+        if bool((falls if undecided is None else falls & undecided).any()):
+            return False
+        same = after == before
+        undecided = same if undecided is None else undecided & same
+    return True
+
+
+def _ties(places: Indices, keys: Iterable[Numbers]) -> _Ties:
+    """Among sorted places, those whose keys equal a neighbour's."""
+    same = np.ones(max(len(places) - 1, 0), dtype=np.bool_)
+    for key in keys:
+        same &= key[1:] == key[:-1]
+    if not same.any():
+        return _Ties(places[:0], places[:0])
+    tied = np.zeros(len(places), dtype=np.bool_)
+    tied[1:] = same
+    group: Indices = np.cumsum(~tied, dtype=np.int64)
+    tied[:-1] |= same
+    return _Ties(places[tied], group[tied])
+
+
+def _refined(order: Indices | None, ties: _Ties, column: pa.Array) -> tuple[Indices | None, _Ties]:
+    """The order and its ties after looking at one more column in the tied places."""
+    rows = ties.rows if order is None else order.take(ties.rows)
+    everywhere = order is None and len(rows) == len(column)
+    keys = [ties.groups, *_sort_keys(column if everywhere else column.take(pa.array(rows)))]
+    if not _nondecreasing(keys):
+        inner = np.lexsort(keys[::-1])
+        keys = [key.take(inner) for key in keys]
+        order = np.arange(len(column)) if order is None else order.copy()
+        order[ties.rows] = rows.take(inner)
+    return order, _ties(ties.rows, keys)
+
+
+def _sort_keys(column: pa.Array) -> list[Numbers]:
+    """Numbers that sort and tie as the column's values do, first key first."""
+    kind = column.type
+    if pa.types.is_null(kind):
+        return []
+    if pa.types.is_dictionary(kind):
+        return _sort_keys(column.dictionary_decode())
+    if not is_number_like(kind):
+        return [_ranks(column)]
+    numbers = numbers_of(column)
+    keys = [numbers]
+    if pa.types.is_floating(kind):
+        missing = np.isnan(numbers)
+        if missing.any():
+            keys = [missing, np.where(missing, 0, numbers)]
+    valid = validity_of(column)
+    if valid is not None:
+        keys = [valid, *(np.where(valid, key, 0) for key in keys)]
+    return keys
+
+
+def _ranks(column: pa.Array) -> Indices:
+    """The rank of each value among the distinct ones; null ranks below all."""
+    encoded = _comparable(column).dictionary_encode()
+    distinct = encoded.dictionary
+    order = pc.array_sort_indices(distinct).to_numpy()
+    rank = np.empty(len(distinct) + 1, dtype=np.int64)
+    rank[order] = np.arange(len(distinct))
+    rank[-1] = -1
+    return rank.take(_indices(encoded))
+
+
+def _indices(encoded: pa.DictionaryArray) -> Indices:
+    indices = encoded.indices
+    if indices.null_count:
+        indices = indices.fill_null(len(encoded.dictionary))
+    return indices.to_numpy()  # type: ignore[no-any-return]
+
+
+def _comparable(column: pa.Array) -> pa.Array:
+    """The column itself, or the text of its values where Arrow cannot compare them."""
+    if pa.types.is_decimal(column.type) and column.type.bit_width < 128:
+        return column.cast(pa.decimal128(column.type.precision, column.type.scale))
+    if pa.types.is_nested(column.type):
+        return pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
+    return column
+
+
+def _codes(column: pa.Array) -> tuple[Indices, int]:
+    """A number per row, equal where values are, below the count that is also given."""
+    kind = column.type
+    if pa.types.is_null(kind):
+        return np.zeros(len(column), dtype=np.int64), min(len(column), 1)
+    if pa.types.is_dictionary(kind):
+        return _codes(column.dictionary_decode())
+    if is_number_like(kind) and column.null_count == 0:
+        return _dense(_as_integers(column))
+    if pa.types.is_floating(kind):
+        column = pa.array(_as_integers(column), mask=column.is_null().to_numpy(zero_copy_only=False))
+    encoded = _comparable(column).dictionary_encode()
+    return _dense(_indices(encoded))
+
+
+def _as_integers(column: pa.Array) -> Numbers:
+    """Stored numbers as integers that are equal where the values are, both zeros and all NaN included."""
+    numbers = numbers_of(column)
+    if not pa.types.is_floating(column.type):
+        return numbers
+    wide = numbers.astype(np.float64, copy=False) + 0.0  # -0.0 + 0.0 is 0.0
+    missing = np.isnan(wide)
+    if missing.any():
+        wide[missing] = np.nan
+    return wide.view(np.int64)
+
+
+def _dense(values: Numbers) -> tuple[Indices, int]:
+    """Codes from zero up in order of first appearance, and how many there are."""
+    codes, distinct = pd.factorize(values.astype(np.int64, copy=False), use_na_sentinel=False)
+    return codes, len(distinct)

@@ -1,0 +1,89 @@
+"""Arrow columns as NumPy vectors, without copying where the layouts agree.
+
+Arrow keeps a value even where it is null, so numbers can be viewed as they lie; what a null holds is arbitrary, and
+whoever looks at the numbers also looks at the validity.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from midstream.operators.elements import Mask
+
+Numbers = npt.NDArray[Any]
+
+
+def _dtypes() -> dict[pa.DataType, np.dtype[Any]]:
+    plain: dict[pa.DataType, np.dtype[Any]] = {
+        getattr(pa, f"{u}int{w}")(): np.dtype(f"{u}int{w}") for u in ("", "u") for w in (8, 16, 32, 64)
+    }
+    floats: dict[pa.DataType, np.dtype[Any]] = {
+        pa.float16(): np.dtype("float16"),
+        pa.float32(): np.dtype("float32"),
+        pa.float64(): np.dtype("float64"),
+    }
+    times: dict[pa.DataType, np.dtype[Any]] = {
+        pa.date32(): np.dtype("int32"),
+        pa.date64(): np.dtype("int64"),
+        pa.time32("s"): np.dtype("int32"),
+        pa.time32("ms"): np.dtype("int32"),
+        pa.time64("us"): np.dtype("int64"),
+        pa.time64("ns"): np.dtype("int64"),
+    }
+    for unit in ("s", "ms", "us", "ns"):
+        times[pa.timestamp(unit)] = times[pa.duration(unit)] = np.dtype("int64")
+    return plain | floats | times
+
+
+_DTYPES = _dtypes()
+
+
+def storage_of(kind: pa.DataType) -> np.dtype[Any] | None:
+    """The NumPy type whose vectors lie in memory as columns of this type do, if there is one.
+
+    >>> storage_of(pa.timestamp("us", "Europe/Berlin"))
+    dtype('int64')
+    """
+    found = _DTYPES.get(kind)
+    if found is None and pa.types.is_timestamp(kind):
+        found = _DTYPES[kind] = np.dtype("int64")
+    return found
+
+
+def is_number_like(kind: pa.DataType) -> bool:
+    """Whether `numbers_of` can show columns of this type."""
+    return storage_of(kind) is not None or bool(pa.types.is_boolean(kind))
+
+
+def numbers_of(column: pa.Array) -> Numbers:
+    """The column's stored numbers (times as ticks, booleans as such); arbitrary where null. Treat as read-only."""
+    dtype = storage_of(column.type)
+    if dtype is not None:
+        length, offset = len(column), column.offset
+        if length == 0:
+            return np.empty(0, dtype=dtype)
+        return np.frombuffer(column.buffers()[1], dtype, length, offset * dtype.itemsize)
+    if column.null_count:
+        column = column.fill_null(False)
+    return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def validity_of(column: pa.Array) -> Mask | None:
+    """False where the column is null; None when it nowhere is."""
+    if column.null_count == 0:
+        return None
+    return column.is_valid().to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def column_of(numbers: Numbers, kind: pa.DataType, valid: Mask | None = None) -> pa.Array:
+    """A column of a given type from its stored numbers, without copying them."""
+    dtype = storage_of(kind)
+    if dtype is None:
+        return pa.array(numbers, type=kind, mask=None if valid is None else ~valid)
+    data = pa.py_buffer(np.ascontiguousarray(numbers, dtype=dtype))
+    bits = None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(numbers), [bits, data])
