@@ -1,0 +1,294 @@
+"""The oracle: what a query means, computed the long way.
+
+A relation is a list of elements, rows with the half-open interval over which they are valid; its snapshot at an
+instant is the multiset of rows valid then. Windows set intervals; selection, projection, union and inner join carry
+them over (a joined row is valid while all its parts are). Every other operator is applied to its inputs' snapshots,
+once for each stretch of time in which none of them changes. Nothing here is shared with the operators that run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from itertools import pairwise, product
+
+import pyarrow as pa
+
+from midstream.algebra.declarations import Catalog
+from midstream.algebra.expressions import Expression
+from midstream.algebra.plan import (
+    Aggregate,
+    Difference,
+    Distinct,
+    Intersect,
+    Join,
+    MultiJoin,
+    Project,
+    Relation,
+    Select,
+    Sequence,
+    Stream,
+    ToStream,
+    Union,
+    Window,
+    instants,
+)
+from midstream.algebra.semantics_aggregates import aggregate_evaluator
+from midstream.algebra.semantics_scalars import Evaluator, evaluator
+from midstream.algebra.semantics_sequences import sequenced
+from midstream.algebra.semantics_values import Row, arrow_array, python_values, row_identity, row_order, time_ticks
+from midstream.algebra.semantics_windows import Element, Tuple, boundaries_of, in_order, windowed
+from midstream.algebra.time import INFINITY
+from midstream.algebra.windows import Hop, Range
+from midstream.errors import InputError, InternalError, QueryError
+
+Snapshot = list[Row]
+
+
+def evaluate(plan: Relation, inputs: Mapping[str, pa.Table], catalog: Catalog) -> pa.Table:
+    """The plan's columns and `valid_from`, `valid_to` (null: for ever), or `ts` if the plan makes a stream."""
+    oracle = Oracle(inputs, catalog)
+    if isinstance(plan, ToStream):
+        return _stream_table(plan, oracle.changes(plan))
+    elements = oracle.elements(plan)
+    return _relation_table(plan, elements if keeps_intervals(plan) else coalesced(elements))
+
+
+def keeps_intervals(plan: Relation) -> bool:
+    """Whether the algebra itself says over which intervals results are valid, not only what each snapshot holds."""
+    match plan:
+        case Stream() | Window() | Sequence():
+            return True
+        case Select() | Project() | Union() | MultiJoin() | Join(kind="inner"):
+            return all(keeps_intervals(node) for node in plan.inputs)
+        case _:
+            return False
+
+
+def snapshot(elements: list[Element], instant: int) -> Snapshot:
+    """The rows valid at an instant."""
+    return [row for row, start, end in elements if start <= instant < end]
+
+
+def moments(*relations: list[Element]) -> list[int]:
+    """The instants at which any of the relations may change, in order; the last may be infinity."""
+    return sorted({moment for elements in relations for element in elements for moment in element[1:]})
+
+
+def coalesced(elements: list[Element]) -> list[Element]:
+    """The same snapshots in as few elements as can be: what ends and starts again at the same instant goes on.
+
+    Among equal rows the one that started first ends first.
+    """
+    balance: dict[Hashable, Counter[int]] = {}
+    rows: dict[Hashable, Row] = {}
+    for row, start, end in elements:
+        key = row_identity(row)
+        rows.setdefault(key, row)
+        balance.setdefault(key, Counter()).update({start: 1})
+        balance[key].subtract({end: 1})
+    result = []
+    for key, changes in balance.items():
+        starts = sorted((+changes).elements())
+        ends = sorted((-changes).elements())
+        result += [Element(rows[key], start, end) for start, end in zip(starts, ends, strict=True)]
+    return result
+
+
+class Oracle:
+    """Evaluates plans over finite inputs."""
+
+    def __init__(self, inputs: Mapping[str, pa.Table], catalog: Catalog) -> None:
+        self.inputs = inputs
+        self.catalog = catalog
+
+    def elements(self, plan: Relation) -> list[Element]:
+        """The relation as elements; how rows are cut into intervals is canonical only where `keeps_intervals`."""
+        match plan:
+            case Stream():
+                return [Element(row, time, time + 1) for time, row in self._arrivals(plan)]
+            case Window(inner, spec):
+                return windowed(self.tuples(inner), spec, plan.schema.names)
+            case Sequence():
+                pairs = sequenced(plan, self.tuples(plan.first), self.tuples(plan.second), self.catalog)
+                return [Element(row, time, time + 1) for time, row in pairs]
+            case Select(inner, predicate):
+                holds = self._evaluator(predicate, inner)
+                return [element for element in self.elements(inner) if holds(element.row) is True]
+            case Project(inner, columns):
+                parts = [self._evaluator(column.expression, inner) for column in columns]
+                return [Element(tuple(part(row) for part in parts), *when) for row, *when in self.elements(inner)]
+            case Union(united):
+                return [element for relation in united for element in self.elements(relation)]
+            case Join(kind="inner") | MultiJoin():
+                return self._inner_join(plan, plan.on)
+            case ToStream():
+                raise InternalError("a stream is made only at the top of a query")
+            case _:
+                return self._by_snapshots(plan)
+
+    def tuples(self, plan: Relation) -> list[Tuple]:
+        """The relation looked at instant by instant: one tuple for every instant at which a row is valid."""
+        rhythm = instants(plan)
+        if rhythm is None:
+            raise QueryError(
+                "this relation has one element per microsecond",
+                hint="a window over it, or RSTREAM, needs [NOW] or hopping windows below",
+            )
+        result = []
+        for row, start, end in self.elements(plan):
+            if end == INFINITY:
+                raise QueryError("this relation never ends, so it cannot be looked at instant by instant")
+            result += [Tuple(instant, row) for instant in _looks(rhythm, start, end)]
+        return result
+
+    def changes(self, plan: ToStream) -> list[Tuple]:
+        """The stream that a relation-to-stream operator makes."""
+        if plan.kind == "rstream":
+            return self.tuples(plan.input)
+        elements = self.elements(plan.input)
+        result = []
+        for moment in moments(elements):
+            if moment == INFINITY:
+                continue
+            before, now = snapshot(elements, moment - 1), snapshot(elements, moment)
+            changed = _without(now, before) if plan.kind == "istream" else _without(before, now)
+            result += [Tuple(moment, row) for row in changed]
+        return result
+
+    def _arrivals(self, stream: Stream) -> list[Tuple]:
+        """The stream's tuples in order; those without a time are left out."""
+        if stream.name not in self.inputs:
+            raise InputError(
+                f"there is no input for stream {stream.name}", detail=f"inputs are {', '.join(self.inputs) or 'none'}"
+            )
+        table = self.inputs[stream.name]
+        missing = [name for name in stream.columns.names if name not in table.column_names]
+        if missing:
+            raise InputError(f"the input of stream {stream.name} has no column {', '.join(missing)}")
+        columns = [table.column(field.name).cast(field.type) for field in stream.columns]
+        times = time_ticks(columns[stream.columns.get_field_index(stream.time)], stream.time)
+        rows = zip(*(python_values(column) for column in columns), strict=True)
+        return in_order([Tuple(time, row) for time, row in zip(times, rows, strict=True) if time is not None])
+
+    def _inner_join(self, plan: Relation, on: Expression) -> list[Element]:
+        holds = self._evaluator(on, *plan.inputs)
+        result = []
+        for parts in product(*(self.elements(relation) for relation in plan.inputs)):
+            start, end = max(part.start for part in parts), min(part.end for part in parts)
+            if start < end:
+                row = tuple(value for part in parts for value in part.row)
+                if holds(row) is True:
+                    result.append(Element(row, start, end))
+        return result
+
+    def _by_snapshots(self, plan: Relation) -> list[Element]:
+        relations = [self.elements(relation) for relation in plan.inputs]
+        twin = self._relational_twin(plan)
+        result = []
+        for start, end in pairwise(moments(*relations)):
+            snapshots = [snapshot(elements, start) for elements in relations]
+            result += [Element(row, start, end) for row in twin(*snapshots)]
+        return coalesced(result)
+
+    def _relational_twin(self, plan: Relation) -> Callable[..., Snapshot]:
+        """What the operator does to plain multisets of rows."""
+        match plan:
+            case Distinct():
+                return _distinct
+            case Difference():
+                return _without
+            case Intersect():
+                return lambda left, right: _without(left, _without(left, right))
+            case Aggregate():
+                return self._aggregate(plan)
+            case Join(kind="semi" | "anti"):
+                return self._half_join(plan)
+            case Join():
+                return self._outer_join(plan)
+            case _:
+                raise InternalError(f"the oracle does not know {plan.label}")
+
+    def _aggregate(self, plan: Aggregate) -> Callable[[Snapshot], Snapshot]:
+        names = plan.input.schema.names
+        keys = [self._evaluator(key.expression, plan.input) for key in plan.keys]
+        aggregates = [aggregate_evaluator(aggregate.call, names, self.catalog) for aggregate in plan.aggregates]
+
+        def twin(rows: Snapshot) -> Snapshot:
+            groups: dict[Hashable, tuple[Row, Snapshot]] = {}
+            for row in rows:
+                key = tuple(part(row) for part in keys)
+                groups.setdefault(row_identity(key), (key, []))[1].append(row)
+            return [(*key, *(aggregate(group) for aggregate in aggregates)) for key, group in groups.values()]
+
+        return twin
+
+    def _half_join(self, plan: Join) -> Callable[[Snapshot, Snapshot], Snapshot]:
+        holds = self._evaluator(plan.on, plan.left, plan.right)
+        wanted = plan.kind == "semi"
+        return lambda left, right: [a for a in left if any(holds(a + b) is True for b in right) is wanted]
+
+    def _outer_join(self, plan: Join) -> Callable[[Snapshot, Snapshot], Snapshot]:
+        holds = self._evaluator(plan.on, plan.left, plan.right)
+        no_left, no_right = ((None,) * len(side.schema) for side in plan.inputs)
+
+        def twin(left: Snapshot, right: Snapshot) -> Snapshot:
+            pairs = [(i, j) for i, a in enumerate(left) for j, b in enumerate(right) if holds(a + b) is True]
+            result = [left[i] + right[j] for i, j in pairs]
+            if plan.kind in ("left", "full"):
+                met = {i for i, _ in pairs}
+                result += [a + no_right for i, a in enumerate(left) if i not in met]
+            if plan.kind in ("right", "full"):
+                met = {j for _, j in pairs}
+                result += [no_left + b for j, b in enumerate(right) if j not in met]
+            return result
+
+        return twin
+
+    def _evaluator(self, expression: Expression, *relations: Relation) -> Evaluator:
+        names = [name for relation in relations for name in relation.schema.names]
+        return evaluator(expression, names, self.catalog)
+
+
+def _looks(rhythm: Range | Hop, start: int, end: int) -> Iterator[int]:
+    return iter(range(start, end)) if isinstance(rhythm, Range) else boundaries_of(rhythm).within(start, end)
+
+
+def _distinct(rows: Snapshot) -> Snapshot:
+    return list({row_identity(row): row for row in rows}.values())
+
+
+def _without(left: Snapshot, right: Snapshot) -> Snapshot:
+    """Multiset difference: every row of `right` takes away one equal row of `left`."""
+    taken = Counter(row_identity(row) for row in right)
+    kept = []
+    for row in left:
+        key = row_identity(row)
+        if taken[key] > 0:
+            taken[key] -= 1
+        else:
+            kept.append(row)
+    return kept
+
+
+def _relation_table(plan: Relation, elements: list[Element]) -> pa.Table:
+    ordered = sorted(elements, key=lambda element: (element.start, row_order(element.row), element.end))
+    columns = _columns(plan, [element.row for element in ordered])
+    starts = _times(plan, [element.start for element in ordered])
+    ends = _times(plan, [None if element.end == INFINITY else element.end for element in ordered])
+    return pa.Table.from_arrays([*columns, starts, ends], names=[*plan.schema.names, "valid_from", "valid_to"])
+
+
+def _stream_table(plan: Relation, stream: list[Tuple]) -> pa.Table:
+    ordered = sorted(stream, key=lambda tuple_: (tuple_.time, row_order(tuple_.row)))
+    columns = _columns(plan, [tuple_.row for tuple_ in ordered])
+    times = _times(plan, [tuple_.time for tuple_ in ordered])
+    return pa.Table.from_arrays([*columns, times], names=[*plan.schema.names, "ts"])
+
+
+def _columns(plan: Relation, rows: list[Row]) -> list[pa.Array]:
+    return [arrow_array([row[i] for row in rows], field.type) for i, field in enumerate(plan.schema)]
+
+
+def _times(plan: Relation, ticks: list[int | None] | list[int]) -> pa.Array:
+    return pa.array(ticks, pa.int64()).cast(plan.domain.output_type)

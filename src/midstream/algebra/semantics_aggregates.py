@@ -1,0 +1,123 @@
+"""Aggregates over the rows of a group, by their definitions: from all the values, every time anew."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pyarrow.types as is_type
+
+from midstream.algebra.declarations import AggregateFunction, Catalog
+from midstream.algebra.expressions import AggregateCall
+from midstream.algebra.semantics_casts import EXACT, DoesNotFit, fit_decimal, fit_integer
+from midstream.algebra.semantics_scalars import evaluator
+from midstream.algebra.semantics_values import Row, arrow_array, order, python_value, row_identity
+from midstream.errors import InputError, InternalError
+
+GroupEvaluator = Callable[[list[Row]], Any]
+
+
+def aggregate_evaluator(call: AggregateCall, names: list[str], catalog: Catalog) -> GroupEvaluator:
+    """A function that gives the aggregate's value for the rows of a group."""
+    arguments = [evaluator(a, names, catalog) for a in call.args]
+    where = None if call.where is None else evaluator(call.where, names, catalog)
+    known = call.function in AGGREGATE
+
+    def evaluate(group: list[Row]) -> Any:
+        kept = [row for row in group if where is None or where(row) is True]
+        values = [tuple(argument(row) for argument in arguments) for row in kept]
+        if known:
+            values = [v for v in values if None not in v]
+        if call.distinct:
+            values = list({row_identity(v): v for v in values}.values())
+        return _fitted(AGGREGATE[call.function](values), call) if known else _user(call, values, catalog)
+
+    return evaluate
+
+
+def _fitted(value: Any, call: AggregateCall) -> Any:
+    try:
+        if value is not None and is_type.is_integer(call.type):
+            return fit_integer(value, call.type)
+        if value is not None and is_type.is_decimal(call.type):
+            return fit_decimal(value, call.type)
+    except DoesNotFit as problem:
+        kind = "integer" if is_type.is_integer(call.type) else "decimal"
+        raise InputError(f"{kind} overflow in {call}: {problem}") from None
+    return value
+
+
+def _user(call: AggregateCall, values: list[Row], catalog: Catalog) -> Any:
+    function = catalog.function(call.function)
+    if not isinstance(function, AggregateFunction):
+        raise InternalError(f"{call.function} is not an aggregate function")
+    accumulator = function.make()
+    state = accumulator.initialize()
+    if values:
+        columns = list(zip(*values, strict=True)) if call.args else []
+        state = accumulator.iterate(
+            state, *(arrow_array(list(c), a.type) for c, a in zip(columns, call.args, strict=True))
+        )
+    return python_value(accumulator.terminate(state), function.returns)
+
+
+def exact_sum(values: list[Any]) -> Any:
+    """The sum, rounded once."""
+    if isinstance(values[0], Decimal):
+        total = Decimal(0)
+        for value in values:
+            total = EXACT.add(total, value)
+        return total
+    if not isinstance(values[0], float):
+        return sum(values)
+    if all(math.isfinite(v) for v in values):
+        try:
+            return math.fsum(values)
+        except OverflowError:
+            return sum(values)
+    return sum(v for v in values if not math.isfinite(v))
+
+
+def _mean(values: list[Any]) -> float:
+    total = exact_sum(values)
+    return float(EXACT.divide(total, Decimal(len(values)))) if isinstance(total, Decimal) else total / len(values)
+
+
+def _variance(freedom: int) -> Callable[[list[Row]], float | None]:
+    def compute(rows: list[Row]) -> float | None:
+        if len(rows) <= freedom:
+            return None
+        values = [float(v) for (v,) in rows]
+        mean = _mean(values)
+        return float(exact_sum([(v - mean) * (v - mean) for v in values])) / (len(values) - freedom)
+
+    return compute
+
+
+def _root(variance: Callable[[list[Row]], float | None]) -> Callable[[list[Row]], float | None]:
+    def compute(rows: list[Row]) -> float | None:
+        value = variance(rows)
+        return None if value is None else math.sqrt(value)
+
+    return compute
+
+
+def _of_some(function: Callable[[list[Any]], Any]) -> Callable[[list[Row]], Any]:
+    """Null where there is nothing to aggregate."""
+    return lambda rows: function([v for (v,) in rows]) if rows else None
+
+
+AGGREGATE: dict[str, Callable[[list[Row]], Any]] = {
+    "count": len,
+    "sum": _of_some(exact_sum),
+    "avg": _of_some(_mean),
+    "min": _of_some(lambda values: min(values, key=order)),
+    "max": _of_some(lambda values: max(values, key=order)),
+    "stddev": _root(_variance(1)),
+    "stddev_pop": _root(_variance(0)),
+    "variance": _variance(1),
+    "var_pop": _variance(0),
+}
+"""Each takes the argument rows that have no null in them."""
