@@ -1,0 +1,92 @@
+"""Inputs are tables by stream name; their columns, and a time column each, are what a query is bound against."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from midstream.algebra.declarations import Catalog, StreamDeclaration, UserFunction, functions_by_name
+from midstream.algebra.time import TimeDomain, ticks
+from midstream.errors import InputError
+from midstream.inputs.frames import table_of
+from midstream.inputs.plain import plain_schema
+
+Duration = int | float | str | dt.timedelta
+Time = str | Mapping[str, str]
+"""The time column: one name for all streams, or a name per stream."""
+
+
+def tables_of(inputs: Mapping[str, object]) -> dict[str, pa.Table]:
+    """Every stream's rows as an Arrow table of plain types."""
+    if not isinstance(inputs, Mapping):
+        raise InputError(
+            f"streams are given by name, not as a {type(inputs).__name__}", hint='write {"A": table} for stream A'
+        )
+    return {name: table_of(name, value) for name, value in inputs.items()}
+
+
+def catalog_of(
+    schemas: Mapping[str, pa.Schema],
+    time: Time = "ts",
+    *,
+    lateness: Duration | Mapping[str, Duration] = 0,
+    functions: Sequence[UserFunction] = (),
+) -> Catalog:
+    """The streams and functions that a query may refer to."""
+    streams = {name: declare(name, schema, time, lateness) for name, schema in schemas.items()}
+    _known(time, streams, "time")
+    _known(lateness, streams, "lateness")
+    return Catalog(streams, functions_by_name(list(functions)))
+
+
+def declare(
+    name: str, schema: pa.Schema, time: Time = "ts", lateness: Duration | Mapping[str, Duration] = 0
+) -> StreamDeclaration:
+    """A stream's declaration from its columns."""
+    columns = plain_schema(name, schema)
+    column = _time_column(name, columns, time)
+    late = lateness.get(name, 0) if isinstance(lateness, Mapping) else lateness
+    domain = _domain(name, column, columns)
+    amount = ticks(late, domain) if late != 0 else 0
+    if amount < 0:
+        raise InputError(f"stream {name} cannot have a negative lateness: {late}")
+    return StreamDeclaration(name, columns, column, amount)
+
+
+def _known(setting: object, streams: Mapping[str, object], word: str) -> None:
+    unknown = [name for name in setting if name not in streams] if isinstance(setting, Mapping) else []
+    if unknown:
+        raise InputError(
+            f"{word} is given for {', '.join(map(str, unknown))}, which is not among the streams",
+            detail=f"the streams are {', '.join(streams) or 'none'}",
+        )
+
+
+def _time_column(name: str, columns: pa.Schema, time: Time) -> str:
+    if isinstance(time, str):
+        return time
+    if name not in time:
+        raise InputError(
+            f"no time column is named for stream {name}",
+            hint=f'add "{name}" to time=, one of {", ".join(columns.names)}',
+        )
+    return time[name]
+
+
+def _domain(name: str, column: str, columns: pa.Schema) -> TimeDomain:
+    if column not in columns.names:
+        StreamDeclaration(name, columns, column)  # raises, and says which columns there are
+    kind = columns.field(column).type
+    if pa.types.is_integer(kind) or pa.types.is_timestamp(kind):
+        return TimeDomain(kind)
+    if pa.types.is_floating(kind):
+        hint = "cast it to int64; pandas turns integers into floats where values are missing, its type Int64 does not"
+    elif pa.types.is_string(kind):
+        hint = "parse it into timestamps first"
+    else:
+        hint = "cast the column, or name another one with time="
+    raise InputError(
+        f"time column {column!r} of stream {name} must be an integer or a timestamp, not {kind}", hint=hint
+    )

@@ -1,0 +1,121 @@
+"""What users bring becomes Arrow tables: frames of any library, rows, columns, batches, files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from midstream.errors import InputError
+from midstream.inputs.files import read_table
+from midstream.inputs.plain import FAILURES, plain, unique_columns
+
+
+def table_of(name: str, value: object) -> pa.Table:
+    """One stream's rows: Arrow, pandas, Polars, a list of rows, columns by name, or the path of a file."""
+    return plain(name, _raw_table(name, value))
+
+
+def _raw_table(name: str, value: object) -> pa.Table:
+    match value:
+        case pa.Table():
+            return value
+        case pa.RecordBatch():
+            return pa.Table.from_batches([value])
+        case str() | os.PathLike():
+            return read_table(Path(value))
+        case Mapping():
+            return _from_columns(name, dict(value))
+    if _is_from(value, "pandas", "DataFrame"):
+        return _from_pandas(name, value)
+    if _is_from(value, "polars", "LazyFrame"):
+        value = value.collect()  # type: ignore[attr-defined]
+    if hasattr(value, "__arrow_c_stream__"):
+        return _from_capsule(name, value)
+    if isinstance(value, Sequence) and value and all(isinstance(v, pa.RecordBatch) for v in value):
+        return _from_batches(name, value)
+    if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
+        return _from_rows(name, value)
+    raise InputError(
+        f"stream {name} is a {type(value).__name__}, which is not a table",
+        hint="give a pyarrow Table, a pandas or Polars frame, a list of rows as dicts, or the path of a file",
+    )
+
+
+def _is_from(value: object, package: str, kind: str) -> bool:
+    # By name, so that nobody has to install what they do not use.
+    return any(c.__module__.split(".")[0] == package and c.__name__ == kind for c in type(value).__mro__)
+
+
+def _from_capsule(name: str, value: object) -> pa.Table:
+    try:
+        return pa.table(value)
+    except FAILURES as error:
+        raise InputError(f"stream {name} cannot be turned into an Arrow table", detail=str(error)) from error
+
+
+def _from_batches(name: str, batches: Sequence[pa.RecordBatch]) -> pa.Table:
+    try:
+        return pa.Table.from_batches(batches)
+    except FAILURES as error:
+        raise InputError(f"the batches of stream {name} differ in their columns", detail=str(error)) from error
+
+
+def _from_pandas(name: str, frame: Any) -> pa.Table:
+    if all(level is not None for level in frame.index.names):
+        frame = frame.reset_index()
+    columns = [str(c) for c in frame.columns]
+    unique_columns(name, columns)
+    return pa.table({column: _array(name, column, frame.iloc[:, i]) for i, column in enumerate(columns)})
+
+
+def _from_rows(name: str, rows: Sequence[object]) -> pa.Table:
+    dicts = [row for row in rows if isinstance(row, Mapping)]
+    if len(dicts) < len(rows):
+        wrong = next(i for i, row in enumerate(rows) if not isinstance(row, Mapping))
+        raise InputError(f"row {wrong} of stream {name} is a {type(rows[wrong]).__name__}, not a dict of columns")
+    # The union of all keys: a key that the first row lacks is a column too.
+    columns = list(dict.fromkeys(key for row in dicts for key in row))
+    return _from_columns(name, {column: [row.get(column) for row in dicts] for column in columns})
+
+
+def _from_columns(name: str, columns: dict[Any, Any]) -> pa.Table:
+    for key in columns:
+        if not isinstance(key, str):
+            raise InputError(f"stream {name} has a column whose name is {key!r}, not text")
+    arrays = {key: _array(name, key, values) for key, values in columns.items()}
+    lengths = {key: len(values) for key, values in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        shown = ", ".join(f"{key} has {length}" for key, length in lengths.items())
+        raise InputError(f"the columns of stream {name} differ in length", detail=shown)
+    return pa.table(arrays)
+
+
+def _array(name: str, column: str, values: Any) -> pa.Array | pa.ChunkedArray:
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return values
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise InputError(f"column {column!r} of stream {name} is a {type(values).__name__}, not a list of values")
+    try:
+        return pa.array(values, from_pandas=_is_from(values, "pandas", "Series"))
+    except FAILURES as error:
+        kinds = _kinds(values)
+        raise InputError(
+            f"column {column!r} of stream {name} mixes types"
+            if len(kinds) > 1
+            else f"column {column!r} of stream {name} has values that no column can hold",
+            detail=", ".join(f"row {row} is {kind}" for kind, row in kinds.items()) if len(kinds) > 1 else str(error),
+            hint="give every value of a column the same type",
+        ) from error
+
+
+def _kinds(values: Iterable[object]) -> dict[str, int]:
+    """The types among the values, each with the first row it stands in."""
+    kinds: dict[str, int] = {}
+    for row, value in enumerate(values):
+        if value is not None and value == value:
+            kinds.setdefault(type(value).__name__, row)
+    return kinds
