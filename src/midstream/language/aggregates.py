@@ -1,0 +1,94 @@
+"""Grouping: what SELECT and HAVING may say about groups.
+
+Values of SELECT are bound over the tuples first; then every part that equals a grouping key becomes that key's
+column. What is left over of the tuples is an error: it has no single value per group.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from midstream.algebra.declarations import AggregateFunction
+from midstream.algebra.expressions import AggregateCall, Column, Expression, Named, NamedAggregate
+from midstream.algebra.functions import AGGREGATE
+from midstream.errors import QueryError
+from midstream.language.binding import Binding
+from midstream.language.literals import coerce
+
+if TYPE_CHECKING:
+    from midstream.language.scalars import ScalarBinder
+
+
+class Aggregates:
+    """The aggregates and keys of one SELECT, each with a unique name."""
+
+    def __init__(self, binding: Binding) -> None:
+        self.binding = binding
+        self.keys: list[Named] = []
+        self.calls: list[NamedAggregate] = []
+        self._names: set[str] = set()
+
+    def add_key(self, expression: Expression) -> None:
+        """Groups by one more expression; the same one twice is one key."""
+        if all(key.expression != expression for key in self.keys):
+            self.keys.append(Named(self._unique(str(expression)), expression))
+
+    def add(self, node: exp.Anonymous, name: str, inner: ScalarBinder) -> Column:
+        """The column that holds an aggregate's value."""
+        call = self._call(node, name, inner)
+        for known in self.calls:
+            if known.call == call:
+                return Column(known.name, call.type)
+        named = NamedAggregate(self._unique(str(call)), call)
+        self.calls.append(named)
+        return Column(named.name, call.type)
+
+    def over_groups(self, expression: Expression, places: dict[str, int | None]) -> Expression:
+        """An expression over tuples as one over groups."""
+        for key in self.keys:
+            if key.expression == expression:
+                return Column(key.name, expression.type)
+        if isinstance(expression, Column):
+            if any(call.name == expression.name for call in self.calls):
+                return expression
+            raise self._ungrouped(expression, places)
+        arguments = tuple(self.over_groups(a, places) for a in expression.arguments)
+        return expression if arguments == expression.arguments else expression.with_arguments(arguments)
+
+    def _ungrouped(self, column: Column, places: dict[str, int | None]) -> QueryError:
+        error = QueryError(
+            f"{column.name} is neither grouped by nor aggregated",
+            hint=f"add it to GROUP BY, or aggregate it, for instance max({column.name})",
+        )
+        return error.at(self.binding.text, places.get(str(column)))
+
+    def _call(self, node: exp.Anonymous, name: str, inner: ScalarBinder) -> AggregateCall:
+        distinct, condition = bool(node.args.get("distinct")), node.args.get("filter")
+        where = None
+        if condition is not None:
+            inner.clause = "FILTER"
+            where = inner.condition(condition)
+            inner.clause = "an aggregate"
+        star = [a for a in node.expressions if isinstance(a, exp.Star)]
+        if star and (name != "count" or distinct):
+            raise self.binding.error(f"{node.name} does not take *", star[0], hint="name a column")
+        arguments = [] if star else [inner.bind(a) for a in node.expressions]
+        user = self.binding.catalog.functions.get(node.name.lower())
+        if isinstance(user, AggregateFunction):
+            return AggregateCall(user.name, tuple(arguments), user.returns, distinct, where)
+        if not arguments and not star:
+            raise self.binding.error(f"{node.name} needs an argument", node, hint="write count(*) to count tuples")
+        with self.binding.at(node):
+            signature = AGGREGATE[name](tuple(a.type for a in arguments))
+        cast = tuple(coerce(a, t) for a, t in zip(arguments, signature.arguments, strict=True))
+        return AggregateCall(name, cast, signature.result, distinct, where)
+
+    def _unique(self, text: str) -> str:
+        name, count = text, 1
+        while name in self._names:
+            count += 1
+            name = f"{text}_{count}"
+        self._names.add(name)
+        return name

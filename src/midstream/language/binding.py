@@ -1,0 +1,99 @@
+"""What is shared while one query is bound: its text, the catalog, and the names that are taken.
+
+Aliases are unique over the whole plan, also between sub-queries, so that a column's name says where it comes from
+wherever it is met.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from midstream.algebra.declarations import Catalog, StreamDeclaration
+from midstream.errors import QueryError
+from midstream.language.nodes import place
+
+MOST_SOURCES = 500
+"""How many streams and sub-queries a query may read, repeated use of WITH included."""
+
+
+@dataclass
+class Binding:
+    """The state of binding one query."""
+
+    text: str
+    catalog: Catalog
+    aliases: set[str] = field(default_factory=set)
+    places: dict[str, int | None] = field(default_factory=dict)
+    first_stream: StreamDeclaration | None = None
+    sources: int = 0
+
+    def error(
+        self, message: str, node: exp.Expression | None, *, detail: str | None = None, hint: str | None = None
+    ) -> QueryError:
+        """An error at a node."""
+        return QueryError(message, detail=detail, hint=hint).at(self.text, place(node))
+
+    @contextmanager
+    def at(self, node: exp.Expression | None) -> Iterator[None]:
+        """Gives errors from below the place of a node, unless they have one."""
+        try:
+            yield
+        except QueryError as error:
+            raise error.at(self.text, place(node)) from None
+
+    def alias(self, wanted: str, node: exp.Expression | None) -> str:
+        """An alias that nothing in the plan has yet: the wanted one, or one like it."""
+        self.sources += 1
+        if self.sources > MOST_SOURCES:
+            raise self.error(f"the query reads more than {MOST_SOURCES} streams", node)
+        plain = wanted.replace(".", "_")
+        name, count = plain, 1
+        while name.casefold() in self.aliases:
+            count += 1
+            name = f"{plain}_{count}"
+        self.aliases.add(name.casefold())
+        self.places[name] = place(node)
+        return name
+
+    def require_same_time(self, stream: StreamDeclaration, node: exp.Expression) -> None:
+        """Refuses to mix integer time with timestamps."""
+        first = self.first_stream = self.first_stream or stream
+        if not first.domain.agrees_with(stream.domain):
+            raise self.error(
+                f"{stream.name} and {first.name} do not share a time: "
+                f"{stream.domain.type} and {first.domain.type} cannot be mixed in one query",
+                node,
+                hint="cast the time column of one of them before it becomes a stream",
+            )
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """A hint that names what was probably meant, or what there is.
+
+    >>> nearest("bidz", ["bids", "asks"])
+    'did you mean bids?'
+    """
+    names = list(dict.fromkeys(known))
+    by_fold = {n.casefold(): n for n in names}
+    close = difflib.get_close_matches(name.casefold()[:100], by_fold, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean {by_fold[close[0]]}?"
+    if not names:
+        return None
+    shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
+    return f"there is {shown}"
+
+
+def match_name(identifier: exp.Identifier, names: Iterable[str]) -> list[str]:
+    """The names an identifier can mean: the exact one, else, unless it is quoted, those equal but for case."""
+    wanted, known = identifier.name, list(names)
+    if wanted in known:
+        return [wanted]
+    if identifier.args.get("quoted"):
+        return []
+    return [n for n in dict.fromkeys(known) if n.casefold() == wanted.casefold()]

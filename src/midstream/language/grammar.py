@@ -1,0 +1,104 @@
+"""What both grammars stand on: looking at the next token, taking it, and saying what was expected instead.
+
+The grammars decide by looking ahead and never go back, so the time they take is linear in the text.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from sqlglot import exp, parser
+from sqlglot.tokens import Token, TokenType
+
+from midstream.errors import QueryError
+from midstream.language.nodes import at
+
+NAMES = frozenset({TokenType.VAR, TokenType.IDENTIFIER})
+
+DEEPEST = 100
+"""How deep a query may nest; every later stage walks plans and expressions recursively."""
+
+
+class Grammar(parser.Parser):
+    """Steps over tokens."""
+
+    _depth = 0
+
+    def fail(self, message: str, token: Token | None = None, hint: str | None = None) -> NoReturn:
+        """Raises the error at a token, by default the one that comes next."""
+        token = token or self._curr
+        position = token.start if token else self._end_of_text()
+        raise QueryError(message, hint=hint).at(self.sql, position)
+
+    def expected(self, what: str, hint: str | None = None) -> NoReturn:
+        """Raises an error that says what should have come instead of the next token."""
+        if not hint and self._curr and self._curr.token_type not in NAMES and self._curr.text.isalpha() and "name" in what:
+            hint = f'{self._curr.text} is a word of the language; as a name, write "{self._curr.text}"'
+        self.fail(f"expected {what}, found {self.found()}", hint=hint)
+
+    def found(self) -> str:
+        """The next token as an error message names it."""
+        if not self._curr:
+            return "the end of the query"
+        text = self._curr.text
+        return f"'{text if len(text) <= 40 else text[:40] + '…'}'"
+
+    def peek(self, *types: TokenType) -> bool:
+        """Whether the next token has one of the types."""
+        return self._curr.token_type in types
+
+    def take(self, *types: TokenType) -> Token | None:
+        """The next token if it has one of the types; it is then behind us."""
+        if self._curr.token_type not in types:
+            return None
+        token = self._curr
+        self._advance()
+        return token
+
+    def need(self, type_: TokenType, what: str) -> Token:
+        """The next token, which must have the type."""
+        return self.take(type_) or self.expected(what)
+
+    def peek_word(self, *words: str) -> bool:
+        """Whether the next token is one of some unreserved words."""
+        return self._curr.token_type == TokenType.VAR and self._curr.text.upper() in words
+
+    def take_word(self, *words: str) -> Token | None:
+        """The next token if it is one of some unreserved words."""
+        return self.take(TokenType.VAR) if self.peek_word(*words) else None
+
+    def need_word(self, word: str) -> Token:
+        """The next token, which must be an unreserved word."""
+        return self.take_word(word) or self.expected(word)
+
+    def token_after(self, steps: int) -> TokenType | None:
+        """The type of a token further ahead."""
+        index = self._index + steps
+        return self._tokens[index].token_type if index < self._tokens_size else None
+
+    def identifier(self, what: str) -> exp.Identifier:
+        """A name."""
+        token = self.take(*NAMES)
+        if token is None:
+            self.expected(what)
+        return self.identifier_of(token)
+
+    def identifier_of(self, token: Token) -> exp.Identifier:
+        """A token as a name."""
+        if not token.text:
+            self.fail("a name cannot be empty", token)
+        return at(exp.Identifier(this=token.text, quoted=token.token_type == TokenType.IDENTIFIER), token)
+
+    def deeper(self) -> None:
+        """Goes one level down, if that is allowed."""
+        self._depth += 1
+        if self._depth > DEEPEST:
+            self.fail(f"the query nests deeper than {DEEPEST} levels", hint="split it with WITH, or write it flatter")
+
+    def _end_of_text(self) -> int:
+        return self._tokens[-1].end + 1 if self._tokens else 0
+
+    def reset(self) -> None:
+        """Forgets the text that was read before."""
+        super().reset()
+        self._depth = 0

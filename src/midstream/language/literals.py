@@ -1,0 +1,204 @@
+"""Constants and type names: what is written, as Arrow types and plain Python values."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from decimal import Decimal, InvalidOperation
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.types as kind
+from sqlglot import exp
+
+from midstream.algebra.expressions import Cast, Expression, Literal
+from midstream.algebra.functions import DECIMAL_DIGITS, DURATION
+from midstream.algebra.time import TIMESTAMP_TIME, ticks
+from midstream.errors import QueryError
+from midstream.language.binding import nearest
+from midstream.language.nodes import Duration, TypeName
+
+LONGEST_NUMBER = 400
+LONGEST_DURATION = 100
+
+TYPES: dict[str, pa.DataType] = {
+    **dict.fromkeys(("BOOLEAN", "BOOL"), pa.bool_()),
+    **dict.fromkeys(("TINYINT", "INT8"), pa.int8()),
+    **dict.fromkeys(("SMALLINT", "INT16"), pa.int16()),
+    **dict.fromkeys(("INT", "INTEGER", "INT32"), pa.int32()),
+    **dict.fromkeys(("BIGINT", "LONG", "INT64"), pa.int64()),
+    **dict.fromkeys(("FLOAT", "REAL", "FLOAT32"), pa.float32()),
+    **dict.fromkeys(("DOUBLE", "FLOAT64"), pa.float64()),
+    **dict.fromkeys(("STRING", "TEXT", "VARCHAR", "CHAR"), pa.string()),
+    **dict.fromkeys(("BINARY", "BYTES", "BLOB", "VARBINARY"), pa.binary()),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us"),
+    "TIMESTAMPTZ": pa.timestamp("us", "UTC"),
+    "INTERVAL": DURATION,
+}
+
+DECIMALS = ("DECIMAL", "NUMERIC")
+
+
+def arrow_type(name: TypeName) -> pa.DataType:
+    """The Arrow type a type name stands for."""
+    word, parameters = name.this, name.expressions
+    if word in DECIMALS:
+        return _decimal(parameters)
+    if word not in TYPES:
+        raise QueryError(f"unknown type {word}", hint=nearest(word, [*TYPES, *DECIMALS]))
+    if parameters and word not in ("VARCHAR", "CHAR"):
+        raise QueryError(f"{word} takes no parameters")
+    return TYPES["TIMESTAMPTZ"] if name.args.get("zoned") else TYPES[word]
+
+
+def _decimal(parameters: list[str]) -> pa.DataType:
+    try:
+        digits, scale = (*map(int, parameters), *(18, 3)[len(parameters) :])
+    except ValueError:
+        raise QueryError("DECIMAL takes the number of digits and of decimals", hint="DECIMAL(18, 3)") from None
+    if len(parameters) == 1:
+        scale = 0
+    if not (1 <= digits <= DECIMAL_DIGITS and 0 <= scale <= digits):
+        raise QueryError(
+            f"there is no DECIMAL({digits}, {scale})", hint="at most 38 digits, of which at most all are decimals"
+        )
+    return pa.decimal128(digits, scale)
+
+
+def number(text: str) -> Literal:
+    """A number: an int64 if it is written without point and exponent, else a double."""
+    text = text.replace("_", "")
+    if len(text) > LONGEST_NUMBER:
+        raise QueryError("the number is too long")
+    try:
+        if not any(letter in text for letter in ".eE"):
+            return _integer(int(text))
+        value = float(text)
+    except ValueError:
+        raise QueryError(f"{text} is not a number") from None
+    if math.isinf(value):
+        raise QueryError(f"{text} is too large for a double")
+    return Literal(value, pa.float64())
+
+
+def _integer(value: int) -> Literal:
+    if not -(2**63) <= value < 2**63:
+        raise QueryError(f"{value} is too large for an integer", hint=f"write DECIMAL '{value}' or {value}.0")
+    return Literal(value, pa.int64())
+
+
+def binary(text: str) -> Literal:
+    """The bytes of `X'ff'`."""
+    try:
+        return Literal(bytes.fromhex(text), pa.binary())
+    except ValueError:
+        raise QueryError(f"X'{text}' is not hexadecimal", hint="write two digits per byte, for instance X'00ff'") from None
+
+
+def duration_text(duration: Duration) -> str:
+    """A duration as one text, number and unit."""
+    text = f"{duration.this} {part}" if (part := duration.args.get("unit")) else str(duration.this)
+    if len(text) > LONGEST_DURATION:
+        raise QueryError("the duration is too long")
+    return text
+
+
+def interval(node: exp.Interval) -> Literal:
+    """A duration as a value."""
+    text = duration_text(node.this)
+    try:
+        return Literal(dt.timedelta(microseconds=ticks(text, TIMESTAMP_TIME)), DURATION)
+    except OverflowError:
+        raise QueryError(f"{text} is too long a time") from None
+
+
+def literal_as(literal: Literal, type_: pa.DataType) -> Literal | None:
+    """A string or timestamp literal as a value of another type, or None if it is not one that is read so."""
+    value = literal.value
+    if isinstance(value, str):
+        return _read(value, type_)
+    if isinstance(value, dt.datetime) and value.tzinfo is None and kind.is_timestamp(type_) and type_.tz:
+        return Literal(value.replace(tzinfo=ZoneInfo(type_.tz)), type_)
+    return None
+
+
+def _read(text: str, type_: pa.DataType) -> Literal | None:
+    if kind.is_date(type_):
+        return Literal(_date(text), type_)
+    if kind.is_timestamp(type_):
+        return Literal(_timestamp(text, type_), type_)
+    if kind.is_duration(type_):
+        return interval(exp.Interval(this=Duration(this=text)))
+    if kind.is_decimal(type_):
+        return _exact(text)
+    return None
+
+
+def _date(text: str) -> dt.date:
+    try:
+        return dt.date.fromisoformat(text.strip())
+    except ValueError:
+        raise QueryError(f"'{text}' is not a date", hint="write for instance DATE '2024-01-31'") from None
+
+
+def _timestamp(text: str, type_: pa.DataType) -> dt.datetime:
+    try:
+        value = dt.datetime.fromisoformat(text.strip())
+    except ValueError:
+        hint = "write for instance TIMESTAMP '2024-01-31 13:30:00'"
+        raise QueryError(f"'{text}' is not a timestamp", hint=hint) from None
+    if type_.tz is None:
+        if value.tzinfo is not None:
+            raise QueryError(f"'{text}' has a time zone, where none is expected", hint="leave the zone out")
+        return value
+    return value if value.tzinfo else value.replace(tzinfo=ZoneInfo(type_.tz))
+
+
+def _exact(text: str) -> Literal:
+    """`DECIMAL '1.50'`: as many decimals as are written."""
+    try:
+        value = Decimal(text.strip())
+    except InvalidOperation:
+        value = Decimal("nan")
+    if not value.is_finite():
+        raise QueryError(f"'{text}' is not a decimal number", hint="write for instance DECIMAL '1.50'")
+    exponent = int(value.as_tuple().exponent)
+    scale = max(0, -exponent)
+    digits = max(len(value.as_tuple().digits) + max(0, exponent), scale)
+    if digits > DECIMAL_DIGITS:
+        raise QueryError(f"'{text}' has more than {DECIMAL_DIGITS} digits")
+    return Literal(value, pa.decimal128(digits, scale))
+
+
+def typed_literal(text: str, name: TypeName) -> Literal | None:
+    """`DATE '…'`, `TIMESTAMP '…'`, `DECIMAL '…'`: a constant of that type, or None for types that need a cast."""
+    if name.this == "TIMESTAMP" and not name.args.get("zoned") and _has_zone(text):
+        return _read(text, TYPES["TIMESTAMPTZ"])
+    type_ = arrow_type(name)
+    if kind.is_decimal(type_) and name.expressions:
+        return None
+    return _read(text, type_)
+
+
+def _has_zone(text: str) -> bool:
+    try:
+        return dt.datetime.fromisoformat(text.strip()).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def coerce(expression: Expression, type_: pa.DataType) -> Expression:
+    """The expression in another type; constants change their type, anything else is cast."""
+    if expression.type == type_:
+        return expression
+    if isinstance(expression, Literal):
+        value = expression.value
+        if value is None:
+            return Literal(None, type_)
+        if isinstance(value, int) and not isinstance(value, bool):
+            if kind.is_float64(type_):
+                return Literal(float(value), type_)
+            if kind.is_decimal(type_):
+                return Literal(Decimal(value), type_)
+    return Cast(expression, type_)

@@ -1,0 +1,376 @@
+"""The grammar of queries: SELECT, FROM with windows, joins and sequences, set operations, WITH."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+from sqlglot.tokens import Token, TokenType
+
+from midstream.language.expression_grammar import ExpressionGrammar
+from midstream.language.grammar import NAMES
+from midstream.language.nodes import FollowedBy, Node, WindowClause, at
+
+TO_STREAM = ("ISTREAM", "DSTREAM", "RSTREAM")
+
+STARTS_VALUE = frozenset(
+    {
+        *NAMES,
+        TokenType.NUMBER,
+        TokenType.STRING,
+        TokenType.HEX_STRING,
+        TokenType.L_PAREN,
+        TokenType.CASE,
+        TokenType.NULL,
+        TokenType.TRUE,
+        TokenType.FALSE,
+        TokenType.EXISTS,
+        TokenType.DISTINCT,
+        TokenType.ALL,
+        TokenType.LEFT,
+        TokenType.RIGHT,
+    }
+)
+
+ENDS_ITEM = frozenset({None, TokenType.FROM, TokenType.COMMA})
+
+NOT_AN_ALIAS = frozenset(
+    "SEMI ANTI ASOF FOLLOWED RECENT CHRONICLE WITHIN OFFSET FETCH WINDOW QUALIFY LATERAL TABLESAMPLE PIVOT".split()
+)
+
+SET_OPERATIONS: dict[TokenType, type[exp.SetOperation]] = {
+    TokenType.UNION: exp.Union,
+    TokenType.EXCEPT: exp.Except,
+    TokenType.INTERSECT: exp.Intersect,
+}
+
+ENDLESS_HINT = "a continuous result has no end and no order; sort what you collect, or bound it with a window"
+
+
+class QueryGrammar(ExpressionGrammar):
+    """Reads queries."""
+
+    def _parse_statement(self) -> Node:
+        return self.whole_query()
+
+    def whole_query(self) -> Node:
+        """A query and nothing after it."""
+        if not self._curr:
+            self.fail("the query is empty", hint="write for instance SELECT * FROM A [RANGE 10]")
+        if not (self.begins_query() or self.peek(TokenType.L_PAREN)):
+            self.expected("SELECT", hint="a query starts with SELECT or WITH")
+        made = self.query()
+        if self._curr:
+            self._unexpected_end()
+        return made
+
+    def _unexpected_end(self) -> None:
+        self._refuse_order()
+        if self.peek(TokenType.L_BRACKET):
+            self.fail("a window needs a stream before it", hint="write the window after a stream in FROM")
+        if self.peek(TokenType.R_PAREN):
+            self.fail("there is no ( for this )")
+        self.fail(f"unexpected {self.found()}", hint="the query could have ended before it")
+
+    def _refuse_order(self) -> None:
+        if self.peek(TokenType.ORDER_BY):
+            self.fail("ORDER BY is not part of the language", hint=ENDLESS_HINT)
+        if self.peek(TokenType.LIMIT) or self.peek_word("OFFSET", "FETCH"):
+            self.fail(f"{self._curr.text.upper()} is not part of the language", hint=ENDLESS_HINT)
+
+    def query(self) -> Node:
+        """A query: WITH, then selections joined by set operations; INTERSECT binds tighter."""
+        self.deeper()
+        ctes = self._with()
+        made = self._union()
+        self._refuse_order()
+        if ctes:
+            made.set("with_", exp.With(expressions=[*ctes, *_ctes(made)]))
+        self._depth -= 1
+        return made
+
+    def _with(self) -> list[Node]:
+        if not self.take(TokenType.WITH):
+            return []
+        if self.peek_word("RECURSIVE") and self._next.token_type in NAMES:
+            self.fail("recursive queries are not supported")
+        ctes = [self._cte()]
+        while self.take(TokenType.COMMA):
+            ctes.append(self._cte())
+        return ctes
+
+    def _cte(self) -> Node:
+        token = self._curr
+        name = self.identifier("a name after WITH")
+        self.need(TokenType.ALIAS, "AS")
+        self.need(TokenType.L_PAREN, "(")
+        body = self.query()
+        self.need(TokenType.R_PAREN, ")")
+        return at(exp.CTE(this=body, alias=exp.TableAlias(this=name)), token)
+
+    def _union(self) -> Node:
+        left = self._intersect()
+        while token := self.take(TokenType.UNION, TokenType.EXCEPT):
+            left = self._combined(token, left, self._set_all(), self._intersect())
+        return left
+
+    def _intersect(self) -> Node:
+        left = self._term()
+        while token := self.take(TokenType.INTERSECT):
+            left = self._combined(token, left, self._set_all(), self._term())
+        return left
+
+    def _set_all(self) -> bool:
+        if self.take(TokenType.ALL):
+            return True
+        self.take(TokenType.DISTINCT)
+        return False
+
+    def _combined(self, token: Token, left: Node, all_: bool, right: Node) -> Node:
+        made = SET_OPERATIONS[token.token_type](this=left, expression=right, distinct=not all_)
+        return at(made, token)
+
+    def _term(self) -> Node:
+        if self.take(TokenType.L_PAREN):
+            made = self.query()
+            self.need(TokenType.R_PAREN, ")")
+            return made
+        if self.peek(TokenType.SELECT):
+            return self._select()
+        self.expected("SELECT")
+
+    def _select(self) -> Node:
+        token = self.need(TokenType.SELECT, "SELECT")
+        kind = self._to_stream()
+        distinct = self.take(TokenType.DISTINCT)
+        if distinct and self.peek(TokenType.ON):
+            self.fail("DISTINCT ON is not supported", hint="use GROUP BY with min or max")
+        if not distinct:
+            self.take(TokenType.ALL)
+        made = at(exp.Select(expressions=self._items()), token)
+        if kind:
+            made.set("kind", at(exp.Var(this=kind.text.lower()), kind))
+        if distinct:
+            made.set("distinct", at(exp.Distinct(), distinct))
+        if self.take(TokenType.FROM):
+            self._from(made)
+        self._clauses(made)
+        return made
+
+    def _to_stream(self) -> Token | None:
+        if not self.peek_word(*TO_STREAM):
+            return None
+        following, after = self._next.token_type, self.token_after(2)
+        if following == TokenType.STAR and after in ENDS_ITEM:
+            return self.take(TokenType.VAR)
+        if following == TokenType.NOT and after not in (TokenType.IN, TokenType.BETWEEN, TokenType.LIKE, TokenType.ILIKE):
+            return self.take(TokenType.VAR)
+        return self.take(TokenType.VAR) if following in STARTS_VALUE else None
+
+    def _items(self) -> list[Node]:
+        if self.peek(TokenType.FROM):
+            self.expected("at least one column", hint="write SELECT * for all columns")
+        items = [self._item()]
+        while self.take(TokenType.COMMA):
+            items.append(self._item())
+        return items
+
+    def _item(self) -> Node:
+        if star := self.take(TokenType.STAR):
+            return at(exp.Star(), star)
+        value = self.value()
+        start = self._curr
+        if self.take(TokenType.ALIAS):
+            return at(exp.Alias(this=value, alias=self.identifier("a name after AS")), start)
+        if self.peek(*NAMES):
+            return at(exp.Alias(this=value, alias=self.identifier("a name")), start)
+        return value
+
+    def _from(self, select: exp.Select) -> None:
+        select.set("from_", exp.From(this=self._source()))
+        joins: list[Node] = []
+        while True:
+            step = self._join_step()
+            if step is None:
+                select.set("joins", joins)
+                return
+            joins.append(step)
+
+    def _join_step(self) -> Node | None:
+        token = self._curr
+        if self.take(TokenType.COMMA):
+            return at(exp.Join(this=self._source()), token)
+        if self.peek_word("FOLLOWED"):
+            return self._followed_by()
+        if self.peek_word("ASOF"):
+            return self._asof()
+        if self.peek(TokenType.NATURAL):
+            self.fail("NATURAL JOIN is not supported", hint="name the columns: JOIN … USING (k)")
+        return self._join()
+
+    def _join(self) -> Node | None:
+        token = self._curr
+        side = self.take(TokenType.LEFT, TokenType.RIGHT, TokenType.FULL)
+        outer = self.take_word("OUTER") if side else None
+        kind = None if outer else self.take(TokenType.INNER, TokenType.CROSS) or self.take_word("SEMI", "ANTI")
+        if not self.peek(TokenType.JOIN):
+            if side or kind:
+                self.expected("JOIN")
+            return None
+        self._advance()
+        if side and kind and (side.token_type != TokenType.LEFT or kind.text.upper() not in ("SEMI", "ANTI")):
+            self.fail(f"there is no {side.text.upper()} {kind.text.upper()} JOIN", token)
+        made = exp.Join(this=self._source())
+        word = kind.text.lower() if kind else side.text.lower() if side else "inner"
+        made.set("kind", word)
+        self._condition(made, word)
+        return at(made, token)
+
+    def _condition(self, join: Node, kind: str) -> None:
+        if kind == "cross":
+            if self.peek(TokenType.ON, TokenType.USING):
+                self.fail("CROSS JOIN takes no condition", hint="write JOIN … ON …")
+            return
+        if self.take(TokenType.ON):
+            join.set("on", self.value())
+        elif self.take(TokenType.USING):
+            self.need(TokenType.L_PAREN, "(")
+            join.set("using", self._names("a column name"))
+            self.need(TokenType.R_PAREN, ")")
+        else:
+            self.expected("ON or USING", hint="a join without a condition is written CROSS JOIN")
+
+    def _names(self, what: str) -> list[exp.Identifier]:
+        names = [self.identifier(what)]
+        while self.take(TokenType.COMMA):
+            names.append(self.identifier(what))
+        return names
+
+    def _followed_by(self) -> Node:
+        token = self.need_word("FOLLOWED")
+        self.need_word("BY")
+        made = FollowedBy(this=self._source())
+        if mode := self.take_word("RECENT", "CHRONICLE") or self.take(TokenType.ALL):
+            made.set("mode", mode.text.lower())
+        if self.take(TokenType.ON):
+            made.set("on", self.value())
+        self._within(made)
+        return at(made, token)
+
+    def _asof(self) -> Node:
+        token = self.need_word("ASOF")
+        outer = bool(self.take(TokenType.LEFT))
+        self.need(TokenType.JOIN, "JOIN")
+        made = FollowedBy(this=self._source(), mode="recent", asof=True, outer=outer)
+        if self.take(TokenType.ON):
+            made.set("on", self.value())
+        elif self.peek(TokenType.USING):
+            self.fail("ASOF JOIN takes ON", hint="write ON a.k = b.k")
+        self._within(made)
+        return at(made, token)
+
+    def _within(self, step: Node) -> None:
+        if self.take_word("WITHIN"):
+            step.set("within", self.duration())
+
+    def _source(self) -> Node:
+        """A stream or sub-query; its window may stand before or after its alias."""
+        token = self._curr
+        if self.peek(TokenType.L_BRACKET):
+            self.fail("a window needs a stream before it", hint="write for instance A [RANGE 10]")
+        if self.take(TokenType.L_PAREN):
+            if not (self.begins_query() or self.peek(TokenType.L_PAREN)):
+                self.expected("SELECT", hint="parentheses in FROM hold a sub-query; joins are read from left to right")
+            made: Node = exp.Subquery(this=self.query())
+            self.need(TokenType.R_PAREN, ")")
+        else:
+            made = exp.Table(this=self.identifier("a stream name"))
+            if self.peek(TokenType.DOT, TokenType.L_PAREN):
+                self.expected("a window, an alias or the next clause", hint="a stream has a plain name; quote it if it has dots")
+        self._decorate(made)
+        return at(made, token)
+
+    def _decorate(self, source: Node) -> None:
+        window = self._window()
+        if self.take(TokenType.ALIAS):
+            source.set("alias", self.identifier("a name after AS"))
+        elif self.peek(*NAMES) and not self.peek_word(*NOT_AN_ALIAS):
+            source.set("alias", self.identifier("a name"))
+        second = self._curr
+        after = self._window()
+        if window and after:
+            self.fail("a stream has one window only", second)
+        if window or after:
+            source.set("window", window or after)
+
+    def _window(self) -> WindowClause | None:
+        token = self.take(TokenType.L_BRACKET)
+        if token is None:
+            return None
+        made = self._window_form()
+        self.need(TokenType.R_BRACKET, "]")
+        return at(made, token)
+
+    def _window_form(self) -> WindowClause:
+        token = self.take(TokenType.VAR)
+        match token.text.upper() if token else "":
+            case "RANGE":
+                if self.take_word("UNBOUNDED"):
+                    return WindowClause(this="UNBOUNDED")
+                return WindowClause(this="RANGE", size=self.duration())
+            case "NOW" | "UNBOUNDED" as word:
+                return WindowClause(this=word)
+            case "ROWS":
+                return WindowClause(this="ROWS", rows=self.need(TokenType.NUMBER, "a number of rows").text)
+            case "PARTITION":
+                return self._partitioned()
+            case "HOP":
+                size = self.duration()
+                self.need(TokenType.COMMA, ", and the slide")
+                return self._boundaries(WindowClause(this="HOP", size=size, slide=self.duration()))
+            case "TUMBLE":
+                return self._boundaries(WindowClause(this="TUMBLE", size=self.duration()))
+        if token:
+            self._advance(-1)
+        self.expected(
+            "a window",
+            hint="[RANGE 10], [NOW], [UNBOUNDED], [ROWS 5], [PARTITION BY k ROWS 5], [HOP 10, 5] or [TUMBLE 10]",
+        )
+
+    def _partitioned(self) -> WindowClause:
+        self.need_word("BY")
+        columns = [self._partition_column()]
+        while self.take(TokenType.COMMA):
+            columns.append(self._partition_column())
+        self.need_word("ROWS")
+        rows = self.need(TokenType.NUMBER, "a number of rows").text
+        return WindowClause(this="ROWS", rows=rows, partition=columns)
+
+    def _partition_column(self) -> Node:
+        return self._column()
+
+    def _boundaries(self, made: WindowClause) -> WindowClause:
+        if self.take_word("OFFSET"):
+            made.set("offset", self.duration())
+        if self.take_word("ZONE"):
+            made.set("zone", self.string())
+        return made
+
+    def _clauses(self, select: exp.Select) -> None:
+        if token := self.take(TokenType.WHERE):
+            select.set("where", at(exp.Where(this=self.value()), token))
+        if token := self.take(TokenType.GROUP_BY):
+            self.need_word("BY")
+            if self.peek(TokenType.ALL):
+                self.expected("columns to group by", hint="name them; GROUP BY ALL is not supported")
+            select.set("group", at(exp.Group(expressions=self.values()), token))
+        if token := self.take(TokenType.HAVING):
+            select.set("having", at(exp.Having(this=self.value()), token))
+        if self.peek_word("WINDOW", "QUALIFY"):
+            self.fail(
+                f"{self._curr.text.upper()} is not part of the language",
+                hint="windows stand in brackets after a stream: A [RANGE 10]",
+            )
+
+
+def _ctes(query: Node) -> list[Node]:
+    inner = query.args.get("with_")
+    return list(inner.expressions) if inner else []

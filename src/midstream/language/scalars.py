@@ -1,0 +1,402 @@
+"""Values: a syntax tree becomes a typed expression, every implicit cast written out.
+
+A binder belongs to one clause of one SELECT: it knows what names mean there, and whether aggregates may occur.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as kind
+from sqlglot import exp
+
+from midstream.algebra.declarations import ScalarFunction
+from midstream.algebra.expressions import Call, Case, Cast, Expression, Literal
+from midstream.algebra.functions import (
+    AGGREGATE,
+    BOOLEAN,
+    SCALAR,
+    SYNONYMS,
+    TRUNCATION_UNITS,
+    common_type,
+    is_instant,
+    require_condition,
+    show_type,
+)
+from midstream.language import literals
+from midstream.language.aggregates import Aggregates
+from midstream.language.binding import Binding, nearest
+from midstream.language.grammar import DEEPEST
+from midstream.language.literals import coerce
+from midstream.language.nodes import Node, place
+from midstream.language.scope import Scope
+
+OPERATORS: dict[type[Node], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.Mod: "%",
+    exp.DPipe: "||",
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.Like: "like",
+    exp.ILike: "ilike",
+    exp.NullSafeEQ: "is_not_distinct_from",
+    exp.NullSafeNEQ: "is_distinct_from",
+}
+
+UNWRITTEN = frozenset("negate and or not is_null in like ilike is_distinct_from is_not_distinct_from".split())
+"""Names of operators that cannot be called by name."""
+
+READS_LITERALS = frozenset("= <> < <= > >= in is_distinct_from is_not_distinct_from nullif greatest least coalesce".split())
+"""Where a string literal beside a date or a timestamp is read as one."""
+
+CLOCKS = frozenset("now current_timestamp current_date current_time localtimestamp getdate today".split())
+
+
+class ScalarBinder:
+    """Binds the values of one clause."""
+
+    def __init__(self, binding: Binding, scope: Scope, clause: str, aggregates: Aggregates | None = None) -> None:
+        self.binding = binding
+        self.scope = scope
+        self.clause = clause
+        self.aggregates = aggregates
+        self.shorthands: dict[str, Node] = {}
+        self.places: dict[str, int | None] = {}
+        self._depth = 0
+
+    def bind(self, node: Node) -> Expression:
+        """The meaning of a value."""
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise self.binding.error(f"the expression nests deeper than {DEEPEST} levels", node)
+        bound = self._bind(node)
+        self._depth -= 1
+        return bound
+
+    def condition(self, node: Node) -> Expression:
+        """The meaning of a condition."""
+        bound = self.bind(node)
+        with self.binding.at(node):
+            require_condition(bound.type, self.clause)
+        return coerce(bound, BOOLEAN)
+
+    def call(self, function: str, arguments: list[Expression], nodes: list[Node], node: Node) -> Call:
+        """A built-in function, its arguments cast to what it takes."""
+        if function in READS_LITERALS:
+            arguments = self._read_literals(arguments, nodes)
+        with self.binding.at(node):
+            signature = SCALAR[function](tuple(a.type for a in arguments))
+        cast = tuple(coerce(a, t) for a, t in zip(arguments, signature.arguments, strict=True))
+        return Call(function, cast, signature.result)
+
+    def _bind(self, node: Node) -> Expression:
+        operator = OPERATORS.get(type(node))
+        if operator is not None:
+            return self._apply(operator, [node.this, node.expression], node)
+        method = BINDERS.get(type(node))
+        if method is None:
+            raise self.binding.error("this is not a value", node)
+        return method(self, node)
+
+    def _apply(self, function: str, nodes: list[Node], node: Node) -> Call:
+        return self.call(function, [self.bind(n) for n in nodes], nodes, node)
+
+    def _read_literals(self, arguments: list[Expression], nodes: list[Node]) -> list[Expression]:
+        """Strings beside dates, timestamps and durations are read as such."""
+        target = next((a.type for a in arguments if not isinstance(a, Literal) and _is_temporal(a.type)), None)
+        target = target or next((a.type for a in arguments if _is_temporal(a.type)), None)
+        if target is None:
+            return arguments
+        read: list[Expression] = []
+        for argument, node in zip(arguments, nodes, strict=True):
+            with self.binding.at(node):
+                found = literals.literal_as(argument, target) if isinstance(argument, Literal) else None
+            read.append(found or argument)
+        return read
+
+    def _column(self, node: exp.Column) -> Expression:
+        if isinstance(node.this, exp.Star):
+            raise self.binding.error("* is not expected here", node, hint="write it alone in SELECT, or count(*)")
+        shorthand = None if node.args.get("table") else self.shorthands.get(node.this.name.casefold())
+        if shorthand is not None and not self.scope.knows(node):
+            return self._shorthand(shorthand)
+        _, bound = self.scope.resolve(node)
+        self.places.setdefault(str(bound), place(node))
+        return bound
+
+    def _shorthand(self, node: Node) -> Expression:
+        """The expression that an alias of SELECT stands for; aliases inside it mean nothing."""
+        hidden, self.shorthands = self.shorthands, {}
+        bound = self.bind(node)
+        self.shorthands = hidden
+        return bound
+
+    def _literal(self, node: exp.Literal) -> Expression:
+        if node.args.get("is_string"):
+            return Literal(node.this, pa.string())
+        with self.binding.at(node):
+            return literals.number(node.this)
+
+    def _hexadecimal(self, node: exp.HexString) -> Expression:
+        with self.binding.at(node):
+            return literals.binary(node.this)
+
+    def _interval(self, node: exp.Interval) -> Expression:
+        with self.binding.at(node):
+            return literals.interval(node)
+
+    def _null(self, node: exp.Null) -> Expression:
+        return Literal(None, pa.null())
+
+    def _boolean(self, node: exp.Boolean) -> Expression:
+        return Literal(bool(node.this), BOOLEAN)
+
+    def _negation(self, node: exp.Neg) -> Expression:
+        inner = node.this
+        if isinstance(inner, exp.Literal) and not inner.args.get("is_string"):
+            with self.binding.at(node):
+                return literals.number("-" + inner.this)
+        if isinstance(inner, exp.Interval):
+            bound = self._interval(inner)
+            assert isinstance(bound, Literal)
+            return Literal(-bound.value, bound.type)
+        return self._apply("negate", [inner], node)
+
+    def _logic(self, node: exp.Connector) -> Expression:
+        """AND and OR take any number of parts; chains are flattened, so that their length does not matter."""
+        parts = flatten(node, type(node))
+        word = "and" if isinstance(node, exp.And) else "or"
+        return self._apply(word, parts, node)
+
+    def _not(self, node: exp.Not) -> Expression:
+        return self._apply("not", [node.this], node)
+
+    def _is(self, node: exp.Is) -> Expression:
+        if isinstance(node.expression, exp.Null):
+            return self._apply("is_null", [node.this], node)
+        return self._apply("is_not_distinct_from", [node.this, node.expression], node)
+
+    def _between(self, node: exp.Between) -> Expression:
+        subject, low, high = self.bind(node.this), self.bind(node.args["low"]), self.bind(node.args["high"])
+        lower = self.call(">=", [subject, low], [node.this, node.args["low"]], node)
+        upper = self.call("<=", [subject, high], [node.this, node.args["high"]], node)
+        return Call("and", (lower, upper), BOOLEAN)
+
+    def _in(self, node: exp.In) -> Expression:
+        if node.args.get("query") is not None:
+            raise self._misplaced("IN (SELECT …)", node)
+        return self._apply("in", [node.this, *node.expressions], node)
+
+    def _exists(self, node: Node) -> Expression:
+        raise self._misplaced("EXISTS", node)
+
+    def _subquery(self, node: Node) -> Expression:
+        raise self.binding.error(
+            "a sub-query is not a value",
+            node,
+            hint="put it in FROM and join with it; as a condition of WHERE, use EXISTS or IN",
+        )
+
+    def _misplaced(self, what: str, node: Node) -> Exception:
+        return self.binding.error(
+            f"{what} can only be a condition of WHERE, alone or joined to others by AND",
+            node,
+            hint="elsewhere, join with the sub-query in FROM",
+        )
+
+    def _case(self, node: exp.Case) -> Expression:
+        subject = None if node.this is None else self.bind(node.this)
+        conditions, values, nodes = [], [], []
+        for branch in node.args["ifs"]:
+            conditions.append(self._when(subject, node.this, branch))
+            values.append(self.bind(branch.args["true"]))
+            nodes.append(branch.args["true"])
+        default = node.args.get("default")
+        values.append(Literal(None, pa.null()) if default is None else self.bind(default))
+        return self._choice(conditions, values, [*nodes, default or node])
+
+    def _when(self, subject: Expression | None, subject_node: Node, branch: exp.If) -> Expression:
+        if subject is not None:
+            return self.call("=", [subject, self.bind(branch.this)], [subject_node, branch.this], branch)
+        bound = self.bind(branch.this)
+        with self.binding.at(branch.this):
+            require_condition(bound.type, "WHEN")
+        return coerce(bound, BOOLEAN)
+
+    def _choice(self, conditions: list[Expression], values: list[Expression], nodes: list[Node]) -> Case:
+        shared = values[0].type
+        for value, node in zip(values[1:], nodes[1:], strict=True):
+            both = common_type(shared, value.type)
+            if both is None:
+                raise self.binding.error(
+                    f"the branches differ in type: {show_type(shared)} and {show_type(value.type)}",
+                    node,
+                    hint="cast one of them with CAST(x AS …)",
+                )
+            shared = both
+        cast = [coerce(v, shared) for v in values]
+        return Case(tuple(zip(conditions, cast[:-1], strict=True)), cast[-1])
+
+    def _cast(self, node: exp.Cast) -> Expression:
+        name = node.args["to"]
+        with self.binding.at(name):
+            type_ = literals.arrow_type(name)
+        inner, attempt = node.this, isinstance(node, exp.TryCast)
+        if isinstance(inner, exp.Literal) and inner.args.get("is_string") and not attempt:
+            with self.binding.at(inner):
+                typed = literals.typed_literal(inner.this, name)
+            if typed is not None:
+                return typed
+        bound = self.bind(inner)
+        if kind.is_null(bound.type):
+            return Literal(None, type_)
+        if bound.type == type_:
+            return bound
+        if not castable(bound.type, type_):
+            raise self.binding.error(f"cannot cast {show_type(bound.type)} to {type_}", node)
+        return Cast(bound, type_, attempt)
+
+    def _function(self, node: exp.Anonymous) -> Expression:
+        written = node.name
+        name = SYNONYMS.get(written.lower(), written.lower())
+        user = self.binding.catalog.functions.get(written.lower())
+        built_in = name == "if" or (name in SCALAR and name not in UNWRITTEN) or name in AGGREGATE
+        if user is not None and built_in:
+            raise self.binding.error(
+                f"{written} is a function of the language", node, hint="give your function another name"
+            )
+        if isinstance(user, ScalarFunction):
+            self._plain_call(node)
+            return Call(user.name, tuple(self.bind(a) for a in node.expressions), user.returns)
+        if user is not None or name in AGGREGATE:
+            return self._aggregate(node, name)
+        if not built_in:
+            raise self._unknown_function(node)
+        self._plain_call(node)
+        return self._conditional(node) if name == "if" else self._built_in(name, node)
+
+    def _plain_call(self, node: exp.Anonymous) -> None:
+        """A scalar function takes neither DISTINCT nor FILTER nor a star."""
+        if node.args.get("distinct") or node.args.get("filter") is not None:
+            raise self.binding.error(f"{node.name} is no aggregate: it takes no DISTINCT and no FILTER", node)
+        for argument in node.expressions:
+            if isinstance(argument, exp.Star):
+                raise self.binding.error(f"{node.name}(*) has no meaning", argument, hint="only count takes *")
+
+    def _built_in(self, name: str, node: exp.Anonymous) -> Expression:
+        arguments, nodes = [self.bind(a) for a in node.expressions], list(node.expressions)
+        if name in ("lpad", "rpad") and len(arguments) == 2:
+            arguments.append(Literal(" ", pa.string()))
+            nodes.append(node)
+        if name == "date_trunc" and arguments:
+            arguments[0] = self._unit(arguments[0], nodes[0])
+        return self.call(name, arguments, nodes, node)
+
+    def _unit(self, argument: Expression, node: Node) -> Expression:
+        value: Any = argument.value if isinstance(argument, Literal) else None
+        if not isinstance(value, str) or value.lower() not in TRUNCATION_UNITS:
+            raise self.binding.error(
+                "date_trunc needs the name of a unit", node, hint="one of " + ", ".join(TRUNCATION_UNITS)
+            )
+        return Literal(value.lower(), pa.string())
+
+    def _conditional(self, node: exp.Anonymous) -> Expression:
+        if len(node.expressions) != 3:
+            raise self.binding.error("if takes a condition and two values", node)
+        condition, *choices = node.expressions
+        bound = self.bind(condition)
+        with self.binding.at(condition):
+            require_condition(bound.type, "if")
+        return self._choice([coerce(bound, BOOLEAN)], [self.bind(c) for c in choices], choices)
+
+    def _aggregate(self, node: exp.Anonymous, name: str) -> Expression:
+        if self.aggregates is None:
+            hint = {
+                "WHERE": "WHERE looks at tuples one by one; put conditions on groups in HAVING",
+                "GROUP BY": "group by the columns, and aggregate in SELECT",
+                "an aggregate": "aggregate in a sub-query first, then aggregate over it",
+            }.get(self.clause)
+            raise self.binding.error(f"{node.name} is an aggregate, which {self.clause} cannot hold", node, hint=hint)
+        inner = ScalarBinder(self.binding, self.scope, "an aggregate")
+        inner._depth = self._depth
+        return self.aggregates.add(node, name, inner)
+
+    def _unknown_function(self, node: exp.Anonymous) -> Exception:
+        if node.name.lower() in CLOCKS:
+            return self.binding.error(
+                f"there is no function {node.name}", node, hint="time comes with the tuples: use the time column"
+            )
+        known = [n for n in SCALAR if n.isidentifier() and n not in UNWRITTEN]
+        known += [*AGGREGATE, *SYNONYMS, *self.binding.catalog.functions]
+        close = nearest(node.name, known)
+        hint = close if close and close.startswith("did") else "register your own with functions="
+        return self.binding.error(f"unknown function {node.name}", node, hint=hint)
+
+
+BINDERS: dict[type[Node], Callable[[ScalarBinder, Any], Expression]] = {
+    exp.Column: ScalarBinder._column,
+    exp.Literal: ScalarBinder._literal,
+    exp.HexString: ScalarBinder._hexadecimal,
+    exp.Interval: ScalarBinder._interval,
+    exp.Null: ScalarBinder._null,
+    exp.Boolean: ScalarBinder._boolean,
+    exp.Neg: ScalarBinder._negation,
+    exp.And: ScalarBinder._logic,
+    exp.Or: ScalarBinder._logic,
+    exp.Not: ScalarBinder._not,
+    exp.Is: ScalarBinder._is,
+    exp.Between: ScalarBinder._between,
+    exp.In: ScalarBinder._in,
+    exp.Exists: ScalarBinder._exists,
+    exp.Subquery: ScalarBinder._subquery,
+    exp.Case: ScalarBinder._case,
+    exp.Cast: ScalarBinder._cast,
+    exp.TryCast: ScalarBinder._cast,
+    exp.Anonymous: ScalarBinder._function,
+}
+
+
+def flatten(node: Node, connector: type[Node]) -> list[Node]:
+    """The parts of a chain of ANDs or ORs, left to right."""
+    parts: list[Node] = []
+    stack = [node]
+    while stack:
+        top = stack.pop()
+        if type(top) is connector:
+            stack += [top.expression, top.this]
+        else:
+            parts.append(top)
+    return parts
+
+
+def castable(source: pa.DataType, target: pa.DataType) -> bool:
+    """Whether a cast between two types means anything."""
+    if kind.is_nested(source):
+        return False
+    if kind.is_string(target) or _is_text(source):
+        return not kind.is_binary(source) and not (kind.is_binary(target) and not _is_text(source))
+    groups = (_is_numeric_or_boolean, is_instant, kind.is_duration, kind.is_binary)
+    return any(group(source) and group(target) for group in groups)
+
+
+def _is_temporal(type_: pa.DataType) -> bool:
+    return is_instant(type_) or bool(kind.is_duration(type_))
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return bool(kind.is_string(type_) or kind.is_large_string(type_))
+
+
+def _is_numeric_or_boolean(type_: pa.DataType) -> bool:
+    return bool(kind.is_boolean(type_) or kind.is_integer(type_) or kind.is_floating(type_) or kind.is_decimal(type_))
+
+

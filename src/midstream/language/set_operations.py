@@ -1,0 +1,82 @@
+"""UNION, EXCEPT and INTERSECT: columns meet by position, in their common type, under the first query's names.
+
+The ALL forms are multiset operations per snapshot; the others work on distinct tuples.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.types as kind
+from sqlglot import exp
+
+from midstream.algebra.expressions import Column, Named
+from midstream.algebra.functions import TEXT, common_type, is_nested, show_type
+from midstream.algebra.plan import Difference, Distinct, Intersect, Project, Relation, Union
+from midstream.language.binding import Binding
+from midstream.language.literals import coerce
+from midstream.language.nodes import Node
+from midstream.language.windows import require_window
+
+WORDS = {exp.Union: "UNION", exp.Except: "EXCEPT", exp.Intersect: "INTERSECT"}
+
+
+def combine(binding: Binding, node: Node, left: Relation, right: Relation) -> Relation:
+    """The set operation of two relations."""
+    word, distinct = WORDS[type(node)], bool(node.args.get("distinct"))
+    left, right = _aligned(binding, node, word, left, right)
+    if distinct or not isinstance(node, exp.Union):
+        for side in (left, right):
+            require_window(binding, side, word)
+            _require_comparable(binding, node, word, side)
+    match node:
+        case exp.Union():
+            united = Union((*_united(left), right))
+            return Distinct(united) if distinct else united
+        case exp.Except():
+            return Difference(_distinct(left, distinct), _distinct(right, distinct))
+    return Intersect(_distinct(left, distinct), _distinct(right, distinct))
+
+
+def _united(plan: Relation) -> tuple[Relation, ...]:
+    return plan.united if isinstance(plan, Union) else (plan,)
+
+
+def _distinct(plan: Relation, wanted: bool) -> Relation:
+    return Distinct(plan) if wanted and not isinstance(plan, Distinct) else plan
+
+
+def _aligned(binding: Binding, node: Node, word: str, left: Relation, right: Relation) -> tuple[Relation, Relation]:
+    """Both sides in the common types of their columns."""
+    if len(left.schema) != len(right.schema):
+        raise binding.error(
+            f"{word} needs equally many columns, not {len(left.schema)} and {len(right.schema)}", node
+        )
+    types = []
+    for a, b in zip(left.schema, right.schema, strict=True):
+        both = a.type if a.type == b.type else common_type(a.type, b.type)
+        if both is None:
+            raise binding.error(
+                f"{word} cannot put {show_type(a.type)} and {show_type(b.type)} into column {a.name}",
+                node,
+                hint="cast one of them with CAST(x AS …)",
+            )
+        types.append(TEXT if kind.is_null(both) else both)
+    return _cast(left, types), _cast(right, types)
+
+
+def _cast(plan: Relation, types: list[pa.DataType]) -> Relation:
+    if plan.schema.types == types:
+        return plan
+    if isinstance(plan, Project):
+        typed = zip(plan.columns, types, strict=True)
+        return Project(plan.input, tuple(Named(c.name, coerce(c.expression, t)) for c, t in typed))
+    fields = zip(plan.schema, types, strict=True)
+    return Project(plan, tuple(Named(f.name, coerce(Column(f.name, f.type), t)) for f, t in fields))
+
+
+def _require_comparable(binding: Binding, node: Node, word: str, plan: Relation) -> None:
+    for f in plan.schema:
+        if is_nested(f.type):
+            raise binding.error(
+                f"{word} cannot compare {f.name}: {f.type}", node, hint="nested values can only be carried"
+            )

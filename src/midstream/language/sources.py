@@ -1,0 +1,200 @@
+"""FROM: streams, sub-queries and their windows, joined from left to right.
+
+A comma binds weaker than JOIN. Inner joins do not mind, so they all form one left-deep chain; only what follows a comma
+and holds a RIGHT or FULL join, or a sequence, is put together on its own first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from midstream.algebra.expressions import TRUE, Call, Column, Expression, Named, conjunction
+from midstream.algebra.functions import BOOLEAN, common_type
+from midstream.algebra.plan import Join, Project, Relation, Stream, Window
+from midstream.language.binding import Binding, match_name, nearest
+from midstream.language.literals import coerce
+from midstream.language.nodes import FollowedBy, Node
+from midstream.language.scalars import ScalarBinder
+from midstream.language.scope import Scope, Source
+from midstream.language.sequences import bind_step
+from midstream.language.windows import bind_window, is_raw, require_instants, require_window
+
+BindQuery = Callable[["Node", "Environment"], Relation]
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What names in FROM mean besides streams: the queries of WITH, each with the environment it was written in."""
+
+    ctes: Mapping[str, tuple[Node, Environment]]
+
+
+class SourceBinder:
+    """Binds the FROM clause of one SELECT into a relation, and fills the scope."""
+
+    def __init__(self, binding: Binding, environment: Environment, bind_query: BindQuery) -> None:
+        self.binding = binding
+        self.environment = environment
+        self.bind_query = bind_query
+
+    def bind(self, select: exp.Select, scope: Scope) -> Relation:
+        """The relation of a FROM clause."""
+        start = select.args.get("from_")
+        if start is None:
+            raise self.binding.error(
+                "a query needs FROM", select, hint="write for instance SELECT * FROM A [RANGE 10]"
+            )
+        groups = _groups(start.this, select.args.get("joins") or [])
+        relation = self._group(*groups[0], scope)
+        for first, joins in groups[1:]:
+            if _stands_alone(joins):
+                relation = self._cross(relation, self._group(first, joins, scope), first)
+            else:
+                relation = self._cross(relation, self.source(first, scope), first)
+                for join in joins:
+                    relation = self._join(relation, join, scope)
+        return relation
+
+    def _group(self, first: Node, joins: list[Node], scope: Scope) -> Relation:
+        relation = self.source(first, scope)
+        for join in joins:
+            relation = self._join(relation, join, scope)
+        return relation
+
+    def _cross(self, left: Relation, right: Relation, node: Node) -> Relation:
+        self._require_windows(left, right)
+        return Join(left, right)
+
+    def _require_windows(self, left: Relation, right: Relation) -> None:
+        require_window(self.binding, left, "a join")
+        require_window(self.binding, right, "a join")
+
+    def _join(self, left: Relation, join: Node, scope: Scope) -> Relation:
+        if isinstance(join, FollowedBy):
+            before = list(scope.sources)
+            right = self.source(join.this, scope)
+            return bind_step(self.binding, left, right, join, scope, before)
+        before = list(scope.sources)
+        right = self.source(join.this, scope)
+        self._require_windows(left, right)
+        kind = join.args.get("kind")
+        joined = self._kind(left, right, kind, self._on(left, join, scope, before, kind))
+        if kind in ("semi", "anti"):
+            scope.sources.pop()
+        return joined
+
+    def _kind(self, left: Relation, right: Relation, kind: str, on: Expression) -> Relation:
+        match kind:
+            case "left" | "right" | "full" | "semi" | "anti":
+                return Join(left, right, on, kind)  # type: ignore[arg-type]
+        return Join(left, right, on)
+
+    def _on(self, left: Relation, join: Node, scope: Scope, before: list[Source], kind: str) -> Expression:
+        using = join.args.get("using")
+        if using:
+            return conjunction([self._merge(name, scope, before, kind) for name in using])
+        condition = join.args.get("on")
+        return TRUE if condition is None else ScalarBinder(self.binding, scope, "ON").condition(condition)
+
+    def _merge(self, name: exp.Identifier, scope: Scope, before: list[Source], kind: str) -> Expression:
+        """One column of USING: an equality, and a single visible column for the two."""
+        earlier = Scope(self.binding, before, scope.merged, scope.hidden)
+        visible, left = earlier.resolve(exp.Column(this=name))
+        latest = scope.sources[-1]
+        _, right = Scope(self.binding, [latest]).resolve(exp.Column(this=name))
+        type_ = common_type(left.type, right.type)
+        if type_ is None:
+            raise self.binding.error(
+                f"cannot compare {left.type} with {right.type}", name, hint="join ON an equality with a CAST"
+            )
+        a, b = coerce(left, type_), coerce(right, type_)
+        if kind not in ("semi", "anti"):
+            scope.hidden |= {c.name for c in (left, right) if isinstance(c, Column)}
+            scope.merged[visible] = {"right": b, "full": Call("coalesce", (a, b), type_)}.get(kind, a)
+        return Call("=", (a, b), BOOLEAN)
+
+    def source(self, node: Node, scope: Scope) -> Relation:
+        """A stream or sub-query with its window, added to the scope."""
+        if isinstance(node, exp.Subquery):
+            return self._subquery(node, node.this, self.environment, scope, "query")
+        name = node.this
+        known = match_name(name, self.environment.ctes)
+        if known:
+            body, environment = self.environment.ctes[known[0]]
+            return self._subquery(node, body, environment, scope, known[0])
+        return self._stream(node, name, scope)
+
+    def _stream(self, node: Node, name: exp.Identifier, scope: Scope) -> Relation:
+        streams = self.binding.catalog.streams
+        found = match_name(name, streams)
+        if len(found) != 1:
+            raise self._unknown_stream(name, found)
+        declaration = streams[found[0]]
+        with self.binding.at(name):
+            self.binding.require_same_time(declaration, name)
+        alias = node.args.get("alias")
+        visible = declaration.name if alias is None else alias.name
+        stream = Stream(declaration.name, self.binding.alias(visible, node), declaration.columns, declaration.time)
+        scope.add(visible, stream, declaration.columns.names, alias or node)
+        return self._windowed(node, stream, scope.sources[-1])
+
+    def _unknown_stream(self, name: exp.Identifier, found: list[str]) -> Exception:
+        if found:
+            options = " or ".join(f'"{f}"' for f in found)
+            return self.binding.error(f"{name.name} is ambiguous", name, hint=f"write {options}")
+        known = [*self.environment.ctes, *self.binding.catalog.streams]
+        return self.binding.error(f"unknown stream {name.name}", name, hint=nearest(name.name, known))
+
+    def _subquery(self, node: Node, body: Node, environment: Environment, scope: Scope, default: str) -> Relation:
+        relation = self.bind_query(body, environment)
+        alias = node.args.get("alias")
+        visible = default if alias is None else alias.name
+        unique = self.binding.alias(visible, node)
+        columns = relation.schema.names
+        renamed = rename(relation, {name: f"{unique}.{name}" for name in columns})
+        if alias is None and isinstance(node, exp.Subquery):
+            visible = unique
+        source = scope.add(visible, renamed, columns, alias or node)
+        window = node.args.get("window")
+        if window is not None and not is_raw(renamed):
+            require_instants(self.binding, renamed, "a window over this sub-query", window)
+        return self._windowed(node, renamed, source)
+
+    def _windowed(self, node: Node, relation: Relation, source: Source) -> Relation:
+        clause = node.args.get("window")
+        if clause is None:
+            return relation
+
+        def column(part: exp.Column) -> str:
+            _, found = Scope(self.binding, [source]).resolve(part)
+            assert isinstance(found, Column)
+            return found.name
+
+        return Window(relation, bind_window(self.binding, clause, relation.domain, column))
+
+
+def rename(relation: Relation, names: dict[str, str]) -> Relation:
+    """The relation with other column names."""
+    if isinstance(relation, Project):
+        return Project(relation.input, tuple(Named(names[c.name], c.expression) for c in relation.columns))
+    return Project(relation, tuple(Named(names[f.name], Column(f.name, f.type)) for f in relation.schema))
+
+
+def _groups(first: Node, joins: list[Node]) -> list[tuple[Node, list[Node]]]:
+    """The parts of FROM between commas."""
+    groups: list[tuple[Node, list[Node]]] = [(first, [])]
+    for join in joins:
+        if isinstance(join, exp.Join) and join.args.get("kind") is None:
+            groups.append((join.this, []))
+        else:
+            groups[-1][1].append(join)
+    return groups
+
+
+def _stands_alone(joins: list[Node]) -> bool:
+    return any(isinstance(j, FollowedBy) or j.args.get("kind") in ("right", "full") for j in joins)
+
+

@@ -1,0 +1,120 @@
+"""EXISTS and IN with a sub-query, as conditions of WHERE: semi-joins and anti-joins.
+
+The conditions of the inner WHERE that name outer columns become the join's condition. NOT IN is null-aware: a tuple
+stays only if the equality is false for every inner tuple, so the anti-join matches where it is true or null.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from midstream.algebra.expressions import Call, Column, Expression, columns_of, conjunction
+from midstream.algebra.functions import BOOLEAN
+from midstream.algebra.plan import Join, Relation
+from midstream.language.nodes import Node
+from midstream.language.scalars import ScalarBinder
+from midstream.language.scope import Scope
+from midstream.language.windows import require_window
+
+if TYPE_CHECKING:
+    from midstream.language.binder import QueryBinder
+    from midstream.language.sources import Environment
+
+
+@dataclass(frozen=True, slots=True)
+class SubqueryCondition:
+    """A conjunct of WHERE that holds a sub-query; `needle` is what IN looks for."""
+
+    node: Node
+    query: Node
+    negated: bool
+    needle: Node | None
+
+    @property
+    def word(self) -> str:
+        """How the condition is called in errors."""
+        return ("NOT " if self.negated else "") + ("EXISTS" if self.needle is None else "IN")
+
+
+def subquery_condition(node: Node) -> SubqueryCondition | None:
+    """The condition as one with a sub-query, if it is one."""
+    inner, negated = node, False
+    while isinstance(inner, exp.Not):
+        inner, negated = inner.this, not negated
+    if isinstance(inner, exp.Exists):
+        return SubqueryCondition(inner, inner.this, negated, None)
+    if isinstance(inner, exp.In) and inner.args.get("query") is not None:
+        return SubqueryCondition(inner, inner.args["query"], negated, inner.this)
+    return None
+
+
+def apply_subquery(
+    binder: QueryBinder, relation: Relation, scope: Scope, condition: SubqueryCondition, environment: Environment
+) -> Relation:
+    """The relation, semi-joined or anti-joined with the sub-query of a condition."""
+    inner, on, output = _inner(binder, scope, condition, environment)
+    if condition.needle is not None:
+        on.append(_equality(binder, scope, condition, output))
+    purpose = f"{condition.word} (SELECT …)"
+    require_window(binder.binding, relation, purpose)
+    require_window(binder.binding, inner, purpose)
+    return Join(relation, inner, conjunction(on), "anti" if condition.negated else "semi")
+
+
+def _inner(
+    binder: QueryBinder, scope: Scope, condition: SubqueryCondition, environment: Environment
+) -> tuple[Relation, list[Expression], list[Expression]]:
+    """The inner relation, the join conditions it leaves to us, and its output columns."""
+    query = condition.query
+    if not _is_plain(query):
+        bound = binder.query(query, environment)
+        alias = binder.binding.alias("query", query)
+        from midstream.language.sources import rename
+
+        renamed = rename(bound, {n: f"{alias}.{n}" for n in bound.schema.names})
+        return renamed, [], [Column(f.name, f.type) for f in renamed.schema]
+    assert isinstance(query, exp.Select)
+    inner_scope = Scope(binder.binding, outer=scope)
+    relation = binder.tuples(query, inner_scope, environment)
+    relation, correlated = binder.where(query, relation, inner_scope, environment, correlate=True)
+    output = [e for _, e in binder.items(query, ScalarBinder(binder.binding, inner_scope, "SELECT"))]
+    return relation, correlated, output
+
+
+def _is_plain(query: Node) -> bool:
+    """Whether a query only filters, so that its rows can be joined as they are."""
+    if not isinstance(query, exp.Select) or query.args.get("with_"):
+        return False
+    if any(query.args.get(key) is not None for key in ("group", "having", "kind")):
+        return False
+    return not any(_may_aggregate(item) for item in query.expressions)
+
+
+def _may_aggregate(item: Node) -> bool:
+    return any(isinstance(n, exp.Anonymous) for n in item.walk())
+
+
+def _equality(
+    binder: QueryBinder, scope: Scope, condition: SubqueryCondition, output: list[Expression]
+) -> Expression:
+    if len(output) != 1:
+        raise binder.binding.error(
+            f"the sub-query of IN gives {len(output)} columns", condition.query, hint="select exactly one column"
+        )
+    needle = ScalarBinder(binder.binding, scope, "WHERE")
+    assert condition.needle is not None
+    sides = [needle.bind(condition.needle), output[0]]
+    equal = needle.call("=", sides, [condition.needle, condition.query], condition.node)
+    if not condition.negated:
+        return equal
+    return Call("or", (equal, Call("is_null", (equal,), BOOLEAN)), BOOLEAN)
+
+
+def is_correlated(expression: Expression, inside: Relation) -> bool:
+    """Whether an expression names columns that the inner query does not have."""
+    return not columns_of(expression) <= set(inside.schema.names)
+
+

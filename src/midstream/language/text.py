@@ -1,0 +1,82 @@
+"""From text to syntax tree: size and depth are checked first, so that nothing that follows can hang or overflow."""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot.errors import TokenError
+from sqlglot.tokens import Token, TokenType
+
+from midstream.errors import QueryError
+from midstream.language.dialect import CQL
+from midstream.language.grammar import DEEPEST
+from midstream.language.nodes import Node
+
+LONGEST = 1_000_000
+"""How many characters a query may have."""
+
+OPENING = {TokenType.L_PAREN: ")", TokenType.L_BRACKET: "]"}
+CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET}
+
+
+def read(text: str) -> Node:
+    """The syntax tree of a query."""
+    if not isinstance(text, str):
+        raise QueryError(f"a query is a text, not {type(text).__name__}")
+    if len(text) > LONGEST:
+        raise QueryError(
+            f"the query is {len(text):,} characters long", hint=f"at most {LONGEST:,} characters are read"
+        )
+    _require_unicode(text)
+    tokens = _tokens(text)
+    _require_shallow(text, tokens)
+    grammar = CQL().parser()
+    return grammar.parse(tokens, text)[0]  # type: ignore[no-any-return]
+
+
+def _require_unicode(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise QueryError("the query holds half of a character", text=text, position=error.start) from None
+
+
+def _tokens(text: str) -> list[Token]:
+    try:
+        tokens = list(CQL().tokenize(text))
+    except TokenError as error:
+        raise _unfinished(text, error) from None
+    while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
+        tokens.pop()
+    for token in tokens:
+        if token.token_type == TokenType.SEMICOLON:
+            raise QueryError("one query at a time", hint="remove what follows the ;", text=text, position=token.start)
+    return tokens
+
+
+def _unfinished(text: str, error: TokenError) -> QueryError:
+    """What the tokenizer choked on: it names the place where something began that does not end."""
+    found = re.search(r"Missing (.+) from \d+:(\d+)$", str(error.__cause__))
+    if found:
+        what, start = found.group(1), int(found.group(2))
+        return QueryError(f"missing {what} to end what begins here", text=text, position=min(start, len(text)))
+    start = text.rfind("/*")
+    if start >= 0:
+        return QueryError("missing */ to end the comment", text=text, position=start)
+    return QueryError("the query cannot be read", detail=str(error.__cause__), text=text, position=len(text))
+
+
+def _require_shallow(text: str, tokens: list[Token]) -> None:
+    depth = 0
+    for token in tokens:
+        if token.token_type in OPENING:
+            depth += 1
+        elif token.token_type in CLOSING:
+            depth -= 1
+        if depth > DEEPEST:
+            raise QueryError(
+                f"the query nests deeper than {DEEPEST} levels",
+                hint="split it with WITH, or write it flatter",
+                text=text,
+                position=token.start,
+            )

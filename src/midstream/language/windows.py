@@ -1,0 +1,172 @@
+"""Windows: what stands in brackets becomes a window specification, and what needs a window is refused without one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from zoneinfo import ZoneInfo
+
+from sqlglot import exp
+
+from midstream.algebra.plan import (
+    Aggregate,
+    Difference,
+    Distinct,
+    Intersect,
+    Join,
+    Project,
+    Relation,
+    Select,
+    Sequence,
+    Stream,
+    Union,
+    Window,
+    instants,
+    walk_plan,
+)
+from midstream.algebra.time import TimeDomain, ticks
+from midstream.algebra.windows import NOW, Hop, Range, Rows, Unbounded, WindowSpec
+from midstream.errors import QueryError
+from midstream.language.binding import Binding
+from midstream.language.literals import duration_text
+from midstream.language.nodes import Duration, Node, WindowClause
+
+LONGEST_WINDOW = 2**61
+MOST_ROWS = 2**31
+
+
+def bind_window(
+    binding: Binding, clause: WindowClause, domain: TimeDomain, column: Callable[[exp.Column], str]
+) -> WindowSpec:
+    """The specification of a window; `column` gives the unique name of a column to partition by."""
+    with binding.at(clause):
+        match clause.this:
+            case "NOW":
+                return NOW
+            case "UNBOUNDED":
+                return Unbounded()
+            case "RANGE":
+                return Range(bind_duration(binding, clause.args["size"], domain))
+            case "ROWS":
+                partition = tuple(dict.fromkeys(column(c) for c in clause.args.get("partition") or ()))
+                return Rows(_rows(clause.args["rows"]), partition)
+        return _hop(binding, clause, domain)
+
+
+def _rows(text: str) -> int:
+    if not text.isdecimal() or len(text) > 10 or int(text) > MOST_ROWS:
+        raise QueryError(f"{text[:40]} is not a number of rows")
+    return int(text)
+
+
+def _hop(binding: Binding, clause: WindowClause, domain: TimeDomain) -> Hop:
+    size = bind_duration(binding, clause.args["size"], domain)
+    slide, offset = clause.args.get("slide"), clause.args.get("offset")
+    return Hop(
+        size,
+        size if slide is None else bind_duration(binding, slide, domain),
+        0 if offset is None else bind_duration(binding, offset, domain),
+        _zone(binding, clause.args.get("zone"), domain),
+    )
+
+
+def _zone(binding: Binding, node: exp.Literal | None, domain: TimeDomain) -> str | None:
+    if node is None:
+        return None
+    if domain.is_integer:
+        raise binding.error("integer time has no time zone", node, hint="leave ZONE out")
+    try:
+        ZoneInfo(node.this)
+    except (KeyError, ValueError, OSError):
+        raise binding.error(f"unknown time zone '{node.this}'", node, hint="write for instance 'Europe/Berlin'") from None
+    return str(node.this)
+
+
+def bind_duration(binding: Binding, node: Duration, domain: TimeDomain) -> int:
+    """A duration in ticks."""
+    with binding.at(node):
+        text = duration_text(node)
+        amount: str | int = text
+        if domain.is_integer and node.args.get("unit") is None and text.lstrip("-").isdecimal():
+            amount = int(text)
+        try:
+            found = ticks(amount, domain)
+        except (OverflowError, ValueError):
+            raise QueryError(f"{text} is not a duration") from None
+        if abs(found) > LONGEST_WINDOW:
+            raise QueryError(f"{text} is too long a time")
+        return found
+
+
+def is_raw(plan: Relation) -> bool:
+    """Whether tuples still count for one tick only, because no window has said otherwise."""
+    match plan:
+        case Stream() | Sequence():
+            return True
+        case Select() | Project():
+            return is_raw(plan.inputs[0])
+        case Union():
+            return any(map(is_raw, plan.inputs))
+    return False
+
+
+def require_window(binding: Binding, plan: Relation, purpose: str, node: Node | None = None) -> None:
+    """Refuses raw streams where a result would have to remember them for ever."""
+    if not is_raw(plan):
+        return
+    raw = next(n for n in walk_plan(plan) if isinstance(n, Stream | Sequence) and not _below_window(plan, n))
+    if isinstance(raw, Sequence):
+        error = QueryError(
+            f"{purpose} needs a window over the sequence",
+            hint="make it a sub-query with a window: (SELECT … FROM a FOLLOWED BY b …) [RANGE 100] AS s",
+        )
+        raise error.at(binding.text, binding.places.get(_last_alias(raw)))
+    example = "RANGE 100" if raw.domain.is_integer else "RANGE 10 SECONDS"
+    error = QueryError(
+        f"{purpose} needs a window on stream {raw.name}",
+        detail="without a window its state would grow for ever",
+        hint=f"write {raw.name} [{example}], or {raw.name} [UNBOUNDED] if it may grow",
+    )
+    raise error.at(binding.text, binding.places.get(raw.alias))
+
+
+def _below_window(plan: Relation, node: Relation) -> bool:
+    return any(isinstance(w, Window) and any(n is node for n in walk_plan(w)) for w in walk_plan(plan))
+
+
+def _last_alias(plan: Relation) -> str:
+    return [n.alias for n in walk_plan(plan) if isinstance(n, Stream)][-1]
+
+
+def require_instants(binding: Binding, plan: Relation, what: str, node: Node) -> None:
+    """Refuses to look at a relation instant by instant where there are too many of them, or no last one."""
+    if not ends(plan):
+        raise binding.error(
+            f"{what} would repeat rows for ever",
+            node,
+            detail="the rows of [UNBOUNDED] and [ROWS n] have no end in time",
+            hint="use [RANGE …], [HOP …] or [NOW] inside",
+        )
+    if instants(plan) is None:
+        raise binding.error(
+            f"{what} would hold one copy of each row per microsecond",
+            node,
+            hint="use [NOW], or the same [HOP …] or [TUMBLE …] for all streams inside",
+        )
+
+
+def ends(plan: Relation) -> bool:
+    """Whether every tuple stops counting at some time that is known when it starts to."""
+    match plan:
+        case Window(spec=Unbounded() | Rows()):
+            return False
+        case Stream() | Window() | Sequence():
+            return True
+        case Join(kind="inner" | "semi") | Intersect():
+            return ends(plan.inputs[0]) or ends(plan.inputs[1])
+        case Join(kind="left" | "anti") | Difference():
+            return ends(plan.inputs[0])
+        case Join(kind="right"):
+            return ends(plan.inputs[1])
+        case Select() | Project() | Distinct() | Aggregate():
+            return ends(plan.inputs[0])
+    return all(map(ends, plan.inputs))
