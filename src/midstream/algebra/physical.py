@@ -1,0 +1,419 @@
+"""Physical plans: what will run, as values. Every choice is made, nothing is alive yet.
+
+Keys are plain columns here (expressions are computed below), columns that nobody reads are gone, and every node can
+say what it holds: `content` is the canonical text of the sub-query it computes, equal for plans that compute the same
+thing in another order. States are named by the content of the input they keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal as OneOf
+
+import pyarrow as pa
+
+from midstream.algebra.expressions import AggregateCall, Expression, Named, conjuncts
+from midstream.algebra.plan import JoinKind, SequenceMode, Stream
+from midstream.algebra.time import TimeDomain
+from midstream.algebra.windows import Hop, Range, Unbounded, WindowSpec
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalNode:
+    """A node of a physical plan."""
+
+    schema: pa.Schema
+
+    @property
+    def inputs(self) -> tuple[PhysicalNode, ...]:
+        """The nodes that feed this one."""
+        return ()
+
+    @property
+    def label(self) -> str:
+        """What the node does, in one line."""
+        raise NotImplementedError
+
+    @property
+    def content(self) -> str:
+        """What the node's output is, whatever plan computes it."""
+        return f"{self.label}({'; '.join(child.content for child in self.inputs)}){_names(self.schema)}"
+
+    @property
+    def longest(self) -> int | None:
+        """The longest validity of its elements; None if there is no bound."""
+        spans = [child.longest for child in self.inputs]
+        return None if None in spans else max((s for s in spans if s is not None), default=1)
+
+    @property
+    def domain(self) -> TimeDomain:
+        """What its ticks mean."""
+        return self.inputs[0].domain
+
+    def __str__(self) -> str:
+        return render_physical(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Unary(PhysicalNode):
+    """A node with one input."""
+
+    input: PhysicalNode
+
+    @property
+    def inputs(self) -> tuple[PhysicalNode, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True, slots=True)
+class Binary(PhysicalNode):
+    """A node with two inputs."""
+
+    left: PhysicalNode
+    right: PhysicalNode
+
+    @property
+    def inputs(self) -> tuple[PhysicalNode, ...]:
+        return (self.left, self.right)
+
+
+@dataclass(frozen=True, slots=True)
+class Source(PhysicalNode):
+    """The columns of a stream that the query needs, one tick long each."""
+
+    stream: Stream
+    window: WindowSpec | None = None
+
+    @property
+    def label(self) -> str:
+        shown = "" if self.stream.alias == self.stream.name else f" AS {self.stream.alias}"
+        return f"Source {self.stream.name}{shown}"
+
+    @property
+    def longest(self) -> int | None:
+        return 1
+
+    @property
+    def domain(self) -> TimeDomain:
+        return self.stream.domain
+
+
+@dataclass(frozen=True, slots=True)
+class AssignWindow(Unary):
+    """Sets validity."""
+
+    spec: WindowSpec
+
+    @property
+    def label(self) -> str:
+        return f"Window {self.spec.show(self.domain)}"
+
+    @property
+    def longest(self) -> int | None:
+        match self.spec:
+            case Range(size):
+                return size + 1
+            case Hop(size, slide):
+                return size + slide
+            case Unbounded():
+                return None
+        return 1
+
+
+@dataclass(frozen=True, slots=True)
+class RowWindow(Unary):
+    """Sets validity by successors."""
+
+    count: int
+    partition_by: tuple[str, ...]
+    grid: Hop
+
+    @property
+    def label(self) -> str:
+        by = f"PARTITION BY {', '.join(self.partition_by)} " if self.partition_by else ""
+        return f"RowWindow [{by}ROWS {self.count}] every {self.grid.slide}"
+
+    @property
+    def longest(self) -> int | None:
+        return self.grid.slide
+
+
+@dataclass(frozen=True, slots=True)
+class Instants(Unary):
+    """One element per instant of its input; at a hop's boundaries only, if there is one."""
+
+    boundaries: Hop | None
+
+    @property
+    def label(self) -> str:
+        return "Instants" if self.boundaries is None else f"Instants every {self.boundaries.slide}"
+
+    @property
+    def longest(self) -> int | None:
+        return 1
+
+
+@dataclass(frozen=True, slots=True)
+class Filter(Unary):
+    """Keeps elements for which the predicate is true, then the columns of the schema."""
+
+    predicate: Expression
+
+    @property
+    def label(self) -> str:
+        return f"Filter {self.predicate}"
+
+
+@dataclass(frozen=True, slots=True)
+class Compute(Unary):
+    """Computes columns."""
+
+    columns: tuple[Named, ...]
+
+    @property
+    def label(self) -> str:
+        return "Compute " + ", ".join(map(str, self.columns))
+
+
+@dataclass(frozen=True, slots=True)
+class HashJoin(Binary):
+    """A symmetric inner join by equal keys and a residual condition."""
+
+    left_key: tuple[str, ...]
+    right_key: tuple[str, ...]
+    nulls_equal: bool
+    residual: Expression | None
+
+    @property
+    def label(self) -> str:
+        return f"Join{_condition(self.left_key, self.right_key, self.residual)}"
+
+    @property
+    def content(self) -> str:
+        return _joined_content(self)
+
+    @property
+    def longest(self) -> int | None:
+        spans = [s for s in (self.left.longest, self.right.longest) if s is not None]
+        return min(spans, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeStep:
+    """One probe on a route: the input met, the key on both sides, what to check, and the columns kept."""
+
+    target: int
+    key: tuple[str, ...]
+    target_key: tuple[str, ...]
+    nulls_equal: bool
+    residual: Expression | None
+    gathered: pa.Schema
+
+
+@dataclass(frozen=True, slots=True)
+class MultiwayJoin(PhysicalNode):
+    """An inner join of many inputs by probe routes, without intermediate state."""
+
+    joined: tuple[PhysicalNode, ...]
+    routes: tuple[tuple[ProbeStep, ...], ...]
+    condition: Expression
+
+    @property
+    def inputs(self) -> tuple[PhysicalNode, ...]:
+        return self.joined
+
+    @property
+    def label(self) -> str:
+        def show(i: int) -> str:
+            return f"{i}: {' '.join(str(step.target) for step in self.routes[i])}"
+
+        return f"MultiwayJoin on {self.condition} probing {', '.join(map(show, range(len(self.routes))))}"
+
+    @property
+    def content(self) -> str:
+        return _joined_content(self)
+
+    @property
+    def longest(self) -> int | None:
+        spans = [s for s in (child.longest for child in self.joined) if s is not None]
+        return min(spans, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class OuterJoin(Binary):
+    """A join that looks at absence: outer, anti, or semi with more than equal keys."""
+
+    kind: JoinKind
+    left_key: tuple[str, ...]
+    right_key: tuple[str, ...]
+    nulls_equal: bool
+    residual: Expression | None
+    grid: Hop
+
+    @property
+    def label(self) -> str:
+        return f"{self.kind.title()}Join{_condition(self.left_key, self.right_key, self.residual)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Deduplicate(Unary):
+    """One copy of each tuple per snapshot."""
+
+    @property
+    def label(self) -> str:
+        return "Distinct"
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateColumn:
+    """An aggregate over plain columns of its input."""
+
+    name: str
+    call: AggregateCall
+    columns: tuple[str, ...]
+    where: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAggregate(Unary):
+    """One tuple per group and piece of time."""
+
+    keys: tuple[str, ...]
+    aggregates: tuple[AggregateColumn, ...]
+    grid: Hop
+
+    @property
+    def label(self) -> str:
+        by = f" by {', '.join(self.keys)}" if self.keys else ""
+        return f"Aggregate {', '.join(str(a.call) for a in self.aggregates)}{by}"
+
+
+@dataclass(frozen=True, slots=True)
+class Concatenate(PhysicalNode):
+    """All elements of all inputs."""
+
+    united: tuple[PhysicalNode, ...]
+
+    @property
+    def inputs(self) -> tuple[PhysicalNode, ...]:
+        return self.united
+
+    @property
+    def label(self) -> str:
+        return "Union"
+
+
+@dataclass(frozen=True, slots=True)
+class SetOperation(Binary):
+    """EXCEPT ALL or INTERSECT ALL."""
+
+    kind: OneOf["difference", "intersect"]
+    grid: Hop
+
+    @property
+    def label(self) -> str:
+        return self.kind.title()
+
+
+@dataclass(frozen=True, slots=True)
+class Changes(Unary):
+    """ISTREAM or DSTREAM."""
+
+    kind: OneOf["istream", "dstream"]
+
+    @property
+    def label(self) -> str:
+        return self.kind.upper()
+
+    @property
+    def longest(self) -> int | None:
+        return 1
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedBy(Binary):
+    """A sequence: each right element with left ones at or before it."""
+
+    mode: SequenceMode
+    left_key: tuple[str, ...]
+    right_key: tuple[str, ...]
+    within: int | None
+    condition: Expression | None
+    outer: bool
+
+    @property
+    def label(self) -> str:
+        reach = "" if self.within is None else f" within {self.within}"
+        return f"Sequence {self.mode}{_condition(self.left_key, self.right_key, self.condition)}{reach}"
+
+    @property
+    def longest(self) -> int | None:
+        return 1
+
+
+def walk_physical(plan: PhysicalNode) -> Iterator[PhysicalNode]:
+    """The node and everything below it, parents first."""
+    yield plan
+    for child in plan.inputs:
+        yield from walk_physical(child)
+
+
+def render_physical(plan: PhysicalNode, annotate: Callable[[PhysicalNode], str] = lambda _: "") -> str:
+    """The plan as an indented tree."""
+    lines: list[str] = []
+
+    def draw(node: PhysicalNode, lead: str, below: str) -> None:
+        note = annotate(node)
+        lines.append(lead + node.label + (f"  {note}" if note else ""))
+        for i, child in enumerate(node.inputs):
+            last = i == len(node.inputs) - 1
+            draw(child, below + ("└─ " if last else "├─ "), below + ("   " if last else "│  "))
+
+    draw(plan, "", "")
+    return "\n".join(lines)
+
+
+def _joined_content(node: PhysicalNode) -> str:
+    """Inner joins of the same inputs under the same conditions hold the same, in whatever order they join."""
+    leaves, conditions = [], []
+    stack: list[PhysicalNode] = [node]
+    while stack:
+        top = stack.pop()
+        match top:
+            case HashJoin():
+                stack += [top.left, top.right]
+                conditions += [
+                    _equality(a, b, top.nulls_equal) for a, b in zip(top.left_key, top.right_key, strict=True)
+                ]
+                conditions += [str(c) for c in conjuncts(top.residual)]
+            case MultiwayJoin():
+                stack += top.joined
+                conditions += [_conjunct_text(c) for c in conjuncts(top.condition)]
+            case _:
+                leaves.append(top.content)
+    return f"join({'; '.join(sorted(leaves))} | {' and '.join(sorted(set(conditions)))}){_names(node.schema)}"
+
+
+def _equality(a: str, b: str, nulls_equal: bool) -> str:
+    first, second = sorted((a.removeprefix("#"), b.removeprefix("#")))
+    return f"({first} {'IS' if nulls_equal else '='} {second})"
+
+
+def _conjunct_text(conjunct: Expression) -> str:
+    function = getattr(conjunct, "function", None)
+    if function in ("=", "is_not_distinct_from"):
+        a, b = conjunct.arguments
+        return _equality(str(a), str(b), function != "=")
+    return str(conjunct)
+
+
+def _condition(left: tuple[str, ...], right: tuple[str, ...], residual: Expression | None) -> str:
+    parts = [f"{a} = {b}" for a, b in zip(left, right, strict=True)]
+    if residual is not None:
+        parts.append(str(residual))
+    return f" on {' and '.join(parts)}" if parts else " (cross)"
+
+
+def _names(schema: pa.Schema) -> str:
+    return "[" + ", ".join(sorted(schema.names)) + "]"

@@ -1,0 +1,242 @@
+"""Grouped and global aggregation over what is valid, piece of time by piece of time.
+
+A group's value is constant between two neighbouring starts or ends of its elements. Rows that are valid throughout a
+slice enter it as one entry per group; only rows that start or end within it are swept one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from midstream.algebra.declarations import AggregateFunction
+from midstream.algebra.windows import Hop
+from midstream.errors import InputError, InternalError
+from midstream.operators.accumulators import (
+    Measure,
+    Numbers,
+    as_floats,
+    count_measure,
+    decimal_sum,
+    decimals,
+    extreme,
+    float_sum,
+    integer_sum,
+    integers,
+    present_in,
+    ranked,
+)
+from midstream.operators.elements import Elements, Indices, Mask
+from midstream.operators.ordering import group_rows, total_order
+from midstream.operators.slices import SliceOperator
+from midstream.operators.state.sorted_state import SortedState
+from midstream.operators.sweep import Sweep, join_neighbours, sweep
+from midstream.operators.vectors import numbers_of, validity_of
+
+Finish = Callable[[Sequence[Numbers]], pa.Array]
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateSpec:
+    """An aggregate over columns of the operator's input; `where` names a boolean column that must be true."""
+
+    function: str
+    columns: tuple[str, ...]
+    type: pa.DataType
+    distinct: bool = False
+    where: str | None = None
+    user: AggregateFunction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a slice's rows are swept: the pieces, the rows swept one by one, and the groups that enter as one."""
+
+    pieces: Sweep
+    groups: Indices
+    single: Indices
+    whole: Indices
+    merged_groups: Indices
+
+    def sweep(self, measure: Measure) -> Numbers:
+        """A measure over every piece."""
+        extra = measure.values[:0]
+        if len(self.whole):
+            count = int(self.groups.max()) + 1
+            extra = measure.at(self.whole).merged(self.groups[self.whole], count)[self.merged_groups]
+        return measure.at(self.single).swept(self.pieces, extra)
+
+
+class GroupAggregate(SliceOperator):
+    """Aggregates by key columns, or over everything if there are none."""
+
+    name = "aggregate"
+
+    def __init__(
+        self, schema: pa.Schema, kept: SortedState, keys: Sequence[str], specs: Sequence[AggregateSpec], grid: Hop
+    ) -> None:
+        super().__init__(schema, (kept,), grid)
+        self.keys = tuple(keys)
+        self.specs = tuple(specs)
+
+    def evaluate(self, start: int, end: int) -> Elements | None:
+        rows = self.alive(0, start, end)
+        if len(rows) == 0:
+            return None
+        if any(spec.user for spec in self.specs):
+            order = total_order(rows.columns)
+            rows = rows if order is None else rows.take(order)
+        if self.keys:
+            groups, examples = group_rows([rows.columns.column(name) for name in self.keys])
+        else:
+            groups, examples = np.zeros(len(rows), np.intp), np.zeros(1, np.intp)
+        layout = self._layout(rows, groups, start, end)
+        counted = layout.sweep(count_measure(np.ones(len(rows), bool)))
+        covered = np.flatnonzero(counted > 0)
+        keys = rows.columns.select(self.keys).take(pa.array(examples[layout.pieces.groups[covered]])) if self.keys else None
+        values = [self._value(spec, rows, groups, layout, counted).take(pa.array(covered)) for spec in self.specs]
+        arrays = [*(keys.columns if keys is not None else ()), *values]
+        columns = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return Elements(columns, layout.pieces.starts[covered], layout.pieces.ends[covered])
+
+    def _layout(self, rows: Elements, groups: Indices, start: int, end: int) -> Layout:
+        throughout = (rows.valid_from == start) & (rows.valid_to == end)
+        if any(spec.user for spec in self.specs):
+            throughout[:] = False
+        whole, single = np.flatnonzero(throughout), np.flatnonzero(~throughout)
+        merged = np.flatnonzero(np.bincount(groups[whole], minlength=1)) if len(whole) else whole
+        pieces = sweep(
+            np.concatenate([groups[single], merged]),
+            np.concatenate([rows.valid_from[single], np.full(len(merged), start)]),
+            np.concatenate([rows.valid_to[single], np.full(len(merged), end)]),
+        )
+        return Layout(pieces, groups, single, whole, merged)
+
+    def _value(
+        self, spec: AggregateSpec, rows: Elements, groups: Indices, layout: Layout, counted: Numbers
+    ) -> pa.Array:
+        where = _filter(rows, spec.where)
+        if spec.user is not None:
+            return _user_value(spec, rows, layout, where)
+        if not spec.columns and where is None:
+            return integers(counted, np.ones(len(counted), bool))
+        column = rows.columns.column(spec.columns[0]) if spec.columns else None
+        if spec.distinct and column is not None:
+            layout, column, where = _without_repeats(layout, groups, rows, column, where)
+        present = present_in(column, len(layout.groups), where)
+        return compute(spec, column, present, layout)
+
+
+def compute(spec: AggregateSpec, column: pa.Array | None, present: Mask, layout: Layout) -> pa.Array:
+    """An aggregate's value on every piece."""
+    count = layout.sweep(count_measure(present))
+    some = count > 0
+    if spec.function == "count" or column is None:
+        return integers(count, np.ones(len(count), bool))
+    match spec.function:
+        case "sum" if pa.types.is_decimal(spec.type):
+            return decimals(layout.sweep(decimal_sum(column, present)), spec.type, some)
+        case "sum" if pa.types.is_integer(spec.type):
+            return integers(layout.sweep(integer_sum(column, present)), some)
+        case "sum":
+            return pa.array(layout.sweep(float_sum(as_floats(column), present)), pa.float64(), mask=~some)
+        case "avg":
+            total = layout.sweep(_total(column, present)).astype(np.float64)
+            return pa.array(total / np.maximum(count, 1), pa.float64(), mask=~some)
+        case "min" | "max":
+            order = ranked(column)
+            return order.column(layout.sweep(extreme(order.numbers, present, spec.function == "min")), some)
+        case "stddev" | "stddev_pop" | "variance" | "var_pop":
+            return _spread(spec.function, as_floats(column), present, count, layout)
+    raise InternalError(f"no aggregate {spec.function}")
+
+
+def _total(column: pa.Array, present: Mask) -> Measure:
+    if pa.types.is_integer(column.type):
+        return integer_sum(column, present)
+    return float_sum(as_floats(column), present)
+
+
+def _spread(function: str, values: Numbers, present: Mask, count: Numbers, layout: Layout) -> pa.Array:
+    """Variance and deviation from sums of values and squares about a centre near the group's mean."""
+    size = int(layout.groups.max()) + 1
+    clean = np.where(present, values, 0.0)
+    sizes = np.bincount(layout.groups, weights=present, minlength=size)
+    centre = np.bincount(layout.groups, weights=clean, minlength=size) / np.maximum(sizes, 1)
+    shifted = np.where(present, values - centre[layout.groups], 0.0)
+    total = layout.sweep(float_sum(shifted, present))
+    squares = layout.sweep(float_sum(shifted * shifted, present))
+    sample = function in ("stddev", "variance")
+    enough = count > (1 if sample else 0)
+    degrees = np.where(enough, count - (1 if sample else 0), 1)
+    variance = np.maximum(squares - total * total / np.maximum(count, 1), 0.0) / degrees
+    result = np.sqrt(variance) if function.startswith("stddev") else variance
+    return pa.array(result, pa.float64(), mask=~enough)
+
+
+def _filter(rows: Elements, name: str | None) -> Mask | None:
+    if name is None:
+        return None
+    column = rows.columns.column(name)
+    valid = validity_of(column)
+    true = numbers_of(column).astype(bool)
+    return true if valid is None else true & valid
+
+
+def _without_repeats(
+    layout: Layout, groups: Indices, rows: Elements, column: pa.Array, where: Mask | None
+) -> tuple[Layout, pa.Array, Mask | None]:
+    """The rows' different values per group, each over the union of its intervals, on the same pieces."""
+    kept = np.flatnonzero(present_in(column, len(rows), where))
+    values = column.take(pa.array(kept))
+    pairs, examples = group_rows([pa.array(groups[kept]), values])
+    union = sweep(pairs, rows.valid_from[kept], rows.valid_to[kept])
+    covered = union.steps() > 0
+    pair, starts, ends = join_neighbours(union.groups[covered], union.starts[covered], union.ends[covered])
+    owner = groups[kept][examples[pair]] if len(pair) else pair
+    pieces = layout.pieces
+    first = _positions(pieces, owner, starts)
+    last = _positions(pieces, owner, ends)
+    none = np.empty(0, np.intp)
+    swept = Sweep(pieces.groups, pieces.starts, pieces.ends, first, last)
+    again = Layout(swept, owner, np.arange(len(owner)), none, none)
+    return again, values.take(pa.array(examples[pair])), None
+
+
+def _positions(pieces: Sweep, groups: Indices, times: Indices) -> Indices:
+    """For points of a sweep, the piece each starts; for a group's last point, the next group's first piece."""
+    ranks = np.unique(np.concatenate([pieces.starts, times]), return_inverse=True)[1]
+    scale = int(ranks.max()) + 1 if len(ranks) else 1
+    keys = pieces.groups.astype(np.int64) * scale + ranks[: len(pieces)]
+    return np.searchsorted(keys, groups.astype(np.int64) * scale + ranks[len(pieces) :])
+
+
+def _user_value(spec: AggregateSpec, rows: Elements, layout: Layout, where: Mask | None) -> pa.Array:
+    """A user's aggregate: the rows of each piece, given to a fresh accumulator in the total order."""
+    assert spec.user is not None
+    columns = [rows.columns.column(name) for name in spec.columns]
+    pieces = layout.pieces
+    first, last = pieces.first, pieces.last
+    used = layout.single if where is None else layout.single[where[layout.single]]
+    place = np.full(len(rows), -1, np.intp)
+    place[layout.single] = np.arange(len(layout.single))
+    by_piece: list[list[int]] = [[] for _ in range(len(pieces))]
+    for row in used.tolist():
+        for piece in range(int(first[place[row]]), int(last[place[row]])):
+            by_piece[piece].append(row)
+    results = []
+    for members in by_piece:
+        at = pa.array(members, pa.int64())
+        accumulator = spec.user.make()
+        try:
+            state = accumulator.iterate(accumulator.initialize(), *(column.take(at) for column in columns))
+            results.append(accumulator.terminate(state))
+        except Exception as error:
+            raise InputError(f"aggregate {spec.user.name} failed", detail=f"{type(error).__name__}: {error}") from error
+    try:
+        return pa.array(results, spec.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise InputError(f"aggregate {spec.user.name} did not give a {spec.type}", detail=str(error)) from None

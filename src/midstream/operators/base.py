@@ -1,0 +1,77 @@
+"""What every operator is: a consumer of element batches that keeps its state where others can see it.
+
+`process` takes a batch on a port and gives what follows from it at once. `advance` says that every element that
+starts before `frontier` has come on every port; an operator that must wait for that gives its final results then.
+What has been given out never depends on how the input was cut into batches, only on all of it and on the frontier.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from midstream.algebra.time import BEGINNING
+from midstream.operators.elements import Elements
+from midstream.operators.state.sorted_state import SortedState
+
+
+@dataclass(slots=True)
+class Work:
+    """What an operator did, counted in rows: the measure of a plan that does not depend on the machine."""
+
+    taken: int = 0
+    given: int = 0
+    probed: int = 0
+    matched: int = 0
+    inserted: int = 0
+
+    def add(self, other: Work) -> None:
+        """Adds another's counts."""
+        self.taken += other.taken
+        self.given += other.given
+        self.probed += other.probed
+        self.matched += other.matched
+        self.inserted += other.inserted
+
+
+class Operator:
+    """A live operator. `schema` is what it gives; `ports` how many inputs it has."""
+
+    schema: pa.Schema
+    ports: int = 1
+    name: str = "operator"
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self.schema = schema
+        self.frontier = BEGINNING
+        self.work = Work()
+
+    @property
+    def states(self) -> tuple[SortedState, ...]:
+        """All that it remembers between batches, apart from the frontier."""
+        return ()
+
+    def process(self, port: int, batch: Elements) -> Elements | None:
+        """Takes a batch and gives what follows from it."""
+        raise NotImplementedError
+
+    def advance(self, frontier: int) -> Elements | None:
+        """Learns that everything before the frontier has come; gives what that makes final and forgets the rest."""
+        self.frontier = frontier
+        for state in self.states:
+            state.expire(frontier)
+        return None
+
+    def restore(self, frontier: int) -> None:
+        """Goes on from a frontier that was reached earlier."""
+        self.frontier = frontier
+
+    @property
+    def passed(self) -> int:
+        """The frontier of what it gives: nothing that starts earlier will follow."""
+        return self.frontier
+
+
+class StatelessOperator(Operator):
+    """An operator that remembers nothing."""

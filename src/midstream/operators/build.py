@@ -1,0 +1,174 @@
+"""Brings a physical plan to life: one operator per node, one state per input that must be remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import singledispatch
+
+import pyarrow as pa
+
+from midstream.algebra import physical as p
+from midstream.algebra.declarations import AggregateFunction, UserFunction
+from midstream.algebra.expressions import Column, Expression, Named, columns_of
+from midstream.errors import InternalError
+from midstream.operators import aggregate, changes, distinct, join, multiway_join, outer_join, row_window
+from midstream.operators import set_operations, stateless
+from midstream.operators.base import Operator
+from midstream.operators.expressions import Predicate, compile_expression, compile_predicate
+from midstream.operators.state.sorted_state import SortedState
+
+Functions = Mapping[str, UserFunction]
+
+
+@singledispatch
+def build(node: p.PhysicalNode, functions: Functions) -> Operator:
+    """The live operator of a node, with empty states."""
+    raise InternalError(f"no operator for {type(node).__name__}")
+
+
+@build.register
+def _(node: p.AssignWindow, functions: Functions) -> Operator:
+    return stateless.AssignWindow(node.schema, node.spec)
+
+
+@build.register
+def _(node: p.Filter, functions: Functions) -> Operator:
+    predicate = compile_predicate(node.predicate, node.input.schema, functions)
+    return stateless.Filter(node.schema, predicate, keeps_columns=node.schema.names == node.input.schema.names)
+
+
+@build.register
+def _(node: p.Compute, functions: Functions) -> Operator:
+    columns = [compile_expression(c.expression, node.input.schema, functions) for c in node.columns]
+    return stateless.Compute(node.schema, columns, _renames(node))
+
+
+@build.register
+def _(node: p.Concatenate, functions: Functions) -> Operator:
+    return stateless.Concatenate(node.schema, len(node.united))
+
+
+@build.register
+def _(node: p.HashJoin, functions: Functions) -> Operator:
+    gathered = _gathered(node, node.residual)
+    return join.SymmetricJoin(
+        node.schema,
+        state_of(node.left, node.left_key),
+        state_of(node.right, node.right_key),
+        node.nulls_equal,
+        _predicate(node.residual, gathered, functions),
+        gathered,
+    )
+
+
+@build.register
+def _(node: p.MultiwayJoin, functions: Functions) -> Operator:
+    asked: list[dict[tuple[str, ...], SortedState]] = [{} for _ in node.joined]
+    for route in node.routes:
+        for step in route:
+            if step.target_key not in asked[step.target]:
+                asked[step.target][step.target_key] = state_of(node.joined[step.target], step.target_key)
+    routes = [
+        [
+            multiway_join.Step(
+                asked[step.target][step.target_key],
+                step.key,
+                step.gathered,
+                _predicate(step.residual, step.gathered, functions),
+                step.nulls_equal,
+            )
+            for step in route
+        ]
+        for route in node.routes
+    ]
+    return multiway_join.MultiwayJoin(node.schema, [list(states.values()) for states in asked], routes)
+
+
+@build.register
+def _(node: p.OuterJoin, functions: Functions) -> Operator:
+    both = pa.schema([*node.left.schema, *node.right.schema])
+    return outer_join.OuterJoin(
+        node.schema,
+        state_of(node.left, node.left_key),
+        state_of(node.right, node.right_key),
+        node.grid,
+        node.kind,
+        node.nulls_equal,
+        _predicate(node.residual, both, functions),
+    )
+
+
+@build.register
+def _(node: p.Deduplicate, functions: Functions) -> Operator:
+    names = tuple(node.schema.names)
+    coverage = distinct.CoverageState(f"coverage of {node.content}", names, node.schema, node.longest)
+    return distinct.Deduplicate(node.schema, coverage)
+
+
+@build.register
+def _(node: p.GroupAggregate, functions: Functions) -> Operator:
+    specs = []
+    for column in node.aggregates:
+        user = functions.get(column.call.function)
+        specs.append(
+            aggregate.AggregateSpec(
+                column.call.function,
+                column.columns,
+                column.call.type,
+                column.call.distinct,
+                column.where,
+                user if isinstance(user, AggregateFunction) else None,
+            )
+        )
+    return aggregate.GroupAggregate(node.schema, state_of(node.input, node.keys), node.keys, specs, node.grid)
+
+
+@build.register
+def _(node: p.SetOperation, functions: Functions) -> Operator:
+    left = state_of(node.left, tuple(node.left.schema.names))
+    right = state_of(node.right, tuple(node.right.schema.names))
+    return set_operations.SetOperation(node.schema, left, right, node.grid, node.kind)
+
+
+@build.register
+def _(node: p.RowWindow, functions: Functions) -> Operator:
+    kept = SortedState(f"rows of {node.content}", node.partition_by, node.schema, None)
+    return row_window.RowWindow(node.schema, kept, node.count, tuple(node.schema.names), node.grid)
+
+
+@build.register
+def _(node: p.Instants, functions: Functions) -> Operator:
+    return changes.Instants(node.schema, state_of(node.input, ()), node.boundaries)
+
+
+@build.register
+def _(node: p.Changes, functions: Functions) -> Operator:
+    return changes.Changes(node.schema, state_of(node.input, ()), node.kind)
+
+
+def state_of(node: p.PhysicalNode, key: tuple[str, ...]) -> SortedState:
+    """An empty state for a node's output, sorted by a key; named by what it will hold."""
+    return SortedState(node.content, key, node.schema, node.longest)
+
+
+def _gathered(node: p.HashJoin, residual: Expression | None) -> pa.Schema:
+    if residual is None:
+        return node.schema
+    names = set(node.schema.names) | columns_of(residual)
+    both = [*node.left.schema, *node.right.schema]
+    if names == set(node.schema.names):
+        return node.schema
+    return pa.schema([f for f in both if f.name in names])
+
+
+def _predicate(expression: Expression | None, schema: pa.Schema, functions: Functions) -> Predicate | None:
+    return None if expression is None else compile_predicate(expression, schema, functions)
+
+
+def _renames(node: p.Compute) -> dict[str, str]:
+    """Input columns that come out unchanged under some name: what was hashed of them need not be hashed again."""
+    return {c.expression.name: c.name for c in node.columns if _is_plain(c)}
+
+
+def _is_plain(column: Named) -> bool:
+    return isinstance(column.expression, Column)

@@ -1,0 +1,133 @@
+"""A batch of elements: payload as Arrow columns, validity as two arrays of ticks.
+
+Payload moves only by `take`; hashes and times live in NumPy. A batch may carry the hash of some of its columns, so
+that operators with the same key do not hash again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from midstream.errors import InternalError
+
+Ticks = npt.NDArray[np.int64]
+Hashes = npt.NDArray[np.uint64]
+Indices = npt.NDArray[np.intp]
+Mask = npt.NDArray[np.bool_]
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """Tuples with their validity intervals `[valid_from, valid_to)`; `hashes` are those of each key in `hashed`."""
+
+    columns: pa.RecordBatch
+    valid_from: Ticks
+    valid_to: Ticks
+    hashes: Hashes | None = None
+    hashed: frozenset[Key] = field(default_factory=frozenset)
+
+    def __len__(self) -> int:
+        return len(self.valid_from)
+
+    def take(self, rows: Indices) -> Elements:
+        """The elements at the given positions."""
+        columns = self.columns.take(pa.array(rows)) if self.columns.num_columns else rows_without_columns(len(rows))
+        return Elements(
+            columns,
+            self.valid_from[rows],
+            self.valid_to[rows],
+            None if self.hashes is None else self.hashes[rows],
+            self.hashed,
+        )
+
+    def where(self, mask: Mask) -> Elements:
+        """The elements for which the mask is true."""
+        if mask.all():
+            return self
+        return self.take(np.flatnonzero(mask))
+
+    def slice(self, start: int, length: int) -> Elements:
+        """A run of elements, without copying."""
+        end = start + length
+        return Elements(
+            self.columns.slice(start, length),
+            self.valid_from[start:end],
+            self.valid_to[start:end],
+            None if self.hashes is None else self.hashes[start:end],
+            self.hashed,
+        )
+
+    def with_columns(self, columns: pa.RecordBatch) -> Elements:
+        """Other payload over the same validity; hashes stay only for keys that are still there."""
+        names = set(columns.schema.names)
+        kept = frozenset(key for key in self.hashed if names.issuperset(key))
+        return replace(self, columns=columns, hashes=self.hashes if kept else None, hashed=kept)
+
+    def with_validity(self, valid_from: Ticks, valid_to: Ticks) -> Elements:
+        """The same payload over other intervals."""
+        return replace(self, valid_from=valid_from, valid_to=valid_to)
+
+    def clipped(self, start: int, end: int) -> Elements:
+        """The parts that lie in `[start, end)`."""
+        valid_from = np.maximum(self.valid_from, start)
+        valid_to = np.minimum(self.valid_to, end)
+        return self.with_validity(valid_from, valid_to).where(valid_from < valid_to)
+
+
+def empty_elements(schema: pa.Schema) -> Elements:
+    """No elements of a schema."""
+    none = np.empty(0, np.int64)
+    return Elements(empty_batch(schema), none, none)
+
+
+def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
+    """No rows of a schema."""
+    return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
+
+
+def concatenate(parts: Sequence[Elements]) -> Elements:
+    """All elements of the parts, in their order."""
+    if not parts:
+        raise InternalError("nothing to concatenate")
+    if len(parts) == 1:
+        return parts[0]
+    hashed = parts[0].hashed
+    for part in parts[1:]:
+        hashed = hashed & part.hashed
+    together = all(part.hashes is not None for part in parts) and bool(hashed)
+    return Elements(
+        concatenate_batches([p.columns for p in parts]),
+        np.concatenate([p.valid_from for p in parts]),
+        np.concatenate([p.valid_to for p in parts]),
+        np.concatenate([p.hashes for p in parts if p.hashes is not None]) if together else None,
+        hashed if together else frozenset(),
+    )
+
+
+def concatenate_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    """One batch with the rows of all, columns by position."""
+    if len(batches) == 1:
+        return batches[0]
+    first = batches[0]
+    if first.num_columns == 0:
+        return rows_without_columns(sum(b.num_rows for b in batches))
+    arrays = [pa.concat_arrays([b.column(i) for b in batches]) for i in range(first.num_columns)]
+    return pa.RecordBatch.from_arrays(arrays, schema=first.schema)
+
+
+def rows_without_columns(count: int) -> pa.RecordBatch:
+    """A batch that has rows but no columns: a count is all that is left of them."""
+    return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
+
+
+def select_columns(batch: pa.RecordBatch, positions: Sequence[int], schema: pa.Schema) -> pa.RecordBatch:
+    """Some columns of a batch under another schema."""
+    if not positions:
+        return rows_without_columns(batch.num_rows)
+    return pa.RecordBatch.from_arrays([batch.column(i) for i in positions], schema=schema)

@@ -1,0 +1,93 @@
+"""Multi-way join: any number of inputs, a probe order for each, and no intermediate results.
+
+A batch of input i meets the states of the others one after another, in the order chosen for i, and is then stored. A
+result is found exactly once: when the last of its parts to be processed comes in, all others are in their states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from midstream.operators.base import Operator
+from midstream.operators.elements import Elements, Key, concatenate
+from midstream.operators.expressions import Predicate
+from midstream.operators.join import Probe, output_of, prepare
+from midstream.operators.state.sorted_state import SortedState
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One probe of a route: which state, by which columns of what has been joined so far, and what to check then."""
+
+    state: SortedState
+    key: Key
+    gathered: pa.Schema
+    residual: Predicate | None
+    nulls_equal: bool = False
+
+
+class MultiwayJoin(Operator):
+    """Joins without intermediate state. `indexes[i]` are the states of input i, one per key it is probed by."""
+
+    name = "multiway join"
+
+    def __init__(
+        self, schema: pa.Schema, indexes: Sequence[Sequence[SortedState]], routes: Sequence[Sequence[Step]]
+    ) -> None:
+        super().__init__(schema)
+        self.ports = len(indexes)
+        self.indexes = tuple(tuple(states) for states in indexes)
+        self.routes = tuple(tuple(route) for route in routes)
+        self.probes = tuple(self._probes(i, route) for i, route in enumerate(self.routes))
+
+    def _probes(self, port: int, route: Sequence[Step]) -> tuple[Probe, ...]:
+        probes, so_far = [], self.indexes[port][0].schema
+        for step in route:
+            output = output_of(step.gathered, so_far, step.state.schema)
+            probes.append(Probe(step.key, step.state, step.nulls_equal, output))
+            so_far = step.gathered
+        return tuple(probes)
+
+    @property
+    def states(self) -> tuple[SortedState, ...]:
+        return tuple(state for states in self.indexes for state in states)
+
+    def process(self, port: int, batch: Elements) -> Elements | None:
+        self.work.taken += len(batch)
+        result: Elements | None = batch
+        for step, probe in zip(self.routes[port], self.probes[port], strict=True):
+            result = self._step(step, probe, result)
+            if result is None:
+                break
+        self._store(port, batch)
+        if result is None:
+            return None
+        self.work.given += len(result)
+        return result.with_columns(result.columns.select(self.schema.names))
+
+    def _step(self, step: Step, probe: Probe, batch: Elements | None) -> Elements | None:
+        if batch is None:
+            return None
+        batch, hashes = prepare(batch, step.key, step.nulls_equal)
+        if len(batch) == 0:
+            return None
+        pairs, candidates = probe(batch, hashes)
+        self.work.probed += len(batch)
+        self.work.matched += candidates
+        if not pairs:
+            return None
+        result = concatenate(pairs)
+        if step.residual is not None:
+            result = result.where(step.residual(result.columns))
+        return result if len(result) else None
+
+    def _store(self, port: int, batch: Elements) -> None:
+        for state in self.indexes[port]:
+            # A null key never matches anything but stays probing through the input's other keys.
+            kept, hashes = prepare(batch, state.key, nulls_equal=True)
+            state.append(kept, hashes)
+            state.compact(self.frontier, len(kept))
+        self.work.inserted += len(batch)

@@ -1,0 +1,57 @@
+"""Multiset difference and intersection per snapshot, and outer, semi and anti joins: operators that look at absence.
+
+All of them count, per piece of time, how many equal tuples (or partners) there are on each side.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+
+from midstream.algebra.windows import Hop
+from midstream.operators.elements import Elements, concatenate_batches
+from midstream.operators.ordering import group_rows
+from midstream.operators.slices import SliceOperator
+from midstream.operators.state.sorted_state import SortedState
+from midstream.operators.sweep import sweep
+
+
+class SetOperation(SliceOperator):
+    """EXCEPT ALL and INTERSECT ALL: as many copies of a tuple as the counts on both sides leave."""
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        left: SortedState,
+        right: SortedState,
+        grid: Hop,
+        kind: Literal["difference", "intersect"],
+    ) -> None:
+        super().__init__(schema, (left, right), grid)
+        self.kind = kind
+        self.name = kind
+
+    def evaluate(self, start: int, end: int) -> Elements | None:
+        left, right = self.alive(0, start, end), self.alive(1, start, end)
+        if len(left) == 0:
+            return None
+        right_columns = pa.RecordBatch.from_arrays(right.columns.columns, schema=left.columns.schema)
+        both = concatenate_batches([left.columns, right_columns])
+        groups, rows = group_rows(both.columns)
+        pieces = sweep(
+            groups,
+            np.concatenate([left.valid_from, right.valid_from]),
+            np.concatenate([left.valid_to, right.valid_to]),
+        )
+        here = pieces.steps(np.repeat(np.array([1, 0], np.int64), [len(left), len(right)]))
+        there = pieces.steps(np.repeat(np.array([0, 1], np.int64), [len(left), len(right)]))
+        copies = np.maximum(here - there, 0) if self.kind == "difference" else np.minimum(here, there)
+        at = np.repeat(np.arange(len(pieces)), copies)
+        if len(at) == 0:
+            return None
+        columns = both.take(pa.array(rows[pieces.groups[at]]))
+        return Elements(
+            pa.RecordBatch.from_arrays(columns.columns, schema=self.schema), pieces.starts[at], pieces.ends[at]
+        )

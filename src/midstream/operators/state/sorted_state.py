@@ -1,0 +1,157 @@
+"""A sorted state: the elements a sub-query's result holds, as segments by time bucket.
+
+A batch appends one small segment per bucket it touches. Compaction merges segments of one bucket only, so that whole
+segments expire: within a bucket in tiers, so that a row is merged a logarithmic number of times, and into one once
+the bucket has rested. What the state holds is named by its id, the key it is sorted by stands apart.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from midstream.algebra.time import INFINITY
+from midstream.operators.elements import Elements, Hashes, Key, concatenate, empty_elements
+from midstream.operators.state.segment import Segment, make_segment, merge, sort_by_hash
+
+TIER = 4
+"""How many segments of like size are merged into one, and how much larger the next size is."""
+
+BUCKETS = 8
+"""Into how many buckets the longest validity is cut."""
+
+RESTED = 2
+"""After how many appends elsewhere a bucket counts as closed."""
+
+MERGE_ROWS = 65_536
+"""How many rows one call of `compact` may move beyond four times what was just appended."""
+
+DEAD_SHARE = 0.15
+"""The share of expired rows at which a closed segment is rewritten."""
+
+
+@dataclass(slots=True)
+class SortedState:
+    """Segments of one state; `longest` is the longest validity its elements can have (None: no bound)."""
+
+    id: str
+    key: Key
+    schema: pa.Schema
+    longest: int | None
+    segments: list[Segment] = field(default_factory=list)
+    appends: int = 0
+
+    @property
+    def bucket_width(self) -> int | None:
+        """The ticks a bucket spans; None if nothing ever expires."""
+        return None if self.longest is None else max(1, self.longest // BUCKETS)
+
+    @property
+    def rows(self) -> int:
+        """How many elements are stored, expired ones included."""
+        return sum(map(len, self.segments))
+
+    @property
+    def bytes(self) -> int:
+        """The size of what is stored."""
+        return sum(segment.bytes for segment in self.segments)
+
+    def append(self, elements: Elements, hashes: Hashes) -> None:
+        """Stores elements that are sorted by hash."""
+        if len(elements) == 0:
+            return
+        self.appends += 1
+        for bucket, part, part_hashes in self._by_bucket(elements, hashes):
+            self.segments.append(make_segment(part, part_hashes, bucket, self.appends))
+
+    def insert(self, elements: Elements, hashes: Hashes) -> None:
+        """Stores elements in any order."""
+        self.append(*sort_by_hash(elements, hashes))
+
+    def expire(self, frontier: int) -> None:
+        """Forgets segments of which nothing is valid at or after the frontier."""
+        if any(segment.latest_to <= frontier for segment in self.segments):
+            self.segments = [segment for segment in self.segments if segment.latest_to > frontier]
+
+    def compact(self, frontier: int, appended: int = 0) -> None:
+        """Merges what is due, within a budget of rows."""
+        if len(self.segments) < 2 and self.longest is not None:
+            return
+        budget = MERGE_ROWS + TIER * appended
+        for due in self._due(frontier):
+            size = sum(map(len, due))
+            if size > budget and len(self.segments) < 3 * BUCKETS:
+                continue
+            budget -= size
+            self._replace(due, merge(due, frontier))
+
+    def alive(self, start: int, end: int = INFINITY) -> Elements:
+        """All elements that are valid somewhere in `[start, end)`, in no particular order."""
+        parts = []
+        for segment in self.segments:
+            if segment.latest_to <= start or segment.earliest_from >= end:
+                continue
+            part = segment.elements
+            if segment.earliest_to <= start or end != INFINITY:
+                part = part.where((part.valid_to > start) & (part.valid_from < end))
+            if len(part):
+                parts.append(part)
+        return concatenate(parts) if parts else empty_elements(self.schema)
+
+    def replace_segments(self, segments: Sequence[Segment]) -> None:
+        """Takes over the segments of another state of equal content."""
+        self.segments = list(segments)
+        self.appends = max([self.appends, *(segment.born for segment in segments)])
+
+    def _by_bucket(self, elements: Elements, hashes: Hashes) -> list[tuple[int, Elements, Hashes]]:
+        width = self.bucket_width
+        if width is None:
+            return [(0, elements, hashes)]
+        first, last = int(elements.valid_from.min()) // width, int(elements.valid_from.max()) // width
+        if first == last:
+            return [(first, elements, hashes)]
+        buckets = elements.valid_from // width
+        parts = []
+        for bucket in np.unique(buckets):
+            rows = np.flatnonzero(buckets == bucket)
+            parts.append((int(bucket), elements.take(rows), hashes[rows]))
+        return parts
+
+    def _due(self, frontier: int) -> list[list[Segment]]:
+        by_bucket: dict[int, list[Segment]] = defaultdict(list)
+        for segment in self.segments:
+            by_bucket[segment.bucket].append(segment)
+        due = []
+        for segments in by_bucket.values():
+            closed = self.longest is not None and max(s.born for s in segments) <= self.appends - RESTED
+            if closed and len(segments) > 1:
+                due.append(segments)
+            elif closed:
+                if _dead_share(segments[0], frontier) > DEAD_SHARE:
+                    due.append(segments)
+            else:
+                due.extend(_full_tiers(segments))
+        return due
+
+    def _replace(self, old: list[Segment], new: Segment | None) -> None:
+        gone = {id(segment) for segment in old}
+        self.segments = [segment for segment in self.segments if id(segment) not in gone]
+        if new is not None:
+            self.segments.append(new)
+
+
+def _full_tiers(segments: list[Segment]) -> list[list[Segment]]:
+    tiers: dict[int, list[Segment]] = defaultdict(list)
+    for segment in segments:
+        tiers[len(segment).bit_length() // 2].append(segment)
+    return [tier for tier in tiers.values() if len(tier) >= TIER]
+
+
+def _dead_share(segment: Segment, frontier: int) -> float:
+    if segment.earliest_to > frontier:
+        return 0.0
+    return float(np.count_nonzero(segment.elements.valid_to <= frontier)) / len(segment)

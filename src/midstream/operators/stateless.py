@@ -1,0 +1,105 @@
+"""Operators that remember nothing: select, project, union and the windows that only set validity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from midstream.algebra.time import INFINITY
+from midstream.algebra.windows import Hop, Range, Unbounded, WindowSpec
+from midstream.errors import InternalError
+from midstream.operators.base import Operator
+from midstream.operators.elements import Elements, rows_without_columns
+from midstream.operators.expressions import CompiledExpression, Predicate
+from midstream.operators.hops import validity
+
+
+class Filter(Operator):
+    """Keeps the elements for which the predicate is true."""
+
+    name = "select"
+
+    def __init__(self, schema: pa.Schema, predicate: Predicate, keeps_columns: bool = True) -> None:
+        super().__init__(schema)
+        self.predicate = predicate
+        self.keeps_columns = keeps_columns
+
+    def process(self, port: int, batch: Elements) -> Elements | None:
+        mask = self.predicate(batch.columns)
+        if not self.keeps_columns:
+            names = self.schema.names
+            batch = batch.with_columns(batch.columns.select(names) if names else rows_without_columns(len(batch)))
+        result = batch.where(mask)
+        self.work.taken += len(batch)
+        self.work.given += len(result)
+        return result if len(result) else None
+
+
+class Compute(Operator):
+    """Computes the columns of each element anew."""
+
+    name = "project"
+
+    def __init__(
+        self, schema: pa.Schema, columns: Sequence[CompiledExpression], unchanged: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(schema)
+        self.columns = tuple(columns)
+        self.unchanged = dict(unchanged or {})
+
+    def process(self, port: int, batch: Elements) -> Elements | None:
+        self.work.taken += len(batch)
+        self.work.given += len(batch)
+        if not self.columns:
+            return batch.with_columns(rows_without_columns(len(batch)))
+        arrays = [column(batch.columns) for column in self.columns]
+        columns = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        hashed = frozenset(
+            tuple(self.unchanged[n] for n in key) for key in batch.hashed if all(n in self.unchanged for n in key)
+        )
+        return Elements(columns, batch.valid_from, batch.valid_to, batch.hashes if hashed else None, hashed)
+
+
+class Concatenate(Operator):
+    """All elements of all inputs, under the first one's names."""
+
+    name = "union"
+
+    def __init__(self, schema: pa.Schema, ports: int) -> None:
+        super().__init__(schema)
+        self.ports = ports
+
+    def process(self, port: int, batch: Elements) -> Elements | None:
+        self.work.taken += len(batch)
+        self.work.given += len(batch)
+        if port == 0:
+            return batch
+        renamed = pa.RecordBatch.from_arrays(batch.columns.columns, schema=self.schema) if len(self.schema) else batch.columns
+        return Elements(renamed, batch.valid_from, batch.valid_to)
+
+
+class AssignWindow(Operator):
+    """Sets validity from the start alone: RANGE, NOW, UNBOUNDED, HOP and TUMBLE."""
+
+    name = "window"
+
+    def __init__(self, schema: pa.Schema, spec: WindowSpec) -> None:
+        super().__init__(schema)
+        self.spec = spec
+
+    def process(self, port: int, batch: Elements) -> Elements | None:
+        self.work.taken += len(batch)
+        match self.spec:
+            case Range(size):
+                result = batch.with_validity(batch.valid_from, batch.valid_from + (size + 1))
+            case Unbounded():
+                result = batch.with_validity(batch.valid_from, np.full(len(batch), INFINITY))
+            case Hop() as hop:
+                starts, ends = validity(batch.valid_from, hop)
+                result = batch.with_validity(starts, ends).where(starts < ends)
+            case _:
+                raise InternalError(f"{self.spec} does not set validity by itself")
+        self.work.given += len(result)
+        return result if len(result) else None

@@ -1,0 +1,148 @@
+"""Sweeping over time: what holds between two neighbouring points at which anything changes.
+
+Elements of a group cut time into elementary pieces; a count, a sum or a least value is constant on each. Integer
+counts are running sums of steps. Sums of floats and least values must never subtract, so they go through a tree of
+dyadic ranges: every interval is a union of few nodes, every piece the combination of the nodes above it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from midstream.operators.elements import Indices, Mask, Ticks
+
+Numbers = npt.NDArray[np.generic]
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """Pieces in order of group, then time; element i covers the pieces `first[i]` up to but not `last[i]`."""
+
+    groups: Indices
+    starts: Ticks
+    ends: Ticks
+    first: Indices
+    last: Indices
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def steps(self, weights: npt.NDArray[np.int64] | None = None) -> npt.NDArray[np.int64]:
+        """The sum of integer weights (one each if not given) of the elements that cover each piece."""
+        size = len(self) + 1
+        if weights is None:
+            change = np.bincount(self.first, minlength=size) - np.bincount(self.last, minlength=size)
+        else:
+            change = np.zeros(size, np.int64)
+            np.add.at(change, self.first, weights)
+            np.subtract.at(change, self.last, weights)
+        return np.cumsum(change)[:-1].astype(np.int64, copy=False)
+
+    def combine(self, values: Numbers, operation: np.ufunc, neutral: float | int) -> Numbers:
+        """The combination, by an associative operation, of the values of the elements that cover each piece."""
+        size = max(1, len(self))
+        tree = np.full(2 * size, neutral, dtype=values.dtype)
+        low, high = self.first + size, self.last + size
+        while True:
+            open_ = low < high
+            if not open_.any():
+                break
+            if not open_.all():
+                low, high, values = low[open_], high[open_], values[open_]
+            odd = (low & 1).astype(bool)
+            operation.at(tree, low[odd], values[odd])
+            low = low + odd
+            odd = (high & 1).astype(bool)
+            high = high - odd
+            operation.at(tree, high[odd], values[odd])
+            low, high = low >> 1, high >> 1
+        return _pushed_down(tree, size, operation)
+
+
+def _pushed_down(tree: Numbers, size: int, operation: np.ufunc) -> Numbers:
+    """Combines every node with all its ancestors, level by level, and gives the leaves."""
+    start = 1
+    while start < size:
+        end = min(2 * start, size)
+        parents = tree[start:end]
+        children = tree[2 * start : 2 * end]
+        children[0::2] = operation(children[0::2], parents)
+        children[1::2] = operation(children[1::2], parents)
+        start = 2 * start
+    return tree[size : 2 * size]
+
+
+def sweep(groups: Indices, valid_from: Ticks, valid_to: Ticks) -> Sweep:
+    """The elementary pieces of the given intervals, per group.
+
+    Pieces that no interval covers (gaps within a group) are part of the sweep; their count is zero.
+    """
+    count = len(groups)
+    times = np.concatenate([valid_from, valid_to])
+    keys = _joint_key(np.concatenate([groups, groups]), times)
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    new = np.empty(2 * count, bool)
+    new[:1] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
+    point_of = np.empty(2 * count, np.intp)
+    point_of[order] = np.cumsum(new) - 1
+    at = order[new]
+    point_groups, point_times = groups[at % count] if count else groups, times[at]
+    same = np.empty(len(at), bool)
+    same[-1:] = False
+    np.equal(point_groups[1:], point_groups[:-1], out=same[:-1])
+    # The last point of each group starts no piece: number the pieces without it.
+    piece_of = np.cumsum(same) - same
+    start_points = np.flatnonzero(same)
+    return Sweep(
+        point_groups[start_points],
+        point_times[start_points],
+        point_times[start_points + 1] if len(start_points) else point_times[:0],
+        piece_of[point_of[:count]],
+        piece_of[point_of[count:]],
+    )
+
+
+def _joint_key(groups: Indices, times: Ticks) -> npt.NDArray[np.int64]:
+    """One integer per (group, time) in the same order as the pair."""
+    if len(groups) == 0:
+        return np.empty(0, np.int64)
+    low, high = int(times.min()), int(times.max())
+    top = int(groups.max()) + 1
+    if (high - low + 1) * top < 2**62:
+        return groups.astype(np.int64) * (high - low + 1) + (times - low)
+    ranks = np.unique(times, return_inverse=True)[1]
+    return groups.astype(np.int64) * (int(ranks.max()) + 1) + ranks
+
+
+def join_neighbours(groups: Indices, starts: Ticks, ends: Ticks) -> tuple[Indices, Ticks, Ticks]:
+    """Merges pieces of one group that touch; pieces must be in order of group and time and not overlap."""
+    if len(groups) < 2:
+        return groups, starts, ends
+    fresh: Mask = np.empty(len(groups), bool)
+    fresh[0] = True
+    fresh[1:] = (groups[1:] != groups[:-1]) | (starts[1:] != ends[:-1])
+    at = np.flatnonzero(fresh)
+    last = np.append(at[1:], len(groups)) - 1
+    return groups[at], starts[at], ends[last]
+
+
+def uncovered(
+    valid_from: Ticks, valid_to: Ticks, owner: Indices, cover_from: Ticks, cover_to: Ticks
+) -> tuple[Indices, Ticks, Ticks]:
+    """The parts of each element's interval that none of its covers (pairs `owner`, `[from, to)`) touches."""
+    count = len(valid_from)
+    everyone = np.arange(count)
+    pieces = sweep(
+        np.concatenate([everyone, owner]),
+        np.concatenate([valid_from, cover_from]),
+        np.concatenate([valid_to, cover_to]),
+    )
+    total = pieces.steps()
+    covers = np.concatenate([np.zeros(count, np.int64), np.ones(len(owner), np.int64)])
+    free = (total > 0) & (pieces.steps(covers) == 0)
+    return join_neighbours(pieces.groups[free], pieces.starts[free], pieces.ends[free])

@@ -1,0 +1,1 @@
+"""The optimizer: which plan computes a query, and why."""

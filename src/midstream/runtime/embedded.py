@@ -1,0 +1,129 @@
+"""The embedded runtime: continuous queries in this process, without a JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from midstream.algebra.declarations import Catalog, StreamDeclaration
+from midstream.algebra.plan import Relation, streams_of
+from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.errors import QueryError
+from midstream.operators.elements import Elements, Ticks
+from midstream.optimizer.plans import Plan, plan_query
+from midstream.runtime.ingest import DeadLetters, checked, ticks_of
+from midstream.runtime.live_query import LiveQuery
+
+
+class Stream:
+    """A stream's progress: its register, and what it could not use."""
+
+    def __init__(self, declaration: StreamDeclaration) -> None:
+        self.declaration = declaration
+        self.latest = BEGINNING
+        self.register = BEGINNING
+        self.dead: list[DeadLetters] = []
+
+    def accept(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Ticks]:
+        """The usable rows of a batch with their ticks; the rest is kept as dead letters."""
+        name = self.declaration.name
+        ticks, valid = ticks_of(rows.column(self.declaration.time), name)
+        if valid is not None:
+            self._bury(rows, ~valid, "null time")
+            rows, ticks = _where(rows, ticks, valid)
+        if len(ticks) and self.register > BEGINNING:
+            late = ticks < self.register
+            if late.any():
+                self._bury(rows, late, "late")
+                rows, ticks = _where(rows, ticks, ~late)
+        if len(ticks):
+            self.latest = max(self.latest, int(ticks.max()))
+        return rows, ticks
+
+    def settle(self) -> None:
+        """Raises the register to what the stream promises after the rows it has had."""
+        if self.latest > BEGINNING:
+            self.register = max(self.register, self.latest - self.declaration.lateness)
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self.register = INFINITY
+
+    def _bury(self, rows: pa.RecordBatch, which: np.ndarray, reason: str) -> None:
+        chosen = rows.take(pa.array(np.flatnonzero(which)))
+        self.dead.append(DeadLetters(self.declaration.name, reason, pa.Table.from_batches([chosen])))
+
+
+def run(
+    plan_of: Relation,
+    inputs: Mapping[str, pa.Table],
+    catalog: Catalog,
+    *,
+    plan: Plan | str | None = None,
+    migrations: Sequence[Any] = (),
+    batch_rows: int = 10_000,
+    strategy: str = "dfs",
+    emit_every: int | None = None,
+    progress: Any = None,
+) -> pa.Table:
+    """Runs a query over finite tables, batch by batch, and gives all its results in order."""
+    if batch_rows < 1:
+        raise QueryError(f"batch_rows must be positive, not {batch_rows}")
+    query = LiveQuery(plan_query(plan_of, plan, emit_every), catalog.functions)
+    streams = {name: Stream(catalog.streams[name]) for name in sorted({s.name for s in streams_of(plan_of)})}
+    released: list[Elements | None] = []
+    for parts in batches(streams, inputs, batch_rows):
+        for name, rows in parts.items():
+            query.feed(name, *streams[name].accept(rows))
+        for stream in streams.values():
+            stream.settle()
+        released.append(query.advance({name: s.register for name, s in streams.items()}))
+        if progress is not None:
+            progress(sum(rows.num_rows for rows in parts.values()))
+    for stream in streams.values():
+        stream.close()
+    released.append(query.advance({name: s.register for name, s in streams.items()}))
+    tables = [query.table(part) for part in released if part is not None]
+    return pa.concat_tables(tables or [query.table(None)])
+
+
+def batches(
+    streams: Mapping[str, Stream], inputs: Mapping[str, pa.Table], batch_rows: int
+) -> Iterator[dict[str, pa.RecordBatch]]:
+    """Cuts the tables into batches along time: each stream in its own order, all streams side by side."""
+    tables = {name: _one_batch(checked(streams[name].declaration, inputs[name])) for name in streams}
+    names = list(tables)
+    progress = [_progress(tables[name], streams[name].declaration) for name in names]
+    owner = np.repeat(np.arange(len(names)), [len(p) for p in progress])
+    order = np.argsort(np.concatenate(progress), kind="stable") if progress else np.empty(0, np.intp)
+    owner = owner[order]
+    taken = np.zeros(len(names), np.intp)
+    for start in range(0, len(owner), batch_rows):
+        counts = np.bincount(owner[start : start + batch_rows], minlength=len(names))
+        yield {
+            name: tables[name].slice(int(taken[i]), int(counts[i])) for i, name in enumerate(names) if counts[i]
+        }
+        taken += counts
+
+
+def _progress(rows: pa.RecordBatch, declaration: StreamDeclaration) -> Ticks:
+    """The latest time seen so far at each row."""
+    ticks, valid = ticks_of(rows.column(declaration.time), declaration.name)
+    if valid is not None:
+        ticks = np.where(valid, ticks, BEGINNING)
+    return np.maximum.accumulate(ticks) if len(ticks) else ticks
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    if not batches:
+        return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in table.schema], schema=table.schema)
+    return batches[0]
+
+
+def _where(rows: pa.RecordBatch, ticks: Ticks, mask: np.ndarray) -> tuple[pa.RecordBatch, Ticks]:
+    kept = np.flatnonzero(mask)
+    return rows.take(pa.array(kept)), ticks[kept]

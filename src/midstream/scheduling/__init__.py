@@ -1,0 +1,1 @@
+"""Scheduling: in which order the operators of a box run."""
