@@ -80,7 +80,11 @@ class Binary(PhysicalNode):
 
 @dataclass(frozen=True, slots=True)
 class Source(PhysicalNode):
-    """The columns of a stream that the query needs, one tick long each."""
+    """The columns of a stream that the query needs, valid as its window says; one tick long without a window.
+
+    Time windows belong to the source, not to the box above it: they remember nothing, and what crosses into a box is
+    then an element whose whole validity is known.
+    """
 
     stream: Stream
     window: WindowSpec | None = None
@@ -88,20 +92,33 @@ class Source(PhysicalNode):
     @property
     def label(self) -> str:
         shown = "" if self.stream.alias == self.stream.name else f" AS {self.stream.alias}"
-        return f"Source {self.stream.name}{shown}"
+        window = "" if self.window is None else f" {self.window.show(self.domain)}"
+        return f"Source {self.stream.name}{window}{shown}"
 
     @property
     def longest(self) -> int | None:
-        return 1
+        return longest_validity(self.window)
 
     @property
     def domain(self) -> TimeDomain:
         return self.stream.domain
 
 
+def longest_validity(window: WindowSpec | None) -> int | None:
+    """The longest validity a window gives to a tuple; None if there is no bound."""
+    match window:
+        case Range(size):
+            return size + 1
+        case Hop(size, slide):
+            return size + slide
+        case Unbounded():
+            return None
+    return 1
+
+
 @dataclass(frozen=True, slots=True)
 class AssignWindow(Unary):
-    """Sets validity."""
+    """Sets the validity of the instants of a sub-query."""
 
     spec: WindowSpec
 
@@ -111,14 +128,7 @@ class AssignWindow(Unary):
 
     @property
     def longest(self) -> int | None:
-        match self.spec:
-            case Range(size):
-                return size + 1
-            case Hop(size, slide):
-                return size + slide
-            case Unbounded():
-                return None
-        return 1
+        return longest_validity(self.spec)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ class Box:
         self.wires: list[Wire] = []
         self.nodes: list[PhysicalNode] = []
         self.sources: list[tuple[Source, Wire]] = []
+        self.frontier = BEGINNING
         self._add(plan, Wire(ROOT, 0), dict(functions or {}))
         self._turn_over()
 
@@ -71,7 +72,7 @@ class Box:
     @property
     def passed(self) -> int:
         """The frontier of the root's output."""
-        return self.operators[-1].passed if self.operators else BEGINNING
+        return self.operators[-1].passed if self.operators else self.frontier
 
     @property
     def work(self) -> Work:
@@ -87,6 +88,7 @@ class Box:
 
     def restore(self, frontier: int) -> None:
         """Sets every operator to a frontier that was reached earlier; states are put in by the caller."""
+        self.frontier = frontier
         for i, operator in enumerate(self.operators):
             operator.restore(self.incoming(i, frontier))
 

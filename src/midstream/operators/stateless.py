@@ -91,15 +91,21 @@ class AssignWindow(Operator):
 
     def process(self, port: int, batch: Elements) -> Elements | None:
         self.work.taken += len(batch)
-        match self.spec:
-            case Range(size):
-                result = batch.with_validity(batch.valid_from, batch.valid_from + (size + 1))
-            case Unbounded():
-                result = batch.with_validity(batch.valid_from, np.full(len(batch), INFINITY))
-            case Hop() as hop:
-                starts, ends = validity(batch.valid_from, hop)
-                result = batch.with_validity(starts, ends).where(starts < ends)
-            case _:
-                raise InternalError(f"{self.spec} does not set validity by itself")
+        result = windowed(batch, self.spec)
         self.work.given += len(result)
         return result if len(result) else None
+
+
+def windowed(batch: Elements, spec: WindowSpec | None) -> Elements:
+    """Elements of one tick with the validity that a window gives them."""
+    match spec:
+        case None:
+            return batch
+        case Range(size):
+            return batch.with_validity(batch.valid_from, batch.valid_from + (size + 1))
+        case Unbounded():
+            return batch.with_validity(batch.valid_from, np.full(len(batch), INFINITY))
+        case Hop() as hop:
+            starts, ends = validity(batch.valid_from, hop)
+            return batch.with_validity(starts, ends).where(starts < ends)
+    raise InternalError(f"{spec} does not set validity by itself")

@@ -99,6 +99,8 @@ class _Lowering:
             # Ties are broken by all columns, so none can be left out below a row window.
             inner = _arranged(self._elements(child, everything), child.schema.names)
             return _pruned(p.RowWindow(inner.schema, inner, spec.count, spec.partition_by, self.grid), needed)
+        if isinstance(child, Stream):
+            return p.Source(_schema(child.schema, needed), child, spec)
         inner = self._elements(child, needed)
         return p.AssignWindow(inner.schema, inner, spec)
 

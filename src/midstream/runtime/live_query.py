@@ -1,4 +1,4 @@
-"""A live query: a box under a scheduler, the registers of its streams, and the results waiting for their time.
+"""A live query: its execution, and the results waiting for their time.
 
 Results leave in order of `valid_from`, once the frontier has passed it: everything that could still come starts later.
 What is emitted but not yet released belongs to the query, not to the plan that computed it.
@@ -6,23 +6,24 @@ What is emitted but not yet released belongs to the query, not to the plan that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
 
 from midstream.algebra.declarations import UserFunction
-from midstream.algebra.physical import AssignWindow, PhysicalNode, Source, walk_physical
+from midstream.algebra.physical import Source
 from midstream.algebra.plan import ToStream
 from midstream.algebra.time import BEGINNING, INFINITY, TimeDomain
 from midstream.algebra.windows import Hop
+from midstream.migration.execution import Execution, SingleBox
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements, Ticks, concatenate, select_columns
 from midstream.operators.hops import boundary_after
 from midstream.operators.ordering import total_order
 from midstream.operators.vectors import column_of
 from midstream.optimizer.plans import Plan
-from midstream.scheduling.depth_first import DepthFirst
+from midstream.operators.stateless import windowed
 
 
 class Release:
@@ -54,71 +55,63 @@ class Release:
 
 
 class LiveQuery:
-    """One query on one box."""
+    """One query, its execution and its waiting results."""
 
     def __init__(self, plan: Plan, functions: Mapping[str, UserFunction] | None = None) -> None:
         self.plan = plan
         self.functions = dict(functions or {})
         self.release = Release()
         self.frontier = BEGINNING
-        self._install(Box(plan.physical, self.functions))
-
-    def _install(self, box: Box) -> None:
-        self.box = box
-        self.scheduler = DepthFirst(box, self.release)
-        self.boundaries = window_boundaries(box.plan)
-        self.columns = {
-            id(source): [source.stream.columns.names.index(name.split(".", 1)[1]) for name in source.schema.names]
-            for source, _ in box.sources
-        }
+        self.execution: Execution = SingleBox(Box(plan.physical, self.functions), self.release)
+        self.sources = self.execution.sources
 
     @property
     def streams(self) -> frozenset[str]:
         """The streams it reads."""
-        return frozenset(source.stream.name for source, _ in self.box.sources)
+        return frozenset(source.stream.name for source in self.sources)
 
     def feed(self, stream: str, rows: pa.RecordBatch, ticks: Ticks) -> None:
         """Takes rows of a stream with their times."""
-        for source, wire in self.box.sources:
-            if source.stream.name != stream or len(ticks) == 0:
-                continue
-            columns = select_columns(rows, self.columns[id(source)], source.schema)
-            self.scheduler.feed(wire, Elements(columns, ticks, ticks + 1))
+        if len(ticks) == 0:
+            return
+        for source in self.sources:
+            if source.stream.name == stream:
+                elements = source_elements(source, rows, ticks)
+                if len(elements):
+                    self.execution.feed(source.stream.alias, elements)
 
     def advance(self, registers: Mapping[str, int]) -> Elements | None:
         """Learns how far the streams are; gives the results that leave because of it."""
-        frontier = self.reached(registers)
+        frontier = reached(self.sources, registers)
         if frontier > self.frontier:
             self.frontier = frontier
-            self.scheduler.advance(frontier)
-        passed = min(self.frontier, self.box.passed) if self.box.operators else self.frontier
-        return self.release.release(passed)
-
-    def reached(self, registers: Mapping[str, int]) -> int:
-        """The least instant at which something may still start, over all inputs of the query."""
-        reached = INFINITY
-        for source, _ in self.box.sources:
-            register = registers.get(source.stream.name, BEGINNING)
-            hop = self.boundaries[id(source)]
-            if hop is not None and BEGINNING < register < INFINITY:
-                register = int(boundary_after(register, hop))
-            reached = min(reached, register)
-        return reached
+            self.execution.advance(frontier)
+        return self.release.release(min(self.frontier, self.execution.passed))
 
     def table(self, elements: Elements | None) -> pa.Table:
         """Results as users see them."""
         return result_table(self.plan, elements)
 
 
-def window_boundaries(plan: PhysicalNode) -> dict[int, Hop | None]:
-    """For each source, the hop that its tuples wait for before they start to count, if there is one."""
-    found: dict[int, Hop | None] = {}
-    for node in walk_physical(plan):
-        if isinstance(node, Source):
-            found.setdefault(id(node), None)
-        if isinstance(node, AssignWindow) and isinstance(node.spec, Hop) and isinstance(node.input, Source):
-            found[id(node.input)] = node.spec
-    return found
+def source_elements(source: Source, rows: pa.RecordBatch, ticks: Ticks) -> Elements:
+    """Rows of a stream as the windowed elements of a source."""
+    names = source.stream.columns.names
+    places = [names.index(name.removeprefix(f"{source.stream.alias}.")) for name in source.schema.names]
+    return windowed(Elements(select_columns(rows, places, source.schema), ticks, ticks + 1), source.window)
+
+
+def reached(sources: Iterable[Source], registers: Mapping[str, int]) -> int:
+    """The least instant at which something may still start, over all sources.
+
+    A tuple at or after a register starts to count at the next boundary of its hop, if it has one.
+    """
+    least = INFINITY
+    for source in sources:
+        register = registers.get(source.stream.name, BEGINNING)
+        if isinstance(source.window, Hop) and BEGINNING < register < INFINITY:
+            register = int(boundary_after(register, source.window))
+        least = min(least, register)
+    return least
 
 
 def result_table(plan: Plan, elements: Elements | None) -> pa.Table:
