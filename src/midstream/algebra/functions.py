@@ -285,9 +285,14 @@ def require_condition(type_: pa.DataType, clause: str) -> None:
 def _anything(function: str, result: pa.DataType) -> Rule:
     def rule(types: Types) -> Signature:
         _counted(function, types, 1, 1)
-        return Signature(types, result)
+        return Signature(_typed(types), result)
 
     return rule
+
+
+def _typed(types: Types) -> Types:
+    """Untyped nulls as strings, where any type will do."""
+    return tuple(TEXT if kind.is_null(t) else t for t in types)
 
 
 def _number(function: str, decimal: Callable[[pa.DataType], pa.DataType], most: int = 1) -> Rule:
@@ -435,7 +440,7 @@ SCALAR: Mapping[str, Rule] = {
 def _count(types: Types) -> Signature:
     if len(types) > 1:
         raise QueryError(f"count takes one argument, not {len(types)}", hint="write count(*) to count tuples")
-    return Signature(types, INTEGER)
+    return Signature(_typed(types), INTEGER)
 
 
 def _sum(types: Types) -> Signature:

@@ -58,9 +58,10 @@ class Aggregates:
         return expression if arguments == expression.arguments else expression.with_arguments(arguments)
 
     def _ungrouped(self, column: Column, places: dict[str, int | None]) -> QueryError:
+        visible = column.name.partition(".")[2]
         error = QueryError(
-            f"{column.name} is neither grouped by nor aggregated",
-            hint=f"add it to GROUP BY, or aggregate it, for instance max({column.name})",
+            f"{visible} is neither grouped by nor aggregated",
+            hint=f"add it to GROUP BY, or aggregate it, for instance max({visible})",
         )
         return error.at(self.binding.text, places.get(str(column)))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from midstream.algebra.declarations import Catalog
-from midstream.algebra.expressions import Expression, Named, conjunction
+from midstream.algebra.expressions import TRUE, Expression, Named, conjunction
 from midstream.algebra.functions import TEXT, is_nested
 from midstream.algebra.plan import Aggregate, Distinct, Project, Relation, Select, ToStream
 from midstream.errors import QueryError
@@ -77,14 +77,27 @@ class QueryBinder:
     def _environment(self, node: Node, around: Environment) -> Environment:
         clause = node.args.get("with_")
         environment = around
+        names: set[str] = set()
         for cte in clause.expressions if clause is not None else ():
             name = cte.args["alias"].this.name
+            if name in names:
+                raise self.binding.error(f"WITH defines {name} twice", cte)
+            names.add(name)
             environment = Environment({**environment.ctes, name: (cte.this, environment)})
         return environment
 
     def _set_operation(self, node: Node, environment: Environment, reserved: tuple[str, ...] = ()) -> Relation:
-        inputs = [self._operand(side, environment, reserved) for side in (node.this, node.expression)]
-        return combine(self.binding, node, *inputs)
+        """Chains are bound from their first query on, so that their length does not matter."""
+        chain, first = [node], node.this
+        while isinstance(first, exp.SetOperation) and first.args.get("with_") is None:
+            chain.append(first)
+            first = first.this
+        plan = self._operand(first, environment, reserved)
+        for operation in reversed(chain):
+            plan = combine(
+                self.binding, operation, plan, self._operand(operation.expression, environment, reserved)
+            )
+        return plan
 
     def _operand(self, node: Node, environment: Environment, reserved: tuple[str, ...]) -> Relation:
         """One side of a set operation; untyped nulls wait for the other side's type."""
@@ -105,9 +118,10 @@ class QueryBinder:
         binder = ScalarBinder(self.binding, scope, "SELECT", aggregates)
         self._group_keys(node, scope, aggregates)
         items = self.items(node, binder)
-        having = self._having(node, scope, aggregates, binder.places)
-        if aggregates.keys or aggregates.calls or node.args.get("having") is not None:
-            relation, items = self._aggregate(node, relation, aggregates, items, having, binder)
+        having = self._having(node, scope, aggregates)
+        if aggregates.keys or aggregates.calls:
+            items = [(name, aggregates.over_groups(value, binder.places)) for name, value in items]
+            relation = self._aggregate(relation, aggregates, having)
         return self._project(node, relation, items, reserved, settle)
 
     def tuples(self, node: exp.Select, scope: Scope, environment: Environment) -> Relation:
@@ -133,8 +147,9 @@ class QueryBinder:
             bound = self._where_part(node, binder, part)
             (correlated if correlate and is_correlated(bound, relation) else kept).append(bound)
         relation, kept = push_conditions(relation, kept)
-        if kept:
-            relation = Select(relation, conjunction(kept))
+        predicate = conjunction(kept)
+        if predicate != TRUE:
+            relation = Select(relation, predicate)
         inner_scope = scope if scope.outer is None else Scope(self.binding, scope.sources, scope.merged, scope.hidden)
         for condition in subqueries:
             relation = apply_subquery(self, relation, inner_scope, condition, environment)
@@ -191,33 +206,25 @@ class QueryBinder:
         if not 1 <= index <= len(items):
             raise self.binding.error(f"SELECT has no item {key.this[:9]}", key, hint=f"it has {len(items)}")
         item = items[index - 1]
+        if isinstance(item, exp.Star):
+            raise self.binding.error(f"item {index} of SELECT is *", key, hint="group by the names of columns")
         return item.this if isinstance(item, exp.Alias) else item  # type: ignore[no-any-return]
 
-    def _having(
-        self, node: exp.Select, scope: Scope, aggregates: Aggregates, places: dict[str, int | None]
-    ) -> Expression | None:
+    def _having(self, node: exp.Select, scope: Scope, aggregates: Aggregates) -> Expression | None:
         clause = node.args.get("having")
         if clause is None:
             return None
         binder = ScalarBinder(self.binding, scope, "HAVING", aggregates)
         binder.shorthands = _shorthands(node)
-        binder.places = {}
         bound = binder.condition(clause.this)
+        if not (aggregates.keys or aggregates.calls):
+            raise self.binding.error("HAVING needs GROUP BY or an aggregate", clause, hint="filter tuples with WHERE")
         return aggregates.over_groups(bound, binder.places)
 
-    def _aggregate(
-        self,
-        node: exp.Select,
-        relation: Relation,
-        aggregates: Aggregates,
-        items: Items,
-        having: Expression | None,
-        binder: ScalarBinder,
-    ) -> tuple[Relation, Items]:
-        require_window(self.binding, relation, "an aggregate")
-        over_groups = [(name, aggregates.over_groups(value, binder.places)) for name, value in items]
-        grouped: Relation = Aggregate(relation, tuple(aggregates.keys), tuple(aggregates.calls))
-        return grouped if having is None else Select(grouped, having), over_groups
+    def _aggregate(self, relation: Relation, aggregates: Aggregates, having: Expression | None) -> Relation:
+        require_window(self.binding, relation, "an aggregate" if aggregates.calls else "GROUP BY")
+        grouped = Aggregate(relation, tuple(aggregates.keys), tuple(aggregates.calls))
+        return grouped if having is None else Select(grouped, having)
 
     def _project(
         self, node: exp.Select, relation: Relation, items: Items, reserved: tuple[str, ...], settle: bool

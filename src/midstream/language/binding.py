@@ -10,12 +10,16 @@ import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from midstream.algebra.declarations import Catalog, StreamDeclaration
 from midstream.errors import QueryError
 from midstream.language.nodes import place
+
+if TYPE_CHECKING:
+    from midstream.language.scope import Scope
 
 MOST_SOURCES = 500
 """How many streams and sub-queries a query may read, repeated use of WITH included."""
@@ -31,6 +35,7 @@ class Binding:
     places: dict[str, int | None] = field(default_factory=dict)
     first_stream: StreamDeclaration | None = None
     sources: int = 0
+    around: list[Scope] = field(default_factory=list)
 
     def error(
         self, message: str, node: exp.Expression | None, *, detail: str | None = None, hint: str | None = None
@@ -45,6 +50,15 @@ class Binding:
             yield
         except QueryError as error:
             raise error.at(self.text, place(node)) from None
+
+    @contextmanager
+    def inside(self, scope: Scope) -> Iterator[None]:
+        """While a sub-query is bound: what the query around it can see, for better errors."""
+        self.around.append(scope)
+        try:
+            yield
+        finally:
+            self.around.pop()
 
     def alias(self, wanted: str, node: exp.Expression | None) -> str:
         """An alias that nothing in the plan has yet: the wanted one, or one like it."""

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from sqlglot import tokens
 from sqlglot.dialects.dialect import Dialect
-from sqlglot.tokens import TokenType
+from sqlglot.tokenizer_core import TokenType
 
 from midstream.language.query_grammar import QueryGrammar
 

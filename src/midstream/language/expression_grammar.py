@@ -7,7 +7,7 @@ shape of the tree says the same.
 from __future__ import annotations
 
 from sqlglot import exp
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from midstream.language.grammar import NAMES, Grammar
 from midstream.language.nodes import Duration, Node, TypeName, at
@@ -38,6 +38,11 @@ POSTFIX = {TokenType.IS: PREDICATE, TokenType.IN: PREDICATE, TokenType.BETWEEN: 
 NEGATABLE = (TokenType.IN, TokenType.BETWEEN, TokenType.LIKE, TokenType.ILIKE)
 
 FUNCTION_WORDS = frozenset({TokenType.VAR, TokenType.IDENTIFIER, TokenType.LEFT, TokenType.RIGHT})
+
+UNITS = frozenset(
+    {"us", "ms", "s", "sec", "min", "h", "d", "microsecond", "millisecond", "second", "minute", "hour", "day"}
+    | {"week", "month", "quarter", "year"}
+)
 
 FIELDS = {"DOW": "dayofweek", "DOY": "dayofyear"}
 
@@ -108,8 +113,9 @@ class ExpressionGrammar(Grammar):
         token = self.take(TokenType.NULL, TokenType.TRUE, TokenType.FALSE)
         if token is None:
             self.expected("NULL, TRUE, FALSE or DISTINCT FROM after IS")
-        value = exp.Null() if token.token_type == TokenType.NULL else exp.Boolean(this=token.token_type == TokenType.TRUE)
-        made = at(exp.Is(this=left, expression=at(value, token)), operator)
+        is_null, is_true = token.token_type == TokenType.NULL, token.token_type == TokenType.TRUE
+        value = at(exp.Null() if is_null else exp.Boolean(this=is_true), token)
+        made = at(exp.Is(this=left, expression=value), operator)
         return at(exp.Not(this=made), operator) if negated else made
 
     def _in(self, left: Node, operator: Token) -> Node:
@@ -228,7 +234,7 @@ class ExpressionGrammar(Grammar):
             return self._call(token)
         word = token.text.upper() if token.token_type == TokenType.VAR else ""
         following = self._next.token_type
-        if word == "INTERVAL" and following in (TokenType.STRING, TokenType.NUMBER, TokenType.DASH):
+        if word == "INTERVAL" and following in (TokenType.STRING, TokenType.NUMBER):
             self._advance()
             return at(exp.Interval(this=self.duration()), token)
         if word and following == TokenType.STRING:
@@ -377,9 +383,5 @@ class ExpressionGrammar(Grammar):
         return at(Duration(this=amount, unit=unit), token)
 
     def _unit_follows(self) -> bool:
-        return self.peek(TokenType.VAR) and self._curr.text.lower().removesuffix("s") in UNITS
-
-
-UNITS = frozenset(
-    "us microsecond ms millisecond s sec second min minute h hour d day week month year quarter u m".split()
-)
+        word = self._curr.text.lower()
+        return self.peek(TokenType.VAR) and (word in UNITS or word.removesuffix("s") in UNITS)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from sqlglot import exp, parser
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from midstream.errors import QueryError
 from midstream.language.nodes import at
@@ -16,13 +16,17 @@ from midstream.language.nodes import at
 NAMES = frozenset({TokenType.VAR, TokenType.IDENTIFIER})
 
 DEEPEST = 100
-"""How deep a query may nest; every later stage walks plans and expressions recursively."""
+"""How deep values may nest; every later stage walks them recursively."""
+
+DEEPEST_QUERY = 25
+"""How deep queries may nest inside queries."""
 
 
 class Grammar(parser.Parser):
     """Steps over tokens."""
 
     _depth = 0
+    _query_depth = 0
 
     def fail(self, message: str, token: Token | None = None, hint: str | None = None) -> NoReturn:
         """Raises the error at a token, by default the one that comes next."""
@@ -32,8 +36,9 @@ class Grammar(parser.Parser):
 
     def expected(self, what: str, hint: str | None = None) -> NoReturn:
         """Raises an error that says what should have come instead of the next token."""
-        if not hint and self._curr and self._curr.token_type not in NAMES and self._curr.text.isalpha() and "name" in what:
-            hint = f'{self._curr.text} is a word of the language; as a name, write "{self._curr.text}"'
+        word = self._curr.text if self._curr and self._curr.token_type not in NAMES else ""
+        if not hint and word.isalpha() and "name" in what:
+            hint = f'{word} is a word of the language; as a name, write "{word}"'
         self.fail(f"expected {what}, found {self.found()}", hint=hint)
 
     def found(self) -> str:
@@ -101,4 +106,4 @@ class Grammar(parser.Parser):
     def reset(self) -> None:
         """Forgets the text that was read before."""
         super().reset()
-        self._depth = 0
+        self._depth = self._query_depth = 0

@@ -93,7 +93,8 @@ def binary(text: str) -> Literal:
     try:
         return Literal(bytes.fromhex(text), pa.binary())
     except ValueError:
-        raise QueryError(f"X'{text}' is not hexadecimal", hint="write two digits per byte, for instance X'00ff'") from None
+        hint = "write two digits per byte, for instance X'00ff'"
+        raise QueryError(f"X'{text}' is not hexadecimal", hint=hint) from None
 
 
 def duration_text(duration: Duration) -> str:
@@ -199,6 +200,6 @@ def coerce(expression: Expression, type_: pa.DataType) -> Expression:
         if isinstance(value, int) and not isinstance(value, bool):
             if kind.is_float64(type_):
                 return Literal(float(value), type_)
-            if kind.is_decimal(type_):
+            if kind.is_decimal(type_) and abs(value) < 10 ** (type_.precision - type_.scale):
                 return Literal(Decimal(value), type_)
     return Cast(expression, type_)

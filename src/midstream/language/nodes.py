@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from sqlglot import exp
-from sqlglot.tokens import Token
+from sqlglot.tokenizer_core import Token
 
 Node = exp.Expression
+
 N = TypeVar("N", bound=exp.Expression)
 
 
@@ -43,14 +44,14 @@ class TypeName(exp.Expression):
     arg_types = {"this": True, "expressions": False, "zoned": False}
 
 
-def place(node: exp.Expression | None) -> int | None:
+def place(node: exp.Expr | None) -> int | None:
     """Where a node begins in the text, or where the first part of it that knows its place does."""
     if node is None:
         return None
     start = node.meta.get("start")
     if start is not None:
         return int(start)
-    starts = [found for child in node.iter_expressions() if (found := place(child)) is not None]  # type: ignore[arg-type]
+    starts = [found for child in node.iter_expressions() if (found := place(child)) is not None]
     return min(starts) if starts else None
 
 
@@ -58,8 +59,3 @@ def at(node: N, token: Token) -> N:
     """The node, placed at a token."""
     node.meta["start"] = token.start
     return node
-
-
-def part(node: exp.Expression, key: str) -> Any:
-    """A part of a node, or None."""
-    return node.args.get(key)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from sqlglot import exp
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
-from midstream.language.expression_grammar import ExpressionGrammar
-from midstream.language.grammar import NAMES
+from midstream.language.expression_grammar import NEGATABLE, ExpressionGrammar
+from midstream.language.grammar import DEEPEST_QUERY, NAMES
 from midstream.language.nodes import FollowedBy, Node, WindowClause, at
 
 TO_STREAM = ("ISTREAM", "DSTREAM", "RSTREAM")
@@ -33,7 +33,7 @@ STARTS_VALUE = frozenset(
 ENDS_ITEM = frozenset({None, TokenType.FROM, TokenType.COMMA})
 
 NOT_AN_ALIAS = frozenset(
-    "SEMI ANTI ASOF FOLLOWED RECENT CHRONICLE WITHIN OFFSET FETCH WINDOW QUALIFY LATERAL TABLESAMPLE PIVOT".split()
+    {"SEMI", "ANTI", "ASOF", "FOLLOWED", "RECENT", "CHRONICLE", "WITHIN", "OFFSET", "FETCH", "WINDOW", "QUALIFY"}
 )
 
 SET_OPERATIONS: dict[TokenType, type[exp.SetOperation]] = {
@@ -78,13 +78,15 @@ class QueryGrammar(ExpressionGrammar):
 
     def query(self) -> Node:
         """A query: WITH, then selections joined by set operations; INTERSECT binds tighter."""
-        self.deeper()
+        self._query_depth += 1
+        if self._query_depth > DEEPEST_QUERY:
+            self.fail(f"queries nest deeper than {DEEPEST_QUERY} levels", hint="name parts of it with WITH")
         ctes = self._with()
         made = self._union()
         self._refuse_order()
         if ctes:
             made.set("with_", exp.With(expressions=[*ctes, *_ctes(made)]))
-        self._depth -= 1
+        self._query_depth -= 1
         return made
 
     def _with(self) -> list[Node]:
@@ -161,7 +163,7 @@ class QueryGrammar(ExpressionGrammar):
         following, after = self._next.token_type, self.token_after(2)
         if following == TokenType.STAR and after in ENDS_ITEM:
             return self.take(TokenType.VAR)
-        if following == TokenType.NOT and after not in (TokenType.IN, TokenType.BETWEEN, TokenType.LIKE, TokenType.ILIKE):
+        if following == TokenType.NOT and after not in NEGATABLE:
             return self.take(TokenType.VAR)
         return self.take(TokenType.VAR) if following in STARTS_VALUE else None
 
@@ -284,7 +286,8 @@ class QueryGrammar(ExpressionGrammar):
         else:
             made = exp.Table(this=self.identifier("a stream name"))
             if self.peek(TokenType.DOT, TokenType.L_PAREN):
-                self.expected("a window, an alias or the next clause", hint="a stream has a plain name; quote it if it has dots")
+                hint = "a stream has a plain name; if it has dots or brackets, write it in double quotes"
+                self.expected("a window, an alias or the next clause", hint)
         self._decorate(made)
         return at(made, token)
 
@@ -297,7 +300,7 @@ class QueryGrammar(ExpressionGrammar):
         second = self._curr
         after = self._window()
         if window and after:
-            self.fail("a stream has one window only", second)
+            self.fail("a stream has one window only", second, hint="between two streams stands a comma or JOIN")
         if window or after:
             source.set("window", window or after)
 

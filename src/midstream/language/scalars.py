@@ -13,7 +13,7 @@ import pyarrow.types as kind
 from sqlglot import exp
 
 from midstream.algebra.declarations import ScalarFunction
-from midstream.algebra.expressions import Call, Case, Cast, Expression, Literal
+from midstream.algebra.expressions import Call, Case, Cast, Expression, Literal, columns_of
 from midstream.algebra.functions import (
     AGGREGATE,
     BOOLEAN,
@@ -25,6 +25,8 @@ from midstream.algebra.functions import (
     require_condition,
     show_type,
 )
+from midstream.algebra.plan import Relation
+from midstream.errors import QueryError
 from midstream.language import literals
 from midstream.language.aggregates import Aggregates
 from midstream.language.binding import Binding, nearest
@@ -52,13 +54,18 @@ OPERATORS: dict[type[Node], str] = {
     exp.NullSafeNEQ: "is_distinct_from",
 }
 
-UNWRITTEN = frozenset("negate and or not is_null in like ilike is_distinct_from is_not_distinct_from".split())
+UNWRITTEN = frozenset(
+    {"negate", "and", "or", "not", "is_null", "in", "like", "ilike", "is_distinct_from", "is_not_distinct_from"}
+)
 """Names of operators that cannot be called by name."""
 
-READS_LITERALS = frozenset("= <> < <= > >= in is_distinct_from is_not_distinct_from nullif greatest least coalesce".split())
+READS_LITERALS = frozenset(
+    {"=", "<>", "<", "<=", ">", ">=", "in", "is_distinct_from", "is_not_distinct_from"}
+    | {"nullif", "greatest", "least", "coalesce"}
+)
 """Where a string literal beside a date or a timestamp is read as one."""
 
-CLOCKS = frozenset("now current_timestamp current_date current_time localtimestamp getdate today".split())
+CLOCKS = frozenset({"now", "current_timestamp", "current_date", "current_time", "localtimestamp", "getdate", "today"})
 
 
 class ScalarBinder:
@@ -104,7 +111,7 @@ class ScalarBinder:
             return self._apply(operator, [node.this, node.expression], node)
         method = BINDERS.get(type(node))
         if method is None:
-            raise self.binding.error("this is not a value", node)
+            raise self.binding.error("this is not a value", node, hint="write a column or an expression")
         return method(self, node)
 
     def _apply(self, function: str, nodes: list[Node], node: Node) -> Call:
@@ -125,7 +132,7 @@ class ScalarBinder:
 
     def _column(self, node: exp.Column) -> Expression:
         if isinstance(node.this, exp.Star):
-            raise self.binding.error("* is not expected here", node, hint="write it alone in SELECT, or count(*)")
+            raise self.binding.error("* is not a value", node, hint="write it alone in SELECT, or count(*)")
         shorthand = None if node.args.get("table") else self.shorthands.get(node.this.name.casefold())
         if shorthand is not None and not self.scope.knows(node):
             return self._shorthand(shorthand)
@@ -171,7 +178,7 @@ class ScalarBinder:
             return Literal(-bound.value, bound.type)
         return self._apply("negate", [inner], node)
 
-    def _logic(self, node: exp.Connector) -> Expression:
+    def _logic(self, node: exp.And | exp.Or) -> Expression:
         """AND and OR take any number of parts; chains are flattened, so that their length does not matter."""
         parts = flatten(node, type(node))
         word = "and" if isinstance(node, exp.And) else "or"
@@ -340,6 +347,20 @@ class ScalarBinder:
         close = nearest(node.name, known)
         hint = close if close and close.startswith("did") else "register your own with functions="
         return self.binding.error(f"unknown function {node.name}", node, hint=hint)
+
+
+def bind_condition(binding: Binding, node: Node, scope: Scope, *relations: Relation) -> Expression:
+    """The condition of a join, which may name nothing but the relations it joins."""
+    binder = ScalarBinder(binding, scope, "ON")
+    bound = binder.condition(node)
+    inside = {name for relation in relations for name in relation.schema.names}
+    for name, position in binder.places.items():
+        if name in columns_of(bound) - inside:
+            raise QueryError(
+                "ON can only name what it joins",
+                hint="a comma binds weaker than JOIN; conditions on anything else belong in WHERE",
+            ).at(binding.text, position)
+    return bound
 
 
 BINDERS: dict[type[Node], Callable[[ScalarBinder, Any], Expression]] = {

@@ -103,6 +103,12 @@ class Scope:
 
     def _unknown(self, node: exp.Column) -> Exception:
         table, name = node.args.get("table"), node.this
+        if any(scope.knows(node) for scope in self.binding.around):
+            return self.binding.error(
+                f"{name.name} belongs to the query around this one",
+                node,
+                hint="only WHERE of a plain EXISTS or IN sub-query can name columns from outside, one level up",
+            )
         if table is not None:
             names = [s.name for s in self.sources] + [s.name for s in (self.outer.sources if self.outer else [])]
             if not match_name(table, names):
@@ -113,7 +119,10 @@ class Scope:
                 f"{source.name} has no column {name.name}", name, hint=nearest(name.name, source.columns)
             )
         known = [c for s in self.sources for c in s.columns]
-        return self.binding.error(f"unknown column {name.name}", node, hint=nearest(name.name, known))
+        hint = nearest(name.name, known)
+        if name.args.get("quoted"):
+            hint = f"{hint}; a text stands in single quotes: '{name.name}'" if hint else None
+        return self.binding.error(f"unknown column {name.name}", node, hint=hint)
 
     def _unknown_source(self, name: exp.Identifier, found: list[str]) -> Exception:
         if found:

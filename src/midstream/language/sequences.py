@@ -11,13 +11,13 @@ from midstream.algebra.expressions import TRUE, Call, Column, Expression, column
 from midstream.algebra.plan import Relation, Sequence, Stream, walk_plan
 from midstream.language.binding import Binding
 from midstream.language.nodes import FollowedBy
-from midstream.language.scalars import ScalarBinder
-from midstream.language.scope import Scope, Source
+from midstream.language.scalars import bind_condition
+from midstream.language.scope import Scope
 from midstream.language.windows import bind_duration, is_raw
 
 
 def bind_step(
-    binding: Binding, left: Relation, right: Relation, step: FollowedBy, scope: Scope, before: list[Source]
+    binding: Binding, left: Relation, right: Relation, step: FollowedBy, scope: Scope
 ) -> Relation:
     """One more step of a sequence."""
     asof = bool(step.args.get("asof"))
@@ -60,10 +60,7 @@ def _keys(
     condition = step.args.get("on")
     if condition is None:
         return (), []
-    bound = ScalarBinder(binding, scope, "ON").condition(condition)
-    visible = {*first.schema.names, *second.schema.names}
-    if not columns_of(bound) <= visible:
-        raise binding.error("ON may only name the streams of this sequence", condition)
+    bound = bind_condition(binding, condition, scope, first, second)
     keys, rest = [], []
     for part in conjuncts(bound):
         pair = _pair(part, set(first.schema.names), set(second.schema.names))

@@ -17,7 +17,7 @@ from midstream.language.literals import coerce
 from midstream.language.nodes import Node
 from midstream.language.windows import require_window
 
-WORDS = {exp.Union: "UNION", exp.Except: "EXCEPT", exp.Intersect: "INTERSECT"}
+WORDS: dict[type[Node], str] = {exp.Union: "UNION", exp.Except: "EXCEPT", exp.Intersect: "INTERSECT"}
 
 
 def combine(binding: Binding, node: Node, left: Relation, right: Relation) -> Relation:

@@ -13,14 +13,24 @@ from sqlglot import exp
 
 from midstream.algebra.expressions import TRUE, Call, Column, Expression, Named, conjunction
 from midstream.algebra.functions import BOOLEAN, common_type
-from midstream.algebra.plan import Join, Project, Relation, Stream, Window
+from midstream.algebra.plan import Join, JoinKind, Project, Relation, Stream, Window
 from midstream.language.binding import Binding, match_name, nearest
 from midstream.language.literals import coerce
 from midstream.language.nodes import FollowedBy, Node
-from midstream.language.scalars import ScalarBinder
+from midstream.language.scalars import bind_condition
 from midstream.language.scope import Scope, Source
 from midstream.language.sequences import bind_step
 from midstream.language.windows import bind_window, is_raw, require_instants, require_window
+
+KINDS: dict[str, JoinKind] = {
+    "inner": "inner",
+    "cross": "inner",
+    "left": "left",
+    "right": "right",
+    "full": "full",
+    "semi": "semi",
+    "anti": "anti",
+}
 
 BindQuery = Callable[["Node", "Environment"], Relation]
 
@@ -48,15 +58,32 @@ class SourceBinder:
                 "a query needs FROM", select, hint="write for instance SELECT * FROM A [RANGE 10]"
             )
         groups = _groups(start.this, select.args.get("joins") or [])
+        self._reserve(groups)
         relation = self._group(*groups[0], scope)
         for first, joins in groups[1:]:
             if _stands_alone(joins):
-                relation = self._cross(relation, self._group(first, joins, scope), first)
+                relation = self._cross(relation, self._group(first, joins, scope))
             else:
-                relation = self._cross(relation, self.source(first, scope), first)
+                relation = self._cross(relation, self.source(first, scope))
                 for join in joins:
                     relation = self._join(relation, join, scope)
         return relation
+
+    def _reserve(self, groups: list[tuple[Node, list[Node]]]) -> None:
+        """Gives the sources of this FROM their aliases before those of its sub-queries, which may repeat them."""
+        for first, joins in groups:
+            for node in (first, *(join.this for join in joins)):
+                node.meta["unique"] = self.binding.alias(self._visible(node), node)
+
+    def _visible(self, node: Node) -> str:
+        """The name a source has in its SELECT."""
+        alias = node.args.get("alias")
+        if alias is not None:
+            return str(alias.name)
+        if isinstance(node, exp.Subquery):
+            return "query"
+        known = match_name(node.this, [*self.environment.ctes, *self.binding.catalog.streams])
+        return known[0] if known else str(node.this.name)
 
     def _group(self, first: Node, joins: list[Node], scope: Scope) -> Relation:
         relation = self.source(first, scope)
@@ -64,7 +91,7 @@ class SourceBinder:
             relation = self._join(relation, join, scope)
         return relation
 
-    def _cross(self, left: Relation, right: Relation, node: Node) -> Relation:
+    def _cross(self, left: Relation, right: Relation) -> Relation:
         self._require_windows(left, right)
         return Join(left, right)
 
@@ -73,31 +100,21 @@ class SourceBinder:
         require_window(self.binding, right, "a join")
 
     def _join(self, left: Relation, join: Node, scope: Scope) -> Relation:
-        if isinstance(join, FollowedBy):
-            before = list(scope.sources)
-            right = self.source(join.this, scope)
-            return bind_step(self.binding, left, right, join, scope, before)
         before = list(scope.sources)
         right = self.source(join.this, scope)
+        if isinstance(join, FollowedBy):
+            return bind_step(self.binding, left, right, join, scope)
         self._require_windows(left, right)
-        kind = join.args.get("kind")
-        joined = self._kind(left, right, kind, self._on(left, join, scope, before, kind))
+        kind = KINDS[join.args["kind"]]
+        using, condition = join.args.get("using"), join.args.get("on")
+        on: Expression = TRUE
+        if using:
+            on = conjunction([self._merge(name, scope, before, kind) for name in using])
+        elif condition is not None:
+            on = bind_condition(self.binding, condition, scope, left, right)
         if kind in ("semi", "anti"):
             scope.sources.pop()
-        return joined
-
-    def _kind(self, left: Relation, right: Relation, kind: str, on: Expression) -> Relation:
-        match kind:
-            case "left" | "right" | "full" | "semi" | "anti":
-                return Join(left, right, on, kind)  # type: ignore[arg-type]
-        return Join(left, right, on)
-
-    def _on(self, left: Relation, join: Node, scope: Scope, before: list[Source], kind: str) -> Expression:
-        using = join.args.get("using")
-        if using:
-            return conjunction([self._merge(name, scope, before, kind) for name in using])
-        condition = join.args.get("on")
-        return TRUE if condition is None else ScalarBinder(self.binding, scope, "ON").condition(condition)
+        return Join(left, right, on, kind)
 
     def _merge(self, name: exp.Identifier, scope: Scope, before: list[Source], kind: str) -> Expression:
         """One column of USING: an equality, and a single visible column for the two."""
@@ -119,12 +136,12 @@ class SourceBinder:
     def source(self, node: Node, scope: Scope) -> Relation:
         """A stream or sub-query with its window, added to the scope."""
         if isinstance(node, exp.Subquery):
-            return self._subquery(node, node.this, self.environment, scope, "query")
+            return self._subquery(node, node.this, self.environment, scope)
         name = node.this
         known = match_name(name, self.environment.ctes)
         if known:
             body, environment = self.environment.ctes[known[0]]
-            return self._subquery(node, body, environment, scope, known[0])
+            return self._subquery(node, body, environment, scope)
         return self._stream(node, name, scope)
 
     def _stream(self, node: Node, name: exp.Identifier, scope: Scope) -> Relation:
@@ -133,13 +150,10 @@ class SourceBinder:
         if len(found) != 1:
             raise self._unknown_stream(name, found)
         declaration = streams[found[0]]
-        with self.binding.at(name):
-            self.binding.require_same_time(declaration, name)
-        alias = node.args.get("alias")
-        visible = declaration.name if alias is None else alias.name
-        stream = Stream(declaration.name, self.binding.alias(visible, node), declaration.columns, declaration.time)
-        scope.add(visible, stream, declaration.columns.names, alias or node)
-        return self._windowed(node, stream, scope.sources[-1])
+        self.binding.require_same_time(declaration, name)
+        stream = Stream(declaration.name, node.meta["unique"], declaration.columns, declaration.time)
+        source = scope.add(self._visible(node), stream, declaration.columns.names, node.args.get("alias") or node)
+        return self._windowed(node, stream, source)
 
     def _unknown_stream(self, name: exp.Identifier, found: list[str]) -> Exception:
         if found:
@@ -148,15 +162,13 @@ class SourceBinder:
         known = [*self.environment.ctes, *self.binding.catalog.streams]
         return self.binding.error(f"unknown stream {name.name}", name, hint=nearest(name.name, known))
 
-    def _subquery(self, node: Node, body: Node, environment: Environment, scope: Scope, default: str) -> Relation:
-        relation = self.bind_query(body, environment)
-        alias = node.args.get("alias")
-        visible = default if alias is None else alias.name
-        unique = self.binding.alias(visible, node)
+    def _subquery(self, node: Node, body: Node, environment: Environment, scope: Scope) -> Relation:
+        unique, alias = node.meta["unique"], node.args.get("alias")
+        with self.binding.inside(scope):
+            relation = self.bind_query(body, environment)
         columns = relation.schema.names
         renamed = rename(relation, {name: f"{unique}.{name}" for name in columns})
-        if alias is None and isinstance(node, exp.Subquery):
-            visible = unique
+        visible = unique if alias is None and isinstance(node, exp.Subquery) else self._visible(node)
         source = scope.add(visible, renamed, columns, alias or node)
         window = node.args.get("window")
         if window is not None and not is_raw(renamed):

@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from midstream.algebra.declarations import AggregateFunction, Catalog
 from midstream.algebra.expressions import Call, Column, Expression, columns_of, conjunction
-from midstream.algebra.functions import BOOLEAN
+from midstream.algebra.functions import AGGREGATE, BOOLEAN, SYNONYMS
 from midstream.algebra.plan import Join, Relation
 from midstream.language.nodes import Node
 from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope
+from midstream.language.sources import Environment, rename
 from midstream.language.windows import require_window
 
 if TYPE_CHECKING:
     from midstream.language.binder import QueryBinder
-    from midstream.language.sources import Environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,32 +70,33 @@ def _inner(
 ) -> tuple[Relation, list[Expression], list[Expression]]:
     """The inner relation, the join conditions it leaves to us, and its output columns."""
     query = condition.query
-    if not _is_plain(query):
-        bound = binder.query(query, environment)
+    if not _is_plain(query, binder.binding.catalog):
         alias = binder.binding.alias("query", query)
-        from midstream.language.sources import rename
-
+        with binder.binding.inside(scope):
+            bound = binder.query(query, environment)
         renamed = rename(bound, {n: f"{alias}.{n}" for n in bound.schema.names})
         return renamed, [], [Column(f.name, f.type) for f in renamed.schema]
     assert isinstance(query, exp.Select)
     inner_scope = Scope(binder.binding, outer=scope)
-    relation = binder.tuples(query, inner_scope, environment)
-    relation, correlated = binder.where(query, relation, inner_scope, environment, correlate=True)
-    output = [e for _, e in binder.items(query, ScalarBinder(binder.binding, inner_scope, "SELECT"))]
+    with binder.binding.inside(scope):
+        relation = binder.tuples(query, inner_scope, environment)
+        relation, correlated = binder.where(query, relation, inner_scope, environment, correlate=True)
+        output = [e for _, e in binder.items(query, ScalarBinder(binder.binding, inner_scope, "SELECT"))]
     return relation, correlated, output
 
 
-def _is_plain(query: Node) -> bool:
+def _is_plain(query: Node, catalog: Catalog) -> bool:
     """Whether a query only filters, so that its rows can be joined as they are."""
     if not isinstance(query, exp.Select) or query.args.get("with_"):
         return False
     if any(query.args.get(key) is not None for key in ("group", "having", "kind")):
         return False
-    return not any(_may_aggregate(item) for item in query.expressions)
+    calls = {call.name.lower() for item in query.expressions for call in item.find_all(exp.Anonymous)}
+    return not any(_is_aggregate(name, catalog) for name in calls)
 
 
-def _may_aggregate(item: Node) -> bool:
-    return any(isinstance(n, exp.Anonymous) for n in item.walk())
+def _is_aggregate(name: str, catalog: Catalog) -> bool:
+    return SYNONYMS.get(name, name) in AGGREGATE or isinstance(catalog.functions.get(name), AggregateFunction)
 
 
 def _equality(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from sqlglot.errors import TokenError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from midstream.errors import QueryError
 from midstream.language.dialect import CQL
@@ -30,8 +30,9 @@ def read(text: str) -> Node:
     _require_unicode(text)
     tokens = _tokens(text)
     _require_shallow(text, tokens)
-    grammar = CQL().parser()
-    return grammar.parse(tokens, text)[0]  # type: ignore[no-any-return]
+    tree = CQL().parser().parse(tokens, text)[0]
+    assert isinstance(tree, Node)
+    return tree
 
 
 def _require_unicode(text: str) -> None:

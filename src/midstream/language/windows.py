@@ -77,7 +77,8 @@ def _zone(binding: Binding, node: exp.Literal | None, domain: TimeDomain) -> str
     try:
         ZoneInfo(node.this)
     except (KeyError, ValueError, OSError):
-        raise binding.error(f"unknown time zone '{node.this}'", node, hint="write for instance 'Europe/Berlin'") from None
+        hint = "write for instance 'Europe/Berlin'"
+        raise binding.error(f"unknown time zone '{node.this}'", node, hint=hint) from None
     return str(node.this)
 
 
@@ -85,16 +86,21 @@ def bind_duration(binding: Binding, node: Duration, domain: TimeDomain) -> int:
     """A duration in ticks."""
     with binding.at(node):
         text = duration_text(node)
-        amount: str | int = text
-        if domain.is_integer and node.args.get("unit") is None and text.lstrip("-").isdecimal():
-            amount = int(text)
         try:
-            found = ticks(amount, domain)
+            found = ticks(_amount(text), domain)
         except (OverflowError, ValueError):
             raise QueryError(f"{text} is not a duration") from None
         if abs(found) > LONGEST_WINDOW:
             raise QueryError(f"{text} is too long a time")
         return found
+
+
+def _amount(text: str) -> str | int | float:
+    """A bare number as a number, so that it is not rounded."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text) if text.replace(".", "", 1).lstrip("-").isdecimal() else text
 
 
 def is_raw(plan: Relation) -> bool:
