@@ -1,0 +1,298 @@
+"""Expressions over columns: compiled once, then one call per batch.
+
+Compiling finds each column's position, turns literals into Arrow scalars, computes what is constant, and picks a kernel
+for every call. A compiled expression keeps the expression it came from and is compiled anew where it is unpickled.
+
+Columns are computed whole, so a branch of CASE also sees rows that are not its own. When that fails, the expression is
+computed again in the language's order, each part only for the rows that ask for it: an error counts only if a row's own
+value needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from midstream.algebra.declarations import ScalarFunction, UserFunction
+from midstream.algebra.expressions import Call, Case, Cast, Column, Expression, Literal, walk
+from midstream.errors import InputError, InternalError
+from midstream.operators.elements import Mask
+from midstream.operators.scalars import KERNELS
+from midstream.operators.scalars.casts import cast_kernel
+from midstream.operators.scalars.kernels import Datum, column
+
+Node = Callable[[pa.RecordBatch], Datum]
+Functions = Mapping[str, UserFunction]
+
+_ONE_ROW = pa.RecordBatch.from_arrays([pa.nulls(1)], ["nothing"])
+
+
+class CompiledExpression:
+    """An expression ready to run: a batch in, a column of its length and of exactly the expression's type out."""
+
+    __slots__ = ("_node", "expression", "functions", "schema")
+
+    def __init__(self, expression: Expression, schema: pa.Schema, functions: Functions | None = None) -> None:
+        self.expression = expression
+        self.schema = schema
+        self.functions = _needed(expression, functions or {})
+        self._node = _compile(expression, schema, self.functions)
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.Array:
+        """The expression's value in every row."""
+        return column(self._node(batch), batch.num_rows)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self.expression, self.schema, self.functions))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.expression})"
+
+
+class Predicate(CompiledExpression):
+    """A condition ready to run: a batch in, a mask of its length out, false where the condition is null."""
+
+    __slots__ = ()
+
+    def __call__(self, batch: pa.RecordBatch) -> Mask:
+        """Where the condition is true."""
+        return _mask(self._node(batch), batch.num_rows)
+
+
+def compile_expression(
+    expression: Expression, schema: pa.Schema, functions: Functions | None = None
+) -> CompiledExpression:
+    """The expression as a function of batches of this schema."""
+    return CompiledExpression(expression, schema, functions)
+
+
+def compile_predicate(expression: Expression, schema: pa.Schema, functions: Functions | None = None) -> Predicate:
+    """The condition as a function of batches of this schema."""
+    return Predicate(expression, schema, functions)
+
+
+def _needed(expression: Expression, functions: Functions) -> dict[str, UserFunction]:
+    names = {node.function.lower() for node in walk(expression) if isinstance(node, Call)}
+    return {name: function for name, function in functions.items() if name.lower() in names}
+
+
+def _mask(truth: Datum, length: int) -> Mask:
+    if isinstance(truth, pa.Scalar):
+        return np.full(length, truth.as_py() is True)
+    if truth.null_count:
+        truth = truth.fill_null(False)
+    return truth.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+class _Constant:
+    """A node that is the same in every row."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: pa.Scalar) -> None:
+        self.value = value
+
+    def __call__(self, batch: pa.RecordBatch) -> Datum:
+        return self.value
+
+
+def _compile(expression: Expression, schema: pa.Schema, functions: Functions) -> Node:
+    match expression:
+        case Column(name):
+            return _column(name, schema)
+        case Literal(value, data_type):
+            return _Constant(pa.array([value], data_type)[0])
+    parts = [_compile(argument, schema, functions) for argument in expression.arguments]
+    match expression:
+        case Cast(inner, data_type, attempt):
+            node = _kernel_node(expression, cast_kernel(inner.type, data_type, attempt), parts)
+        case Case():
+            node = _case(expression, parts)
+        case Call(function) if function in KERNELS:
+            node = _call(expression, parts)
+        case Call(function) if function.lower() in functions:
+            return _user_call(expression, functions[function.lower()], parts)
+        case _:
+            raise InternalError(f"the engine does not know how to compute {expression}")
+    return _folded(node) if all(isinstance(part, _Constant) for part in parts) else node
+
+
+def _column(name: str, schema: pa.Schema) -> Node:
+    position = schema.get_field_index(name)
+    if position < 0:
+        raise InternalError(f"no column {name} among {', '.join(schema.names)}")
+    return lambda batch: batch.column(position)
+
+
+def _folded(node: Node) -> Node:
+    """A node of constants, computed now; if that fails, it fails whenever there is a row to compute it for."""
+    try:
+        return _Constant(column(node(_ONE_ROW), 1)[0])
+    except InputError as problem:
+        failure = problem
+
+    def fail(batch: pa.RecordBatch) -> Datum:
+        if batch.num_rows:
+            raise failure
+        return pa.nulls(0)
+
+    return fail
+
+
+def _call(call: Call, parts: Sequence[Node]) -> Node:
+    constants = tuple(part.value if isinstance(part, _Constant) else None for part in parts)
+    if all(c is not None for c in constants):
+        parts = [_repeated(c) for c in constants]
+    eager = _kernel_node(call, KERNELS[call.function](call, constants), parts)
+    decided = _DECIDED.get(call.function)
+    return eager if decided is None else _patient(eager, lambda batch: _in_order(call.type, decided, parts, batch))
+
+
+def _repeated(value: pa.Scalar) -> Node:
+    return lambda batch: pa.repeat(value, batch.num_rows)
+
+
+def _kernel_node(expression: Expression, kernel: Callable[..., Datum], parts: Sequence[Node]) -> Node:
+    wanted = expression.type
+
+    def evaluate(batch: pa.RecordBatch) -> Datum:
+        data = [part(batch) for part in parts]
+        try:
+            result = kernel(*data)
+            return result if result.type == wanted else result.cast(wanted)
+        except pa.ArrowInvalid as problem:
+            raise _failure(expression, problem) from None
+
+    return evaluate
+
+
+def _failure(expression: Expression, problem: Exception) -> InputError:
+    text = str(problem)
+    if "overflow" in text:
+        return InputError(f"integer overflow in {expression}", hint="cast to DOUBLE before calculating")
+    if "does not fit in precision" in text:
+        return InputError(f"decimal overflow in {expression}", detail=text, hint="cast to DOUBLE before calculating")
+    return InputError(f"cannot compute {expression}", detail=text)
+
+
+def _user_call(call: Call, function: UserFunction, parts: Sequence[Node]) -> Node:
+    if not isinstance(function, ScalarFunction):
+        raise InternalError(f"{call.function} is not a scalar function")
+    name, compute, wanted = function.name, function.function, function.returns
+
+    def evaluate(batch: pa.RecordBatch) -> Datum:
+        length = batch.num_rows
+        result = compute(*[column(part(batch), length) for part in parts])
+        if isinstance(result, pa.ChunkedArray):
+            result = result.combine_chunks()
+        if not isinstance(result, pa.Array):
+            raise InputError(f"function {name} gave a {type(result).__name__}, not an Arrow array")
+        if len(result) != length:
+            raise InputError(f"function {name} gave {len(result)} values for {length} rows")
+        if result.type != wanted:
+            raise InputError(
+                f"function {name} gave {result.type}, but it is declared to return {wanted}",
+                hint="cast its result, or declare another type",
+            )
+        return result
+
+    return evaluate
+
+
+def _case(case: Case, parts: Sequence[Node]) -> Node:
+    conditions, values, default = parts[:-1:2], parts[1:-1:2], parts[-1]
+    names = [str(i) for i in range(len(conditions))]
+
+    def choose(batch: pa.RecordBatch) -> Datum:
+        length = batch.num_rows
+        truths = pa.StructArray.from_arrays([column(c(batch), length) for c in conditions], names)
+        result = pc.case_when(truths, *[v(batch) for v in values], default(batch))
+        return result if result.type == case.type else result.cast(case.type)
+
+    return _patient(choose, lambda batch: _case_in_order(case.type, conditions, values, default, batch))
+
+
+def _patient(eager: Node, in_order: Node) -> Node:
+    """Tries the whole columns first, and goes row by asking row only if that fails."""
+
+    def evaluate(batch: pa.RecordBatch) -> Datum:
+        try:
+            return eager(batch)
+        except InputError:
+            return in_order(batch)
+
+    return evaluate
+
+
+def _case_in_order(
+    kind: pa.DataType, conditions: Sequence[Node], values: Sequence[Node], default: Node, batch: pa.RecordBatch
+) -> pa.Array:
+    asking, given = np.arange(batch.num_rows), _Gathered(kind, batch.num_rows)
+    for condition, value in zip(conditions, values, strict=True):
+        rest = batch.take(pa.array(asking))
+        true = _mask(condition(rest), len(asking))
+        given.put(asking[true], value(rest.filter(pa.array(true))))
+        asking = asking[~true]
+    given.put(asking, default(batch.take(pa.array(asking))))
+    return given.column()
+
+
+def _in_order(
+    kind: pa.DataType, decided: Callable[[pa.Array], pa.Array], parts: Sequence[Node], batch: pa.RecordBatch
+) -> pa.Array:
+    """AND, OR and coalesce: each part only where the ones before it have not decided."""
+    length = batch.num_rows
+    asking, given = np.arange(length), _Gathered(kind, length)
+    doubtful = np.zeros(length, dtype=np.bool_)
+    for part in parts:
+        value = column(part(batch.take(pa.array(asking))), len(asking))
+        done = _mask(decided(value), len(asking))
+        given.put(asking[done], value.filter(pa.array(done)))
+        doubtful[asking[value.is_null().to_numpy(zero_copy_only=False)]] = True
+        asking = asking[~done]
+    if pa.types.is_boolean(kind):
+        unanimous = decided is _is_false
+        given.put(asking, pa.array([None if d else unanimous for d in doubtful[asking].tolist()], kind))
+    return given.column()
+
+
+def _is_false(truth: pa.Array) -> pa.Array:
+    return pc.invert(truth)
+
+
+def _is_true(truth: pa.Array) -> pa.Array:
+    return truth
+
+
+_DECIDED: dict[str, Callable[[pa.Array], pa.Array]] = {
+    "and": _is_false,
+    "or": _is_true,
+    "coalesce": lambda value: value.is_valid(),
+}
+
+
+class _Gathered:
+    """A column put together from values for some of its rows at a time; null where nothing was put."""
+
+    __slots__ = ("_parts", "_place", "_size", "_type")
+
+    def __init__(self, kind: pa.DataType, length: int) -> None:
+        self._parts: list[pa.Array] = [pa.nulls(1, kind)]
+        self._place = np.zeros(length, dtype=np.int64)
+        self._size = 1
+        self._type = kind
+
+    def put(self, rows: Any, values: Datum) -> None:
+        """Gives these rows these values."""
+        part = column(values, len(rows))
+        self._place[rows] = np.arange(self._size, self._size + len(rows))
+        self._parts.append(part if part.type == self._type else part.cast(self._type))
+        self._size += len(rows)
+
+    def column(self) -> pa.Array:
+        """All rows."""
+        return pa.concat_arrays(self._parts).take(pa.array(self._place))

@@ -1,0 +1,193 @@
+"""Numbers: checked integers, IEEE doubles, exact decimals.
+
+Integers overflow into an error, never into another number. Dividing by zero gives null, and so does a root or a
+logarithm outside its domain. Decimals are computed with twice the digits they may keep, then made to fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from midstream.algebra.expressions import Call
+from midstream.operators.scalars.kernels import (
+    Constants,
+    Datum,
+    Kernel,
+    Maker,
+    OnColumn,
+    always,
+    arrow,
+    column,
+    length_of,
+    with_parameters,
+)
+from midstream.operators.vectors import column_of, numbers_of, validity_of
+
+_equal, _if_else, _remainder = arrow("equal"), arrow("if_else"), arrow("remainder")
+
+
+def _operation(name: str) -> Maker:
+    """Addition, subtraction or multiplication, by the type of its result and arguments."""
+    checked, plain = arrow(f"{name}_checked"), arrow(name)
+
+    def make(call: Call, constants: Constants) -> Kernel:
+        if pa.types.is_decimal(call.type):
+            return _wide(plain, call)
+        if pa.types.is_floating(call.type):
+            return plain
+        if pa.types.is_duration(call.type) and any(pa.types.is_timestamp(a.type) for a in call.args):
+            return _distance(checked, call)
+        return checked
+
+    return make
+
+
+def _distance(subtract: Kernel, call: Call) -> Kernel:
+    unit = call.type.unit
+
+    def kernel(left: Datum, right: Datum) -> Datum:
+        result = subtract(left, right)
+        return pc.cast(_floored(result, 1000), call.type) if result.type.unit == "ns" != unit else result
+
+    return kernel
+
+
+def _floored(durations: pa.Array, step: int) -> pa.Array:
+    ticks = numbers_of(durations) // step * step
+    return column_of(ticks, durations.type, validity_of(durations))
+
+
+def _wide(kernel: Kernel, call: Call) -> Kernel:
+    def compute(*data: Datum) -> Datum:
+        result = kernel(*[_widened(d) for d in data])
+        return result.cast(call.type)
+
+    return compute
+
+
+_HALF_OF_DECIMAL256 = 37
+
+
+def _widened(datum: Datum) -> Datum:
+    """The decimal in 256 bits, under a precision whose sums and products Arrow accepts.
+
+    Arrow derives the precision of a product from its factors' and refuses 38 times 38 digits, though 256 bits hold
+    them; the declared precision is therefore one less than what the numbers may have.
+    """
+    if not pa.types.is_decimal(datum.type):
+        datum = datum.cast(pa.decimal128(19, 0))
+    if isinstance(datum, pa.Scalar):
+        return _widened(pa.array([datum.as_py()], datum.type))[0]
+    wide = datum.cast(pa.decimal256(76, datum.type.scale))
+    declared = pa.decimal256(_HALF_OF_DECIMAL256, datum.type.scale)
+    return pa.Array.from_buffers(declared, len(wide), wide.buffers(), offset=wide.offset)
+
+
+def _divide(dividend: Datum, divisor: Datum) -> Datum:
+    return pc.divide(_double(dividend), _nonzero(_double(divisor)))
+
+
+def _double(datum: Datum) -> Datum:
+    return datum if pa.types.is_float64(datum.type) else pc.cast(datum, pa.float64(), safe=False)
+
+
+def _modulo(dividend: Datum, divisor: Datum) -> Datum:
+    return _remainder(dividend, _nonzero(divisor))
+
+
+def _nonzero(divisor: Datum) -> Datum:
+    """The divisor, null where it is zero."""
+    nothing = pa.scalar(None, divisor.type)
+    zero = pa.scalar(0, divisor.type) if not pa.types.is_decimal(divisor.type) else pa.scalar(0).cast(divisor.type)
+    if isinstance(divisor, pa.Scalar):
+        return nothing if not divisor.is_valid or divisor.as_py() == 0 else divisor
+    zeros = _equal(divisor, zero)
+    return _if_else(zeros, nothing, divisor) if zeros.true_count else divisor
+
+
+def _on_domain(name: str, inside: str) -> Kernel:
+    function, allowed, zero = arrow(name), arrow(inside), pa.scalar(0.0)
+
+    def kernel(value: Datum) -> Datum:
+        outside = _if_else(pc.is_nan(value), pa.scalar(False), pc.invert(allowed(value, zero)))
+        return _if_else(outside, pa.scalar(None, pa.float64()), function(value))
+
+    return kernel
+
+
+def _whole(name: str) -> Maker:
+    function = arrow(name)
+
+    def make(call: Call, constants: Constants) -> Kernel:
+        return function if pa.types.is_floating(call.type) else lambda value: value
+
+    return make
+
+
+def _rounding(call: Call, digits: int = 0) -> OnColumn:
+    if pa.types.is_floating(call.type):
+        return lambda values: _rounded(values, digits)
+    if digits >= 0:
+        return lambda values: values
+    if digits < -18:
+        return lambda values: _rounded_away(values, digits)
+    options = pc.RoundOptions(ndigits=digits, round_mode="half_towards_infinity")
+    return lambda values: pc.round(values, options=options)
+
+
+def _rounded(values: pa.Array, digits: int) -> pa.Array:
+    """Scaled, rounded half away from zero, scaled back; what has no such digits, or is too large to, stays."""
+    numbers = numbers_of(values)
+    with np.errstate(all="ignore"):
+        scale = np.float64(10.0) ** abs(digits)
+        scaled = numbers * scale if digits >= 0 else numbers / scale
+        magnitude = np.abs(scaled)
+        whole = np.floor(magnitude)
+        whole += magnitude - whole >= 0.5
+        np.copysign(whole, numbers, out=whole)
+        result = whole / scale if digits >= 0 else whole * scale
+        unchanged = ~np.isfinite(scaled) | (scaled == np.floor(scaled))
+    return column_of(np.where(unchanged, numbers, result), pa.float64(), validity_of(values))
+
+
+def _rounded_away(values: pa.Array, digits: int) -> pa.Array:
+    """Integers rounded to tens of which not one fits: zero, or too large."""
+    if digits == -19 and pc.any(pc.greater_equal(pc.abs_checked(values), 5 * 10**18)).as_py():
+        raise pa.ArrowInvalid("overflow")
+    return pc.multiply(values, 0)
+
+
+def _sign(value: Datum) -> Datum:
+    return pc.sign(value)
+
+
+def _both_columns(kernel: Callable[[Datum, Datum], Datum]) -> Kernel:
+    def compute(left: Datum, right: Datum) -> Datum:
+        length = length_of((left, right))
+        return kernel(column(left, length), column(right, length))
+
+    return compute
+
+
+ARITHMETIC: dict[str, Maker] = {
+    "+": _operation("add"),
+    "-": _operation("subtract"),
+    "*": _operation("multiply"),
+    "/": always(_divide),
+    "%": always(_both_columns(_modulo)),
+    "negate": always(arrow("negate_checked")),
+    "abs": always(arrow("abs_checked")),
+    "ceil": _whole("ceil"),
+    "floor": _whole("floor"),
+    "round": with_parameters(_rounding),
+    "sign": always(_sign),
+    "sqrt": always(_on_domain("sqrt", "greater_equal")),
+    "exp": always(arrow("exp")),
+    "ln": always(_on_domain("ln", "greater")),
+    "log10": always(_on_domain("log10", "greater")),
+    "power": always(arrow("power")),
+}

@@ -1,0 +1,150 @@
+"""Dates and clocks. Timestamps with a zone are read on that zone's wall clock."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from midstream.algebra.expressions import Call
+from midstream.algebra.functions import TRUNCATION_UNITS
+from midstream.errors import InputError
+from midstream.operators.scalars.kernels import (
+    Constants,
+    Kernel,
+    Maker,
+    OnColumn,
+    always,
+    arrow,
+    with_parameters,
+)
+from midstream.operators.vectors import column_of, numbers_of, validity_of
+
+TICKS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_FINER_THAN_DAY = frozenset({"hour", "minute", "second", "millisecond", "microsecond"})
+
+
+def wall_clock(instants: pa.Array) -> pa.Array:
+    """What the zone's clock shows, as timestamps without a zone."""
+    return pc.local_timestamp(instants) if instants.type.tz else instants
+
+
+def first_instant(shown: pa.Array, zone: str | None) -> pa.Array:
+    """The first instant at which the zone's clock shows this time or a later one."""
+    return pc.assume_timezone(shown, zone, ambiguous="earliest", nonexistent="latest") if zone else shown
+
+
+def _epoch(call: Call, constants: Constants) -> Kernel:
+    kind = call.args[0].type
+    per_second = np.longdouble(TICKS_PER_SECOND[kind.unit])
+    return lambda instants: column_of(
+        (numbers_of(instants) / per_second).astype(np.float64), pa.float64(), validity_of(instants)
+    )
+
+
+def _epoch_milliseconds(call: Call, constants: Constants) -> Kernel:
+    per_second = TICKS_PER_SECOND[call.args[0].type.unit]
+    if per_second < 1000:
+        factor = pa.scalar(1000 // per_second, pa.int64())
+        return lambda instants: pc.multiply_checked(instants.cast(pa.int64()), factor)
+    step = per_second // 1000
+    return lambda instants: column_of(numbers_of(instants) // step, pa.int64(), validity_of(instants))
+
+
+def _truncating(call: Call, unit: str) -> OnColumn:
+    unit = unit.lower()
+    kind = call.args[1].type
+    if unit not in TRUNCATION_UNITS:
+        raise InputError(f"unknown unit of time {unit!r}", hint=f"use {', '.join(TRUNCATION_UNITS)}")
+    if pa.types.is_date(kind) and unit in _FINER_THAN_DAY or _no_finer(unit, kind):
+        return lambda instants: instants
+    floor = arrow("floor_temporal", pc.RoundTemporalOptions(1, unit))
+    if pa.types.is_date(kind) or not kind.tz:
+        return floor
+    return lambda instants: _truncated_in_zone(instants, floor, keeps_side=unit in _FINER_THAN_DAY)
+
+
+def _no_finer(unit: str, kind: pa.DataType) -> bool:
+    """Whether the type cannot hold anything smaller than the unit."""
+    exact = {"microsecond": ("us", "ms", "s"), "millisecond": ("ms", "s"), "second": ("s",)}
+    return pa.types.is_timestamp(kind) and kind.unit in exact.get(unit, ())
+
+
+def _truncated_in_zone(instants: pa.Array, floor: Kernel, keeps_side: bool) -> pa.Array:
+    """The start of the unit on the wall clock; within an hour that is shown twice, the start of the same one."""
+    shown = wall_clock(instants)
+    start = floor(shown)
+    found = first_instant(start, instants.type.tz)
+    if not keeps_side:
+        return found
+    candidate = pc.subtract(instants, pc.subtract(shown, start))
+    return pc.if_else(pc.equal(wall_clock(candidate), start), candidate, found)
+
+
+_DIRECTIVES = frozenset("YmdHMSjIpaAbBy%f")
+
+
+def _formatting(call: Call, form: str) -> OnColumn:
+    """Arrow's strftime where it agrees with Python's; the few directives where they differ go once per instant."""
+    if not {form[i + 1 : i + 2] for i in _directives(form)} <= _DIRECTIVES:
+        return lambda instants: _formatted_one_by_one(instants, form)
+    literal = pa.scalar("")
+
+    def kernel(instants: pa.Array) -> pa.Array:
+        shown = wall_clock(instants)
+        ticks = numbers_of(shown)
+        per_second = TICKS_PER_SECOND[shown.type.unit]
+        valid = validity_of(shown)
+        seconds = column_of(ticks // per_second, pa.timestamp("s"), valid)
+        parts = [pc.strftime(seconds, format=part, locale="C") for part in _split_at_fraction(form)]
+        if len(parts) == 1:
+            return parts[0]
+        fraction = column_of(ticks % per_second * 1_000_000 // per_second, pa.int64(), valid).cast(pa.string())
+        fraction = pc.utf8_lpad(fraction, 6, "0")
+        return pc.binary_join_element_wise(*_between(parts, fraction), literal)
+
+    return kernel
+
+
+def _directives(form: str) -> list[int]:
+    places, i = [], form.find("%")
+    while i >= 0:
+        places.append(i)
+        i = form.find("%", i + 2)
+    return places
+
+
+def _split_at_fraction(form: str) -> list[str]:
+    cuts = [i for i in _directives(form) if form[i + 1 : i + 2] == "f"]
+    starts, ends = [0, *(i + 2 for i in cuts)], [*cuts, len(form)]
+    return [form[start:end] for start, end in zip(starts, ends, strict=True)]
+
+
+def _between(parts: list[pa.Array], separator: pa.Array) -> list[pa.Array]:
+    return [piece for part in parts for piece in (part, separator)][:-1]
+
+
+def _formatted_one_by_one(instants: pa.Array, form: str) -> pa.Array:
+    encoded = instants.dictionary_encode()
+    shown = encoded.dictionary.cast(pa.timestamp("us", instants.type.tz), safe=False).to_pylist()
+    return pa.array([moment.strftime(form) for moment in shown], pa.string()).take(encoded.indices)
+
+
+def _field(name: str, options: pc.FunctionOptions | None = None) -> Maker:
+    return always(arrow(name, options))
+
+
+CALENDAR: dict[str, Maker] = {
+    "year": _field("year"),
+    "month": _field("month"),
+    "day": _field("day"),
+    "hour": _field("hour"),
+    "minute": _field("minute"),
+    "second": _field("second"),
+    "dayofyear": _field("day_of_year"),
+    "dayofweek": _field("day_of_week", pc.DayOfWeekOptions(count_from_zero=True, week_start=7)),
+    "epoch": _epoch,
+    "epoch_ms": _epoch_milliseconds,
+    "date_trunc": with_parameters(_truncating, subject=1),
+    "strftime": with_parameters(_formatting),
+}
