@@ -1,3 +1,57 @@
-"""Midstream: continuous queries over streams, and a change of horses while they run."""
+"""Midstream: continuous queries over streams, and a change of horses while they run.
+
+Names load when first used: a Spark worker that needs the operators alone pays for nothing else.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from midstream.api import (
+        AggregateFunction,
+        InputError,
+        InternalError,
+        JobError,
+        MidstreamError,
+        Migration,
+        MigrationError,
+        Plan,
+        QueryError,
+        ScalarFunction,
+        plans,
+        reference,
+        run,
+        snapshot_equal,
+    )
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "AggregateFunction",
+    "InputError",
+    "InternalError",
+    "JobError",
+    "MidstreamError",
+    "Migration",
+    "MigrationError",
+    "Plan",
+    "QueryError",
+    "ScalarFunction",
+    "__version__",
+    "plans",
+    "reference",
+    "run",
+    "snapshot_equal",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'midstream' has no attribute {name!r}")
+    return getattr(import_module("midstream.api"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

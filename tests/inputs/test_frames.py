@@ -29,8 +29,8 @@ TABLE = pa.table({"ts": [1, 2], "k": ["a", None], "v": [1.5, 2.0]})
         {"ts": pa.array([1, 2]), "k": pa.chunked_array([["a"], [None]]), "v": [1.5, 2.0]},
         TABLE.to_pandas(),
         TABLE.to_pandas().set_index("ts"),
-        pl.from_arrow(TABLE),
-        pl.from_arrow(TABLE).lazy(),
+        pl.DataFrame(ROWS),
+        pl.LazyFrame(ROWS),
     ],
     ids=lambda value: type(value).__module__.split(".")[0] + "." + type(value).__name__,
 )

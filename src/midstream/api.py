@@ -1,0 +1,167 @@
+"""The public contract: what users, examples and acceptance checks rely on."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import pyarrow as pa
+
+from midstream.algebra.declarations import AggregateFunction, Catalog, ScalarFunction, UserFunction
+from midstream.algebra.plan import Relation
+from midstream.algebra.semantics import evaluate
+from midstream.algebra.snapshots import snapshot_equal
+from midstream.algebra.time import ticks
+from midstream.errors import (
+    InputError,
+    InternalError,
+    JobError,
+    MidstreamError,
+    MigrationError,
+    QueryError,
+)
+from midstream.inputs import Duration, Time, catalog_of, table_of, tables_of
+from midstream.language import parse
+from midstream.optimizer.plans import Plan, enumerate_plans
+from midstream.runtime.embedded import run as run_embedded
+
+__all__ = [
+    "AggregateFunction",
+    "InputError",
+    "InternalError",
+    "JobError",
+    "MidstreamError",
+    "Migration",
+    "MigrationError",
+    "Plan",
+    "QueryError",
+    "ScalarFunction",
+    "plans",
+    "reference",
+    "run",
+    "snapshot_equal",
+]
+
+STRATEGIES = (
+    "auto",
+    "moving_state",
+    "moving_state_paced",
+    "parallel_track",
+    "genmig",
+    "genmig_reference_point",
+    "genmig_shortened",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    """Asks a running query to go on with another plan once its input's time has reached `at`.
+
+    >>> Migration(at=400, plan="(A (B C))", strategy="genmig").strategy
+    'genmig'
+    """
+
+    at: int | dt.datetime
+    plan: Any
+    strategy: str = "auto"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.at, bool) or not isinstance(self.at, (int, dt.datetime)):
+            raise MigrationError(
+                f"a migration starts at a time, not at {self.at!r}", hint="give an integer or a datetime"
+            )
+        if self.strategy not in STRATEGIES:
+            near = get_close_matches(str(self.strategy), STRATEGIES, 1)
+            raise MigrationError(
+                f"unknown migration strategy {self.strategy!r}",
+                hint=f"did you mean {near[0]}?" if near else f"use one of {', '.join(STRATEGIES)}",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A query bound to the streams it asks: the plan, the rows and the catalog."""
+
+    plan: Relation
+    tables: Mapping[str, pa.Table]
+    catalog: Catalog
+
+
+def ask(
+    query: str,
+    inputs: Mapping[str, object],
+    *,
+    time: Time = "ts",
+    lateness: Duration | Mapping[str, Duration] = 0,
+    functions: Sequence[UserFunction] = (),
+) -> Question:
+    """Binds a query to its inputs: everything a runtime or the oracle needs."""
+    tables = tables_of(inputs)
+    schemas = {name: table.schema for name, table in tables.items()}
+    catalog = catalog_of(schemas, time, lateness=lateness, functions=functions)
+    return Question(parse(query, catalog), tables, catalog)
+
+
+def reference(
+    query: str,
+    inputs: Mapping[str, object],
+    *,
+    time: Time = "ts",
+    lateness: Duration | Mapping[str, Duration] = 0,
+    functions: Sequence[UserFunction] = (),
+) -> pa.Table:
+    """The oracle's answer: naive, snapshot by snapshot, for small inputs."""
+    question = ask(query, inputs, time=time, lateness=lateness, functions=functions)
+    return evaluate(question.plan, question.tables, question.catalog)
+
+
+def run(
+    query: str,
+    inputs: Mapping[str, object],
+    *,
+    time: Time = "ts",
+    on: Any = "embedded",
+    plan: Plan | str | None = None,
+    migrations: Sequence[Migration] = (),
+    batch_rows: int = 10_000,
+    strategy: str = "dfs",
+    lateness: Duration | Mapping[str, Duration] = 0,
+    emit_every: Duration | None = None,
+    functions: Sequence[UserFunction] = (),
+    progress: Callable[[int], None] | None = None,
+) -> pa.Table:
+    """Answers a query over finite inputs: the selected columns with `valid_from` and `valid_to`, or with `ts`.
+
+    `plan` forces a join tree or probe orders, `migrations` change the plan on the way, `batch_rows` and `strategy`
+    (the scheduling table) say how the input is worked through; none of them changes what the answer means. `progress`
+    is called with the number of rows of each batch done.
+    """
+    if on != "embedded":
+        raise InputError(f"cannot run on {on!r}", hint='use on="embedded"')
+    question = ask(query, inputs, time=time, lateness=lateness, functions=functions)
+    return run_embedded(
+        question.plan,
+        question.tables,
+        question.catalog,
+        plan=plan,
+        migrations=tuple(migrations),
+        batch_rows=batch_rows,
+        strategy=strategy,
+        emit_every=None if emit_every is None else ticks(emit_every, question.plan.domain),
+        progress=progress,
+    )
+
+
+def plans(
+    query: str,
+    streams: Mapping[str, object],
+    *,
+    time: Time = "ts",
+    functions: Sequence[UserFunction] = (),
+) -> list[Plan]:
+    """Equivalent plans of a query over streams of the given schemas (or tables): each can be given as `plan=`."""
+    schemas = {name: s if isinstance(s, pa.Schema) else table_of(name, s).schema for name, s in streams.items()}
+    return enumerate_plans(parse(query, catalog_of(schemas, time, functions=functions)))

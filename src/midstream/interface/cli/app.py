@@ -1,0 +1,42 @@
+"""The program `midstream`: its commands."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import midstream
+from midstream.interface.cli.explain import explain
+from midstream.interface.cli.query import query
+
+app = typer.Typer(
+    name="midstream",
+    help="Continuous queries over streams, whose running plans can be changed in midstream.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # brackets in help are windows, not styles
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(query)
+app.command()(explain)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"midstream {midstream.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Continuous queries over streams, whose running plans can be changed in midstream."""
+
+
+def main() -> None:
+    """Runs the program with the arguments of this process."""
+    app(prog_name="midstream")

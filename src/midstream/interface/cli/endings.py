@@ -1,0 +1,62 @@
+"""How a command ends.
+
+A user's mistake is said in its own words on standard error and ends with code 2. A defect of ours says that it is one
+and ends with code 70. Standard output stays for results.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import traceback
+from collections.abc import Callable
+from functools import wraps
+from typing import NoReturn, ParamSpec, TypeVar
+
+import typer
+
+from midstream.errors import InternalError, MidstreamError
+from midstream.interface.cli.output import complain
+
+USER_ERROR = 2
+INTERNAL_ERROR = 70
+TRACEBACK = "MIDSTREAM_TRACEBACK"
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def ends_clearly(command: Callable[P, R]) -> Callable[P, R]:
+    """The command with every error turned into words and an exit code."""
+
+    @wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return command(*args, **kwargs)
+        except (typer.Exit, typer.Abort, typer.BadParameter):
+            raise
+        except InternalError as error:
+            _stop(error, INTERNAL_ERROR)
+        except MidstreamError as error:
+            _stop(error, USER_ERROR)
+        except Exception as error:
+            if isinstance(error, OSError) and error.errno == errno.EPIPE:
+                raise  # the reader of a pipe went away: the program's main knows what to do
+            _stop(_unexpected(error), INTERNAL_ERROR)
+
+    return wrapped
+
+
+def _unexpected(error: Exception) -> InternalError:
+    return InternalError(
+        "Midstream failed, and the fault is not yours",
+        detail=f"{type(error).__name__}: {str(error)[:500]}",
+        hint=f"set {TRACEBACK}=1 to see where it happened",
+    )
+
+
+def _stop(error: MidstreamError, code: int) -> NoReturn:
+    complain(str(error))
+    if os.environ.get(TRACEBACK):
+        traceback.print_exc()
+    raise typer.Exit(code)

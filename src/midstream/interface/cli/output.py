@@ -1,0 +1,106 @@
+"""What the terminal shows: results as tables with readable times, errors in red, progress apart from results."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from midstream.inputs.json_values import json_row
+
+NOT_A_TERMINAL = 100_000
+"""Columns wide: what is piped or written to a file is never folded."""
+
+
+def show_table(table: pa.Table, limit: int) -> None:
+    """The first `limit` rows as a table; all of them if the limit is 0."""
+    console = _console(sys.stdout)
+    shown = table if limit == 0 else table.slice(0, limit)
+    drawn = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False)
+    for field in table.schema:
+        drawn.add_column(Text(field.name), justify="right" if _is_number(field.type) else "left", overflow="fold")
+    columns = [[show_value(v, field.name) for v in shown.column(i).to_pylist()] for i, field in enumerate(table.schema)]
+    for row in zip(*columns, strict=True):
+        drawn.add_row(*row)
+    console.print(drawn)
+    hidden = table.num_rows - shown.num_rows
+    rows = "1 row" if table.num_rows == 1 else f"{table.num_rows:,} rows"
+    console.print(Text(f"{rows}, {hidden:,} not shown (--limit 0 shows all)" if hidden else rows, style="dim"))
+
+
+def show_value(value: Any, column: str = "") -> Text:
+    """A value as a person reads it.
+
+    >>> show_value(dt.datetime(2024, 5, 1, 12, 30)).plain, show_value(None, "valid_to").plain
+    ('2024-05-01 12:30:00', '∞')
+    """
+    match value:
+        case None:
+            return Text("∞" if column == "valid_to" else "NULL", style="dim")
+        case dt.datetime():
+            return Text(value.isoformat(sep=" "))
+        case bytes():
+            return Text(value.hex())
+        case bool():
+            return Text(str(value).lower())
+        case _:
+            return Text(str(value))
+
+
+def show_json(value: dict[str, Any]) -> None:
+    """One JSON object on standard output."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def table_as_json(table: pa.Table, limit: int) -> dict[str, Any]:
+    """A table's columns and rows as JSON has them."""
+    shown = table if limit == 0 else table.slice(0, limit)
+    return {"columns": columns_as_json(table.schema), "rows": [json_row(row) for row in shown.to_pylist()]}
+
+
+def columns_as_json(schema: pa.Schema) -> list[dict[str, str]]:
+    """The names and types of columns."""
+    return [{"name": field.name, "type": str(field.type)} for field in schema]
+
+
+def show_text(text: str) -> None:
+    """Text as it is, never folded or styled."""
+    sys.stdout.write(text + "\n")
+
+
+def note(text: str) -> None:
+    """Something worth knowing that is not a result."""
+    _console(sys.stderr).print(Text(text, style="dim"))
+
+
+def complain(text: str) -> None:
+    """An error, in red on a terminal."""
+    _console(sys.stderr).print(Text(text, style="red"), soft_wrap=True)
+
+
+@contextmanager
+def progress_bar() -> Iterator[Callable[[int], None]]:
+    """Counts rows on standard error while a long run goes on; only on a terminal, and gone at the end."""
+    console = _console(sys.stderr)
+    columns = (SpinnerColumn(), TextColumn("{task.completed:,.0f} rows"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("rows", total=None)
+        yield lambda rows: progress.advance(task, rows)
+
+
+def _console(stream: Any) -> Console:
+    return Console(file=stream, highlight=False, width=None if stream.isatty() else NOT_A_TERMINAL)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
