@@ -94,6 +94,9 @@ def merge(segments: list[Segment], alive_after: int) -> Segment | None:
 
 def matches(probes: Hashes, hashes: Hashes) -> tuple[Indices, Indices]:
     """All pairs (position in probes, position in hashes) with equal hash; both arrays must be sorted."""
+    if len(hashes) == 0 or len(probes) == 0:
+        none = np.empty(0, np.intp)
+        return none, none
     low = np.searchsorted(hashes, probes)
     inside = low < len(hashes)
     hit = np.flatnonzero(inside & (hashes[np.where(inside, low, 0)] == probes))
