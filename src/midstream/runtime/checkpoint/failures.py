@@ -1,0 +1,50 @@
+"""What the storage says when it refuses, in the user's words: the path, the reason, and what to do."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from midstream.errors import JobError
+
+_HINTS = {
+    errno.ENOSPC: "free space on that device, then start the job again: it resumes where it was",
+    errno.EDQUOT: "raise the quota or free space, then start the job again: it resumes where it was",
+    errno.EACCES: "give the job's user the right to read and write there, then start it again",
+    errno.EPERM: "give the job's user the right to read and write there, then start it again",
+    errno.EROFS: "mount that device writable, or use another checkpoint",
+    errno.ENAMETOOLONG: "use a checkpoint with a shorter path",
+    errno.EIO: "the device reports a fault: check it, then start the job again",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+}
+
+
+class MissingFile(JobError):
+    """A file of the checkpoint that is not there."""
+
+
+class AlreadyThere(JobError):
+    """A file that must be new and is not."""
+
+
+@contextmanager
+def told(action: str, path: str) -> Iterator[None]:
+    """Turns the storage's errors inside into a `JobError` that names the path."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise MissingFile(f"cannot {action} {path}: it is missing", hint=_MISSING) from error
+    except OSError as error:
+        raise JobError(
+            f"cannot {action} {path}", detail=reason(error), hint=_HINTS.get(error.errno or 0, _OTHERWISE)
+        ) from error
+
+
+def reason(error: OSError) -> str:
+    """What the storage gave as its reason."""
+    return error.strerror or str(error)
+
+
+_MISSING = "restore the checkpoint from a copy, or start afresh with a new checkpoint"
+_OTHERWISE = "make the storage reachable, then start the job again: it resumes where it was"

@@ -1,0 +1,72 @@
+"""Local copies of remote files, shared by the processes of this machine.
+
+A file is fetched under a name of its own and then renamed, so a copy is whole or absent, and two processes that fetch
+at once do no harm. When the copies outgrow their share of the disk, those used longest ago go.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from midstream.runtime.checkpoint.failures import told
+
+CACHE_DIR = "MIDSTREAM_CACHE_DIR"
+"""Where copies are kept; a folder of the user's in the system's place for temporary files if unset."""
+
+CACHE_BYTES = "MIDSTREAM_CACHE_BYTES"
+"""How much may be kept there."""
+
+DEFAULT_BYTES = 8 << 30
+
+
+def local_copy(address: str, fetch: Callable[[], bytes]) -> Path:
+    """The local copy of a file, fetched if it is not there yet."""
+    copy = place_of(address)
+    with contextlib.suppress(FileNotFoundError):
+        os.utime(copy)
+        return copy
+    content = fetch()
+    unfinished = copy.with_name(f".{copy.name}.{secrets.token_hex(4)}.tmp")
+    with told("keep a copy in", str(copy.parent)):
+        copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make_room(copy.parent, len(content))
+        try:
+            unfinished.write_bytes(content)
+            os.replace(unfinished, copy)
+        except BaseException:
+            unfinished.unlink(missing_ok=True)
+            raise
+    return copy
+
+
+def place_of(address: str) -> Path:
+    """Where the copy of a file is, or would be."""
+    return folder() / hashlib.blake2b(address.encode(), digest_size=16).hexdigest()
+
+
+def folder() -> Path:
+    """The folder of all copies."""
+    chosen = os.environ.get(CACHE_DIR)
+    return Path(chosen) if chosen else Path(tempfile.gettempdir(), f"midstream-{os.getuid()}")
+
+
+def _make_room(folder: Path, needed: int) -> None:
+    limit = int(os.environ.get(CACHE_BYTES, DEFAULT_BYTES))
+    copies = []
+    for entry in os.scandir(folder):
+        with contextlib.suppress(FileNotFoundError):
+            seen = entry.stat()
+            copies.append((seen.st_mtime, seen.st_size, entry.path))
+    total = needed + sum(size for _, size, _ in copies)
+    for _, size, path in sorted(copies):
+        if total <= limit:
+            return
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        total -= size

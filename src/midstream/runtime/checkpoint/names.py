@@ -1,0 +1,37 @@
+"""Names of files: they tell the batch that made them, and no two attempts ever share one.
+
+A manifest names only the files of the attempts that won; who collects rubbish reads the batch off a name and leaves
+alone what a batch in progress has made.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+
+STATE, RESULTS, DEAD_LETTERS = "state", "results", "dead_letters"
+DATA_FOLDERS = (STATE, RESULTS, DEAD_LETTERS)
+"""The folders that hold what manifests name."""
+
+_SUFFIXES = {STATE: ".pack", RESULTS: ".parquet", DEAD_LETTERS: ".parquet"}
+_BATCH = re.compile(r"\.?(\d{12,})[-.]")
+
+
+def name_for(kind: str, batch_id: int, slot: int, stage: int, suffix: str | None = None) -> str:
+    """A new name; `kind` is a folder, such as `state` or `results/hot`.
+
+    >>> name_for("state", 7, slot=2, stage=0)  # doctest: +ELLIPSIS
+    'state/000000000007-00-0002-....pack'
+    """
+    ending = _SUFFIXES.get(kind.partition("/")[0], "") if suffix is None else suffix
+    return f"{kind}/{batch_id:012d}-{stage:02d}-{slot:04d}-{secrets.token_hex(6)}{ending}"
+
+
+def batch_of(path: str) -> int | None:
+    """The batch that made a file, or an unfinished one.
+
+    >>> batch_of("state/000000000007-00-0002-abc.pack"), batch_of("state/notes.txt")
+    (7, None)
+    """
+    found = _BATCH.match(path.rpartition("/")[2])
+    return int(found[1]) if found else None

@@ -1,0 +1,150 @@
+"""Files of a distributed file system or an object store, through Arrow.
+
+An object appears when it is complete, so a plain put is atomic; HDFS shows a file while it grows, so there it is
+renamed. Object stores have no put-if-absent through Arrow: who must not overwrite looks first, under the lease that
+lets only one driver write. What is mapped is fetched once into a folder of this machine that all its processes share.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from midstream.errors import JobError
+from midstream.runtime.checkpoint import fetched, maps
+from midstream.runtime.checkpoint.crash_points import reach
+from midstream.runtime.checkpoint.failures import AlreadyThere, told
+from midstream.runtime.checkpoint.files import TEMPORARY, Data, Files, Paths, pieces_of
+
+_RENAMING = ("hdfs", "viewfs")
+
+
+class RemoteFiles(Files):
+    """Files under an address. The connection is opened on first use, in each process anew.
+
+    A file system that is given instead of found by its address must be picklable where tasks use it.
+    """
+
+    def __init__(self, uri: str, filesystem: Any = None, root: str = "", renames: bool | None = None) -> None:
+        self.uri = uri
+        self._given = None if filesystem is None else (filesystem, root)
+        self._opened: tuple[Any, str] | None = self._given
+        self._renames = uri.partition(":")[0] in _RENAMING if renames is None else renames
+
+    def __reduce__(self) -> tuple[object, ...]:
+        filesystem, root = self._given or (None, "")
+        return RemoteFiles, (self.uri, filesystem, root, self._renames)
+
+    def write_atomic(
+        self,
+        path: str,
+        data: Data | Sequence[Data],
+        *,
+        only_if_absent: bool = False,
+        point: str = "file",
+        sync: bool = True,
+    ) -> None:
+        filesystem, final = self._place(path)
+        with told("write", self.full(path)):
+            if only_if_absent and _is_file(filesystem, final):
+                raise AlreadyThere(f"{self.full(path)} is already there")
+            if self._renames:
+                self._write_and_rename(filesystem, final, pieces_of(data), point)
+            else:
+                reach(f"{point}.before_write")
+                _put(filesystem, final, pieces_of(data))
+                reach(f"{point}.after_write")
+
+    def _write_and_rename(self, filesystem: Any, final: str, pieces: Sequence[Data], point: str) -> None:
+        unfinished = PurePosixPath(final)
+        name = str(unfinished.with_name(f".{unfinished.name}.{secrets.token_hex(4)}{TEMPORARY}"))
+        try:
+            reach(f"{point}.before_write")
+            _put(filesystem, name, pieces)
+            reach(f"{point}.after_write")
+            reach(f"{point}.before_rename")
+            filesystem.move(name, final)
+            reach(f"{point}.after_rename")
+        except BaseException:
+            with contextlib.suppress(OSError):
+                filesystem.delete_file(name)
+            raise
+
+    def read(self, path: str) -> bytes:
+        filesystem, place = self._place(path)
+        with told("read", self.full(path)), filesystem.open_input_stream(place, compression=None) as stream:
+            return bytes(stream.read())
+
+    def open_map(self, path: str) -> pa.Buffer:
+        local = fetched.local_copy(self.full(path), lambda: self.read(path))
+        return maps.mapped(str(local))
+
+    def list(self, dir: str) -> Paths:
+        filesystem, place = self._place(dir)
+        selector = pafs.FileSelector(place, allow_not_found=True, recursive=True)
+        with told("list", self.full(dir)):
+            infos = filesystem.get_file_info(selector)
+        root = self._place("")[1].rstrip("/")
+        return sorted(info.path[len(root) :].lstrip("/") for info in infos if info.type == pafs.FileType.File)
+
+    def delete(self, path: str) -> None:
+        filesystem, place = self._place(path)
+        with told("delete", self.full(path)):
+            if _is_file(filesystem, place):
+                filesystem.delete_file(place)
+        copy = fetched.place_of(self.full(path))
+        maps.forget(str(copy))
+        copy.unlink(missing_ok=True)
+
+    def make(self, dir: str) -> None:
+        filesystem, place = self._place(dir)
+        with told("make the folder", self.full(dir)):
+            filesystem.create_dir(place, recursive=True)
+
+    def exists(self, path: str) -> bool:
+        filesystem, place = self._place(path)
+        with told("look for", self.full(path)):
+            return _is_file(filesystem, place)
+
+    def sync(self, dir: str) -> None:
+        """Nothing is left to do: what was put is safe."""
+
+    def _place(self, path: str) -> tuple[Any, str]:
+        if self._opened is None:
+            self._opened = _connect(self.uri)
+        filesystem, root = self._opened
+        return filesystem, f"{root}/{path}".strip("/") if not root.startswith("/") else f"{root}/{path}".rstrip("/")
+
+
+def _connect(uri: str) -> tuple[Any, str]:
+    try:
+        filesystem, root = pafs.FileSystem.from_uri(uri)
+    except (OSError, ValueError, NotImplementedError, pa.ArrowException) as error:
+        raise JobError(
+            f"cannot reach {uri}",
+            detail=str(error).strip(),
+            hint="check the address and, on this machine, the credentials and client libraries it needs",
+        ) from error
+    return filesystem, root.rstrip("/")
+
+
+def _is_file(filesystem: Any, place: str) -> bool:
+    return bool(filesystem.get_file_info(place).type == pafs.FileType.File)
+
+
+def _put(filesystem: Any, place: str, pieces: Sequence[Data]) -> None:
+    parent = str(PurePosixPath(place).parent)
+    try:
+        stream = filesystem.open_output_stream(place, compression=None)
+    except FileNotFoundError:
+        filesystem.create_dir(parent, recursive=True)
+        stream = filesystem.open_output_stream(place, compression=None)
+    with stream:
+        for piece in pieces:
+            stream.write(piece)
