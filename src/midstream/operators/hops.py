@@ -1,0 +1,132 @@
+"""Boundaries of hopping windows, as arithmetic.
+
+Without a zone the boundaries are `offset + i * slide`. With one, they are the first instants at which the zone's wall
+clock reads such a multiple or more. So all a zone adds is its clock's high-water mark: the latest reading shown so far,
+which never falls, stands still while a set-back is made up for, and jumps over a gap. At tick `t` with mark `m`, the
+boundaries up to `t` are those of the multiples up to `m`, and the windows that hold a tuple of `t` are those of the
+multiples in `(m, m + size]`: a day of 23 hours is a day.
+
+`INFINITY` stays what it is, and nothing passes it or falls below `BEGINNING`.
+"""
+
+from __future__ import annotations
+
+from typing import overload
+
+import numpy as np
+
+from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.algebra.windows import Hop
+from midstream.operators.clocks import clock_of
+from midstream.operators.elements import Ticks
+
+
+@overload
+def boundary_after(ticks: int, hop: Hop) -> int: ...
+@overload
+def boundary_after(ticks: Ticks, hop: Hop) -> Ticks: ...
+def boundary_after(ticks: int | Ticks, hop: Hop) -> int | Ticks:
+    """The least boundary greater than each tick.
+
+    >>> boundary_after(20, Hop(10, 10))
+    30
+    """
+    if hop.zone is None:
+        return _multiple_after(ticks, hop) if isinstance(ticks, np.ndarray) else _scalar_after(int(ticks), hop)
+    if not isinstance(ticks, np.ndarray):
+        return int(boundary_after(_one(ticks), hop)[0])
+    clock = clock_of(hop.zone)
+    return clock.first_instant(_multiple_after(clock.mark(ticks), hop))
+
+
+@overload
+def boundary_at_or_before(ticks: int, hop: Hop) -> int: ...
+@overload
+def boundary_at_or_before(ticks: Ticks, hop: Hop) -> Ticks: ...
+def boundary_at_or_before(ticks: int | Ticks, hop: Hop) -> int | Ticks:
+    """The greatest boundary not above each tick.
+
+    >>> boundary_at_or_before(29, Hop(10, 10))
+    20
+    """
+    if hop.zone is None:
+        return _multiple_up_to(ticks, hop) if isinstance(ticks, np.ndarray) else _scalar_up_to(int(ticks), hop)
+    if not isinstance(ticks, np.ndarray):
+        return int(boundary_at_or_before(_one(ticks), hop)[0])
+    clock = clock_of(hop.zone)
+    return clock.first_instant(_multiple_up_to(clock.mark(ticks), hop))
+
+
+@overload
+def last_boundary_reaching(ticks: int, hop: Hop) -> int: ...
+@overload
+def last_boundary_reaching(ticks: Ticks, hop: Hop) -> Ticks: ...
+def last_boundary_reaching(ticks: int | Ticks, hop: Hop) -> int | Ticks:
+    """The greatest boundary whose window reaches back to each tick (at or before the tick if none holds it).
+
+    >>> last_boundary_reaching(25, Hop(20, 10))
+    40
+    """
+    if not isinstance(ticks, np.ndarray):
+        return int(last_boundary_reaching(_one(ticks), hop)[0])
+    if hop.zone is None:
+        return _multiple_up_to(_later(ticks, hop.size), hop)
+    clock = clock_of(hop.zone)
+    return clock.first_instant(_multiple_up_to(_later(clock.mark(ticks), hop.size), hop))
+
+
+def validity(ticks: Ticks, hop: Hop) -> tuple[Ticks, Ticks]:
+    """From when until when tuples of these ticks count; an empty interval for a tuple that no window holds."""
+    valid_from = boundary_after(ticks, hop)
+    if hop.zone is None and hop.size % hop.slide == 0:
+        return valid_from, _later(valid_from, hop.size)
+    return valid_from, boundary_after(last_boundary_reaching(ticks, hop), hop)
+
+
+def _one(tick: int) -> Ticks:
+    return np.array([min(max(int(tick), BEGINNING), INFINITY)], dtype=np.int64)
+
+
+def _scalar_after(tick: int, hop: Hop) -> int:
+    after = tick - (tick - hop.offset) % hop.slide + hop.slide
+    return min(max(after, BEGINNING), INFINITY)
+
+
+def _scalar_up_to(tick: int, hop: Hop) -> int:
+    if tick >= INFINITY:
+        return INFINITY
+    return max(tick - (tick - hop.offset) % hop.slide, BEGINNING)
+
+
+def _past_multiple(ticks: Ticks, hop: Hop) -> Ticks:
+    """How far each tick is past a boundary, without leaving 64 bits."""
+    past: Ticks = ticks % hop.slide
+    shift = hop.offset % hop.slide
+    if shift:
+        past -= shift
+        past %= hop.slide
+    return past
+
+
+def _multiple_after(ticks: Ticks, hop: Hop) -> Ticks:
+    return _later(ticks, hop.slide - _past_multiple(ticks, hop))
+
+
+def _multiple_up_to(ticks: Ticks, hop: Hop) -> Ticks:
+    past = _past_multiple(ticks, hop)
+    if len(ticks) and (int(ticks.max()) == INFINITY or int(ticks.min()) < BEGINNING + hop.slide):
+        held = np.where(ticks < BEGINNING + past, BEGINNING, ticks - past)
+        return np.where(ticks == INFINITY, INFINITY, held)
+    return ticks - past
+
+
+def _later(ticks: Ticks, amount: int | Ticks) -> Ticks:
+    """Ticks moved into the future, no further than `INFINITY`."""
+    if isinstance(amount, int) and amount >= INFINITY:
+        return np.full(len(ticks), INFINITY, dtype=np.int64)
+    most = amount if isinstance(amount, int) else int(amount.max(initial=0))
+    if len(ticks) and int(ticks.max()) > INFINITY - most:
+        return np.where(
+            ticks > INFINITY - amount, INFINITY, ticks + np.minimum(amount, INFINITY - np.maximum(ticks, 0))
+        )
+    return ticks + amount
