@@ -69,7 +69,7 @@ def test_a_tuple_is_valid_exactly_while_a_window_holds_it(t: int, slide: int, si
 @st.composite
 def instants_near_changes(draw: st.DrawFn) -> tuple[str, int]:
     zone = draw(st.sampled_from(ZONES))
-    settings = clock_of(zone)._settings
+    settings = clock_of(zone).settings
     recent = settings[(settings > tick("2005-01-01")) & (settings < tick("2040-01-01"))]
     near = draw(st.sampled_from(recent.tolist())) if len(recent) else tick("2020-01-01")
     return zone, near + draw(st.integers(-3 * DAY, 3 * DAY) | st.integers(-2 * HOUR, 2 * HOUR))

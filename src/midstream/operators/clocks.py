@@ -2,7 +2,7 @@
 
 Between two settings the clock runs with true time, so its reading, the latest reading it has shown so far (its mark),
 and the first instant of a mark are sums and comparisons around one binary search. Settings are looked for from 1900 to
-2100; before and after, the clock is taken to run undisturbed.
+2100; before and after, the clock is taken to run undisturbed. (Arrow's own clocks know no settings after 2037.)
 """
 
 from __future__ import annotations
@@ -11,16 +11,15 @@ import datetime as dt
 from functools import lru_cache
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from midstream.algebra.semantics_clock import zone_of
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.operators.elements import Ticks
 
-_SECOND = 1_000_000
 _FIRST, _LAST = (int(dt.datetime(year, 1, 1, tzinfo=dt.UTC).timestamp()) for year in (1900, 2100))
-_STEP = 21_600
+_STEP = 3 * 86_400
+"""Seconds between looks at the clock; since 1900 no zone has set its clock twice within three days."""
+
 _FAR = 2**62
 """Beyond this tick no clock is read: such ticks only stand for the ends of time."""
 
@@ -28,58 +27,76 @@ _FAR = 2**62
 class WallClock:
     """Readings of a zone's clock, in microseconds of that clock from 1970-01-01 00:00."""
 
-    __slots__ = ("_marks", "_offsets", "_settings")
+    __slots__ = ("_marks", "_offsets", "_reached", "_starts", "settings")
 
     def __init__(self, settings: Ticks, offsets: Ticks) -> None:
         """`settings` are the instants at which the offset from UTC changes, `offsets` those before and after each."""
-        self._settings = settings
+        before_all = np.array([-2 * _FAR])
+        self.settings = settings
         self._offsets = offsets
-        last_readings = settings + offsets[:-1] - 1
-        self._marks = np.maximum.accumulate(np.concatenate(([-_FAR * 2], last_readings)))
+        self._starts = np.concatenate((before_all, settings))
+        self._marks = np.maximum.accumulate(np.concatenate((before_all, settings + offsets[:-1] - 1)))
+        self._reached = self._marks[1:].copy()
+
+    def reading(self, instants: Ticks) -> Ticks:
+        """What the clock shows at each instant."""
+        if not _near(instants):
+            instants = np.clip(instants, -_FAR, _FAR)
+        return instants + self._offsets.take(np.searchsorted(self.settings, instants, side="right"))
 
     def mark(self, instants: Ticks) -> Ticks:
         """The latest reading that the clock has shown up to each instant."""
-        inside = np.clip(instants, -_FAR, _FAR)
-        run = np.searchsorted(self._settings, inside, side="right")
-        marks = np.maximum(inside + self._offsets.take(run), self._marks.take(run))
-        return _with_ends(marks, instants)
+        if not _near(instants):
+            return _with_ends(self.mark(np.clip(instants, 1 - _FAR, _FAR - 1)), instants)
+        run = np.searchsorted(self.settings, instants, side="right")
+        marks: Ticks = np.maximum(instants + self._offsets.take(run), self._marks.take(run))
+        return marks
 
     def first_instant(self, marks: Ticks) -> Ticks:
-        """The first instant by which the clock has shown each reading or a later one."""
-        inside = np.clip(marks, -_FAR, _FAR)
-        run = np.searchsorted(self._marks[1:], inside, side="left")
-        starts = np.concatenate(([-_FAR * 2], self._settings))
-        found = np.maximum(inside - self._offsets.take(run), starts.take(run))
-        return _with_ends(found, marks)
+        """The first instant at which the clock shows each reading or a later one."""
+        if not _near(marks):
+            return _with_ends(self.first_instant(np.clip(marks, 1 - _FAR, _FAR - 1)), marks)
+        run = np.searchsorted(self._reached, marks, side="left")
+        instants: Ticks = np.maximum(marks - self._offsets.take(run), self._starts.take(run))
+        return instants
+
+
+def _near(ticks: Ticks) -> bool:
+    return len(ticks) == 0 or (int(ticks.max()) < _FAR and int(ticks.min()) > -_FAR)
 
 
 def _with_ends(values: Ticks, ticks: Ticks) -> Ticks:
-    if len(ticks) == 0 or (int(ticks.max()) < _FAR and int(ticks.min()) > -_FAR):
-        return values
     return np.where(ticks >= _FAR, INFINITY, np.where(ticks <= -_FAR, BEGINNING, values))
 
 
 @lru_cache(maxsize=64)
 def clock_of(zone: str) -> WallClock:
     """The clock of a zone, by name or fixed offset."""
-    zone_of(zone)  # refuses unknown zones by name
-    grid = np.arange(_FIRST, _LAST, _STEP, dtype=np.int64)
-    offsets = _offsets(grid, zone)
-    changed = np.flatnonzero(np.diff(offsets))
-    settings = _settings_between(grid[changed], grid[changed + 1], offsets[changed], zone)
-    return WallClock(settings * _SECOND, np.append(offsets[:1], offsets[changed + 1]) * _SECOND)
+    tzinfo = zone_of(zone)
+    offset = _offset(_FIRST, tzinfo)
+    settings: list[int] = []
+    offsets = [offset]
+    for second in range(_FIRST + _STEP, _LAST, _STEP):
+        later = _offset(second, tzinfo)
+        if later != offset:
+            settings.append(_setting_between(second - _STEP, second, tzinfo))
+            offsets.append(later)
+            offset = later
+    microseconds = [o // dt.timedelta(microseconds=1) for o in offsets]
+    return WallClock(np.array(settings, dtype=np.int64) * 1_000_000, np.array(microseconds, dtype=np.int64))
 
 
-def _settings_between(early: Ticks, late: Ticks, before: Ticks, zone: str) -> Ticks:
-    """The seconds at which the offset leaves its value at the early end of each span: by halving the spans."""
-    for _ in range(_STEP.bit_length()):
+def _setting_between(early: int, late: int, tzinfo: dt.tzinfo) -> int:
+    """The second at which the clock is set in a span, found by halving it."""
+    before = _offset(early, tzinfo)
+    while late - early > 1:
         middle = (early + late) // 2
-        still = _offsets(middle, zone) == before
-        early, late = np.where(still, middle, early), np.where(still, late, middle)
+        if _offset(middle, tzinfo) == before:
+            early = middle
+        else:
+            late = middle
     return late
 
 
-def _offsets(seconds: Ticks, zone: str) -> Ticks:
-    instants = pa.array(seconds).cast(pa.timestamp("s", zone))
-    shown: Ticks = pc.local_timestamp(instants).cast(pa.int64()).to_numpy()
-    return shown - seconds
+def _offset(second: int, tzinfo: dt.tzinfo) -> dt.timedelta:
+    return dt.datetime.fromtimestamp(second, tzinfo).utcoffset() or dt.timedelta(0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -9,29 +11,47 @@ import pyarrow.compute as pc
 from midstream.algebra.expressions import Call
 from midstream.algebra.functions import TRUNCATION_UNITS
 from midstream.errors import InputError
+from midstream.operators.clocks import WallClock, clock_of
+from midstream.operators.elements import Ticks
 from midstream.operators.scalars.kernels import (
     Constants,
     Kernel,
     Maker,
     OnColumn,
-    always,
     arrow,
     with_parameters,
 )
 from midstream.operators.vectors import column_of, numbers_of, validity_of
 
 TICKS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+MICROSECONDS = TICKS_PER_SECOND["us"]
 _FINER_THAN_DAY = frozenset({"hour", "minute", "second", "millisecond", "microsecond"})
 
 
 def wall_clock(instants: pa.Array) -> pa.Array:
     """What the zone's clock shows, as timestamps without a zone."""
-    return pc.local_timestamp(instants) if instants.type.tz else instants
+    kind = instants.type
+    return _on_clock(instants, kind.tz, pa.timestamp(kind.unit), WallClock.reading) if kind.tz else instants
 
 
 def first_instant(shown: pa.Array, zone: str | None) -> pa.Array:
     """The first instant at which the zone's clock shows this time or a later one."""
-    return pc.assume_timezone(shown, zone, ambiguous="earliest", nonexistent="latest") if zone else shown
+    return _on_clock(shown, zone, pa.timestamp(shown.type.unit, zone), WallClock.first_instant) if zone else shown
+
+
+def _on_clock(times: pa.Array, zone: str, kind: pa.DataType, convert: Callable[[WallClock, Ticks], Ticks]) -> pa.Array:
+    """Converts between instants and readings; clocks go by microseconds, and finer ticks come along unchanged."""
+    ticks, per_second = numbers_of(times), TICKS_PER_SECOND[times.type.unit]
+    clock = clock_of(zone)
+    if per_second == MICROSECONDS:
+        converted = convert(clock, ticks)
+    elif per_second < MICROSECONDS:
+        factor = MICROSECONDS // per_second
+        converted = convert(clock, ticks * factor) // factor
+    else:
+        factor = per_second // MICROSECONDS
+        converted = convert(clock, ticks // factor) * factor + ticks % factor
+    return column_of(converted, kind, validity_of(times))
 
 
 def _epoch(call: Call, constants: Constants) -> Kernel:
@@ -77,7 +97,8 @@ def _truncated_in_zone(instants: pa.Array, floor: Kernel, keeps_side: bool) -> p
     found = first_instant(start, instants.type.tz)
     if not keeps_side:
         return found
-    candidate = pc.subtract(instants, pc.subtract(shown, start))
+    ticks = numbers_of(instants) - (numbers_of(shown) - numbers_of(start))
+    candidate = column_of(ticks, instants.type, validity_of(instants))
     return pc.if_else(pc.equal(wall_clock(candidate), start), candidate, found)
 
 
@@ -131,7 +152,13 @@ def _formatted_one_by_one(instants: pa.Array, form: str) -> pa.Array:
 
 
 def _field(name: str, options: pc.FunctionOptions | None = None) -> Maker:
-    return always(arrow(name, options))
+    function = arrow(name, options)
+
+    def make(call: Call, constants: Constants) -> Kernel:
+        kind = call.args[0].type
+        return (lambda instants: function(wall_clock(instants))) if getattr(kind, "tz", None) else function
+
+    return make
 
 
 CALENDAR: dict[str, Maker] = {
