@@ -12,7 +12,7 @@ from midstream.algebra.declarations import AggregateFunction, UserFunction
 from midstream.algebra.expressions import Column, Expression, Named, columns_of
 from midstream.errors import InternalError
 from midstream.operators import aggregate, changes, distinct, join, multiway_join, outer_join, row_window
-from midstream.operators import set_operations, stateless
+from midstream.operators import sequence, set_operations, stateless
 from midstream.operators.base import Operator
 from midstream.operators.expressions import Predicate, compile_expression, compile_predicate
 from midstream.operators.state.sorted_state import SortedState
@@ -144,6 +144,23 @@ def _(node: p.Instants, functions: Functions) -> Operator:
 @build.register
 def _(node: p.Changes, functions: Functions) -> Operator:
     return changes.Changes(node.schema, state_of(node.input, ()), node.kind)
+
+
+@build.register
+def _(node: p.FollowedBy, functions: Functions) -> Operator:
+    def kept(what: str, side: p.PhysicalNode, key: tuple[str, ...]) -> SortedState:
+        return SortedState(f"{what} of {node.content}", key, side.schema, None)
+
+    return sequence.FollowedBy(
+        node.schema,
+        kept("firsts", node.left, node.left_key),
+        kept("seconds", node.right, node.right_key),
+        kept("used firsts", node.left, node.left_key),
+        node.mode,
+        node.within,
+        _predicate(node.condition, node.schema, functions),
+        node.outer,
+    )
 
 
 def state_of(node: p.PhysicalNode, key: tuple[str, ...]) -> SortedState:

@@ -15,7 +15,8 @@ from midstream.operators.base import Operator
 from midstream.operators.elements import Elements, Hashes, Indices, Mask, concatenate
 from midstream.operators.hashing import columns_equal, hash_columns
 from midstream.operators.ordering import group_rows
-from midstream.operators.state.segment import Segment, make_segment, matches
+from midstream.operators.sorting import hash_order
+from midstream.operators.state.segment import Segment, make_segment, pairs
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.sweep import join_neighbours, sweep
 
@@ -30,7 +31,7 @@ class CoverageState(SortedState):
         for segment in sorted(self.segments, key=lambda s: -s.born):
             if segment.latest_to <= frontier or len(asked) == 0:
                 continue
-            here, there = matches(hashes[asked], segment.hashes)
+            here, there = pairs(hashes[asked], segment.hashes)
             if len(here) == 0:
                 continue
             rows = asked[here]
@@ -118,10 +119,10 @@ class Deduplicate(Operator):
         groups, rows = group_rows(columns.columns)
         tuples = columns.take(pa.array(rows))
         hashes = hash_columns(tuples.columns)
-        order = np.argsort(hashes, kind="stable")
+        order, ordered = hash_order(hashes)
         number = np.empty(len(order), np.intp)
         number[order] = np.arange(len(order))
-        return tuples.take(pa.array(order)), number[groups], hashes[order]
+        return tuples.take(pa.array(order)), number[groups], ordered
 
     def _remember(self, tuples: pa.RecordBatch, hashes: Hashes, coverage: tuple[Indices, ...]) -> None:
         rows, starts, ends = coverage

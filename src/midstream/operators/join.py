@@ -8,23 +8,18 @@ frontier of the whole query, never by the sibling's progress alone: another plan
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from midstream.operators.base import Operator
-from midstream.operators.elements import (
-    Elements,
-    Hashes,
-    Indices,
-    Key,
-    concatenate,
-    rows_without_columns,
-)
+from midstream.operators.elements import Elements, Hashes, Indices, Key, Mask, Ticks
 from midstream.operators.expressions import Predicate
 from midstream.operators.hashing import columns_equal, hash_columns, key_validity
-from midstream.operators.state.segment import matches, sort_by_hash
+from midstream.operators.state.segment import expand, matches, sort_by_hash
 from midstream.operators.state.sorted_state import SortedState
+from midstream.operators.vectors import column_of, numbers_of, storage_of
 
 PAIRS_AT_ONCE = 4_000_000
 """How many candidate pairs are expanded at a time: what keeps a badly skewed batch within memory."""
@@ -62,6 +57,22 @@ def prepare(batch: Elements, key: Key, nulls_equal: bool) -> tuple[Elements, Has
     return sort_by_hash(batch, hashes)
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Pairs with one segment: positions in the probing batch and in the segment, and where both are valid."""
+
+    here: Indices
+    stored: Elements
+    there: Indices
+    valid_from: Ticks
+    valid_to: Ticks
+
+    def where(self, keep: Mask) -> Found:
+        """Some of the pairs."""
+        at = np.flatnonzero(keep)
+        return Found(self.here[at], self.stored, self.there[at], self.valid_from[at], self.valid_to[at])
+
+
 class Probe:
     """Finds, for a batch in hash order, its partners in a state, and builds the pairs."""
 
@@ -73,78 +84,98 @@ class Probe:
         self.stored_key = [state.schema.get_field_index(name) for name in state.key]
         self.hashed = frozenset(k for k in (key, state.key) if k and set(k) <= set(output.schema.names))
 
-    def __call__(self, batch: Elements, hashes: Hashes) -> tuple[list[Elements], int]:
+    def __call__(self, batch: Elements, hashes: Hashes) -> tuple[Elements | None, int]:
         """The pairs, and how many candidates were looked at."""
-        given, candidates = [], 0
-        key_columns = [batch.columns.column(name) for name in self.key]
-        first, last = (int(batch.valid_from.min()), int(batch.valid_to.max())) if len(batch) else (0, 0)
+        found, candidates = [], 0
+        first, last = int(batch.valid_from.min()), int(batch.valid_to.max())
         for segment in self.state.segments:
             if segment.latest_to <= first or segment.earliest_from >= last:
                 continue
-            for start, end in _chunks(hashes, segment.hashes):
-                here, there = matches(hashes[start:end], segment.hashes)
+            hit, low, counts = matches(hashes, segment.hashes)
+            if len(hit) == 0:
+                continue
+            for start, end in _chunks(counts):
+                here, there = expand(hit[start:end], low[start:end], counts[start:end])
                 candidates += len(here)
-                if len(here) == 0:
-                    continue
-                pairs = self._pairs(batch, hashes, key_columns, here + start, segment.elements, there)
-                if pairs is not None:
-                    given.append(pairs)
-        return given, candidates
+                both = _overlapping(batch, here, segment.elements, there)
+                if both is not None:
+                    found.append(both)
+        if not found:
+            return None, candidates
+        return self._verified(batch, hashes, found), candidates
 
-    def _pairs(
-        self,
-        batch: Elements,
-        hashes: Hashes,
-        key_columns: list[pa.Array],
-        here: Indices,
-        stored: Elements,
-        there: Indices,
-    ) -> Elements | None:
-        valid_from = np.maximum(batch.valid_from[here], stored.valid_from[there])
-        valid_to = np.minimum(batch.valid_to[here], stored.valid_to[there])
-        keep = valid_from < valid_to
-        if not keep.all():
-            kept = np.flatnonzero(keep)
-            if len(kept) == 0:
-                return None
-            here, there, valid_from, valid_to = here[kept], there[kept], valid_from[kept], valid_to[kept]
-        rows_here, rows_there = pa.array(here), pa.array(there)
-        left = [column.take(rows_here) for column in key_columns]
-        right = [stored.columns.column(i).take(rows_there) for i in self.stored_key]
-        equal = columns_equal(left, right, self.nulls_equal) if left else None
-        if equal is not None and not equal.all():
-            kept = np.flatnonzero(equal)
-            if len(kept) == 0:
-                return None
-            here, there, valid_from, valid_to = here[kept], there[kept], valid_from[kept], valid_to[kept]
-            rows_here, rows_there = pa.array(here), pa.array(there)
+    def _verified(self, batch: Elements, hashes: Hashes, found: list[Found]) -> Elements | None:
+        """The pairs whose keys are equal, not just their hashes."""
+        here = _joined([f.here for f in found])
+        if self.key:
+            left = [gather(batch.columns.column(name), here) for name in self.key]
+            right = [gather_parts(found, i) for i in self.stored_key]
+            equal = columns_equal(left, right, self.nulls_equal)
+            if not equal.all():
+                found = _where(found, equal)
+                here = here[equal]
+                if len(here) == 0:
+                    return None
         return Elements(
-            self._payload(batch, rows_here, stored, rows_there),
-            valid_from,
-            valid_to,
+            self._payload(batch, here, found),
+            _joined([f.valid_from for f in found]),
+            _joined([f.valid_to for f in found]),
             hashes[here] if self.hashed else None,
             self.hashed,
         )
 
-    def _payload(self, batch: Elements, here: pa.Array, stored: Elements, there: pa.Array) -> pa.RecordBatch:
-        if not self.output.places:
-            return rows_without_columns(len(here))
+    def _payload(self, batch: Elements, here: Indices, found: list[Found]) -> pa.RecordBatch:
         arrays = [
-            (batch.columns.column(i).take(here) if probing else stored.columns.column(i).take(there))
+            gather(batch.columns.column(i), here) if probing else gather_parts(found, i)
             for probing, i in self.output.places
         ]
         return pa.RecordBatch.from_arrays(arrays, schema=self.output.schema)
 
 
-def _chunks(probes: Hashes, hashes: Hashes) -> list[tuple[int, int]]:
-    """Runs of probes that expand to a bounded number of pairs."""
-    if len(probes) * len(hashes) <= PAIRS_AT_ONCE:
-        return [(0, len(probes))]
-    counts = np.searchsorted(hashes, probes, side="right") - np.searchsorted(hashes, probes)
+def gather(column: pa.Array, rows: Indices) -> pa.Array:
+    """Some values of a column; plain numbers without nulls go through NumPy, which is much quicker for few rows."""
+    if column.null_count == 0 and storage_of(column.type) is not None:
+        return column_of(numbers_of(column)[rows], column.type)
+    return column.take(pa.array(rows))
+
+
+def gather_parts(found: list[Found], i: int) -> pa.Array:
+    """A stored column's values over all pairs."""
+    columns = [f.stored.columns.column(i) for f in found]
+    kind = columns[0].type
+    if storage_of(kind) is not None and all(column.null_count == 0 for column in columns):
+        parts = [numbers_of(column)[f.there] for column, f in zip(columns, found, strict=True)]
+        return column_of(_joined(parts), kind)
+    return pa.concat_arrays([c.take(pa.array(f.there)) for c, f in zip(columns, found, strict=True)])
+
+
+def _overlapping(batch: Elements, here: Indices, stored: Elements, there: Indices) -> Found | None:
+    valid_from = np.maximum(batch.valid_from[here], stored.valid_from[there])
+    valid_to = np.minimum(batch.valid_to[here], stored.valid_to[there])
+    keep = valid_from < valid_to
+    pairs = Found(here, stored, there, valid_from, valid_to)
+    if keep.all():
+        return pairs
+    pairs = pairs.where(keep)
+    return pairs if len(pairs.here) else None
+
+
+def _where(found: list[Found], mask: Mask) -> list[Found]:
+    cuts = np.cumsum([len(f.here) for f in found])[:-1]
+    kept = [f.where(m) for f, m in zip(found, np.split(mask, cuts), strict=True)]
+    return [f for f in kept if len(f.here)]
+
+
+def _joined(parts: list[Any]) -> Any:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _chunks(counts: Indices) -> list[tuple[int, int]]:
+    """Runs of matches that expand to a bounded number of pairs."""
     if int(counts.sum()) <= PAIRS_AT_ONCE:
-        return [(0, len(probes))]
+        return [(0, len(counts))]
     part = np.cumsum(counts) // PAIRS_AT_ONCE
-    cuts = [0, *(np.flatnonzero(part[1:] != part[:-1]) + 1).tolist(), len(probes)]
+    cuts = [0, *(np.flatnonzero(part[1:] != part[:-1]) + 1).tolist(), len(counts)]
     return list(zip(cuts[:-1], cuts[1:], strict=True))
 
 
@@ -183,19 +214,18 @@ class SymmetricJoin(Operator):
         batch, hashes = prepare(batch, self.sides[port].key, self.nulls_equal)
         if len(batch) == 0:
             return None
-        pairs, candidates = self.probes[port](batch, hashes)
+        result, candidates = self.probes[port](batch, hashes)
         state = self.sides[port]
         state.append(batch, hashes)
         state.compact(self.frontier, len(batch))
         self.work.probed += len(batch)
         self.work.matched += candidates
         self.work.inserted += len(batch)
-        return self._finished(pairs)
+        return self._finished(result)
 
-    def _finished(self, pairs: list[Elements]) -> Elements | None:
-        if not pairs:
+    def _finished(self, result: Elements | None) -> Elements | None:
+        if result is None:
             return None
-        result = concatenate(pairs)
         if self.residual is not None:
             result = result.where(self.residual(result.columns))
             if self.gathered is not self.schema:

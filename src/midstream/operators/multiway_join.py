@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from midstream.operators.base import Operator
-from midstream.operators.elements import Elements, Key, concatenate
+from midstream.operators.elements import Elements, Key
 from midstream.operators.expressions import Predicate
 from midstream.operators.join import Probe, output_of, prepare
 from midstream.operators.state.sorted_state import SortedState
@@ -74,15 +74,12 @@ class MultiwayJoin(Operator):
         batch, hashes = prepare(batch, step.key, step.nulls_equal)
         if len(batch) == 0:
             return None
-        pairs, candidates = probe(batch, hashes)
+        result, candidates = probe(batch, hashes)
         self.work.probed += len(batch)
         self.work.matched += candidates
-        if not pairs:
-            return None
-        result = concatenate(pairs)
-        if step.residual is not None:
+        if result is not None and step.residual is not None:
             result = result.where(step.residual(result.columns))
-        return result if len(result) else None
+        return result if result is not None and len(result) else None
 
     def _store(self, port: int, batch: Elements) -> None:
         for state in self.indexes[port]:

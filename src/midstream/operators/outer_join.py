@@ -16,7 +16,7 @@ from midstream.operators.expressions import Predicate
 from midstream.operators.join import output_of, prepare
 from midstream.operators.hashing import columns_equal
 from midstream.operators.slices import SliceOperator
-from midstream.operators.state.segment import matches
+from midstream.operators.state.segment import pairs
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.sweep import join_neighbours, sweep, uncovered
 
@@ -68,7 +68,7 @@ class OuterJoin(SliceOperator):
         right = _numbered(right, rows_right)
         sorted_left, hashes_left = prepare(left, self.kept[0].key, self.nulls_equal)
         sorted_right, hashes_right = prepare(right, self.kept[1].key, self.nulls_equal)
-        here, there = matches(hashes_left, hashes_right)
+        here, there = pairs(hashes_left, hashes_right)
         overlap = np.maximum(sorted_left.valid_from[here], sorted_right.valid_from[there]) < np.minimum(
             sorted_left.valid_to[here], sorted_right.valid_to[there]
         )
@@ -83,10 +83,10 @@ class OuterJoin(SliceOperator):
                 self.nulls_equal,
             )
         if self.residual is not None:
-            pairs = pa.RecordBatch.from_arrays(
+            both = pa.RecordBatch.from_arrays(
                 [*columns_left.columns[:-1], *columns_right.columns[:-1]], schema=self.both
             )
-            keep &= self.residual(pairs)
+            keep &= self.residual(both)
         numbers_left = columns_left.column(columns_left.num_columns - 1).to_numpy()
         numbers_right = columns_right.column(columns_right.num_columns - 1).to_numpy()
         return numbers_left[keep], numbers_right[keep]

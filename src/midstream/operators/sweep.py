@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from midstream.operators.elements import Indices, Mask, Ticks
+from midstream.operators.sorting import stable_order
 
 Numbers = npt.NDArray[np.generic]
 
@@ -83,7 +84,7 @@ def sweep(groups: Indices, valid_from: Ticks, valid_to: Ticks) -> Sweep:
     count = len(groups)
     times = np.concatenate([valid_from, valid_to])
     keys = _joint_key(np.concatenate([groups, groups]), times)
-    order = np.argsort(keys, kind="stable")
+    order = stable_order(keys)
     ordered = keys[order]
     new = np.empty(2 * count, bool)
     new[:1] = True

@@ -50,7 +50,7 @@ class Release:
             self.waiting = [] if later is None else [later]
         if len(ready) == 0:
             return None
-        order = total_order(ready.columns, [ready.valid_from, ready.valid_to])
+        order = total_order([*ready.columns.columns, pa.array(ready.valid_to)], [ready.valid_from])
         return ready if order is None else ready.take(order)
 
 

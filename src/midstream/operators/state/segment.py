@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.operators.elements import Elements, Hashes, Indices, concatenate, rows_without_columns
+from midstream.operators.sorting import hash_order
 
 HASH, FROM, TO = "#hash", "#from", "#to"
 
@@ -72,11 +73,9 @@ def segment_from_batch(batch: pa.RecordBatch, bucket: int, born: int, place: str
 
 
 def sort_by_hash(elements: Elements, hashes: Hashes) -> tuple[Elements, Hashes]:
-    """Elements and hashes in order of hash; the order of equal hashes stays."""
-    if len(hashes) < 2 or bool((hashes[:-1] <= hashes[1:]).all()):
-        return elements, hashes
-    order = np.argsort(hashes, kind="stable")
-    return elements.take(order), hashes[order]
+    """Elements and their shortened hashes in order of hash; the order of equal hashes stays."""
+    order, ordered = hash_order(hashes)
+    return elements.take(order), ordered
 
 
 def merge(segments: list[Segment], alive_after: int) -> Segment | None:
@@ -92,21 +91,31 @@ def merge(segments: list[Segment], alive_after: int) -> Segment | None:
     return make_segment(together.take(order), hashes[order], max(s.bucket for s in segments), newest)
 
 
-def matches(probes: Hashes, hashes: Hashes) -> tuple[Indices, Indices]:
-    """All pairs (position in probes, position in hashes) with equal hash; both arrays must be sorted."""
+def matches(probes: Hashes, hashes: Hashes) -> tuple[Indices, Indices, Indices]:
+    """Which probes occur among the hashes: their positions, the first position of each there, and how often it occurs.
+
+    Both arrays must be sorted.
+    """
     if len(hashes) == 0 or len(probes) == 0:
         none = np.empty(0, np.intp)
-        return none, none
+        return none, none, none
     low = np.searchsorted(hashes, probes)
-    inside = low < len(hashes)
-    hit = np.flatnonzero(inside & (hashes[np.where(inside, low, 0)] == probes))
-    if len(hit) == 0:
-        return hit, hit
+    np.minimum(low, len(hashes) - 1, out=low)
+    hit = np.flatnonzero(hashes[low] == probes)
     low = low[hit]
-    counts = np.searchsorted(hashes, probes[hit], side="right") - low
+    return hit, low, np.searchsorted(hashes, probes[hit], side="right") - low
+
+
+def expand(hit: Indices, low: Indices, counts: Indices) -> tuple[Indices, Indices]:
+    """All pairs (position in probes, position in hashes) of matches."""
     total = int(counts.sum())
     if total == len(hit):
         return hit, low
     ends = np.cumsum(counts)
     offsets = np.arange(total) - np.repeat(ends - counts, counts)
     return np.repeat(hit, counts), np.repeat(low, counts) + offsets
+
+
+def pairs(probes: Hashes, hashes: Hashes) -> tuple[Indices, Indices]:
+    """All pairs of positions with equal hash in two sorted arrays."""
+    return expand(*matches(probes, hashes))
