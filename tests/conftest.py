@@ -1,12 +1,38 @@
-"""What all tests share: how they are spread over processes."""
+"""What all tests share: how they are spread over processes.
+
+A JVM is shared by a process, and two of them would fight over the machine: one process runs all tests that need Spark.
+They are known by the path of their file, because xdist's own groups are silently without effect from pytest 9.2 on
+(pytest-xdist issue 1386).
+"""
 
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadGroupScheduling
 
 MOST_WORKERS = 4
+SPARK_WORDS = ("spark", "cluster")
+
+
+def needs_spark(nodeid: str) -> bool:
+    """Whether a test belongs to the process that has the JVM."""
+    path = nodeid.partition("::")[0]
+    return any(word in path for word in SPARK_WORDS)
+
+
+class OneProcessForSpark(LoadGroupScheduling):
+    """Tests go wherever there is room, but all that need Spark go to one place."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "spark" if needs_spark(nodeid) else str(super()._split_scope(nodeid))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneProcessForSpark:
+    """The scheduler of parallel runs."""
+    return OneProcessForSpark(config, log)
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
@@ -15,9 +41,9 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return 0 if narrow else min(MOST_WORKERS, os.cpu_count() or 1)
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One process runs all Spark tests: a JVM is shared by a process, and two of them would fight over the machine."""
+    """Holds marks and paths together, so that no Spark test can stray into another process."""
     for item in items:
-        if item.get_closest_marker("spark") or item.get_closest_marker("cluster"):
-            item.add_marker(pytest.mark.xdist_group("spark"))
+        marked = any(item.get_closest_marker(word) for word in SPARK_WORDS)
+        if marked and not needs_spark(item.nodeid):
+            raise pytest.UsageError(f"{item.nodeid} needs Spark: give its file or folder a name with spark or cluster")

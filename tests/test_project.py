@@ -62,5 +62,24 @@ def test_links_between_documents_lead_somewhere():
             assert "://" in link or (page.parent / link).exists(), f"{page.name} links to {link}"
 
 
+SPARK_TEST = """
+import os, pathlib, pytest
+
+@pytest.mark.parametrize("i", range(6))
+def test_where(i):
+    pathlib.Path(__file__).with_suffix(f".{i}").write_text(os.environ["PYTEST_XDIST_WORKER"])
+"""
+
+
+def test_all_spark_tests_run_in_one_process(tmp_path):
+    for name in ("conftest.py", "test_spark_a.py", "test_spark_b.py"):
+        text = (ROOT / "tests/conftest.py").read_text() if name == "conftest.py" else SPARK_TEST
+        (tmp_path / name).write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "-p", "no:cacheprovider"]
+    subprocess.run(command, cwd=tmp_path, env=_environment(), capture_output=True, check=True)
+    workers = [path.read_text() for path in tmp_path.glob("test_spark_*.[0-9]")]
+    assert len(workers) == 12 and len(set(workers)) == 1
+
+
 def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT / "src")}
