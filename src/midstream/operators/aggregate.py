@@ -30,14 +30,12 @@ from midstream.operators.accumulators import (
     ranked,
 )
 from midstream.operators.elements import Elements, Indices, Mask
+from midstream.operators.join import gather
 from midstream.operators.ordering import group_rows, total_order
 from midstream.operators.slices import SliceOperator
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.sweep import Sweep, join_neighbours, sweep
 from midstream.operators.vectors import numbers_of, validity_of
-
-Finish = Callable[[Sequence[Numbers]], pa.Array]
-
 
 @dataclass(frozen=True, slots=True)
 class AggregateSpec:
@@ -51,23 +49,42 @@ class AggregateSpec:
     user: AggregateFunction | None = None
 
 
-@dataclass(frozen=True, slots=True)
 class Layout:
-    """How a slice's rows are swept: the pieces, the rows swept one by one, and the groups that enter as one."""
+    """How a slice's rows are swept: the pieces, the rows swept one by one, and the groups that enter as one.
 
-    pieces: Sweep
-    groups: Indices
-    single: Indices
-    whole: Indices
-    merged_groups: Indices
+    Measures that several aggregates share are swept once.
+    """
+
+    def __init__(self, pieces: Sweep, groups: Indices, single: Indices, whole: Indices, merged: Indices) -> None:
+        self.pieces = pieces
+        self.groups = groups
+        self.single = single
+        self.whole = whole
+        self.merged = merged
+        self.known: dict[tuple[object, ...], Numbers] = {}
 
     def sweep(self, measure: Measure) -> Numbers:
         """A measure over every piece."""
         extra = measure.values[:0]
         if len(self.whole):
             count = int(self.groups.max()) + 1
-            extra = measure.at(self.whole).merged(self.groups[self.whole], count)[self.merged_groups]
+            extra = measure.at(self.whole).merged(self.groups[self.whole], count)[self.merged]
         return measure.at(self.single).swept(self.pieces, extra)
+
+    def once(self, name: tuple[object, ...], measure: Callable[[], Measure]) -> Numbers:
+        """A measure over every piece, remembered by name."""
+        if name not in self.known:
+            self.known[name] = self.sweep(measure())
+        return self.known[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """What an aggregate looks at: a column, which of its rows count, and a name for both."""
+
+    column: pa.Array | None
+    present: Mask
+    name: tuple[object, ...]
 
 
 class GroupAggregate(SliceOperator):
@@ -81,12 +98,13 @@ class GroupAggregate(SliceOperator):
         super().__init__(schema, (kept,), grid)
         self.keys = tuple(keys)
         self.specs = tuple(specs)
+        self.row_by_row = any(spec.user for spec in self.specs)
 
     def evaluate(self, start: int, end: int) -> Elements | None:
         rows = self.alive(0, start, end)
         if len(rows) == 0:
             return None
-        if any(spec.user for spec in self.specs):
+        if self.row_by_row:
             order = total_order(rows.columns)
             rows = rows if order is None else rows.take(order)
         if self.keys:
@@ -94,17 +112,19 @@ class GroupAggregate(SliceOperator):
         else:
             groups, examples = np.zeros(len(rows), np.intp), np.zeros(1, np.intp)
         layout = self._layout(rows, groups, start, end)
-        counted = layout.sweep(count_measure(np.ones(len(rows), bool)))
-        covered = np.flatnonzero(counted > 0)
-        keys = rows.columns.select(self.keys).take(pa.array(examples[layout.pieces.groups[covered]])) if self.keys else None
-        values = [self._value(spec, rows, groups, layout, counted).take(pa.array(covered)) for spec in self.specs]
-        arrays = [*(keys.columns if keys is not None else ()), *values]
-        columns = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-        return Elements(columns, layout.pieces.starts[covered], layout.pieces.ends[covered])
+        counted = layout.once(("rows",), lambda: count_measure(np.ones(len(rows), bool)))
+        values = [self._value(spec, rows, layout) for spec in self.specs]
+        keys = [gather(rows.columns.column(name), examples[layout.pieces.groups]) for name in self.keys]
+        result = Elements(
+            pa.RecordBatch.from_arrays([*keys, *values], schema=self.schema),
+            layout.pieces.starts,
+            layout.pieces.ends,
+        )
+        return result.where(counted > 0)
 
     def _layout(self, rows: Elements, groups: Indices, start: int, end: int) -> Layout:
         throughout = (rows.valid_from == start) & (rows.valid_to == end)
-        if any(spec.user for spec in self.specs):
+        if self.row_by_row:
             throughout[:] = False
         whole, single = np.flatnonzero(throughout), np.flatnonzero(~throughout)
         merged = np.flatnonzero(np.bincount(groups[whole], minlength=1)) if len(whole) else whole
@@ -115,36 +135,36 @@ class GroupAggregate(SliceOperator):
         )
         return Layout(pieces, groups, single, whole, merged)
 
-    def _value(
-        self, spec: AggregateSpec, rows: Elements, groups: Indices, layout: Layout, counted: Numbers
-    ) -> pa.Array:
+    def _value(self, spec: AggregateSpec, rows: Elements, layout: Layout) -> pa.Array:
         where = _filter(rows, spec.where)
         if spec.user is not None:
             return _user_value(spec, rows, layout, where)
-        if not spec.columns and where is None:
-            return integers(counted, np.ones(len(counted), bool))
         column = rows.columns.column(spec.columns[0]) if spec.columns else None
         if spec.distinct and column is not None:
-            layout, column, where = _without_repeats(layout, groups, rows, column, where)
+            layout, column = _without_repeats(layout, rows, column, where)
+            where = None
         present = present_in(column, len(layout.groups), where)
-        return compute(spec, column, present, layout)
+        unfiltered = where is None and (column is None or column.null_count == 0)
+        name = ("rows",) if unfiltered else ("some of", spec.columns, spec.where)
+        return compute(spec, Argument(column, present, name), layout)
 
 
-def compute(spec: AggregateSpec, column: pa.Array | None, present: Mask, layout: Layout) -> pa.Array:
+def compute(spec: AggregateSpec, argument: Argument, layout: Layout) -> pa.Array:
     """An aggregate's value on every piece."""
-    count = layout.sweep(count_measure(present))
-    some = count > 0
+    column, present = argument.column, argument.present
+    count = layout.once(argument.name, lambda: count_measure(present))
     if spec.function == "count" or column is None:
         return integers(count, np.ones(len(count), bool))
+    some = count > 0
     match spec.function:
         case "sum" if pa.types.is_decimal(spec.type):
             return decimals(layout.sweep(decimal_sum(column, present)), spec.type, some)
         case "sum" if pa.types.is_integer(spec.type):
-            return integers(layout.sweep(integer_sum(column, present)), some)
+            return integers(_total(spec, argument, layout), some)
         case "sum":
-            return pa.array(layout.sweep(float_sum(as_floats(column), present)), pa.float64(), mask=~some)
+            return pa.array(_total(spec, argument, layout), pa.float64(), mask=~some)
         case "avg":
-            total = layout.sweep(_total(column, present)).astype(np.float64)
+            total = _total(spec, argument, layout).astype(np.float64)
             return pa.array(total / np.maximum(count, 1), pa.float64(), mask=~some)
         case "min" | "max":
             order = ranked(column)
@@ -154,14 +174,22 @@ def compute(spec: AggregateSpec, column: pa.Array | None, present: Mask, layout:
     raise InternalError(f"no aggregate {spec.function}")
 
 
-def _total(column: pa.Array, present: Mask) -> Measure:
-    if pa.types.is_integer(column.type):
-        return integer_sum(column, present)
-    return float_sum(as_floats(column), present)
+def _total(spec: AggregateSpec, argument: Argument, layout: Layout) -> Numbers:
+    column, present = argument.column, argument.present
+    assert column is not None
+
+    def measure() -> Measure:
+        if pa.types.is_integer(column.type):
+            return integer_sum(column, present)
+        return float_sum(as_floats(column), present)
+
+    return layout.once(("total", spec.columns, *argument.name), measure)
 
 
 def _spread(function: str, values: Numbers, present: Mask, count: Numbers, layout: Layout) -> pa.Array:
     """Variance and deviation from sums of values and squares about a centre near the group's mean."""
+    if len(layout.groups) == 0:
+        return pa.nulls(len(count), pa.float64())
     size = int(layout.groups.max()) + 1
     clean = np.where(present, values, 0.0)
     sizes = np.bincount(layout.groups, weights=present, minlength=size)
@@ -187,23 +215,21 @@ def _filter(rows: Elements, name: str | None) -> Mask | None:
 
 
 def _without_repeats(
-    layout: Layout, groups: Indices, rows: Elements, column: pa.Array, where: Mask | None
-) -> tuple[Layout, pa.Array, Mask | None]:
+    layout: Layout, rows: Elements, column: pa.Array, where: Mask | None
+) -> tuple[Layout, pa.Array]:
     """The rows' different values per group, each over the union of its intervals, on the same pieces."""
     kept = np.flatnonzero(present_in(column, len(rows), where))
-    values = column.take(pa.array(kept))
-    pairs, examples = group_rows([pa.array(groups[kept]), values])
+    owners, values = layout.groups[kept], column.take(pa.array(kept))
+    pairs, examples = group_rows([pa.array(owners), values])
     union = sweep(pairs, rows.valid_from[kept], rows.valid_to[kept])
     covered = union.steps() > 0
     pair, starts, ends = join_neighbours(union.groups[covered], union.starts[covered], union.ends[covered])
-    owner = groups[kept][examples[pair]] if len(pair) else pair
+    owner = owners[examples[pair]] if len(pair) else pair
     pieces = layout.pieces
-    first = _positions(pieces, owner, starts)
-    last = _positions(pieces, owner, ends)
+    first, last = _positions(pieces, owner, starts), _positions(pieces, owner, ends)
     none = np.empty(0, np.intp)
     swept = Sweep(pieces.groups, pieces.starts, pieces.ends, first, last)
-    again = Layout(swept, owner, np.arange(len(owner)), none, none)
-    return again, values.take(pa.array(examples[pair])), None
+    return Layout(swept, owner, np.arange(len(owner)), none, none), values.take(pa.array(examples[pair]))
 
 
 def _positions(pieces: Sweep, groups: Indices, times: Indices) -> Indices:
@@ -232,7 +258,9 @@ def _user_value(spec: AggregateSpec, rows: Elements, layout: Layout, where: Mask
         at = pa.array(members, pa.int64())
         accumulator = spec.user.make()
         try:
-            state = accumulator.iterate(accumulator.initialize(), *(column.take(at) for column in columns))
+            state = accumulator.initialize()
+            if members:
+                state = accumulator.iterate(state, *(column.take(at) for column in columns))
             results.append(accumulator.terminate(state))
         except Exception as error:
             raise InputError(f"aggregate {spec.user.name} failed", detail=f"{type(error).__name__}: {error}") from error

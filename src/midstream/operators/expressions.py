@@ -23,7 +23,7 @@ from midstream.errors import InputError, InternalError
 from midstream.operators.elements import Mask
 from midstream.operators.scalars import KERNELS
 from midstream.operators.scalars.casts import cast_kernel
-from midstream.operators.scalars.kernels import Datum, column
+from midstream.operators.scalars.kernels import Constants, Datum, column
 
 Node = Callable[[pa.RecordBatch], Datum]
 Functions = Mapping[str, UserFunction]
@@ -107,18 +107,24 @@ def _compile(expression: Expression, schema: pa.Schema, functions: Functions) ->
         case Literal(value, data_type):
             return _Constant(pa.array([value], data_type)[0])
     parts = [_compile(argument, schema, functions) for argument in expression.arguments]
+    if isinstance(expression, Call) and expression.function not in KERNELS:
+        return _user_call(expression, functions, parts)
+    constants = tuple(part.value if isinstance(part, _Constant) else None for part in parts)
+    if any(constant is None for constant in constants):
+        return _computed(expression, parts, constants)
+    return _folded(_computed(expression, [_repeated(value) for value in constants], constants), expression.type)
+
+
+def _computed(expression: Expression, parts: Sequence[Node], constants: Constants) -> Node:
     match expression:
         case Cast(inner, data_type, attempt):
-            node = _kernel_node(expression, cast_kernel(inner.type, data_type, attempt), parts)
+            return _kernel_node(expression, cast_kernel(inner.type, data_type, attempt), parts)
         case Case():
-            node = _case(expression, parts)
-        case Call(function) if function in KERNELS:
-            node = _call(expression, parts)
-        case Call(function) if function.lower() in functions:
-            return _user_call(expression, functions[function.lower()], parts)
+            return _case(expression, parts)
+        case Call():
+            return _call(expression, parts, constants)
         case _:
             raise InternalError(f"the engine does not know how to compute {expression}")
-    return _folded(node) if all(isinstance(part, _Constant) for part in parts) else node
 
 
 def _column(name: str, schema: pa.Schema) -> Node:
@@ -128,7 +134,7 @@ def _column(name: str, schema: pa.Schema) -> Node:
     return lambda batch: batch.column(position)
 
 
-def _folded(node: Node) -> Node:
+def _folded(node: Node, kind: pa.DataType) -> Node:
     """A node of constants, computed now; if that fails, it fails whenever there is a row to compute it for."""
     try:
         return _Constant(column(node(_ONE_ROW), 1)[0])
@@ -138,15 +144,12 @@ def _folded(node: Node) -> Node:
     def fail(batch: pa.RecordBatch) -> Datum:
         if batch.num_rows:
             raise failure
-        return pa.nulls(0)
+        return pa.nulls(0, kind)
 
     return fail
 
 
-def _call(call: Call, parts: Sequence[Node]) -> Node:
-    constants = tuple(part.value if isinstance(part, _Constant) else None for part in parts)
-    if all(c is not None for c in constants):
-        parts = [_repeated(c) for c in constants]
+def _call(call: Call, parts: Sequence[Node], constants: Constants) -> Node:
     eager = _kernel_node(call, KERNELS[call.function](call, constants), parts)
     decided = _DECIDED.get(call.function)
     return eager if decided is None else _patient(eager, lambda batch: _in_order(call.type, decided, parts, batch))
@@ -179,9 +182,10 @@ def _failure(expression: Expression, problem: Exception) -> InputError:
     return InputError(f"cannot compute {expression}", detail=text)
 
 
-def _user_call(call: Call, function: UserFunction, parts: Sequence[Node]) -> Node:
+def _user_call(call: Call, functions: Functions, parts: Sequence[Node]) -> Node:
+    function = functions.get(call.function.lower())
     if not isinstance(function, ScalarFunction):
-        raise InternalError(f"{call.function} is not a scalar function")
+        raise InternalError(f"there is no scalar function {call.function}")
     name, compute, wanted = function.name, function.function, function.returns
 
     def evaluate(batch: pa.RecordBatch) -> Datum:

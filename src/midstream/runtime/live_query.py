@@ -20,7 +20,7 @@ from midstream.migration.execution import Execution, SingleBox
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements, Ticks, concatenate, select_columns
 from midstream.operators.hops import boundary_after
-from midstream.operators.ordering import total_order
+from midstream.operators.sorting import stable_order
 from midstream.operators.vectors import column_of
 from midstream.optimizer.plans import Plan
 from midstream.operators.stateless import windowed
@@ -37,7 +37,7 @@ class Release:
         self.waiting.append(batch)
 
     def release(self, frontier: int) -> Elements | None:
-        """All results that start before the frontier, ordered by start, then by all columns."""
+        """All results that start before the frontier, ordered by start."""
         if not self.waiting:
             return None
         together = concatenate(self.waiting)
@@ -50,8 +50,9 @@ class Release:
             self.waiting = [] if later is None else [later]
         if len(ready) == 0:
             return None
-        order = total_order([*ready.columns.columns, pa.array(ready.valid_to)], [ready.valid_from])
-        return ready if order is None else ready.take(order)
+        if bool((ready.valid_from[1:] >= ready.valid_from[:-1]).all()):
+            return ready
+        return ready.take(stable_order(ready.valid_from))
 
 
 class LiveQuery:

@@ -7,6 +7,7 @@ logarithm outside its domain. Decimals are computed with twice the digits they m
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -102,7 +103,7 @@ def _modulo(dividend: Datum, divisor: Datum) -> Datum:
 def _nonzero(divisor: Datum) -> Datum:
     """The divisor, null where it is zero."""
     nothing = pa.scalar(None, divisor.type)
-    zero = pa.scalar(0, divisor.type) if not pa.types.is_decimal(divisor.type) else pa.scalar(0).cast(divisor.type)
+    zero = pa.scalar(Decimal(0) if pa.types.is_decimal(divisor.type) else 0, divisor.type)
     if isinstance(divisor, pa.Scalar):
         return nothing if not divisor.is_valid or divisor.as_py() == 0 else divisor
     zeros = _equal(divisor, zero)

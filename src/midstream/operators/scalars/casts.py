@@ -207,6 +207,8 @@ def _to_decimal(source: pa.DataType, target: pa.DataType) -> Conversion | None:
     def exactly(value: Any) -> decimal.Decimal:
         # A double goes by its shortest text: 0.1 is meant to be a tenth.
         number = decimal.Decimal(repr(value)) if isinstance(value, float) else decimal.Decimal(value)
+        if not number.is_finite():
+            raise ValueError("not finite")
         scaled = number.quantize(decimal.Decimal(1).scaleb(-target.scale), context=_EXACT)
         if scaled and len(scaled.as_tuple().digits) > target.precision:
             raise ValueError("out of range")
@@ -245,7 +247,7 @@ def _to_boolean(source: pa.DataType, target: pa.DataType) -> Conversion | None:
 
         return read
     if kind.is_decimal(source):
-        return lambda values: pc.not_equal(values, pa.scalar(0).cast(values.type))
+        return lambda values: pc.not_equal(values, pa.scalar(decimal.Decimal(0), values.type))
     if storage_of(source) is not None:
         return lambda values: column_of(numbers_of(values) != 0, target, validity_of(values))
     return None

@@ -34,7 +34,8 @@ def _joined(*texts: Datum) -> Datum:
 
 
 def _concatenated(*texts: Datum) -> Datum:
-    return pc.binary_join_element_wise(*texts, _EMPTY, null_handling="skip")
+    # Arrow's own way of skipping nulls gives no value at all for a row that has nothing else.
+    return _joined(*[pc.coalesce(text, _EMPTY) for text in texts])
 
 
 def _slice(start: int, stop: int | None = None) -> OnColumn:
