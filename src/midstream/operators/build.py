@@ -11,8 +11,18 @@ from midstream.algebra import physical as p
 from midstream.algebra.declarations import AggregateFunction, UserFunction
 from midstream.algebra.expressions import Column, Expression, Named, columns_of
 from midstream.errors import InternalError
-from midstream.operators import aggregate, changes, distinct, join, multiway_join, outer_join, row_window
-from midstream.operators import sequence, set_operations, stateless
+from midstream.operators import (
+    aggregate,
+    changes,
+    distinct,
+    join,
+    multiway_join,
+    outer_join,
+    row_window,
+    sequence,
+    set_operations,
+    stateless,
+)
 from midstream.operators.base import Operator
 from midstream.operators.expressions import Predicate, compile_expression, compile_predicate
 from midstream.operators.state.sorted_state import SortedState

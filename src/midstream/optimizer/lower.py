@@ -208,14 +208,19 @@ class _Lowering:
 
     def _sequence(self, plan: Sequence, needed: Names) -> p.PhysicalNode:
         read = needed | columns_of(plan.condition)
-        # Ties are broken by all columns, so none can be left out below a sequence.
-        left = self._keyed(plan.first, (a for a, _ in plan.on), frozenset(plan.first.schema.names))
-        right = self._keyed(plan.second, (b for _, b in plan.on), frozenset(plan.second.schema.names))
+        left = self._in_order(plan.first, [a for a, _ in plan.on])
+        right = self._in_order(plan.second, [b for _, b in plan.on])
         schema = _schema(pa.schema([*left.schema, *right.schema]), read)
         condition = plan.condition if conjuncts(plan.condition) else None
         keys = tuple(_key_name(a) for a, _ in plan.on), tuple(_key_name(b) for _, b in plan.on)
         node = p.FollowedBy(schema, left, right, plan.mode, *keys, plan.within, condition, plan.outer)
         return _pruned(node, needed)
+
+    def _in_order(self, relation: Relation, keys: list[Expression]) -> p.PhysicalNode:
+        """A relation with all its columns in their order, then its keys: ties are broken by all of them."""
+        node = self._keyed(relation, keys, frozenset(relation.schema.names))
+        computed = [name for name in node.schema.names if name not in relation.schema.names]
+        return _arranged(node, [*relation.schema.names, *computed])
 
     def _to_stream(self, child: Relation, kind: str) -> p.PhysicalNode:
         inner = _arranged(self.visit(child, frozenset(child.schema.names)), child.schema.names)

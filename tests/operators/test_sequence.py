@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import midstream as ms
+from midstream.inputs import catalog_of
+from midstream.language import parse
+from midstream.operators import sequence
+from midstream.operators.box import Box
+from midstream.operators.elements import Elements
+from midstream.optimizer.plans import plan_query
+
+MODES = ("RECENT", "CHRONICLE", "ALL")
+CASES = pa.table({"ts": [1, 5, 5, 9], "id": [1, 2, 3, 4], "lane": [1, 1, 1, 2]})
+PRODUCTS = pa.table({"ts": [2, 5, 6, 10, 30], "id": [10, 20, 30, 40, 50], "lane": [1, 1, 1, 2, None]})
+
+
+def pairs(query: str, **inputs: pa.Table) -> list[tuple[object, ...]]:
+    table = ms.run(query, inputs, batch_rows=3)
+    assert ms.snapshot_equal(table, ms.reference(query, inputs))
+    return [tuple(row.values())[:-2] for row in table.to_pylist()]
+
+
+def asked(mode: str, rest: str = "ON c.lane = p.lane") -> str:
+    return f"SELECT c.id, p.id AS product FROM cases AS c FOLLOWED BY products AS p {mode} {rest}"
+
+
+def test_recent_takes_the_latest_first_and_ties_count_as_before():
+    assert pairs(asked("RECENT"), cases=CASES, products=PRODUCTS) == [(1, 10), (3, 20), (3, 30), (4, 40)]
+
+
+def test_chronicle_uses_each_first_once_and_the_earliest_first():
+    assert pairs(asked("CHRONICLE"), cases=CASES, products=PRODUCTS) == [(1, 10), (2, 20), (3, 30), (4, 40)]
+
+
+def test_all_takes_every_first():
+    found = pairs(asked("ALL"), cases=CASES, products=PRODUCTS)
+    assert sorted(found) == [(1, 10), (1, 20), (1, 30), (2, 20), (2, 30), (3, 20), (3, 30), (4, 40)]
+
+
+def test_chronicle_discards_a_first_that_is_too_old_before_pairing():
+    cases = pa.table({"ts": [0, 8], "id": [1, 2]})
+    products = pa.table({"ts": [10, 11], "id": [10, 20]})
+    assert pairs(asked("CHRONICLE", "WITHIN 5"), cases=cases, products=products) == [(2, 10)]
+
+
+def test_a_condition_filters_pairs_but_a_used_first_stays_used():
+    cases = pa.table({"ts": [1, 2], "id": [1, 2]})
+    products = pa.table({"ts": [3, 4], "id": [3, 1]})
+    assert pairs(asked("CHRONICLE", "ON c.id < p.id"), cases=cases, products=products) == [(1, 3)]
+
+
+def test_asof_left_join_pads_what_has_no_first():
+    query = "SELECT p.id, c.id AS case_id FROM products AS p ASOF LEFT JOIN cases AS c ON c.lane = p.lane"
+    found = pairs(query, cases=CASES, products=PRODUCTS)
+    assert found == [(10, 1), (20, 3), (30, 3), (40, 4), (50, None)]
+
+
+def test_a_chain_continues_from_the_time_of_its_last_pair():
+    a, b, c = (pa.table({"ts": [t], "id": [t]}) for t in (1, 3, 5))
+    query = "SELECT A.id, B.id AS b, C.id AS c FROM A FOLLOWED BY B FOLLOWED BY C"
+    assert pairs(query, A=a, B=b, C=c) == [(1, 3, 5)]
+    assert pairs(f"{query} WITHIN 1", A=a, B=b, C=c) == []
+
+
+def test_a_late_first_is_not_missed():
+    cases = pa.table({"ts": [1, 20, 6], "id": [1, 9, 2]})
+    products = pa.table({"ts": [7, 21], "id": [10, 20]})
+    query = asked("RECENT", "")
+    late = ms.run(query, {"cases": cases, "products": products}, batch_rows=1, lateness=20)
+    assert ms.snapshot_equal(late, ms.reference(query, {"cases": cases, "products": products}))
+    assert [row["id"] for row in late.to_pylist()] == [2, 9]
+
+
+keys = st.sampled_from([0, 1, 1, 2, None])
+doubles = st.sampled_from([0.0, -0.0, 1.5, float("nan"), None])
+
+
+@st.composite
+def streams(draw: st.DrawFn, rows: int) -> pa.Table:
+    times = draw(st.lists(st.integers(0, 12), max_size=rows))
+    columns = {
+        "z": pa.array([draw(st.integers(0, 2)) for _ in times], pa.int64()),
+        "k": pa.array([draw(keys) for _ in times], pa.int64()),
+        "ts": pa.array(times, pa.int64()),
+        "f": pa.array([draw(doubles) for _ in times], pa.float64()),
+        "a": pa.array([draw(st.sampled_from(["x", "y", None])) for _ in times], pa.string()),
+    }
+    return pa.table(columns)
+
+
+@st.composite
+def steps(draw: st.DrawFn, first: str, second: str) -> str:
+    parts = [draw(st.sampled_from(MODES))]
+    conditions = [
+        *draw(st.sampled_from([[], [f"{first}.k = {second}.k"], [f"{first}.k + 1 = {second}.z"]])),
+        *draw(st.sampled_from([[], [], [f"{first}.f = {second}.f"]])),
+        *draw(st.sampled_from([[], [], [f"{first}.z <= {second}.z"]])),
+    ]
+    if conditions:
+        parts.append("ON " + " AND ".join(conditions))
+    within = draw(st.sampled_from([None, 0, 2, 5]))
+    if within is not None:
+        parts.append(f"WITHIN {within}")
+    return f"FOLLOWED BY {second} {' '.join(parts)}"
+
+
+@settings(max_examples=120, deadline=None)
+@given(data=st.data())
+def test_sequences_mean_what_the_oracle_says_under_skew_ties_and_any_batches(data):
+    inputs = {name: data.draw(streams(9), name) for name in "ABC"}
+    chain = data.draw(st.booleans())
+    query = "SELECT A.z AS az, A.a AS aa, A.ts AS ats, B.z AS bz, B.ts AS bts FROM A " + data.draw(steps("A", "B"))
+    if chain:
+        query = query.replace(" FROM A", ", C.z AS cz FROM A") + " " + data.draw(steps("B", "C"))
+    found = ms.run(query, inputs, batch_rows=data.draw(st.integers(1, 12)), lateness=20)
+    assert ms.snapshot_equal(found, ms.reference(query, inputs)), query
+
+
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_asof_joins_mean_what_the_oracle_says(data):
+    inputs = {name: data.draw(streams(9), name) for name in "AB"}
+    outer = data.draw(st.sampled_from(["", "LEFT "]))
+    condition = data.draw(st.sampled_from(["A.k = B.k", "A.k = B.k AND A.z <= B.z"]))
+    query = f"SELECT A.z AS az, A.a AS aa, B.z AS bz, B.ts AS bts FROM B ASOF {outer}JOIN A ON {condition}"
+    found = ms.run(query, inputs, batch_rows=data.draw(st.integers(1, 12)), lateness=20)
+    assert ms.snapshot_equal(found, ms.reference(query, inputs)), query
+
+
+def drawn(seed: int, rows: int, most_keys: int) -> pa.Table:
+    rng = np.random.default_rng(seed)
+    times = np.sort(rng.integers(0, rows // 2, rows))
+    return pa.table({"ts": times, "id": np.arange(rows), "lane": rng.integers(0, most_keys, rows)})
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_tidying_up_the_state_changes_nothing(mode, monkeypatch):
+    monkeypatch.setattr(sequence, "SPARE_ROWS", 3)
+    inputs = {"cases": drawn(1, 60, 3), "products": drawn(2, 60, 3)}
+    query = asked(mode, "ON c.lane = p.lane WITHIN 9")
+    assert ms.snapshot_equal(ms.run(query, inputs, batch_rows=7), ms.reference(query, inputs))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_pairs_built_in_pieces_are_the_same(mode, monkeypatch):
+    monkeypatch.setattr(sequence, "PAIRS_AT_ONCE", 4)
+    inputs = {"cases": drawn(3, 40, 2), "products": drawn(4, 40, 2)}
+    assert ms.snapshot_equal(ms.run(asked(mode), inputs), ms.reference(asked(mode), inputs))
+
+
+def operator_after(query: str, rows: int) -> sequence.FollowedBy:
+    schema = pa.schema([("ts", pa.int64()), ("id", pa.int64()), ("lane", pa.int64())])
+    catalog = catalog_of({"cases": schema, "products": schema})
+    box = Box(plan_query(parse(query, catalog)).physical)
+    operator = next(o for o in box.operators if isinstance(o, sequence.FollowedBy))
+    for start in range(0, rows, 500):
+        times = np.arange(start, start + 500)
+        for port in (0, 1):
+            names = operator.kept[port].schema
+            columns = {f.name: times % 5 if f.name.endswith("lane") else times for f in names}
+            batch = pa.RecordBatch.from_pydict(columns, schema=names)
+            operator.process(port, Elements(batch, times, times + 1))
+        operator.advance(start + 500)
+    return operator
+
+
+@pytest.mark.parametrize(
+    ("query", "most"),
+    [
+        (asked("RECENT"), 2 * 5),
+        (asked("CHRONICLE"), 2 * 500),
+        (asked("ALL", "ON c.lane = p.lane WITHIN 50"), 2 * 550),
+        (asked("CHRONICLE", "ON c.lane = p.lane WITHIN 50"), 2 * 550),
+    ],
+)
+def test_state_stays_bounded(query, most):
+    operator = operator_after(query, 20_000)
+    assert operator.kept[0].rows <= most + sequence.SPARE_ROWS
+    assert operator.kept[1].rows == 0
+    assert operator.used.rows <= most + sequence.SPARE_ROWS
+
+
+def test_an_operator_that_went_on_from_its_states_answers_the_same():
+    inputs = {"cases": drawn(5, 80, 3), "products": drawn(6, 80, 3)}
+    query = asked("CHRONICLE", "ON c.lane = p.lane WITHIN 15")
+    schema = inputs["cases"].schema
+    plan = plan_query(parse(query, catalog_of({"cases": schema, "products": schema}))).physical
+    found: list[tuple[object, ...]] = []
+    box = Box(plan)
+    for low in range(0, 40, 5):
+        moved = Box(plan)
+        for old, new in zip(box.states(), moved.states(), strict=True):
+            new.replace_segments(old.segments)
+        moved.restore(low if low else box.frontier)
+        box = moved
+        operator = next(o for o in box.operators if isinstance(o, sequence.FollowedBy))
+        for port, name in enumerate(("cases", "products")):
+            table = inputs[name].filter(
+                (pa.compute.field("ts") >= low) & (pa.compute.field("ts") < low + 5)
+            ).combine_chunks()
+            columns = {f.name: table.column(f.name.split(".")[-1]).combine_chunks() for f in operator.kept[port].schema}
+            times = table.column("ts").to_numpy()
+            batch = pa.RecordBatch.from_pydict(columns, schema=operator.kept[port].schema)
+            operator.process(port, Elements(batch, times, times + 1))
+        given = operator.advance(low + 5)
+        if given is not None:
+            names = ("c.id", "p.id")
+            found += zip(*(given.columns.column(n).to_pylist() for n in names), strict=True)
+    expected = [(row["id"], row["product"]) for row in ms.reference(query, inputs).to_pylist()]
+    assert sorted(found) == sorted(expected)
