@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from midstream.runtime.checkpoint.crash_points import reach
 from midstream.runtime.checkpoint.files import Files
-from midstream.runtime.checkpoint.names import DATA_FOLDERS, batch_of
+from midstream.runtime.checkpoint.lists import listed_in
+from midstream.runtime.checkpoint.names import DATA_FOLDERS, STATE, batch_of
 from midstream.runtime.checkpoint.store import MANIFESTS, CheckpointStore
 
 
@@ -18,19 +20,50 @@ def garbage(store: CheckpointStore, files: Files) -> list[str]:
     ids = store.batch_ids()
     if not ids:
         return []
-    named: set[str] = set()
-    for batch_id in ids:
-        named |= store.read(batch_id).files()
+    own, lists = _named(store, ids)
+    named = own | listed_in(files, lists)
     found = [path for folder in DATA_FOLDERS for path in files.list(folder) if path not in named]
     return sorted(path for path in [*found, *_unfinished(files)] if _at_most(path, ids[-1]))
 
 
 def collect(store: CheckpointStore, files: Files) -> list[str]:
-    """Removes what can go; gives what it removed."""
-    removed = garbage(store, files)
-    for path in removed:
+    """Removes what can go; gives what it removed. It lists all folders: something for the start and now and then."""
+    return _remove(files, garbage(store, files))
+
+
+def prune(store: CheckpointStore, files: Files, n: int) -> list[str]:
+    """Retains the newest `n` manifests and removes what only the others named, without listing data folders.
+
+    Cheap enough for every batch. What lost attempts have left behind stays until `collect`.
+    """
+    ids = store.batch_ids()
+    if len(ids) <= n:
+        return []
+    old, old_lists = _named(store, ids[:-n])
+    kept, kept_lists = _named(store, ids[-n:])
+    rest = (old | listed_in(files, old_lists - kept_lists)) - kept
+    if any(not path.startswith(f"{STATE}/") for path in rest):
+        rest -= listed_in(files, kept_lists)
+    store.retain(n)
+    return _remove(files, sorted(rest))
+
+
+def _named(store: CheckpointStore, ids: Iterable[int]) -> tuple[set[str], set[str]]:
+    """The files, and among them the lists, that some manifests name."""
+    own: set[str] = set()
+    lists: set[str] = set()
+    for batch_id in ids:
+        named = store.named(batch_id)
+        own |= named.files
+        lists |= named.lists
+    return own, lists
+
+
+def _remove(files: Files, paths: list[str]) -> list[str]:
+    for path in paths:
+        reach("collect.before_delete")
         files.delete(path)
-    return removed
+    return paths
 
 
 def _unfinished(files: Files) -> Iterable[str]:

@@ -14,11 +14,17 @@ from collections import Counter
 CRASH_AT = "MIDSTREAM_CRASH_AT"
 CRASH_ONCE = "MIDSTREAM_CRASH_ONCE"
 
-STEPS = ("before_write", "after_write", "before_rename", "after_rename")
-"""What every written file passes, in this order; a point's name is `kind.step`."""
+STEPS = ("before_write", "within_write", "after_write", "before_rename", "after_rename")
+"""What every written file passes, in this order; a point's name is `kind.step`. Object stores rename nothing."""
 
-KINDS = ("pack", "results", "dead_letters", "manifest", "lease", "file")
+KINDS = ("pack", "results", "dead_letters", "list", "manifest", "lease", "file")
 """What the kinds of files call themselves."""
+
+OTHERS = ("commit.before_sync", "retain.before_delete", "retain.after_delete", "collect.before_delete")
+"""Points that are not about writing a file."""
+
+POINTS = (*(f"{kind}.{step}" for kind in KINDS for step in STEPS), *OTHERS)
+"""All points of the checkpoint."""
 
 _reached: Counter[str] = Counter()
 

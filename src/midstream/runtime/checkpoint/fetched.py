@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from midstream.errors import JobError
 from midstream.runtime.checkpoint.failures import told
 
 CACHE_DIR = "MIDSTREAM_CACHE_DIR"
@@ -25,19 +26,18 @@ CACHE_BYTES = "MIDSTREAM_CACHE_BYTES"
 DEFAULT_BYTES = 8 << 30
 
 
-def local_copy(address: str, fetch: Callable[[], bytes]) -> Path:
-    """The local copy of a file, fetched if it is not there yet."""
+def local_copy(address: str, fetch: Callable[[Path], None]) -> Path:
+    """The local copy of a file; if it is not there yet, `fetch` writes it where it is told to."""
     copy = place_of(address)
     with contextlib.suppress(FileNotFoundError):
         os.utime(copy)
         return copy
-    content = fetch()
     unfinished = copy.with_name(f".{copy.name}.{secrets.token_hex(4)}.tmp")
-    with told("keep a copy in", str(copy.parent)):
-        copy.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _make_room(copy.parent, len(content))
+    with told("keep copies in", str(copy.parent)):
+        _make_folder(copy.parent)
         try:
-            unfinished.write_bytes(content)
+            fetch(unfinished)
+            _make_room(copy.parent)
             os.replace(unfinished, copy)
         except BaseException:
             unfinished.unlink(missing_ok=True)
@@ -56,15 +56,22 @@ def folder() -> Path:
     return Path(chosen) if chosen else Path(tempfile.gettempdir(), f"midstream-{os.getuid()}")
 
 
-def _make_room(folder: Path, needed: int) -> None:
+def _make_folder(folder: Path) -> None:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if folder.stat().st_uid != os.getuid():
+        # Anybody may make a folder in the system's temporary place: state must not be read from a stranger's.
+        raise JobError(f"{folder} belongs to another user", hint=f"set {CACHE_DIR} to a folder of your own")
+
+
+def _make_room(folder: Path) -> None:
     limit = int(os.environ.get(CACHE_BYTES, DEFAULT_BYTES))
     copies = []
     for entry in os.scandir(folder):
         with contextlib.suppress(FileNotFoundError):
             seen = entry.stat()
             copies.append((seen.st_mtime, seen.st_size, entry.path))
-    total = needed + sum(size for _, size, _ in copies)
-    for _, size, path in sorted(copies):
+    total = sum(size for _, size, _ in copies)
+    for _, size, path in sorted(copies)[:-1]:
         if total <= limit:
             return
         with contextlib.suppress(FileNotFoundError):

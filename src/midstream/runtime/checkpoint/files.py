@@ -15,6 +15,8 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 
 from midstream.errors import JobError
+from midstream.runtime.checkpoint.crash_points import reach
+from midstream.runtime.checkpoint.maps import Mapped
 
 Data: TypeAlias = Any
 """Bytes, or an Arrow buffer."""
@@ -84,9 +86,13 @@ class Files(ABC):
     def read(self, path: str) -> bytes:
         """The whole of a file; `MissingFile` if there is none."""
 
-    @abstractmethod
     def open_map(self, path: str) -> pa.Buffer:
         """The whole of a file that never changes, mapped into memory."""
+        return self.mapped(path).content
+
+    @abstractmethod
+    def mapped(self, path: str) -> Mapped:
+        """A file that never changes, mapped into memory, with what this process has verified of it."""
 
     @abstractmethod
     def list(self, dir: str) -> Paths:
@@ -125,6 +131,17 @@ class Files(ABC):
 def pieces_of(data: Data | Sequence[Data]) -> list[Any]:
     """The data as a list of pieces to be written one after the other."""
     return [data] if isinstance(data, (bytes, bytearray, memoryview, pa.Buffer)) else list(data)
+
+
+def write_halting(file: Any, pieces: Sequence[Data], point: str) -> None:
+    """Writes the pieces; half-way through the first is a point where tests can make the process die."""
+    first = memoryview(pieces[0])
+    half = len(first) // 2
+    file.write(first[:half])
+    reach(f"{point}.within_write")
+    file.write(first[half:])
+    for piece in pieces[1:]:
+        file.write(piece)
 
 
 def _scheme(uri: str) -> tuple[str, str]:

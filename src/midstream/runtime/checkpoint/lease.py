@@ -1,8 +1,9 @@
 """The lease: at most one live driver per checkpoint.
 
-Each holder makes a file of the next number; the file of the highest number tells who holds the lease, and only one
-can make it. The holder renews the time in it. The lease is free when it was given back, when its time has run out, or
-when its holder was a process of this machine that is no more.
+Each holder makes a file of the next number; the highest number tells who holds the lease, and only one can make it.
+To renew it, the holder writes another file of its number and then removes the one before: no file is ever changed, so
+there is always one to read. The lease is free when it was given back, when its time has run out, or when its holder
+was a process of this machine that is no more.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class Lease:
     ) -> None:
         self.files = files
         self.number = number
+        self.beats = 0
         self.holder = holder
         self.clock = clock
         self.expires_after = expires_after
@@ -67,7 +69,7 @@ class Lease:
             raise _held(files, present, clock())
         holder = Holder(owner or secrets.token_hex(8), socket.gethostname(), os.getpid(), _started("self"), clock())
         try:
-            files.write_atomic(_path(number + 1), _content(holder), only_if_absent=True, point="lease")
+            files.write_atomic(_path(number + 1, 0), _content(holder), only_if_absent=True, point="lease")
         except AlreadyThere as error:
             _, winner = newest(files)
             raise _held(files, winner or holder, clock()) from error
@@ -89,18 +91,24 @@ class Lease:
     def beat(self) -> None:
         """Renews the lease."""
         self.check()
-        self.holder = replace(self.holder, renewed=self.clock())
-        self.files.write_atomic(_path(self.number), _content(self.holder), point="lease")
+        self._say(replace(self.holder, renewed=self.clock()))
 
     def release(self) -> None:
         """Gives the lease back; nothing happens if it was lost."""
         number, present = newest(self.files)
         if number == self.number and present is not None and present.owner == self.holder.owner:
-            self.files.write_atomic(_path(number), _content(replace(self.holder, released=True)), point="lease")
+            self._say(replace(self.holder, released=True))
+
+    def _say(self, holder: Holder) -> None:
+        self.holder, self.beats = holder, self.beats + 1
+        self.files.write_atomic(_path(self.number, self.beats), _content(holder), point="lease")
+        self._sweep()
 
     def _sweep(self) -> None:
+        """Removes what came before, and what a process that died has left unfinished."""
+        mine = _path(self.number, self.beats)
         for path in self.files.list(FOLDER):
-            if path < _path(self.number) and not path.rpartition("/")[2].startswith("."):
+            if path.replace("/.", "/") < mine:
                 self.files.delete(path)
 
     def __enter__(self) -> Lease:
@@ -115,11 +123,11 @@ def newest(files: Files) -> tuple[int, Holder | None]:
     paths = [path for path in files.list(FOLDER) if not path.rpartition("/")[2].startswith(".")]
     if not paths:
         return 0, None
-    number = int(paths[-1].rpartition("/")[2].removesuffix(".json"))
     try:
+        number = int(paths[-1].rpartition("/")[2].partition("-")[0])
         return number, Holder(**json.loads(files.read(paths[-1])))
     except MissingFile:
-        return newest(files)  # a newer holder has swept it away
+        return newest(files)  # a newer one has been made, and this one swept away
     except (ValueError, TypeError) as error:
         raise JobError(
             f"the lease file {files.full(paths[-1])} is damaged",
@@ -127,8 +135,8 @@ def newest(files: Files) -> tuple[int, Holder | None]:
         ) from error
 
 
-def _path(number: int) -> str:
-    return f"{FOLDER}/{number:012d}.json"
+def _path(number: int, beat: int) -> str:
+    return f"{FOLDER}/{number:012d}-{beat:012d}.json"
 
 
 def _content(holder: Holder) -> bytes:

@@ -13,12 +13,10 @@ import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow as pa
-
 from midstream.runtime.checkpoint import maps
 from midstream.runtime.checkpoint.crash_points import reach
 from midstream.runtime.checkpoint.failures import AlreadyThere, told
-from midstream.runtime.checkpoint.files import TEMPORARY, Data, Files, Paths, pieces_of
+from midstream.runtime.checkpoint.files import TEMPORARY, Data, Files, Paths, pieces_of, write_halting
 
 
 class LocalFiles(Files):
@@ -44,7 +42,7 @@ class LocalFiles(Files):
         with told("write", str(final)):
             try:
                 reach(f"{point}.before_write")
-                _write(unfinished, pieces_of(data))
+                _write(unfinished, pieces_of(data), point)
                 reach(f"{point}.after_write")
                 reach(f"{point}.before_rename")
                 _give_name(unfinished, final, only_if_absent)
@@ -60,7 +58,7 @@ class LocalFiles(Files):
         with told("read", self.full(path)):
             return self._path(path).read_bytes()
 
-    def open_map(self, path: str) -> pa.Buffer:
+    def mapped(self, path: str) -> maps.Mapped:
         return maps.mapped(self.full(path))
 
     def list(self, dir: str) -> Paths:
@@ -78,7 +76,7 @@ class LocalFiles(Files):
 
     def make(self, dir: str) -> None:
         with told("make the folder", self.full(dir)):
-            self._path(dir).mkdir(parents=True, exist_ok=True)
+            _make_folder(self._path(dir))
 
     def exists(self, path: str) -> bool:
         with told("look for", self.full(path)):
@@ -92,17 +90,25 @@ class LocalFiles(Files):
         return Path(self.uri, path)
 
 
-def _write(path: Path, pieces: Sequence[Data]) -> None:
+def _write(path: Path, pieces: Sequence[Data], point: str) -> None:
     try:
         file = open(path, "xb")  # noqa: SIM115
     except FileNotFoundError:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(path.parent)
         file = open(path, "xb")  # noqa: SIM115
     with file:
-        for piece in pieces:
-            file.write(piece)
+        write_halting(file, pieces, point)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _make_folder(folder: Path) -> None:
+    """Makes a folder and those above it, and makes their names safe."""
+    missing = [folder, *folder.parents]
+    missing = missing[: next(i for i, above in enumerate(missing) if above.is_dir())]
+    for made in reversed(missing):
+        made.mkdir(exist_ok=True)
+        _sync(made.parent)
 
 
 def _give_name(unfinished: Path, final: Path, only_if_absent: bool) -> None:

@@ -7,13 +7,20 @@ and its files can go on from there; a step is a function of it and the batch's r
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+from midstream.runtime.checkpoint.entries_format import Reader, Writer
+from midstream.runtime.checkpoint.envelope import Upgrades, damaged, seal, unseal
 from midstream.runtime.checkpoint.packs import SegmentEntry
 
 FORMAT_VERSION = 1
 """The format that this version of Midstream writes."""
+
+UPGRADES: Upgrades = {}
+"""How older formats become newer ones."""
+
+KIND = "manifest"
 
 Segments = Mapping[str, Mapping[int, Mapping[int, Sequence[SegmentEntry]]]]
 """Segments by query, stage and slot."""
@@ -51,8 +58,21 @@ class DeadLetterFile:
 
 
 @dataclass(frozen=True, slots=True)
+class ListFile:
+    """A file that lists older result or dead-letter files, so that manifests stay short."""
+
+    path: str
+    files: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a batch left behind."""
+    """What a batch left behind.
+
+    `registers` and `latest` are by stream; `advanced_to`, `released`, `results`, `segments` and `migration` by query.
+    `listed` are the lists of older result files by query, `listed_dead_letters` those of older dead letters.
+    """
 
     query_id: str
     batch_id: int
@@ -70,6 +90,8 @@ class Manifest:
     migration: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     counters: Mapping[str, Any] = field(default_factory=dict)
     format_version: int = FORMAT_VERSION
+    listed: Mapping[str, Sequence[ListFile]] = field(default_factory=dict)
+    listed_dead_letters: Sequence[ListFile] = ()
 
     def entries(self) -> Iterator[SegmentEntry]:
         """All segments of all queries."""
@@ -82,23 +104,76 @@ class Manifest:
         """The segments of one slot."""
         return self.segments.get(query, {}).get(stage, {}).get(slot, ())
 
+    def lists(self) -> Iterator[ListFile]:
+        """All lists of older files."""
+        for lists in self.listed.values():
+            yield from lists
+        yield from self.listed_dead_letters
+
     def files(self) -> set[str]:
-        """All files it names."""
+        """All files it names itself; lists name more."""
         named = {entry.file for entry in self.entries()}
-        for files in self.results.values():
-            named.update(file.path for file in files)
+        for results in self.results.values():
+            named.update(file.path for file in results)
         named.update(file.path for file in self.dead_letters)
+        named.update(file.path for file in self.lists())
         return named
 
     def to_bytes(self) -> bytes:
         """The manifest as a file's content."""
-        from midstream.runtime.checkpoint.manifest_format import to_bytes
-
-        return to_bytes(self)
+        return seal(KIND, self.format_version, _content(self))
 
     @staticmethod
-    def from_bytes(content: bytes, name: str = "manifest") -> Manifest:
-        """The manifest in a file's content; `name` is what errors call it."""
-        from midstream.runtime.checkpoint.manifest_format import from_bytes
+    def from_bytes(content: bytes, name: str = "the manifest") -> Manifest:
+        """The manifest in a file's content, checked; `name` is what errors call the file."""
+        parsed = unseal(KIND, FORMAT_VERSION, UPGRADES, content, name)
+        try:
+            return _manifest(parsed)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+            raise damaged(name, f"{type(error).__name__}: {error}") from error
 
-        return from_bytes(content, name)
+
+_PLAIN = ("query_id", "batch_id", "offsets", "epoch", "registers", "latest", "advanced_to", "released")
+_OPAQUE = ("migration", "counters")
+
+
+def _content(manifest: Manifest) -> dict[str, Any]:
+    writer = Writer()
+    content = {name: getattr(manifest, name) for name in (*_PLAIN, *_OPAQUE)}
+    content["routing"] = list(manifest.routing)
+    content["queries"] = {name: asdict(entry) for name, entry in manifest.queries.items()}
+    content["segments"] = {
+        query: {
+            stage: {slot: writer.columns(entries) for slot, entries in slots.items()} for stage, slots in stages.items()
+        }
+        for query, stages in manifest.segments.items()
+    }
+    content["results"] = {query: _rows(results) for query, results in manifest.results.items()}
+    content["dead_letters"] = _rows(manifest.dead_letters)
+    content["listed"] = {query: _rows(lists) for query, lists in manifest.listed.items()}
+    content["listed_dead_letters"] = _rows(manifest.listed_dead_letters)
+    return {**content, **writer.texts()}
+
+
+def _rows(values: Sequence[Any]) -> list[list[Any]]:
+    return [[getattr(value, f.name) for f in fields(value)] for value in values]
+
+
+def _manifest(parsed: dict[str, Any]) -> Manifest:
+    reader = Reader(parsed)
+    return Manifest(
+        **{name: parsed[name] for name in (*_PLAIN, *_OPAQUE)},
+        routing=tuple(parsed["routing"]),
+        queries={name: QueryEntry(**entry) for name, entry in parsed["queries"].items()},
+        segments={
+            query: {
+                int(stage): {int(slot): reader.entries(columns) for slot, columns in slots.items()}
+                for stage, slots in stages.items()
+            }
+            for query, stages in parsed["segments"].items()
+        },
+        results={query: tuple(ResultFile(*row) for row in rows) for query, rows in parsed["results"].items()},
+        dead_letters=tuple(DeadLetterFile(*row) for row in parsed["dead_letters"]),
+        listed={query: tuple(ListFile(*row) for row in rows) for query, rows in parsed["listed"].items()},
+        listed_dead_letters=tuple(ListFile(*row) for row in parsed["listed_dead_letters"]),
+    )

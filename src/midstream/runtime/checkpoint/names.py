@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 import secrets
 
-STATE, RESULTS, DEAD_LETTERS = "state", "results", "dead_letters"
-DATA_FOLDERS = (STATE, RESULTS, DEAD_LETTERS)
+STATE, RESULTS, DEAD_LETTERS, LISTS = "state", "results", "dead_letters", "lists"
+DATA_FOLDERS = (STATE, RESULTS, DEAD_LETTERS, LISTS)
 """The folders that hold what manifests name."""
 
-_SUFFIXES = {STATE: ".pack", RESULTS: ".parquet", DEAD_LETTERS: ".parquet"}
+_SUFFIXES = {STATE: ".pack", RESULTS: ".parquet", DEAD_LETTERS: ".parquet", LISTS: ".list"}
+_ODD = re.compile(r"[^\w-]")
 _BATCH = re.compile(r"\.?(\d{12,})[-.]")
 
 
@@ -22,9 +23,12 @@ def name_for(kind: str, batch_id: int, slot: int, stage: int, suffix: str | None
 
     >>> name_for("state", 7, slot=2, stage=0)  # doctest: +ELLIPSIS
     'state/000000000007-00-0002-....pack'
+    >>> name_for("results/a query/../x", 7, slot=2, stage=0)  # doctest: +ELLIPSIS
+    'results/a_query/__/x/000000000007-00-0002-....parquet'
     """
     ending = _SUFFIXES.get(kind.partition("/")[0], "") if suffix is None else suffix
-    return f"{kind}/{batch_id:012d}-{stage:02d}-{slot:04d}-{secrets.token_hex(6)}{ending}"
+    folder = "/".join(_ODD.sub("_", part) or "_" for part in kind.split("/"))
+    return f"{folder}/{batch_id:012d}-{stage:02d}-{slot:04d}-{secrets.token_hex(6)}{ending}"
 
 
 def batch_of(path: str) -> int | None:

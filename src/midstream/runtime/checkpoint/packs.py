@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from threading import Lock
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 
 from midstream.errors import JobError
@@ -24,6 +24,7 @@ from midstream.runtime.checkpoint.names import name_for
 __all__ = ["SegmentEntry", "StateKey", "kept_entries", "name_for", "open_segment", "open_states", "write_pack"]
 
 ALIGNMENT = 64
+ALL_HASHES = 2**64
 MAGIC = b"midstream pack 1".ljust(ALIGNMENT, b"\0")
 _TIMES = (HASH, FROM, TO)
 
@@ -48,11 +49,23 @@ class SegmentEntry:
     earliest_to: int
     latest_to: int
     checksum: int
+    hash_from: int = 0
+    hash_to: int = ALL_HASHES
 
     @property
     def place(self) -> str:
         """What its segment says of where it is kept."""
-        return f"{self.file}@{self.offset}"
+        part = f"[{self.hash_from}:{self.hash_to}]" if self.is_part else ""
+        return f"{self.file}@{self.offset}{part}"
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it stands for some hashes of the stored segment only; `rows` and `bytes` are always of the whole."""
+        return self.hash_from > 0 or self.hash_to < ALL_HASHES
+
+    def part(self, hash_from: int, hash_to: int) -> SegmentEntry:
+        """The elements with hashes in `[hash_from, hash_to)`: a partition group moves by naming its part elsewhere."""
+        return replace(self, hash_from=max(self.hash_from, hash_from), hash_to=min(self.hash_to, hash_to))
 
 
 def write_pack(files: Files, path: str, states: Mapping[StateKey, Sequence[Segment]]) -> list[SegmentEntry]:
@@ -80,11 +93,15 @@ def kept_entries(entries: Iterable[SegmentEntry], states: Mapping[StateKey, Sequ
 def open_states(
     files: Files, entries: Iterable[SegmentEntry], schemas: Mapping[str, pa.Schema] | None = None
 ) -> dict[StateKey, list[Segment]]:
-    """All segments by state, in the order of their entries; `schemas` are those of the states' columns by id."""
+    """All segments by state, in the order of their entries, without parts that turn out to be empty.
+
+    `schemas` are those of the states' columns by id.
+    """
     found: dict[StateKey, list[Segment]] = {}
     for entry in entries:
         segment = open_segment(files, entry, schemas.get(entry.state) if schemas else None)
-        found.setdefault((entry.state, entry.key), []).append(segment)
+        if len(segment):
+            found.setdefault((entry.state, entry.key), []).append(segment)
     return found
 
 
@@ -92,9 +109,14 @@ def open_segment(files: Files, entry: SegmentEntry, schema: pa.Schema | None = N
     """The segment an entry names, mapped; `schema` is what its columns must be."""
     batch = _batch(_content(files, entry), files, entry)
     hashes, valid_from, valid_to = (batch.column(i).to_numpy(zero_copy_only=True) for i in range(3))
-    columns = _payload(batch, files, entry, schema)
+    elements = Elements(_payload(batch, files, entry, schema), valid_from, valid_to)
+    if entry.is_part:
+        start = int(np.searchsorted(hashes, np.uint64(entry.hash_from)))
+        end = int(np.searchsorted(hashes, np.uint64(entry.hash_to))) if entry.hash_to < ALL_HASHES else len(hashes)
+        end = max(start, end)
+        hashes, elements = hashes[start:end], elements.slice(start, end - start)
     return Segment(
-        Elements(columns, valid_from, valid_to),
+        elements,
         hashes,
         entry.bucket,
         entry.born,
@@ -138,34 +160,22 @@ def _entry(segment: Segment, state: str, key: Key, path: str, offset: int, conte
     )
 
 
-_verified: set[tuple[str, str, int]] = set()
-_lock = Lock()
-
-
 def _content(files: Files, entry: SegmentEntry) -> pa.Buffer:
     try:
-        whole = files.open_map(entry.file)
+        mapped = files.mapped(entry.file)
     except MissingFile as error:
         raise MissingFile(
             f"the state file {files.full(entry.file)} is missing", detail=_of(entry), hint=_REPAIR
         ) from error
-    if entry.offset + entry.length > whole.size:
-        raise _damaged(files, entry, f"it is {whole.size} bytes long, a segment ends at {entry.offset + entry.length}")
-    content = whole.slice(entry.offset, entry.length)
-    _verify(content, files, entry)
+    end, size = entry.offset + entry.length, mapped.content.size
+    if end > size:
+        raise _damaged(files, entry, f"it is {size} bytes long, a segment ends at {end}")
+    content = mapped.content.slice(entry.offset, entry.length)
+    if entry.offset not in mapped.verified:
+        if zlib.crc32(content) != entry.checksum:
+            raise _damaged(files, entry, f"the checksum of the segment at {entry.offset} does not agree")
+        mapped.verified.add(entry.offset)
     return content
-
-
-def _verify(content: pa.Buffer, files: Files, entry: SegmentEntry) -> None:
-    """Compares the checksum when this process opens the segment for the first time."""
-    place = (files.uri, entry.file, entry.offset)
-    with _lock:
-        if place in _verified:
-            return
-    if zlib.crc32(content) != entry.checksum:
-        raise _damaged(files, entry, f"the checksum of the segment at {entry.offset} does not agree")
-    with _lock:
-        _verified.add(place)
 
 
 def _batch(content: pa.Buffer, files: Files, entry: SegmentEntry) -> pa.RecordBatch:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import Sequence
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
@@ -19,8 +19,8 @@ import pyarrow.fs as pafs
 from midstream.errors import JobError
 from midstream.runtime.checkpoint import fetched, maps
 from midstream.runtime.checkpoint.crash_points import reach
-from midstream.runtime.checkpoint.failures import AlreadyThere, told
-from midstream.runtime.checkpoint.files import TEMPORARY, Data, Files, Paths, pieces_of
+from midstream.runtime.checkpoint.failures import AlreadyThere, MissingFile, told
+from midstream.runtime.checkpoint.files import TEMPORARY, Data, Files, Paths, pieces_of, write_halting
 
 _RENAMING = ("hdfs", "viewfs")
 
@@ -58,7 +58,7 @@ class RemoteFiles(Files):
                 self._write_and_rename(filesystem, final, pieces_of(data), point)
             else:
                 reach(f"{point}.before_write")
-                _put(filesystem, final, pieces_of(data))
+                _put(filesystem, final, pieces_of(data), point)
                 reach(f"{point}.after_write")
 
     def _write_and_rename(self, filesystem: Any, final: str, pieces: Sequence[Data], point: str) -> None:
@@ -66,9 +66,11 @@ class RemoteFiles(Files):
         name = str(unfinished.with_name(f".{unfinished.name}.{secrets.token_hex(4)}{TEMPORARY}"))
         try:
             reach(f"{point}.before_write")
-            _put(filesystem, name, pieces)
+            _put(filesystem, name, pieces, point)
             reach(f"{point}.after_write")
             reach(f"{point}.before_rename")
+            if _is_file(filesystem, final):
+                filesystem.delete_file(final)  # HDFS renames onto nothing only
             filesystem.move(name, final)
             reach(f"{point}.after_rename")
         except BaseException:
@@ -81,9 +83,19 @@ class RemoteFiles(Files):
         with told("read", self.full(path)), filesystem.open_input_stream(place, compression=None) as stream:
             return bytes(stream.read())
 
-    def open_map(self, path: str) -> pa.Buffer:
-        local = fetched.local_copy(self.full(path), lambda: self.read(path))
-        return maps.mapped(str(local))
+    def mapped(self, path: str) -> maps.Mapped:
+        try:
+            return self._mapped_copy(path)
+        except MissingFile:
+            return self._mapped_copy(path)  # another process may have made room just then
+
+    def _mapped_copy(self, path: str) -> maps.Mapped:
+        return maps.mapped(str(fetched.local_copy(self.full(path), lambda copy: self._fetch(path, copy))))
+
+    def _fetch(self, path: str, copy: Path) -> None:
+        filesystem, place = self._place(path)
+        with told("read", self.full(path)), filesystem.open_input_stream(place, compression=None) as stream:
+            stream.download(str(copy))
 
     def list(self, dir: str) -> Paths:
         filesystem, place = self._place(dir)
@@ -138,7 +150,7 @@ def _is_file(filesystem: Any, place: str) -> bool:
     return bool(filesystem.get_file_info(place).type == pafs.FileType.File)
 
 
-def _put(filesystem: Any, place: str, pieces: Sequence[Data]) -> None:
+def _put(filesystem: Any, place: str, pieces: Sequence[Data], point: str) -> None:
     parent = str(PurePosixPath(place).parent)
     try:
         stream = filesystem.open_output_stream(place, compression=None)
@@ -146,5 +158,4 @@ def _put(filesystem: Any, place: str, pieces: Sequence[Data]) -> None:
         filesystem.create_dir(parent, recursive=True)
         stream = filesystem.open_output_stream(place, compression=None)
     with stream:
-        for piece in pieces:
-            stream.write(piece)
+        write_halting(stream, pieces, point)
