@@ -1,0 +1,40 @@
+"""The constructs of the language by name, and sets of them that tests draw from."""
+
+from __future__ import annotations
+
+TIMES = frozenset({"integer_time", "timestamp_time", "zoned_time"})
+TIME_WINDOWS = frozenset({"range", "now", "unbounded", "hop", "tumble", "offset", "zone"})
+ROW_WINDOWS = frozenset({"rows", "partitioned_rows"})
+EXPRESSIONS = frozenset({"where", "expressions"})
+INNER = frozenset({"inner_join", "theta_join", "cross_join"})
+OUTER = frozenset({"left_join", "right_join", "full_join"})
+SET_OPERATIONS = frozenset({"union_all", "union", "except_all", "except", "intersect_all", "intersect"})
+AGGREGATION = frozenset({"group_by", "global_aggregate", "having", "filter", "distinct_aggregate"})
+SEQUENCES = frozenset({"followed_by", "asof_join"})
+TO_STREAM = frozenset({"istream", "dstream", "rstream"})
+
+RELATIONAL = (
+    TIMES
+    | TIME_WINDOWS
+    | ROW_WINDOWS
+    | EXPRESSIONS
+    | INNER
+    | OUTER
+    | SET_OPERATIONS
+    | AGGREGATION
+    | {"raw", "semi_join", "anti_join", "distinct", "subquery", "with"}
+)
+"""What means the same as SQL over the windows' contents at each instant."""
+
+EVERYTHING = RELATIONAL | SEQUENCES | TO_STREAM | {"window_over_subquery"}
+
+INTERVAL_KEEPING = TIMES | TIME_WINDOWS | ROW_WINDOWS | EXPRESSIONS | INNER | {"raw", "union_all", "subquery", "with"}
+"""Selections, projections, unions and inner joins: results are equal as multisets of elements."""
+
+MONOTONE = (
+    TIMES | TIME_WINDOWS | EXPRESSIONS | INNER | {"raw", "semi_join", "distinct", "union_all", "union", "subquery"}
+)
+"""More input only ever adds to the result."""
+
+INNER_JOINS = TIMES | TIME_WINDOWS | EXPRESSIONS | {"inner_join", "theta_join"}
+"""Joins that can be reordered: nothing but selections, projections and inner joins of streams."""

@@ -1,0 +1,96 @@
+"""Random sources of a FROM clause: streams under windows, each with a name of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.generators.choices import Choices
+from tests.generators.expressions import Value
+from tests.generators.streams import StreamSpec, TimeSpec
+
+BOUNDED = ("range", "now", "hop", "tumble")
+ENDLESS = ("unbounded", "rows", "partitioned_rows")
+OFTEN = (*["range"] * 4, "now", *["hop"] * 2, "tumble", *["unbounded"] * 2, "rows", "partitioned_rows")
+
+
+@dataclass(frozen=True)
+class WindowChoice:
+    """A window as drawn; amounts are in drawn time, not in ticks."""
+
+    form: str
+    size: int = 0
+    slide: int = 1
+    offset: int = 0
+    zone: str | None = None
+    count: int = 0
+    by: tuple[str, ...] = ()
+
+    def cql(self, time: TimeSpec) -> str:
+        """The window in brackets; nothing for a raw stream."""
+        match self.form:
+            case "raw":
+                return ""
+            case "range":
+                return f" [RANGE {time.duration(self.size)}]"
+            case "rows":
+                return f" [ROWS {self.count}]"
+            case "partitioned_rows":
+                return f" [PARTITION BY {', '.join(self.by)} ROWS {self.count}]"
+            case "hop":
+                return f" [HOP {time.duration(self.size)}, {time.duration(self.slide)}{self._grid(time)}]"
+            case "tumble":
+                return f" [TUMBLE {time.duration(self.size)}{self._grid(time)}]"
+            case _:
+                return f" [{self.form.upper()}]"
+
+    def _grid(self, time: TimeSpec) -> str:
+        offset = f" OFFSET {time.duration(self.offset)}" if self.offset else ""
+        return offset + (f" ZONE '{self.zone}'" if self.zone else "")
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A windowed stream in a query; `alias` is unique within the query, and names its content in DuckDB."""
+
+    alias: str
+    stream: StreamSpec
+    window: WindowChoice
+
+
+@dataclass(frozen=True)
+class Source:
+    """An entry of FROM in both languages, and its columns."""
+
+    cql: str
+    sql: str
+    columns: tuple[Value, ...]
+
+
+def draw_window(
+    choices: Choices, stream: StreamSpec, constructs: frozenset[str], forms: tuple[str, ...]
+) -> WindowChoice:
+    """A window of one of the allowed forms."""
+    form = choices.choose([f for f in OFTEN if f in forms and f in constructs] or ["now"])
+    match form:
+        case "range":
+            return WindowChoice(form, size=choices.integer(1, 25))
+        case "rows":
+            return WindowChoice(form, count=choices.integer(1, 4))
+        case "partitioned_rows":
+            by = choices.some([c.name for c in stream.columns], 1, 2)
+            return WindowChoice(form, count=choices.integer(1, 3), by=tuple(by))
+        case "hop" | "tumble":
+            slide = choices.integer(1, 12)
+            size = slide if form == "tumble" else choices.integer(1, 20)
+            offset = choices.integer(1, 15) if "offset" in constructs and choices.flag() else 0
+            zoned = "zone" in constructs and not stream.time.is_integer and choices.chance(4)
+            return WindowChoice(form, size, slide, offset, "Asia/Kolkata" if zoned else None)
+        case _:
+            return WindowChoice(form)
+
+
+def leaf_source(leaf: Leaf) -> Source:
+    """A windowed stream in FROM; in DuckDB the table of the window's content, by the leaf's alias."""
+    cql = f"{leaf.stream.name}{leaf.window.cql(leaf.stream.time)} AS {leaf.alias}"
+    names = [(f"{leaf.alias}.ts", "time"), *((f"{leaf.alias}.{c.name}", c.kind) for c in leaf.stream.columns)]
+    return Source(cql, leaf.alias, tuple(Value(name, name, kind) for name, kind in names))
