@@ -1,0 +1,123 @@
+"""Fragments: the parts of a physical plan that run without moving rows, and the exchanges between them.
+
+Within a fragment everything that must meet lies in one slot. What a fragment gives travels by a route to the fragment
+that reads it; a source is read where its stream's rows arrive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from midstream.algebra.physical import PhysicalNode, Source, render_physical, walk_physical
+from midstream.algebra.time import TimeDomain
+
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where rows go: by the hash of key columns, to one slot (no columns), or nowhere else (None: they stay)."""
+
+    key: Key | None
+
+    @property
+    def is_one_slot(self) -> bool:
+        """Whether all rows meet in one slot."""
+        return self.key == ()
+
+    def __str__(self) -> str:
+        if self.key is None:
+            return "Exchange in place"
+        return f"Exchange by {', '.join(self.key)}" if self.key else "Exchange to one slot"
+
+
+STAY = Route(None)
+ONE_SLOT = Route(())
+
+
+@dataclass(frozen=True, slots=True)
+class Received(Source):
+    """What another fragment gives, as a source of the one that reads it."""
+
+    producer: PhysicalNode = field(kw_only=True)
+    fragment: int = field(kw_only=True)
+    route: Route = field(kw_only=True)
+
+    @property
+    def label(self) -> str:
+        return f"{self.route} from fragment {self.fragment}"
+
+    @property
+    def content(self) -> str:
+        return self.producer.content
+
+    @property
+    def longest(self) -> int | None:
+        return self.producer.longest
+
+    @property
+    def domain(self) -> TimeDomain:
+        return self.producer.domain
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A part of a plan; `route` is how its output travels to `reader`, the fragment above (None: results)."""
+
+    number: int
+    plan: PhysicalNode
+    stage: int
+    route: Route
+    reader: int | None
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The streams it reads."""
+        return tuple(node for node in leaves(self.plan) if not isinstance(node, Received))
+
+    @property
+    def received(self) -> tuple[Received, ...]:
+        """The fragments it reads."""
+        return tuple(node for node in leaves(self.plan) if isinstance(node, Received))
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A plan in fragments, producers first; `routes` are the routes by which the streams it reads must arrive."""
+
+    fragments: tuple[Fragment, ...]
+    routes: dict[str, Route]
+
+    @property
+    def root(self) -> Fragment:
+        """The fragment that gives the results."""
+        return self.fragments[-1]
+
+    @property
+    def stages(self) -> int:
+        """How many stages there are."""
+        return 1 + max(fragment.stage for fragment in self.fragments)
+
+    def fragment(self, number: int) -> Fragment:
+        """A fragment by its number."""
+        return next(f for f in self.fragments if f.number == number)
+
+    def __str__(self) -> str:
+        shown = []
+        for fragment in reversed(self.fragments):
+            shown.append(f"Fragment {fragment.number}, stage {fragment.stage}")
+            shown += [f"  {line}" for line in render_physical(fragment.plan).split("\n")]
+        arriving = ", ".join(f"{name}: {_arrival(route)}" for name, route in sorted(self.routes.items()))
+        return "\n".join([*shown, f"Streams arrive by {arriving}"] if arriving else shown)
+
+
+def _arrival(route: Route) -> str:
+    if route.key is None:
+        return "any slot"
+    return ", ".join(route.key) or "one slot"
+
+
+def leaves(plan: PhysicalNode) -> Iterator[Source]:
+    """The sources of a plan, received ones included."""
+    return (node for node in walk_physical(plan) if isinstance(node, Source))

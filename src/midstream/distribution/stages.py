@@ -1,0 +1,389 @@
+"""Cutting a physical plan into stages: where rows that must meet lie in different slots, an exchange brings them together.
+
+A node states which columns decide who must meet: the keys of a join on both sides, the keys of a group, all columns of
+a set operation. Rows placed by some of these columns meet as well as rows placed by all of them, on both sides alike.
+After a join on `A.k = B.k` its result is placed by `A.k` and by `B.k`. Sources can arrive by any of their columns, but
+each stream arrives by one route only: whoever needs it by another reads it through an exchange.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from midstream.algebra import physical as p
+from midstream.algebra.expressions import Column, Expression
+from midstream.distribution.fragments import ONE_SLOT, STAY, Fragment, Key, Received, Route, Staged, leaves
+from midstream.errors import InternalError
+
+Renames = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a node's rows are: `free` to choose, in `one` slot, or by the hash of each of some equal keys."""
+
+    free: bool = False
+    one: bool = False
+    keys: frozenset[Key] = frozenset()
+
+
+FREE, ONE, ANYWHERE = Placement(free=True), Placement(one=True), Placement()
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A part of a fragment under construction."""
+
+    node: p.PhysicalNode
+    placement: Placement
+
+
+def cut(plan: p.PhysicalNode, arriving: Mapping[str, Route] | None = None) -> Staged:
+    """The plan in fragments; `arriving` are the routes by which streams arrive already."""
+    cutting = _Cutting()
+    root = cutting.place(plan)
+    cutting.settle(root, STAY)
+    cutting.parts.append(_Part(root.node, STAY))
+    return _staged(cutting, dict(arriving or {}))
+
+
+@dataclass(slots=True)
+class _Part:
+    node: p.PhysicalNode
+    route: Route
+
+
+@dataclass(slots=True)
+class _Cutting:
+    parts: list[_Part] = field(default_factory=list)
+    wanted: dict[str, Route] = field(default_factory=dict)
+    """The routes by which sources should arrive, by alias, in the names of their own streams' columns."""
+
+    def place(self, node: p.PhysicalNode) -> Piece:
+        """The node with exchanges below it where needed."""
+        match node:
+            case p.Source():
+                return Piece(node, FREE)
+            case p.HashJoin() | p.OuterJoin() | p.FollowedBy():
+                return self._join(node)
+            case p.MultiwayJoin():
+                return self._multiway(node)
+            case p.SetOperation():
+                return self._set_operation(node)
+            case p.Concatenate():
+                return self._union(node)
+            case p.GroupAggregate(keys=keys):
+                return self._grouped(node, keys)
+            case p.RowWindow(partition_by=keys):
+                return self._grouped(node, keys)
+            case p.Deduplicate() | p.Changes():
+                return self._grouped(node, tuple(node.schema.names))
+            case p.Unary():
+                return self._passing(node)
+        raise InternalError(f"no rule says where the rows of {type(node).__name__} must meet")
+
+    def _passing(self, node: p.Unary) -> Piece:
+        below = self.place(node.input)
+        renamed = {name: name for name in node.schema.names}
+        if isinstance(node, p.Compute):
+            renamed = {c.expression.name: c.name for c in node.columns if isinstance(c.expression, Column)}
+        return Piece(replace(node, input=below.node), _renamed(below.placement, renamed))
+
+    def _grouped(self, node: p.Unary, keys: Key) -> Piece:
+        below = self._meeting(self.place(node.input), keys)
+        kept = {name: name for name in node.schema.names}
+        return Piece(replace(node, input=below.node), _renamed(below.placement, kept))
+
+    def _meeting(self, piece: Piece, keys: Key) -> Piece:
+        """The piece with rows of equal keys in one slot."""
+        if not keys:
+            return self._to_one(piece)
+        if piece.placement.one or any(set(key) <= set(keys) for key in piece.placement.keys):
+            return piece
+        for key in (keys, *((name,) for name in keys)):
+            if self.settle(piece, Route(key)):
+                return Piece(piece.node, Placement(keys=frozenset([key])))
+        return self._exchange(piece, keys)
+
+    def _join(self, node: p.HashJoin | p.OuterJoin | p.FollowedBy) -> Piece:
+        left, right = self._pair(self.place(node.left), self.place(node.right), node.left_key, node.right_key)
+        joined = replace(node, left=left.node, right=right.node)
+        kept = {name: name for name in node.schema.names}
+        if left.placement.one:
+            return Piece(joined, ONE)
+        kind = node.kind if isinstance(node, p.OuterJoin) else "inner"
+        keys: frozenset[Key] = frozenset()
+        if kind in ("inner", "left", "semi", "anti") and not (isinstance(node, p.FollowedBy) and node.outer):
+            keys |= left.placement.keys
+        if kind in ("inner", "right"):
+            keys |= right.placement.keys
+        return Piece(joined, _renamed(Placement(keys=keys), kept))
+
+    def _pair(self, left: Piece, right: Piece, left_key: Key, right_key: Key) -> tuple[Piece, Piece]:
+        """Two pieces whose rows of equal keys meet."""
+        if not left_key or (left.placement.one and right.placement.one):
+            return self._to_one(left), self._to_one(right)
+        there = dict(zip(left_key, right_key, strict=True))
+        back = dict(zip(right_key, left_key, strict=True))
+        options = [(key, _mapped(key, there)) for key in sorted(left.placement.keys)]
+        options += [(_mapped(key, back), key) for key in sorted(right.placement.keys)]
+        if left.placement.free or right.placement.free:
+            options += [(left_key, right_key), *(((a,), (b,)) for a, b in there.items())]
+        known = [(a, b) for a, b in options if a is not None and b is not None]
+        for a, b in known:
+            if self._fits(left, a) and self._fits(right, b):
+                return self._placed(left, a), self._placed(right, b)
+        for a, b in known:
+            if self._fits(left, a):
+                return self._placed(left, a), self._exchange(right, b)
+            if self._fits(right, b):
+                return self._exchange(left, a), self._placed(right, b)
+        return self._exchange(left, left_key), self._exchange(right, right_key)
+
+    def _multiway(self, node: p.MultiwayJoin) -> Piece:
+        pieces = [self.place(child) for child in node.joined]
+        common = _common_keys(node)
+        if common is None:
+            joined = replace(node, joined=tuple(self._to_one(piece).node for piece in pieces))
+            return Piece(joined, ONE)
+        placed, keys = [], frozenset[Key]()
+        for piece in pieces:
+            names = [name for name in piece.node.schema.names if name in common]
+            fitting = next((name for name in names if self._fits(piece, (name,))), None)
+            done = self._exchange(piece, (names[0],)) if fitting is None else self._placed(piece, (fitting,))
+            placed.append(done)
+            keys |= frozenset((name,) for name in names)
+        joined = replace(node, joined=tuple(piece.node for piece in placed))
+        return Piece(joined, _renamed(Placement(keys=keys), {name: name for name in node.schema.names}))
+
+    def _set_operation(self, node: p.SetOperation) -> Piece:
+        left_names, right_names = tuple(node.left.schema.names), tuple(node.right.schema.names)
+        left, right = self._pair(self.place(node.left), self.place(node.right), left_names, right_names)
+        renamed = dict(zip(left_names, node.schema.names, strict=True))
+        return Piece(replace(node, left=left.node, right=right.node), _renamed(left.placement, renamed))
+
+    def _union(self, node: p.Concatenate) -> Piece:
+        pieces = [self.place(child) for child in node.united]
+        united = replace(node, united=tuple(piece.node for piece in pieces))
+        if all(piece.placement.free for piece in pieces):
+            return Piece(united, FREE)
+        if all(piece.placement.one for piece in pieces):
+            return Piece(united, ONE)
+        named = [dict(zip(node.schema.names, piece.node.schema.names, strict=True)) for piece in pieces]
+        first = next(i for i, piece in enumerate(pieces) if not piece.placement.free)
+        back = {theirs: ours for ours, theirs in named[first].items()}
+        for key in sorted(pieces[first].placement.keys):
+            ours = _mapped(key, back)
+            theirs = [_mapped(ours, names) for names in named] if ours else []
+            if ours and all(k and self._fits(piece, k) for piece, k in zip(pieces, theirs, strict=True)):
+                for piece, k in zip(pieces, theirs, strict=True):
+                    self._placed(piece, k or ())
+                return Piece(united, Placement(keys=frozenset([ours])))
+        for piece in pieces:
+            self.settle(piece, STAY)
+        return Piece(united, ANYWHERE)
+
+    def _fits(self, piece: Piece, key: Key) -> bool:
+        if piece.placement.free:
+            return _traced(piece.node, key) is not None
+        return key in piece.placement.keys
+
+    def _placed(self, piece: Piece, key: Key) -> Piece:
+        if not piece.placement.free:
+            return piece
+        self.settle(piece, Route(key))
+        return Piece(piece.node, Placement(keys=frozenset([key])))
+
+    def settle(self, piece: Piece, route: Route) -> bool:
+        """Decides how the sources of a free piece arrive, if they can arrive that way."""
+        if not piece.placement.free:
+            return False
+        if not route.key:
+            for source in leaves(piece.node):
+                self.wanted.setdefault(source.stream.alias, route)
+            return True
+        traced = _traced(piece.node, route.key)
+        for source, columns in traced or ():
+            self.wanted[source.stream.alias] = Route(columns)
+        return traced is not None
+
+    def _to_one(self, piece: Piece) -> Piece:
+        if piece.placement.one:
+            return piece
+        if self.settle(piece, ONE_SLOT):
+            return Piece(piece.node, ONE)
+        return self._exchange(piece, ())
+
+    def _exchange(self, piece: Piece, key: Key) -> Piece:
+        self.settle(piece, STAY)
+        self.parts.append(_Part(piece.node, Route(key)))
+        received = receive(piece.node, len(self.parts) - 1, Route(key))
+        return Piece(received, Placement(keys=frozenset([key])) if key else ONE)
+
+
+def receive(producer: p.PhysicalNode, fragment: int, route: Route) -> Received:
+    """The leaf that stands for a fragment's output."""
+    under = next(leaves(producer)).stream
+    name = f"#{fragment}"
+    stream = replace(under, name=name, alias=name)
+    return Received(producer.schema, stream, producer=producer, fragment=fragment, route=route)
+
+
+def _staged(cutting: _Cutting, arriving: dict[str, Route]) -> Staged:
+    """Numbers fragments and stages, and reads sources through exchanges where they cannot be read directly."""
+    fragments: list[Fragment] = []
+    numbers: dict[int, int] = {}
+    used: dict[str, Route] = {}
+    for i, part in enumerate(cutting.parts):
+        node = _renumbered(part.node, numbers)
+        received = [leaf for leaf in leaves(node) if isinstance(leaf, Received)]
+        sources = [leaf for leaf in leaves(node) if not isinstance(leaf, Received)]
+        wants = {source.stream.alias: cutting.wanted[source.stream.alias] for source in sources}
+        if received or not _arrive(sources, wants, arriving, used):
+            for source in sources:
+                above = _lifted(node, source, wants[source.stream.alias])
+                number = len(fragments)
+                fragments.append(Fragment(number, above, 0, wants[source.stream.alias], None))
+                _keep(source.stream.name, STAY, arriving, used)
+                node = _replaced(node, above, receive(above, number, wants[source.stream.alias]))
+        stages = [fragments[leaf.fragment].stage for leaf in leaves(node) if isinstance(leaf, Received)]
+        numbers[i] = len(fragments)
+        fragments.append(Fragment(len(fragments), node, 1 + max(stages, default=-1), part.route, None))
+    return Staged(_with_readers(fragments), used)
+
+
+def _arrive(
+    sources: Sequence[p.Source], wants: Mapping[str, Route], arriving: dict[str, Route], used: dict[str, Route]
+) -> bool:
+    """Whether all sources can be read as their streams arrive; if so, streams without a route get one."""
+    planned = dict(arriving)
+    for source in sources:
+        want = _own(wants[source.stream.alias], source)
+        here = planned.get(source.stream.name, STAY)
+        if here.key is None and want.key is not None:
+            planned[source.stream.name] = want
+        elif want.key is not None and here != want:
+            return False
+    for source in sources:
+        arriving.update(planned)
+        _keep(source.stream.name, planned.get(source.stream.name, STAY), arriving, used)
+    return True
+
+
+def _keep(stream: str, route: Route, arriving: dict[str, Route], used: dict[str, Route]) -> None:
+    known = arriving.get(stream, STAY)
+    used[stream] = known if known.key is not None else route
+    arriving[stream] = used[stream]
+
+
+def _own(route: Route, source: p.Source) -> Route:
+    """A route in the names of the stream's columns, without the alias."""
+    if route.key is None:
+        return route
+    return Route(tuple(name.removeprefix(f"{source.stream.alias}.") for name in route.key))
+
+
+def _lifted(plan: p.PhysicalNode, source: p.Source, route: Route) -> p.PhysicalNode:
+    """The source with the selections right above it that keep the columns of its route."""
+    top: p.PhysicalNode = source
+    while True:
+        above = next((n for n in p.walk_physical(plan) if any(child is top for child in n.inputs)), None)
+        if not isinstance(above, p.Filter) or not set(route.key or ()) <= set(above.schema.names):
+            return top
+        top = above
+
+
+def _with_readers(fragments: list[Fragment]) -> tuple[Fragment, ...]:
+    reader = {leaf.fragment: f.number for f in fragments for leaf in f.received}
+    return tuple(replace(f, reader=reader.get(f.number)) for f in fragments)
+
+
+def _renumbered(plan: p.PhysicalNode, numbers: Mapping[int, int]) -> p.PhysicalNode:
+    for leaf in list(leaves(plan)):
+        if isinstance(leaf, Received):
+            plan = _replaced(plan, leaf, receive(leaf.producer, numbers[leaf.fragment], leaf.route))
+    return plan
+
+
+def _replaced(plan: p.PhysicalNode, old: p.PhysicalNode, new: p.PhysicalNode) -> p.PhysicalNode:
+    if plan is old:
+        return new
+    if not plan.inputs:
+        return plan
+    return with_inputs(plan, [_replaced(child, old, new) for child in plan.inputs])
+
+
+def with_inputs(node: p.PhysicalNode, inputs: Sequence[p.PhysicalNode]) -> p.PhysicalNode:
+    """The node over other inputs."""
+    match node:
+        case p.Unary():
+            return replace(node, input=inputs[0])
+        case p.Binary():
+            return replace(node, left=inputs[0], right=inputs[1])
+        case p.MultiwayJoin():
+            return replace(node, joined=tuple(inputs))
+        case p.Concatenate():
+            return replace(node, united=tuple(inputs))
+    return node
+
+
+def _renamed(placement: Placement, names: Renames) -> Placement:
+    if placement.free or placement.one:
+        return placement
+    mapped = (_mapped(key, names) for key in placement.keys)
+    return Placement(keys=frozenset(key for key in mapped if key is not None))
+
+
+def _mapped(key: Key, names: Renames) -> Key | None:
+    return tuple(names[name] for name in key) if all(name in names for name in key) else None
+
+
+def _traced(node: p.PhysicalNode, key: Key) -> list[tuple[p.Source, Key]] | None:
+    """The columns of the sources below that the key's columns are, if they are plain columns there."""
+    match node:
+        case Received():
+            return None
+        case p.Source():
+            return [(node, key)] if set(key) <= set(node.schema.names) else None
+        case p.Compute(input=below, columns=columns):
+            plain = {c.name: name for c in columns if (name := _plain(c.expression)) is not None}
+            mapped = _mapped(key, plain)
+            return None if mapped is None else _traced(below, mapped)
+        case p.Concatenate(united=united):
+            return _all(united, lambda child: dict(zip(node.schema.names, child.schema.names, strict=True)), key)
+        case p.Filter(input=below) | p.Instants(input=below) | p.AssignWindow(input=below):
+            return _traced(below, key)
+    return None
+
+
+def _all(
+    children: Iterable[p.PhysicalNode], names: Callable[[p.PhysicalNode], Renames], key: Key
+) -> list[tuple[p.Source, Key]] | None:
+    found = []
+    for child in children:
+        mapped = _mapped(key, names(child))
+        traced = None if mapped is None else _traced(child, mapped)
+        if traced is None:
+            return None
+        found += traced
+    return found
+
+
+def _plain(expression: Expression) -> str | None:
+    return expression.name if isinstance(expression, Column) else None
+
+
+def _common_keys(node: p.MultiwayJoin) -> frozenset[str] | None:
+    """Columns that are all equal in every result and of which every input has one."""
+    classes: list[set[str]] = []
+    for route in node.routes:
+        for step in route:
+            for a, b in zip(step.key, step.target_key, strict=True):
+                touching = [c for c in classes if a in c or b in c]
+                classes = [c for c in classes if c not in touching]
+                classes.append({a, b}.union(*touching))
+    for names in classes:
+        if all(names & set(child.schema.names) for child in node.joined):
+            return frozenset(names)
+    return None
