@@ -15,6 +15,7 @@ from midstream.algebra.plan import Aggregate, Distinct, Project, Relation, Selec
 from midstream.errors import QueryError
 from midstream.language.aggregates import Aggregates
 from midstream.language.binding import Binding
+from midstream.language.grammar import DEEPEST_QUERY
 from midstream.language.literals import coerce
 from midstream.language.nodes import Node
 from midstream.language.outputs import item_name, unique_names
@@ -26,6 +27,8 @@ from midstream.language.sources import Environment, SourceBinder
 from midstream.language.subqueries import SubqueryCondition, apply_subquery, is_correlated, subquery_condition
 from midstream.language.text import read
 from midstream.language.windows import require_instants, require_window
+
+MOST_COLUMNS = 2_000
 
 Items = list[tuple[str, Expression]]
 
@@ -44,6 +47,7 @@ class QueryBinder:
 
     def __init__(self, binding: Binding) -> None:
         self.binding = binding
+        self._depth = 0
 
     def top(self, node: Node) -> Relation:
         """A whole query: the only place for ISTREAM, DSTREAM and RSTREAM, and where names meet the outside."""
@@ -61,9 +65,19 @@ class QueryBinder:
 
     def query(self, node: Node, environment: Environment) -> Relation:
         """A sub-query."""
+        self._depth += 1
+        if self._depth > DEEPEST_QUERY:
+            raise self.binding.error(f"queries nest deeper than {DEEPEST_QUERY} levels", node)
         environment = self._environment(node, environment)
-        if not isinstance(node, exp.Select):
-            return self._set_operation(node, environment)
+        if isinstance(node, exp.Select):
+            self._refuse_to_stream(node)
+            plan = self._select(node, environment)
+        else:
+            plan = self._set_operation(node, environment)
+        self._depth -= 1
+        return plan
+
+    def _refuse_to_stream(self, node: exp.Select) -> None:
         kind = node.args.get("kind")
         if kind is not None:
             word = kind.this.upper()
@@ -72,7 +86,6 @@ class QueryBinder:
                 kind,
                 hint=f"write SELECT {word} * FROM (SELECT …), or put a window over the sub-query",
             )
-        return self._select(node, environment)
 
     def _environment(self, node: Node, around: Environment) -> Environment:
         clause = node.args.get("with_")
@@ -102,10 +115,9 @@ class QueryBinder:
     def _operand(self, node: Node, environment: Environment, reserved: tuple[str, ...]) -> Relation:
         """One side of a set operation; untyped nulls wait for the other side's type."""
         environment = self._environment(node, environment)
-        if isinstance(node, exp.Select) and node.args.get("kind") is None:
-            return self._select(node, environment, reserved, settle=False)
         if isinstance(node, exp.Select):
-            return self.query(node, environment)
+            self._refuse_to_stream(node)
+            return self._select(node, environment, reserved, settle=False)
         return self._set_operation(node, environment, reserved)
 
     def _select(
@@ -179,6 +191,8 @@ class QueryBinder:
             else:
                 bound = binder.bind(item)
                 items.append((item_name(item, binder.scope, position), bound))
+        if len(items) > MOST_COLUMNS:
+            raise self.binding.error(f"the query gives more than {MOST_COLUMNS:,} columns", node)
         return items
 
     def _star(self, binder: ScalarBinder, columns: Items, node: Node) -> Items:

@@ -21,7 +21,7 @@ from midstream.language.nodes import place
 if TYPE_CHECKING:
     from midstream.language.scope import Scope
 
-MOST_SOURCES = 500
+MOST_SOURCES = 100
 """How many streams and sub-queries a query may read, repeated use of WITH included."""
 
 

@@ -24,7 +24,6 @@ class CQL(Dialect):
         HEX_STRINGS: ClassVar = [("x'", "'"), ("X'", "'")]
         COMMENTS: ClassVar = ["--", ("/*", "*/")]
         COMMANDS: ClassVar = set()
-        HINT_START = "/*"
         KEYWORDS: ClassVar = {
             "==": TokenType.EQ,
             "::": TokenType.DCOLON,

@@ -186,6 +186,8 @@ class ExpressionGrammar(Grammar):
                 return self._parenthesised(token)
             case TokenType.STAR:
                 self.fail("* is not expected here", hint="write * alone in SELECT, or count(*)")
+            case TokenType.L_BRACKET:
+                self.fail("a window needs a stream before it", hint="write it after a stream in FROM: A [RANGE 10]")
             case TokenType.PLACEHOLDER | TokenType.PARAMETER | TokenType.COLON:
                 self.fail("queries have no parameters", hint="write the value itself")
         if token.token_type in FUNCTION_WORDS:
@@ -248,18 +250,15 @@ class ExpressionGrammar(Grammar):
         first = self._curr
         parts = [self.identifier("a column name")]
         while self.peek(TokenType.DOT):
+            if len(parts) == 2:
+                hint = "a column is written column or stream.column; fields of nested values cannot be read"
+                self.fail("a column name has too many parts", first, hint=hint)
             self._advance()
             if self.peek(TokenType.STAR) and len(parts) == 1:
                 star = at(exp.Star(), self._curr)
                 self._advance()
                 return at(exp.Column(this=star, table=parts[0]), first)
             parts.append(self._after_dot())
-        if len(parts) > 2:
-            self.fail(
-                f"{'.'.join(p.name for p in parts)} has too many parts",
-                first,
-                hint="a column is written column or stream.column; fields of nested values cannot be read",
-            )
         return at(exp.Column(this=parts[-1], table=parts[0] if len(parts) == 2 else None), first)
 
     def _after_dot(self) -> exp.Identifier:

@@ -15,10 +15,12 @@ from midstream.language.nodes import at
 
 NAMES = frozenset({TokenType.VAR, TokenType.IDENTIFIER})
 
+LONGEST_NAME = 255
+
 DEEPEST = 100
 """How deep values may nest; every later stage walks them recursively."""
 
-DEEPEST_QUERY = 25
+DEEPEST_QUERY = 30
 """How deep queries may nest inside queries."""
 
 
@@ -90,8 +92,8 @@ class Grammar(parser.Parser):
 
     def identifier_of(self, token: Token) -> exp.Identifier:
         """A token as a name."""
-        if not token.text:
-            self.fail("a name cannot be empty", token)
+        if not 0 < len(token.text) <= LONGEST_NAME:
+            self.fail(f"a name has 1 to {LONGEST_NAME} characters", token)
         return at(exp.Identifier(this=token.text, quoted=token.token_type == TokenType.IDENTIFIER), token)
 
     def deeper(self) -> None:

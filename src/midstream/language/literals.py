@@ -94,7 +94,7 @@ def binary(text: str) -> Literal:
         return Literal(bytes.fromhex(text), pa.binary())
     except ValueError:
         hint = "write two digits per byte, for instance X'00ff'"
-        raise QueryError(f"X'{text}' is not hexadecimal", hint=hint) from None
+        raise QueryError(f"X{_shown(text)} is not hexadecimal", hint=hint) from None
 
 
 def duration_text(duration: Duration) -> str:
@@ -136,11 +136,15 @@ def _read(text: str, type_: pa.DataType) -> Literal | None:
     return None
 
 
+def _shown(text: str) -> str:
+    return f"'{text}'" if len(text) <= 40 else f"'{text[:40]}…'"
+
+
 def _date(text: str) -> dt.date:
     try:
         return dt.date.fromisoformat(text.strip())
     except ValueError:
-        raise QueryError(f"'{text}' is not a date", hint="write for instance DATE '2024-01-31'") from None
+        raise QueryError(f"{_shown(text)} is not a date", hint="write for instance DATE '2024-01-31'") from None
 
 
 def _timestamp(text: str, type_: pa.DataType) -> dt.datetime:
@@ -148,10 +152,10 @@ def _timestamp(text: str, type_: pa.DataType) -> dt.datetime:
         value = dt.datetime.fromisoformat(text.strip())
     except ValueError:
         hint = "write for instance TIMESTAMP '2024-01-31 13:30:00'"
-        raise QueryError(f"'{text}' is not a timestamp", hint=hint) from None
+        raise QueryError(f"{_shown(text)} is not a timestamp", hint=hint) from None
     if type_.tz is None:
         if value.tzinfo is not None:
-            raise QueryError(f"'{text}' has a time zone, where none is expected", hint="leave the zone out")
+            raise QueryError(f"{_shown(text)} has a time zone, where none is expected", hint="leave the zone out")
         return value
     return value if value.tzinfo else value.replace(tzinfo=ZoneInfo(type_.tz))
 
@@ -163,12 +167,12 @@ def _exact(text: str) -> Literal:
     except InvalidOperation:
         value = Decimal("nan")
     if not value.is_finite():
-        raise QueryError(f"'{text}' is not a decimal number", hint="write for instance DECIMAL '1.50'")
+        raise QueryError(f"{_shown(text)} is not a decimal number", hint="write for instance DECIMAL '1.50'")
     exponent = int(value.as_tuple().exponent)
     scale = max(0, -exponent)
     digits = max(len(value.as_tuple().digits) + max(0, exponent), scale)
     if digits > DECIMAL_DIGITS:
-        raise QueryError(f"'{text}' has more than {DECIMAL_DIGITS} digits")
+        raise QueryError(f"{_shown(text)} has more than {DECIMAL_DIGITS} digits")
     return Literal(value, pa.decimal128(digits, scale))
 
 

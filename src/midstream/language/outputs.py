@@ -31,12 +31,13 @@ def unique_names(wanted: Iterable[str], reserved: Iterable[str] = ()) -> list[st
     ['k', 'v', 'k_1', 'ts_1']
     """
     taken = {name.casefold() for name in reserved}
+    counts: dict[str, int] = {}
     names = []
     for name in wanted:
-        unique, count = name, 0
+        unique = name
         while unique.casefold() in taken:
-            count += 1
-            unique = f"{name}_{count}"
+            counts[name] = counts.get(name, 0) + 1
+            unique = f"{name}_{counts[name]}"
         taken.add(unique.casefold())
         names.append(unique)
     return names

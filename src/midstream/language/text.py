@@ -39,7 +39,8 @@ def _require_unicode(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise QueryError("the query holds half of a character", text=text, position=error.start) from None
+        readable = text.encode(errors="replace").decode()
+        raise QueryError("the query holds half of a character", text=readable, position=error.start) from None
 
 
 def _tokens(text: str) -> list[Token]:

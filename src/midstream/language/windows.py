@@ -78,7 +78,7 @@ def _zone(binding: Binding, node: exp.Literal | None, domain: TimeDomain) -> str
         ZoneInfo(node.this)
     except (KeyError, ValueError, OSError):
         hint = "write for instance 'Europe/Berlin'"
-        raise binding.error(f"unknown time zone '{node.this}'", node, hint=hint) from None
+        raise binding.error(f"unknown time zone '{node.this[:40]}'", node, hint=hint) from None
     return str(node.this)
 
 
