@@ -1,0 +1,81 @@
+"""The total order of rows and the grouping of equal ones."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.operators.columns import AWKWARD, NESTED, random_columns, rows_of
+
+from midstream.algebra.semantics_values import row_identity, row_order
+from midstream.errors import InternalError
+from midstream.operators.ordering import group_rows, total_order
+
+seeds = st.integers(0, 2**32)
+
+
+@given(seeds)
+def test_the_total_order_is_that_of_the_oracle(seed: int) -> None:
+    chance = random.Random(seed)
+    length = chance.randint(0, 25)
+    columns = random_columns(chance, length, AWKWARD | NESTED)
+    leading = [np.array([chance.randint(0, 4) for _ in range(length)]) for _ in range(chance.randint(0, 2))]
+    if leading and chance.random() < 0.5:
+        leading[0].sort()
+    rows = rows_of(columns)
+    expected = sorted(range(length), key=lambda i: (*(int(a[i]) for a in leading), row_order(rows[i])))
+    order = total_order(columns, leading)
+    assert (list(range(length)) if order is None else order.tolist()) == expected
+
+
+def test_a_strictly_increasing_leading_array_needs_no_sorting() -> None:
+    batch = pa.RecordBatch.from_arrays([pa.array([3, 2, 1])], ["a"])
+    assert total_order(batch, [np.array([1, 2, 3])]) is None
+    assert total_order(batch, [np.array([1, 2, 2])]).tolist() == [0, 2, 1]  # type: ignore[union-attr]
+    assert total_order(batch).tolist() == [2, 1, 0]  # type: ignore[union-attr]
+
+
+def test_equal_rows_keep_their_order() -> None:
+    assert total_order([pa.array([1, 1, 1])], [np.array([0, 0, 0])]) is None
+    order = total_order([pa.array(["b", "a", "b", "a"])])
+    assert order is not None
+    assert order.tolist() == [1, 3, 0, 2]
+
+
+def test_rows_without_columns_are_sorted_by_what_leads() -> None:
+    order = total_order([], [np.array([2, 1])])
+    assert order is not None
+    assert order.tolist() == [1, 0]
+    assert total_order([], [np.array([1, 1])]) is None
+    assert total_order([]) is None
+
+
+@given(seeds)
+def test_rows_are_grouped_exactly_by_equality(seed: int) -> None:
+    columns = random_columns(random.Random(seed), 25, AWKWARD | NESTED)
+    groups, first = group_rows(columns)
+    rows = [row_identity(row) for row in rows_of(columns)]
+    appearance = list(dict.fromkeys(rows))
+    assert groups.tolist() == [appearance.index(row) for row in rows]
+    assert first.tolist() == [rows.index(row) for row in appearance]
+
+
+def test_many_columns_of_many_values_do_not_overflow_their_codes() -> None:
+    length = 3000
+    chance = np.random.default_rng(7)
+    columns = [pa.array(chance.permutation(length)) for _ in range(8)]
+    doubled = [pa.concat_arrays([c, c]) for c in columns]
+    groups, first = group_rows(doubled)
+    assert len(first) == length
+    assert (groups[:length] == groups[length:]).all()
+
+
+def test_no_rows_form_no_groups() -> None:
+    groups, first = group_rows([pa.array([], pa.int64()), pa.array([], pa.string())])
+    assert len(groups) == len(first) == 0
+    with pytest.raises(InternalError):
+        group_rows([])
