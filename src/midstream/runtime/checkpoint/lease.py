@@ -14,6 +14,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -68,13 +69,12 @@ class Lease:
         if present is not None and not _free(present, clock(), expires_after):
             raise _held(files, present, clock())
         holder = Holder(owner or secrets.token_hex(8), socket.gethostname(), os.getpid(), _started("self"), clock())
-        try:
+        with suppress(AlreadyThere):  # if another was faster, it is found just below
             files.write_atomic(_path(number + 1, 0), _content(holder), only_if_absent=True, point="lease")
-        except AlreadyThere as error:
-            _, winner = newest(files)
-            raise _held(files, winner or holder, clock()) from error
+        made, winner = newest(files)
+        if winner is not None and (made, winner.owner) != (number + 1, holder.owner):
+            raise _held(files, winner, clock())
         lease = cls(files, number + 1, holder, clock, expires_after)
-        lease.check()
         lease._sweep()
         return lease
 

@@ -28,13 +28,17 @@ Segments = Mapping[str, Mapping[int, Mapping[int, Sequence[SegmentEntry]]]]
 
 @dataclass(frozen=True, slots=True)
 class QueryEntry:
-    """A registered query: its text, the plan that runs, and what its results depend on besides."""
+    """A registered query: its text, the plan that runs, and what its results depend on besides.
+
+    `time` is what its ticks are: `integer` or `timestamp`.
+    """
 
     cql: str
     plan: str
     emit_every: int | None = None
     functions: str = ""
     status: str = "running"
+    time: str = "integer"
 
 
 @dataclass(frozen=True, slots=True)
