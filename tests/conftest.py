@@ -1,4 +1,4 @@
-"""What all tests share: how they are spread over processes.
+"""What all tests share: how they are spread over processes, and how many examples property tests draw.
 
 A JVM is shared by a process, and two of them would fight over the machine: one process runs all tests that need Spark.
 They are known by the path of their file, because xdist's own groups are silently without effect from pytest 9.2 on
@@ -11,7 +11,13 @@ import os
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadGroupScheduling
+
+# Timings never decide a test: a slow machine draws the same examples. `--hypothesis-profile=long` draws more of them.
+settings.register_profile("default", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("long", settings.get_profile("default"), max_examples=3000)
+settings.load_profile("default")
 
 MOST_WORKERS = 4
 SPARK_WORDS = ("spark", "cluster")
