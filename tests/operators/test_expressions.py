@@ -44,7 +44,7 @@ def evaluate(expression: Expression, **columns: pa.Array) -> list[Any]:
     result = compile_expression(expression, batch.schema)(batch)
     assert len(result) == batch.num_rows
     assert result.type == expression.type
-    return result.to_pylist()
+    return list(result.to_pylist())
 
 
 def on_texts(function: str, *arguments: Any, texts: list[str | None]) -> list[Any]:

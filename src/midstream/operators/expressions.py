@@ -24,6 +24,7 @@ from midstream.operators.elements import Mask
 from midstream.operators.scalars import KERNELS
 from midstream.operators.scalars.casts import cast_kernel
 from midstream.operators.scalars.kernels import Constants, Datum, column
+from midstream.operators.scalars.masks import mask_node, mask_of
 
 Node = Callable[[pa.RecordBatch], Datum]
 Functions = Mapping[str, UserFunction]
@@ -56,11 +57,19 @@ class CompiledExpression:
 class Predicate(CompiledExpression):
     """A condition ready to run: a batch in, a mask of its length out, false where the condition is null."""
 
-    __slots__ = ()
+    __slots__ = ("_mask",)
+
+    def __init__(self, expression: Expression, schema: pa.Schema, functions: Functions | None = None) -> None:
+        super().__init__(expression, schema, functions)
+        self._mask = mask_node(expression, schema, lambda part: _compile(part, schema, self.functions))
 
     def __call__(self, batch: pa.RecordBatch) -> Mask:
         """Where the condition is true."""
-        return _mask(self._node(batch), batch.num_rows)
+        try:
+            return self._mask(batch)
+        except InputError:
+            # A part failed, perhaps on rows that another part has already decided.
+            return mask_of(self._node(batch), batch.num_rows)
 
 
 def compile_expression(
@@ -78,14 +87,6 @@ def compile_predicate(expression: Expression, schema: pa.Schema, functions: Func
 def _needed(expression: Expression, functions: Functions) -> dict[str, UserFunction]:
     names = {node.function.lower() for node in walk(expression) if isinstance(node, Call)}
     return {name: function for name, function in functions.items() if name.lower() in names}
-
-
-def _mask(truth: Datum, length: int) -> Mask:
-    if isinstance(truth, pa.Scalar):
-        return np.full(length, truth.as_py() is True)
-    if truth.null_count:
-        truth = truth.fill_null(False)
-    return truth.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
 class _Constant:
@@ -238,7 +239,7 @@ def _case_in_order(
     asking, given = np.arange(batch.num_rows), _Gathered(kind, batch.num_rows)
     for condition, value in zip(conditions, values, strict=True):
         rest = batch.take(pa.array(asking))
-        true = _mask(condition(rest), len(asking))
+        true = mask_of(condition(rest), len(asking))
         given.put(asking[true], value(rest.filter(pa.array(true))))
         asking = asking[~true]
     given.put(asking, default(batch.take(pa.array(asking))))
@@ -254,7 +255,7 @@ def _in_order(
     doubtful = np.zeros(length, dtype=np.bool_)
     for part in parts:
         value = column(part(batch.take(pa.array(asking))), len(asking))
-        done = _mask(decided(value), len(asking))
+        done = mask_of(decided(value), len(asking))
         given.put(asking[done], value.filter(pa.array(done)))
         doubtful[asking[value.is_null().to_numpy(zero_copy_only=False)]] = True
         asking = asking[~done]

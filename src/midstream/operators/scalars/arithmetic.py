@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midstream.algebra.expressions import Call
+from midstream.operators.elements import Mask
 from midstream.operators.scalars.kernels import (
     Constants,
     Datum,
@@ -26,7 +27,7 @@ from midstream.operators.scalars.kernels import (
     length_of,
     with_parameters,
 )
-from midstream.operators.vectors import column_of, numbers_of, validity_of
+from midstream.operators.vectors import Numbers, column_of, numbers_of, validity_of
 
 _equal, _if_else, _remainder = arrow("equal"), arrow("if_else"), arrow("remainder")
 
@@ -89,33 +90,52 @@ def _widened(datum: Datum) -> Datum:
 
 
 def _divide(dividend: Datum, divisor: Datum) -> Datum:
-    return pc.divide(_double(dividend), _nonzero(_double(divisor)))
+    length = length_of((dividend, divisor))
+    above, below = _doubles(dividend, length), _doubles(divisor, length)
+    with np.errstate(all="ignore"):
+        quotients = numbers_of(above) / numbers_of(below)
+    return column_of(quotients, pa.float64(), _defined(numbers_of(below) != 0, above, below))
 
 
-def _double(datum: Datum) -> Datum:
-    return datum if pa.types.is_float64(datum.type) else pc.cast(datum, pa.float64(), safe=False)
+def _doubles(datum: Datum, length: int) -> pa.Array:
+    values = column(datum, length)
+    return values if pa.types.is_float64(values.type) else values.cast(pa.float64(), safe=False)
 
 
-def _modulo(dividend: Datum, divisor: Datum) -> Datum:
-    return _remainder(dividend, _nonzero(divisor))
+def _defined(inside: Mask, *arguments: pa.Array) -> Mask | None:
+    """The validity of a result: inside the function's domain, of arguments that are known."""
+    for argument in arguments:
+        valid = validity_of(argument)
+        if valid is not None:
+            inside = inside & valid
+    return None if inside.all() else inside
 
 
-def _nonzero(divisor: Datum) -> Datum:
-    """The divisor, null where it is zero."""
-    nothing = pa.scalar(None, divisor.type)
+def _modulo(call: Call, constants: Constants) -> Kernel:
+    divisor = constants[1]
+    if divisor is not None and divisor.is_valid and divisor.as_py() != 0:
+        return _remainder
+    return _modulo_of_columns
+
+
+def _modulo_of_columns(dividend: Datum, divisor: Datum) -> Datum:
+    length = length_of((dividend, divisor))
+    divisor = column(divisor, length)
     zero = pa.scalar(Decimal(0) if pa.types.is_decimal(divisor.type) else 0, divisor.type)
-    if isinstance(divisor, pa.Scalar):
-        return nothing if not divisor.is_valid or divisor.as_py() == 0 else divisor
-    zeros = _equal(divisor, zero)
-    return _if_else(zeros, nothing, divisor) if zeros.true_count else divisor
+    nonzero = _if_else(_equal(divisor, zero), pa.scalar(None, divisor.type), divisor)
+    return _remainder(column(dividend, length), nonzero)
 
 
-def _on_domain(name: str, inside: str) -> Kernel:
-    function, allowed, zero = arrow(name), arrow(inside), pa.scalar(0.0)
+def _on_domain(name: str, outside: Callable[[Numbers, float], Mask]) -> Kernel:
+    function = arrow(name)
 
-    def kernel(value: Datum) -> Datum:
-        outside = _if_else(pc.is_nan(value), pa.scalar(False), pc.invert(allowed(value, zero)))
-        return _if_else(outside, pa.scalar(None, pa.float64()), function(value))
+    def kernel(values: pa.Array) -> pa.Array:
+        with np.errstate(invalid="ignore"):
+            excluded = outside(numbers_of(values), 0.0)
+        result = function(values)
+        if not excluded.any():
+            return result
+        return column_of(numbers_of(result), pa.float64(), _defined(~excluded, values))
 
     return kernel
 
@@ -166,29 +186,21 @@ def _sign(value: Datum) -> Datum:
     return pc.sign(value)
 
 
-def _both_columns(kernel: Callable[[Datum, Datum], Datum]) -> Kernel:
-    def compute(left: Datum, right: Datum) -> Datum:
-        length = length_of((left, right))
-        return kernel(column(left, length), column(right, length))
-
-    return compute
-
-
 ARITHMETIC: dict[str, Maker] = {
     "+": _operation("add"),
     "-": _operation("subtract"),
     "*": _operation("multiply"),
     "/": always(_divide),
-    "%": always(_both_columns(_modulo)),
+    "%": _modulo,
     "negate": always(arrow("negate_checked")),
     "abs": always(arrow("abs_checked")),
     "ceil": _whole("ceil"),
     "floor": _whole("floor"),
     "round": with_parameters(_rounding),
     "sign": always(_sign),
-    "sqrt": always(_on_domain("sqrt", "greater_equal")),
+    "sqrt": always(_on_domain("sqrt", np.less)),
     "exp": always(arrow("exp")),
-    "ln": always(_on_domain("ln", "greater")),
-    "log10": always(_on_domain("log10", "greater")),
+    "ln": always(_on_domain("ln", np.less_equal)),
+    "log10": always(_on_domain("log10", np.less_equal)),
     "power": always(arrow("power")),
 }

@@ -26,6 +26,17 @@ from midstream.operators.vectors import column_of, numbers_of, validity_of
 TICKS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 MICROSECONDS = TICKS_PER_SECOND["us"]
 _FINER_THAN_DAY = frozenset({"hour", "minute", "second", "millisecond", "microsecond"})
+_DAY = 86_400 * MICROSECONDS
+_EVEN_UNITS = {
+    "microsecond": (1, 0),
+    "millisecond": (1_000, 0),
+    "second": (MICROSECONDS, 0),
+    "minute": (60 * MICROSECONDS, 0),
+    "hour": (3600 * MICROSECONDS, 0),
+    "day": (_DAY, 0),
+    "week": (7 * _DAY, 4 * _DAY),
+}
+"""Length and some beginning, in microseconds; the first Monday of 1970 was the fifth of January."""
 
 
 def wall_clock(instants: pa.Array) -> pa.Array:
@@ -79,9 +90,23 @@ def _truncating(call: Call, unit: str) -> OnColumn:
     if pa.types.is_date(kind) and unit in _FINER_THAN_DAY or _no_finer(unit, kind):
         return lambda instants: instants
     floor = arrow("floor_temporal", pc.RoundTemporalOptions(1, unit))
+    if pa.types.is_timestamp(kind) and unit in _EVEN_UNITS:
+        floor = _even_floor(unit)
     if pa.types.is_date(kind) or not kind.tz:
         return floor
     return lambda instants: _truncated_in_zone(instants, floor, keeps_side=unit in _FINER_THAN_DAY)
+
+
+def _even_floor(unit: str) -> OnColumn:
+    """Units that are as long every time are a matter of division."""
+    length, origin = _EVEN_UNITS[unit]
+
+    def floor(shown: pa.Array) -> pa.Array:
+        ticks, per_second = numbers_of(shown), TICKS_PER_SECOND[shown.type.unit]
+        step, start = length * per_second // MICROSECONDS, origin * per_second // MICROSECONDS
+        return column_of(ticks - (ticks - start) % step, shown.type, validity_of(shown))
+
+    return floor
 
 
 def _no_finer(unit: str, kind: pa.DataType) -> bool:
@@ -109,22 +134,32 @@ def _formatting(call: Call, form: str) -> OnColumn:
     """Arrow's strftime where it agrees with Python's; the few directives where they differ go once per instant."""
     if not {form[i + 1 : i + 2] for i in _directives(form)} <= _DIRECTIVES:
         return lambda instants: _formatted_one_by_one(instants, form)
-    literal = pa.scalar("")
+    step = _shown_every(form)
 
     def kernel(instants: pa.Array) -> pa.Array:
         shown = wall_clock(instants)
-        ticks = numbers_of(shown)
-        per_second = TICKS_PER_SECOND[shown.type.unit]
-        valid = validity_of(shown)
-        seconds = column_of(ticks // per_second, pa.timestamp("s"), valid)
-        parts = [pc.strftime(seconds, format=part, locale="C") for part in _split_at_fraction(form)]
+        per_second, valid = TICKS_PER_SECOND[shown.type.unit], validity_of(shown)
+        seconds = numbers_of(shown) // (per_second * step) * step
+        parts = [_formatted(column_of(seconds, pa.timestamp("s"), valid), part) for part in _split_at_fraction(form)]
         if len(parts) == 1:
             return parts[0]
-        fraction = column_of(ticks % per_second * 1_000_000 // per_second, pa.int64(), valid).cast(pa.string())
-        fraction = pc.utf8_lpad(fraction, 6, "0")
-        return pc.binary_join_element_wise(*_between(parts, fraction), literal)
+        fraction = numbers_of(shown) % per_second * MICROSECONDS // per_second
+        digits = pc.utf8_lpad(column_of(fraction, pa.int64(), valid).cast(pa.string()), 6, "0")
+        return pc.binary_join_element_wise(*_between(parts, digits), "")
 
     return kernel
+
+
+def _formatted(seconds: pa.Array, form: str) -> pa.Array:
+    """Arrow formats a thousand timestamps in three milliseconds, so each distinct one is formatted once."""
+    encoded = seconds.dictionary_encode()
+    return pc.strftime(encoded.dictionary, format=form, locale="C").take(encoded.indices)
+
+
+def _shown_every(form: str) -> int:
+    """The seconds for which a format shows the same."""
+    letters = {form[i + 1 : i + 2] for i in _directives(form)}
+    return 1 if "S" in letters else 60 if "M" in letters else 3600 if letters & set("HIp") else 86_400
 
 
 def _directives(form: str) -> list[int]:

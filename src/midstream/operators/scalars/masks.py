@@ -1,0 +1,111 @@
+"""Conditions as masks.
+
+Only true counts, so AND and OR of masks are those of conditions whatever is null, and comparing numbers without nulls
+is a comparison of vectors. Everything else is computed as a column first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from midstream.algebra.expressions import Call, Column, Expression, Literal
+from midstream.operators.elements import Mask
+from midstream.operators.scalars.kernels import Datum
+from midstream.operators.vectors import Numbers, numbers_of, storage_of, validity_of
+
+MaskNode = Callable[[pa.RecordBatch], Mask]
+Compile = Callable[[Expression], Callable[[pa.RecordBatch], Datum]]
+
+_COMPARISONS: dict[str, Callable[[Numbers, Numbers], Mask]] = {
+    "=": np.equal,
+    "<>": np.not_equal,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+}
+
+
+def mask_of(truth: Datum, length: int) -> Mask:
+    """Where a column of truths, or a constant one, is true."""
+    if isinstance(truth, pa.Scalar):
+        return np.full(length, truth.as_py() is True)
+    if truth.null_count:
+        truth = truth.fill_null(False)
+    return truth.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+
+def mask_node(expression: Expression, schema: pa.Schema, compile: Compile) -> MaskNode:
+    """A condition as a function from batches to masks."""
+    match expression:
+        case Call("and", args):
+            return _combined(np.logical_and, [mask_node(a, schema, compile) for a in args])
+        case Call("or", args):
+            return _combined(np.logical_or, [mask_node(a, schema, compile) for a in args])
+        case Call("not", (Call("is_null", (Column(name),)),)):
+            return _present(schema.get_field_index(name))
+        case Call(function, (Column(), Column() | Literal())) if function in _COMPARISONS:
+            return _comparison(expression, schema, compile) or _column_mask(expression, compile)
+        case _:
+            return _column_mask(expression, compile)
+
+
+def _column_mask(expression: Expression, compile: Compile) -> MaskNode:
+    node = compile(expression)
+    return lambda batch: mask_of(node(batch), batch.num_rows)
+
+
+def _combined(operation: np.ufunc, masks: list[MaskNode]) -> MaskNode:
+    first, *others = masks
+
+    def combine(batch: pa.RecordBatch) -> Mask:
+        result = first(batch)
+        for other in others:
+            result = operation(result, other(batch))
+        return result
+
+    return combine
+
+
+def _present(position: int) -> MaskNode:
+    def present(batch: pa.RecordBatch) -> Mask:
+        valid = validity_of(batch.column(position))
+        return np.ones(batch.num_rows, dtype=np.bool_) if valid is None else valid
+
+    return present
+
+
+def _comparison(call: Call, schema: pa.Schema, compile: Compile) -> MaskNode | None:
+    """A comparison of two number columns or of one with a constant, if that is what it is."""
+    left, right = call.args
+    dtype = storage_of(left.type)
+    if dtype is None or left.type != right.type or (isinstance(right, Literal) and right.value is None):
+        return None
+    compare = _COMPARISONS[call.function]
+    general = _column_mask(call, compile)
+    here = schema.get_field_index(str(left))
+    if isinstance(right, Literal):
+        constant = numbers_of(pa.array([right.value], right.type))[0]
+
+        def against_constant(batch: pa.RecordBatch) -> Mask:
+            a = batch.column(here)
+            return general(batch) if a.null_count else compare(_dense(a, dtype), constant)
+
+        return against_constant
+    there = schema.get_field_index(str(right))
+
+    def against_column(batch: pa.RecordBatch) -> Mask:
+        a, b = batch.column(here), batch.column(there)
+        return general(batch) if a.null_count or b.null_count else compare(_dense(a, dtype), _dense(b, dtype))
+
+    return against_column
+
+
+def _dense(column: pa.Array, dtype: np.dtype[np.generic]) -> Numbers:
+    length = len(column)
+    if length == 0:
+        return np.empty(0, dtype=dtype)
+    return np.frombuffer(column.buffers()[1], dtype, length, column.offset * dtype.itemsize)
