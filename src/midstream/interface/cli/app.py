@@ -7,8 +7,10 @@ from typing import Annotated
 import typer
 
 import midstream
+from midstream.interface.cli.bench import bench
 from midstream.interface.cli.explain import explain
 from midstream.interface.cli.query import query
+from midstream.interface.cli.state import state
 
 app = typer.Typer(
     name="midstream",
@@ -20,6 +22,8 @@ app = typer.Typer(
 )
 app.command()(query)
 app.command()(explain)
+app.command()(state)
+app.command()(bench)
 
 
 def _show_version(wanted: bool) -> None:

@@ -24,6 +24,9 @@ TIER = 4
 BUCKETS = 8
 """Into how many buckets the longest validity is cut."""
 
+SPAN = 2
+"""How many buckets one appended segment may span."""
+
 RESTED = 2
 """After how many appends elsewhere a bucket counts as closed."""
 
@@ -112,13 +115,14 @@ class SortedState:
         if width is None:
             return [(0, elements, hashes)]
         first, last = int(elements.valid_from.min()) // width, int(elements.valid_from.max()) // width
-        if first == last:
-            return [(first, elements, hashes)]
-        buckets = elements.valid_from // width
+        if last - first <= SPAN:
+            # More segments cost every probe; a few more expired rows cost almost nothing.
+            return [(last, elements, hashes)]
+        buckets = elements.valid_from // (SPAN * width)
         parts = []
         for bucket in np.unique(buckets):
             rows = np.flatnonzero(buckets == bucket)
-            parts.append((int(bucket), elements.take(rows), hashes[rows]))
+            parts.append((SPAN * int(bucket) + SPAN - 1, elements.take(rows), hashes[rows]))
         return parts
 
     def _due(self, frontier: int) -> list[list[Segment]]:

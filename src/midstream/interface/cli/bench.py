@@ -1,0 +1,50 @@
+"""`midstream bench`: ratios, as a table or as one JSON object."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from midstream.errors import JobError
+from midstream.interface.bench.figures import Report
+from midstream.interface.bench.registry import BENCHES
+from midstream.interface.cli import options
+from midstream.interface.cli.endings import ends_clearly
+from midstream.interface.cli.output import show_json
+
+
+@ends_clearly
+def bench(
+    name: Annotated[str, typer.Argument(help=f"One of: {', '.join(BENCHES)}.")],
+    json: options.Json = False,
+) -> None:
+    """Measure ratios in one run on the same data.
+
+    \b
+    Example:
+      midstream bench operators --json
+    """
+    if name not in BENCHES:
+        raise JobError(f"there is no benchmark {name!r}", hint=f"use one of {', '.join(BENCHES)}")
+    report = BENCHES[name]()
+    if json:
+        show_json(report.to_json())
+    else:
+        _show(report)
+
+
+def _show(report: Report) -> None:
+    table = Table(title=f"bench {report.bench}")
+    for heading in ("figure", "value", "unit", "bar", "holds"):
+        table.add_column(heading, justify="right" if heading == "value" else "left")
+    for figure in report.figures:
+        row = figure.to_json()
+        holds = {True: "yes", False: "NO", None: ""}[figure.holds]
+        table.add_row(figure.name, f"{figure.value:,.2f}", figure.unit, row["bar"] or "", holds)
+    console = Console()
+    console.print(table)
+    for part, share in sorted(report.profile.items(), key=lambda entry: -entry[1]):
+        console.print(f"  {share:6.1%}  {part}")
