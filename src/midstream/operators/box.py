@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import PhysicalNode, Source
 from midstream.algebra.time import BEGINNING
+from midstream.algebra.windows import Hop
 from midstream.operators.base import Operator, Work
 from midstream.operators.build import build
 from midstream.operators.elements import Elements
+from midstream.operators.slices import SliceOperator, grid_floor
 from midstream.operators.state.sorted_state import SortedState
 
 ROOT = -1
@@ -88,9 +90,37 @@ class Box:
 
     def restore(self, frontier: int) -> None:
         """Sets every operator to a frontier that was reached earlier; states are put in by the caller."""
-        self.frontier = frontier
+        self.frontier = frontier = self.floor(frontier)
         for i, operator in enumerate(self.operators):
             operator.restore(self.incoming(i, frontier))
+
+    def floor(self, frontier: int) -> int:
+        """How far the box moves when the query's frontier is here: to its slices' grid, if it has slices.
+
+        All states of a box are purged at one instant, the one up to which it has answered. Purged further, the inputs
+        of one operator could no longer rebuild the states of another plan in which they meet a slice operator.
+        """
+        return grid_floor(frontier, self.grid)
+
+    @property
+    def grid(self) -> Hop | None:
+        """The grid of the box's slice operators; None if nothing in it waits for a grid."""
+        return next((o.grid for o in self.operators if isinstance(o, SliceOperator) and o.grid is not None), None)
+
+    def below_root(self) -> Box:
+        """A box of the same live operators without the root."""
+        box = Box.__new__(Box)
+        root = len(self.operators) - 1
+
+        def lowered(wire: Wire) -> Wire:
+            return Wire(ROOT, 0) if wire.operator == root else wire
+
+        box.plan = self.plan.inputs[0]
+        box.operators, box.nodes = self.operators[:-1], self.nodes[:-1]
+        box.wires = [lowered(w) for w in self.wires[:-1]]
+        box.sources = [(source, lowered(w)) for source, w in self.sources]
+        box.frontier = self.frontier
+        return box
 
     def incoming(self, operator: int, frontier: int) -> int:
         """The least frontier over an operator's inputs; sources are at the query's frontier."""

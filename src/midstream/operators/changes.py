@@ -33,6 +33,10 @@ class Changes(SliceOperator):
         self.kind = kind
         self.name = kind
 
+    @property
+    def needed_after(self) -> int:
+        return max(self.done - 1, BEGINNING)
+
     def forget(self, end: int) -> None:
         # What ends exactly at the slice's end has yet to leave.
         for state in self.kept:

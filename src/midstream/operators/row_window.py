@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from midstream.algebra.time import BEGINNING
 from midstream.algebra.windows import Hop
 from midstream.operators.elements import Elements, Indices
 from midstream.operators.ordering import group_rows, total_order
@@ -25,6 +26,10 @@ class RowWindow(SliceOperator):
         super().__init__(schema, (kept,), grid)
         self.count = count
         self.order = order
+
+    @property
+    def needed_after(self) -> int:
+        return BEGINNING
 
     def forget(self, end: int) -> None:
         """Nothing expires by time: `evaluate` has already dropped the rows that were closed."""

@@ -50,7 +50,7 @@ class SliceOperator(Operator):
         self.work.inserted += len(batch)
         state = self.kept[port]
         state.insert(batch, self.hashes(port, batch))
-        state.compact(self.done, len(batch))
+        state.compact(self.needed_after, len(batch))
         return None
 
     def advance(self, frontier: int) -> Elements | None:
@@ -69,6 +69,11 @@ class SliceOperator(Operator):
         """Goes on from a frontier that was reached earlier, without answering again."""
         self.frontier = frontier
         self.done = grid_floor(frontier, self.grid)
+
+    @property
+    def needed_after(self) -> int:
+        """What ends at or before this no later slice can need."""
+        return self.done
 
     def forget(self, end: int) -> None:
         """Drops what no later slice can need."""
