@@ -1,0 +1,217 @@
+"""One batch, from the last manifest to the next: ship a step per stage, run them as one Spark job, gather the reports."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from midstream.algebra.declarations import StreamDeclaration
+from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.runtime.checkpoint.manifest import Manifest, QueryEntry, ResultFile
+from midstream.runtime.checkpoint.packs import SegmentEntry
+from midstream.runtime.spark.fragment_life import FragmentWork
+from midstream.runtime.spark.layout import NOTE, SLOT, Layout
+from midstream.runtime.spark.reports import Report
+from midstream.runtime.spark.running import RunningQuery
+from midstream.runtime.spark.step import StageStep
+from midstream.runtime.spark.tagging import default_routing, exchange_type, slot_of
+
+
+@dataclass(slots=True)
+class Batch:
+    """What a batch works with: the manifest before it (None: the first), the queries, and how rows arrive."""
+
+    checkpoint: str
+    query_id: str
+    batch_id: int
+    before: Manifest | None
+    queries: Mapping[str, RunningQuery]
+    streams: Mapping[int, StreamDeclaration]
+    arriving: Layout
+    slots: int
+    registers_now: Mapping[str, int] | None = None
+    """Registers to work with instead of the last manifest's: how a finished input is told."""
+    reports: list[Report] = field(default_factory=list)
+    spark_seconds: float = 0.0
+
+    @property
+    def registers(self) -> Mapping[str, int]:
+        """What the streams had promised before this batch."""
+        if self.registers_now is not None:
+            return self.registers_now
+        return {} if self.before is None else self.before.registers
+
+    @property
+    def routing(self) -> Sequence[int]:
+        """The slot of each partition group."""
+        known = () if self.before is None else self.before.routing
+        return known or default_routing(self.slots)
+
+    def advanced_to(self, query: str) -> int:
+        """The frontier a query had been advanced to by the last batch."""
+        return BEGINNING if self.before is None else self.before.advanced_to.get(query, BEGINNING)
+
+    def advance_to(self, query: RunningQuery) -> int:
+        """The frontier this batch advances a query to."""
+        return max(self.advanced_to(query.name), query.reached(self.registers))
+
+    def run(self, rows: DataFrame) -> None:
+        """Runs all stages over the rows of the batch."""
+        steps = self.steps()
+        started = time.perf_counter()
+        flow = rows.repartitionById(self.slots, slot_of(self.routing, self.slots))
+        for step in steps:
+            flow = flow.mapInArrow(_calling(step), exchange_type(step.exchanged, step.last))
+            if not step.last:
+                flow = flow.repartitionById(self.slots, F.col(SLOT))
+        self.reports = [Report.from_bytes(bytes(row[0])) for row in flow.select(NOTE).collect()]
+        self.spark_seconds = time.perf_counter() - started
+        for report in self.reports:
+            if report.error is not None:
+                raise report.error
+
+    def steps(self) -> list[StageStep]:
+        """The steps of all stages."""
+        ports = _ports(self.queries)
+        schemas = {
+            port: self.queries[name].staged.fragment(number).plan.schema for (name, number), port in ports.items()
+        }
+        exchanged = Layout.of(schemas)
+        count = max((query.staged.stages for query in self.queries.values()), default=1)
+        return [
+            StageStep(
+                self.checkpoint,
+                self.batch_id,
+                stage,
+                stage == count - 1,
+                self.streams,
+                dict(self.registers),
+                self.arriving if stage == 0 else exchanged,
+                exchanged,
+                tuple(self.routing),
+                tuple(work for query in self.queries.values() for work in self._work(query, stage, ports)),
+            )
+            for stage in range(count)
+        ]
+
+    def _work(self, query: RunningQuery, stage: int, ports: Mapping[tuple[str, int], int]) -> list[FragmentWork]:
+        restored = query.frontiers(self.advanced_to(query.name))
+        advanced = query.frontiers(self.advance_to(query))
+        return [
+            FragmentWork(
+                query.name,
+                fragment,
+                query.plan,
+                query.functions,
+                restored[fragment.number],
+                advanced[fragment.number],
+                {} if self.before is None else self.before.segments.get(query.name, {}).get(fragment.number, {}),
+                ports.get((query.name, fragment.number), -2),
+                {ports[query.name, r.fragment]: r.stream.alias for r in fragment.received},
+            )
+            for fragment in query.staged.fragments
+            if fragment.stage == stage
+        ]
+
+    def manifest(self, offsets: str, settings: Mapping[str, Any]) -> Manifest:
+        """What this batch leaves behind."""
+        latest, registers = self._registers()
+        before = self.before or Manifest(self.query_id, -1)
+        results = {name: [*before.results.get(name, ()), *self._results(name)] for name in self.queries}
+        return Manifest(
+            query_id=self.query_id,
+            batch_id=self.batch_id,
+            offsets=offsets,
+            epoch=before.epoch,
+            queries={name: _entry(query) for name, query in self.queries.items()},
+            registers=registers,
+            latest=latest,
+            advanced_to={name: self.advance_to(query) for name, query in self.queries.items()},
+            routing=list(self.routing),
+            segments={name: self._segments(name) for name in self.queries},
+            results=results,
+            released={name: self._released(query, registers) for name, query in self.queries.items()},
+            dead_letters=[*before.dead_letters, *(f for r in self.reports for f in r.dead_letters)],
+            counters={**settings, **self._counters(before.counters)},
+            listed={name: before.listed[name] for name in self.queries if name in before.listed},
+            listed_dead_letters=before.listed_dead_letters,
+        )
+
+    def _registers(self) -> tuple[dict[str, int], dict[str, int]]:
+        latest = dict(self.before.latest) if self.before else {}
+        for report in self.reports:
+            for stream, ticks in report.latest.items():
+                latest[stream] = max(latest.get(stream, BEGINNING), ticks)
+        registers = dict(self.registers)
+        for declaration in self.streams.values():
+            name = declaration.name
+            if name in latest:
+                promised = latest[name] - declaration.lateness
+                registers[name] = max(registers.get(name, BEGINNING), promised)
+        return latest, registers
+
+    def _released(self, query: RunningQuery, registers: Mapping[str, int]) -> int:
+        before = BEGINNING if self.before is None else self.before.released.get(query.name, BEGINNING)
+        # What must wait was worked through up to the last registers only; the rest is complete up to the new ones.
+        reached = query.passed(self.advance_to(query)) if query.waits else query.reached(registers)
+        return max(before, reached)
+
+    def _segments(self, query: str) -> dict[int, dict[int, list[SegmentEntry]]]:
+        found: dict[int, dict[int, list[SegmentEntry]]] = {}
+        for report in self.reports:
+            for (name, fragment), part in report.fragments.items():
+                if name == query and part.entries:
+                    found.setdefault(fragment, {})[report.slot] = part.entries
+        return found
+
+    def _results(self, query: str) -> list[ResultFile]:
+        return [
+            file
+            for report in sorted(self.reports, key=lambda r: r.slot)
+            for (name, _), part in report.fragments.items()
+            if name == query
+            for file in part.results
+        ]
+
+    def _counters(self, before: Mapping[str, Any]) -> dict[str, Any]:
+        counted = {}
+        for kind in ("rows", "late", "unusable"):
+            total = dict(before.get(kind, {}))
+            for report in self.reports:
+                for stream, count in getattr(report, kind).items():
+                    total[stream] = total.get(stream, 0) + count
+            counted[kind] = total
+        counted["results"] = {
+            name: before.get("results", {}).get(name, 0) + sum(f.rows for f in self._results(name))
+            for name in self.queries
+        }
+        return counted
+
+
+def finished(registers: Mapping[str, int], streams: Mapping[int, StreamDeclaration]) -> dict[str, int]:
+    """Registers that promise that nothing more will come."""
+    return {**registers, **{declaration.name: INFINITY for declaration in streams.values()}}
+
+
+def with_counters(manifest: Manifest, **more: Any) -> Manifest:
+    """The manifest with some more to remember."""
+    return replace(manifest, counters={**manifest.counters, **more})
+
+
+def _ports(queries: Mapping[str, RunningQuery]) -> dict[tuple[str, int], int]:
+    moving = [(name, f.number) for name, q in queries.items() for f in q.staged.fragments if f.reader is not None]
+    return {name: port for port, name in enumerate(moving)}
+
+
+def _entry(query: RunningQuery) -> QueryEntry:
+    return QueryEntry(query.cql, query.plan.text, query.emit_every, ",".join(sorted(query.functions)))
+
+
+def _calling(step: StageStep) -> Any:
+    # Spark looks at a function's signature, which a callable object hides.
+    return lambda batches: step(batches)

@@ -1,0 +1,230 @@
+"""The driver's side of a session: called by Spark for each batch, it commits a manifest or fails by name.
+
+A manifest that exists means that the batch was done: then only its sinks are called again.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from midstream.algebra.declarations import StreamDeclaration
+from midstream.algebra.time import BEGINNING
+from midstream.distribution.fragments import Route
+from midstream.errors import JobError
+from midstream.runtime.checkpoint.collect import collect
+from midstream.runtime.checkpoint.files import Files
+from midstream.runtime.checkpoint.lists import shorten
+from midstream.runtime.checkpoint.manifest import Manifest
+from midstream.runtime.checkpoint.store import CheckpointStore
+from midstream.runtime.spark.batch import Batch, finished
+from midstream.runtime.spark.environment import BATCH_SETTINGS
+from midstream.runtime.spark.layout import Layout
+from midstream.runtime.spark.results import batch_frame
+from midstream.runtime.spark.running import RunningQuery
+
+SPARK = "spark"
+"""The folder under the checkpoint that is Spark's own."""
+
+Sink = Callable[[DataFrame, int], None]
+Progress = Callable[[dict[str, Any]], None]
+
+
+@dataclass(slots=True)
+class Driver:
+    """Runs batches one after the other on a checkpoint."""
+
+    spark: SparkSession
+    store: CheckpointStore
+    slots: int
+    retained: int
+    queries: dict[str, RunningQuery] = field(default_factory=dict)
+    streams: dict[int, StreamDeclaration] = field(default_factory=dict)
+    routes: dict[str, Route] = field(default_factory=dict)
+    sinks: dict[str, list[Sink]] = field(default_factory=dict)
+    listeners: list[Progress] = field(default_factory=list)
+    before_batch: list[Callable[[Manifest | None], None]] = field(default_factory=list)
+    arriving: Layout | None = None
+    manifest: Manifest | None = None
+    failure: BaseException | None = None
+    gate: threading.RLock = field(default_factory=threading.RLock)
+    """Held while a batch is under way."""
+
+    @property
+    def files(self) -> Files:
+        """The checkpoint's files."""
+        return self.store.files
+
+    def open(self) -> None:
+        """Reads the newest manifest, and goes on with what it says."""
+        self.manifest = self.store.latest()
+        if self.manifest is None:
+            return
+        if self.manifest.counters.get("finished"):
+            raise JobError(
+                f"the job in {self.store.uri} has been finished: its streams were declared to have ended",
+                hint="use a new checkpoint",
+            )
+        self.slots = max(self.manifest.routing) + 1 if self.manifest.routing else self.slots
+        self.routes = {name: _route(key) for name, key in self.manifest.counters.get("arrival", {}).items()}
+
+    def on_batch(self, rows: DataFrame, batch_id: int) -> None:
+        """What Spark calls for each batch."""
+        with self.gate:
+            try:
+                self._on_batch(rows, batch_id)
+            except BaseException as error:
+                self.failure = error
+                raise
+
+    def _on_batch(self, rows: DataFrame, batch_id: int) -> None:
+        started = time.perf_counter()
+        query_id = self.query_id()
+        before = self._before(batch_id, query_id)
+        if self.manifest is not None and batch_id <= self.manifest.batch_id:
+            self._call_sinks(before, self.store.read(batch_id))
+            return
+        for key, value in BATCH_SETTINGS.items():
+            rows.sparkSession.conf.set(key, value)
+        for prepare in self.before_batch:
+            prepare(before)
+        batch = self._batch(query_id, batch_id, before)
+        batch.run(rows)
+        ran = time.perf_counter()
+        self._commit(batch, self._offsets(batch_id))
+        committed = time.perf_counter()
+        assert self.manifest is not None
+        self._call_sinks(before, self.manifest)
+        self._tell(batch, started, ran, committed)
+
+    def _before(self, batch_id: int, query_id: str) -> Manifest | None:
+        newest = self.manifest
+        if newest is not None and newest.query_id == query_id and batch_id == newest.batch_id + 1:
+            return newest
+        return self.store.before(batch_id, query_id)
+
+    def finish(self) -> None:
+        """One more batch without rows, in which every stream has ended."""
+        with self.gate:
+            before = self.manifest
+            batch_id = 0 if before is None else before.batch_id + 1
+            batch = self._batch("" if before is None else before.query_id, batch_id, before)
+            batch.registers_now = finished(batch.registers, self.streams)
+            assert self.arriving is not None
+            batch.run(self._no_rows())
+            self._commit(batch, "", finished=True)
+            assert self.manifest is not None
+            self._call_sinks(before, self.manifest)
+
+    def _no_rows(self) -> DataFrame:
+        from pyspark.sql.pandas.types import from_arrow_type
+        from pyspark.sql.types import IntegerType, StructField, StructType
+
+        from midstream.runtime.spark.layout import GROUP, PORT
+
+        assert self.arriving is not None
+        fixed = [StructField(PORT, IntegerType()), StructField(GROUP, IntegerType())]
+        payload = [StructField(f.name, from_arrow_type(f.type)) for f in self.arriving.columns]
+        return self.spark.createDataFrame([], StructType([*fixed, *payload]))
+
+    def _batch(self, query_id: str, batch_id: int, before: Manifest | None) -> Batch:
+        assert self.arriving is not None
+        return Batch(
+            self.store.uri, query_id, batch_id, before, dict(self.queries), self.streams, self.arriving, self.slots
+        )
+
+    def _commit(self, batch: Batch, offsets: str, **more: Any) -> None:
+        settings = {"arrival": {name: route.key for name, route in self.routes.items()}, **more}
+        manifest = shorten(self.files, batch.manifest(offsets, settings))
+        self.store.commit(manifest)
+        self.manifest = manifest
+        self.store.retain(self.retained)
+        if batch.batch_id % self.retained == 0:
+            collect(self.store, self.files)
+
+    def _call_sinks(self, before: Manifest | None, manifest: Manifest) -> None:
+        for name, sinks in self.sinks.items():
+            query = self.queries.get(name)
+            since = BEGINNING if before is None else before.released.get(name, BEGINNING)
+            if query is None or manifest.released.get(name, BEGINNING) <= since:
+                continue
+            frame = batch_frame(self.spark, self.files, manifest, name, query.plan, since)
+            for sink in sinks:
+                sink(frame, manifest.batch_id)
+
+    def _tell(self, batch: Batch, started: float, ran: float, committed: float) -> None:
+        if not self.listeners:
+            return
+        event = progress_of(batch, self.manifest)
+        event["seconds"] |= {
+            "spark": ran - started,
+            "commit": committed - ran,
+            "sinks": time.perf_counter() - committed,
+            "batch": time.perf_counter() - started,
+        }
+        for listener in self.listeners:
+            listener(event)
+
+    def query_id(self) -> str:
+        """The identity of Spark's checkpoint."""
+        return str(json.loads(self.files.read(f"{SPARK}/metadata"))["id"])
+
+    def _offsets(self, batch_id: int) -> str:
+        return self.files.read(f"{SPARK}/offsets/{batch_id}").decode()
+
+
+def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
+    """What a batch did, for people and programs."""
+    parts = [part for report in batch.reports for part in report.fragments.items()]
+    seconds: dict[str, float] = {}
+    for report in batch.reports:
+        for name, value in report.seconds.items():
+            seconds[name] = max(seconds.get(name, 0.0), value)
+    by_query: dict[str, dict[str, int]] = {}
+    for (query, fragment), part in parts:
+        total = by_query.setdefault(
+            query, {k: 0 for k in ("results", "state_rows", "state_bytes", "probed", "matched", "inserted")}
+        )
+        if batch.queries[query].staged.fragment(fragment).reader is None:
+            total["results"] += part.rows_out
+        for name in ("state_rows", "state_bytes", "probed", "matched", "inserted"):
+            total[name] += getattr(part, name)
+    return {
+        "batch_id": batch.batch_id,
+        "rows": _summed(report.rows for report in batch.reports),
+        "late": _summed(report.late for report in batch.reports),
+        "unusable": _summed(report.unusable for report in batch.reports),
+        "queries": by_query,
+        "registers": dict(manifest.registers) if manifest else {},
+        "released": dict(manifest.released) if manifest else {},
+        "plans": {name: query.plan.text for name, query in batch.queries.items()},
+        "seconds": seconds,
+    }
+
+
+def _summed(counts: Any) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for count in counts:
+        for name, value in count.items():
+            total[name] = total.get(name, 0) + value
+    return total
+
+
+def _route(key: Any) -> Route:
+    return Route(None if key is None else tuple(key))
+
+
+def needed_columns(queries: Mapping[str, RunningQuery], declaration: StreamDeclaration) -> list[str]:
+    """The columns of a stream that queries read, and its time."""
+    wanted = {declaration.time}
+    for query in queries.values():
+        for source in query.sources:
+            if source.stream.name == declaration.name:
+                wanted.update(name.removeprefix(f"{source.stream.alias}.") for name in source.schema.names)
+    return [name for name in declaration.columns.names if name in wanted]

@@ -1,0 +1,117 @@
+"""What Spark needs before anything runs: Java, a session with sensible settings, and this package on its executors."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+import midstream
+from midstream.errors import JobError
+
+OLDEST_JAVA = 17
+
+SETTINGS: dict[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
+    "spark.sql.streaming.minBatchesToRetain": "20",
+    "spark.sql.streaming.stopTimeout": "60s",
+    "spark.sql.ui.retainedExecutions": "1",
+    "spark.python.worker.reuse": "true",
+}
+"""What a session of our own sets; a session given by the user is left as it is."""
+
+BATCH_SETTINGS: dict[str, str] = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
+}
+"""What is set in the copy of the session that Spark makes for a streaming query, whoever made the session."""
+
+
+def spark_session(master: str | None = None, name: str = "midstream", **settings: Any) -> SparkSession:
+    """The active session, or a new local one with settings that suit continuous queries."""
+    active = SparkSession.getActiveSession()
+    if active is not None and master is None and not settings:
+        return active
+    require_java()
+    master = master or "local[*]"
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(master).appName(name)
+    chosen = {**SETTINGS, "spark.sql.shuffle.partitions": str(os.cpu_count() or 2), **settings}
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        chosen = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", **chosen}
+    for key, value in chosen.items():
+        builder = builder.config(key, str(value))
+    return builder.getOrCreate()
+
+
+def require_java() -> None:
+    """Says what to install if there is no Java that Spark can use."""
+    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if java is None or not Path(java).exists():
+        raise JobError(
+            "Spark needs Java, and none was found",
+            detail=f"JAVA_HOME is {home}" if home else "JAVA_HOME is not set and there is no java on the PATH",
+            hint=f"install Java {OLDEST_JAVA} or later (for instance openjdk-17-jre-headless), or set JAVA_HOME",
+        )
+    version = _java_version(java)
+    if version is not None and version < OLDEST_JAVA:
+        raise JobError(
+            f"Spark needs Java {OLDEST_JAVA} or later, but {java} is Java {version}",
+            hint="install a newer one, or point JAVA_HOME to it",
+        )
+
+
+def _java_version(java: str) -> int | None:
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(?:1\.)?(\d+)', told)
+    return int(found[1]) if found else None
+
+
+def require_classic(spark: object) -> SparkSession:
+    """The session, unless it is one that cannot run our steps."""
+    if "connect" in type(spark).__module__:
+        raise JobError(
+            "Midstream cannot run through Spark Connect",
+            detail="it commits each batch in the driver's process, which a Connect client is not",
+            hint="start the job with spark-submit, or give it a classic SparkSession",
+        )
+    if not isinstance(spark, SparkSession):
+        raise JobError(f"a SparkSession is needed, not a {type(spark).__name__}")
+    return spark
+
+
+def ship_package(spark: SparkSession) -> None:
+    """Makes this package importable on the executors; they get this very version."""
+    context = spark.sparkContext
+    if getattr(context, "_midstream_shipped", False):
+        return
+    context.addPyFile(_package_zip())
+    context._midstream_shipped = True  # type: ignore[attr-defined]
+
+
+def _package_zip() -> str:
+    root = Path(midstream.__file__).parent
+    folder = Path(tempfile.mkdtemp(prefix="midstream-"))
+    path = folder / f"midstream-{midstream.__version__}.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(root.rglob("*.py")):
+            archive.write(file, Path("midstream") / file.relative_to(root))
+    return str(path)

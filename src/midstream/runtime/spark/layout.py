@@ -1,0 +1,130 @@
+"""How rows of many schemas travel in one table: streams and fragments share columns of equal type.
+
+A row knows its port, which says what it is a row of; its payload lies in the first columns of the right types. So a
+union is as wide as its widest member, not as the sum of all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from midstream.errors import InputError
+from midstream.operators.elements import rows_without_columns
+
+PORT, SLOT, GROUP, FROM, TO, NOTE = "#port", "#slot", "#group", "#from", "#to", "#note"
+
+NOTE_PORT = -1
+"""The port of a row that carries a report instead of payload."""
+
+
+def carrier(kind: pa.DataType) -> pa.DataType:
+    """The type that carries values of a type through Spark, which does not know all of Arrow's.
+
+    >>> carrier(pa.uint32()), carrier(pa.string())
+    (DataType(int64), DataType(string))
+    """
+    types = pa.types
+    if types.is_uint64(kind):
+        return pa.decimal128(20, 0)
+    if types.is_unsigned_integer(kind) or types.is_time(kind):
+        return pa.int64()
+    if types.is_null(kind):
+        return pa.bool_()
+    if types.is_timestamp(kind):
+        return pa.timestamp("us", None if kind.tz is None else "UTC")
+    if types.is_fixed_size_binary(kind):
+        return pa.binary()
+    if types.is_decimal256(kind) or types.is_union(kind):
+        raise InputError(f"a column of type {kind} cannot travel through Spark", hint="cast it to another type")
+    return kind
+
+
+def carried(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """A column in the type that carries it."""
+    return column if column.type == kind else column.cast(kind)
+
+
+def restored(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """A carried column in its own type again."""
+    if column.type == kind:
+        return column
+    if pa.types.is_null(kind):
+        return pa.nulls(len(column))
+    return column.cast(kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which shared columns hold the columns of each port."""
+
+    schemas: Mapping[int, pa.Schema]
+    places: Mapping[int, tuple[int, ...]]
+    columns: tuple[pa.Field, ...]
+
+    @staticmethod
+    def of(schemas: Mapping[int, pa.Schema]) -> Layout:
+        """The narrowest layout for some schemas."""
+        most: Counter[pa.DataType] = Counter()
+        for schema in schemas.values():
+            most |= Counter(carrier(f.type) for f in schema)
+        columns = [pa.field(f"c{i}_{n}", kind) for i, kind in enumerate(most) for n in range(most[kind])]
+        places = {port: _places(schema, columns) for port, schema in schemas.items()}
+        return Layout(dict(schemas), places, tuple(columns))
+
+    def split(self, table: pa.RecordBatch) -> dict[int, pa.RecordBatch]:
+        """The rows of each port that has some, with all columns of the layout."""
+        ports = table.column(PORT).to_numpy()
+        if len(ports) == 0:
+            return {}
+        if bool((ports == ports[0]).all()):
+            return {int(ports[0]): table}
+        return {int(port): table.take(pa.array(np.flatnonzero(ports == port))) for port in np.unique(ports)}
+
+    def payload(self, port: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """A port's rows in their own schema."""
+        schema = self.schemas[port]
+        if not len(schema):
+            return rows_without_columns(rows.num_rows)
+        names = [self.columns[i].name for i in self.places[port]]
+        arrays = [restored(rows.column(name), f.type) for name, f in zip(names, schema, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def wide(self, port: int, columns: Sequence[pa.Array], length: int) -> list[pa.Array]:
+        """A port's columns among the shared ones."""
+        arrays: list[pa.Array | None] = [None] * len(self.columns)
+        for place, column in zip(self.places[port], columns, strict=True):
+            arrays[place] = carried(column, self.columns[place].type)
+        return [
+            pa.nulls(length, f.type) if a is None else a for a, f in zip(arrays, self.columns, strict=True)
+        ]
+
+
+def _places(schema: pa.Schema, columns: Sequence[pa.Field]) -> tuple[int, ...]:
+    left = list(range(len(columns)))
+    found = []
+    for field in schema:
+        kind = carrier(field.type)
+        place = next(i for i in left if columns[i].type == kind)
+        left.remove(place)
+        found.append(place)
+    return tuple(found)
+
+
+def one_batch(batches: Sequence[pa.RecordBatch], schema: pa.Schema | None = None) -> pa.RecordBatch | None:
+    """All rows in one batch; None if there are no batches at all."""
+    if len(batches) < 2:
+        return batches[0] if batches else None
+    merged = pa.Table.from_batches(batches, schema).combine_chunks().to_batches()
+    return merged[0] if merged else batches[0]
+
+
+def latest_of(ticks: pa.Array) -> int | None:
+    """The greatest of some ticks."""
+    found = pc.max(ticks).as_py()
+    return None if found is None else int(found)

@@ -1,0 +1,53 @@
+"""What a step tells the driver: small, one per stage and slot, carried as a row among the rows."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field
+
+from midstream.errors import MidstreamError
+from midstream.runtime.checkpoint.manifest import DeadLetterFile, ResultFile
+from midstream.runtime.checkpoint.packs import SegmentEntry
+
+
+@dataclass(slots=True)
+class FragmentReport:
+    """What a fragment of a query did in a slot."""
+
+    entries: list[SegmentEntry] = field(default_factory=list)
+    results: list[ResultFile] = field(default_factory=list)
+    rows_in: int = 0
+    rows_out: int = 0
+    state_rows: int = 0
+    state_bytes: int = 0
+    probed: int = 0
+    matched: int = 0
+    inserted: int = 0
+    migration: dict[str, object] | None = None
+
+
+@dataclass(slots=True)
+class Report:
+    """What a stage did in a slot."""
+
+    stage: int
+    slot: int
+    fragments: dict[tuple[str, int], FragmentReport] = field(default_factory=dict)
+    latest: dict[str, int] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+    late: dict[str, int] = field(default_factory=dict)
+    unusable: dict[str, int] = field(default_factory=dict)
+    dead_letters: list[DeadLetterFile] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    error: MidstreamError | None = None
+
+    def to_bytes(self) -> bytes:
+        """The report as it travels."""
+        return pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL)
+
+    @staticmethod
+    def from_bytes(content: bytes) -> Report:
+        """A report that has travelled; it was made by a worker of this very job."""
+        report = pickle.loads(content)
+        assert isinstance(report, Report)
+        return report

@@ -1,0 +1,80 @@
+"""A running query as the driver knows it: its plan in fragments, and how frontiers travel through them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from midstream.algebra.declarations import UserFunction
+from midstream.algebra.physical import Source
+from midstream.distribution.fragments import Received, Route, Staged, leaves
+from midstream.distribution.stages import cut
+from midstream.operators.box import Box
+from midstream.operators.slices import SliceOperator
+from midstream.optimizer.plans import Plan
+from midstream.runtime.live_query import reached
+
+
+@dataclass(slots=True)
+class RunningQuery:
+    """A query, the plan it runs by, and that plan's fragments."""
+
+    name: str
+    cql: str
+    plan: Plan
+    functions: Mapping[str, UserFunction]
+    staged: Staged
+    emit_every: int | None = None
+    boxes: dict[int, Box] = field(default_factory=dict)
+
+    @staticmethod
+    def of(
+        name: str,
+        cql: str,
+        plan: Plan,
+        functions: Mapping[str, UserFunction],
+        arriving: Mapping[str, Route],
+        emit_every: int | None = None,
+    ) -> RunningQuery:
+        """A query by a plan, whose streams arrive by the given routes where they have one."""
+        staged = cut(plan.physical, arriving)
+        boxes = {f.number: Box(f.plan, functions) for f in staged.fragments}
+        return RunningQuery(name, cql, plan, functions, staged, emit_every, boxes)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The sources of all its fragments."""
+        return tuple(source for f in self.staged.fragments for source in f.sources)
+
+    @property
+    def streams(self) -> frozenset[str]:
+        """The streams it reads."""
+        return frozenset(source.stream.name for source in self.sources)
+
+    @property
+    def waits(self) -> bool:
+        """Whether some of its results must wait for a frontier."""
+        return any(isinstance(o, SliceOperator) for box in self.boxes.values() for o in box.operators)
+
+    def reached(self, registers: Mapping[str, int]) -> int:
+        """The least instant at which something may still start, over all its inputs."""
+        return reached(self.sources, registers)
+
+    def frontiers(self, frontier: int) -> dict[int, int]:
+        """Each fragment's frontier when the query's is the given one."""
+        found: dict[int, int] = {}
+        passed: dict[int, int] = {}
+        for fragment in self.staged.fragments:
+            incoming = [passed[leaf.fragment] for leaf in leaves(fragment.plan) if isinstance(leaf, Received)]
+            found[fragment.number] = min([frontier, *incoming])
+            box = self.boxes[fragment.number]
+            box.restore(found[fragment.number])
+            passed[fragment.number] = box.passed
+        return found
+
+    def passed(self, frontier: int) -> int:
+        """How far its results are complete when everything before the frontier has come and was worked through."""
+        root = self.staged.root.number
+        box = self.boxes[root]
+        box.restore(self.frontiers(frontier)[root])
+        return min(frontier, box.passed)

@@ -1,0 +1,282 @@
+"""A session: streams and continuous queries over them, run by one Structured Streaming query, exactly once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from midstream.algebra.declarations import Catalog, StreamDeclaration, UserFunction, functions_by_name
+from midstream.algebra.plan import Relation
+from midstream.algebra.time import ticks
+from midstream.errors import InputError, JobError, QueryError
+from midstream.inputs import Duration, declare
+from midstream.language import parse
+from midstream.optimizer.plans import Plan, plan_query
+from midstream.runtime.checkpoint.lease import Lease
+from midstream.runtime.checkpoint.store import CheckpointStore
+from midstream.runtime.spark.driver import SPARK, Driver, Progress, Sink, needed_columns
+from midstream.runtime.spark.environment import require_classic, ship_package, spark_session
+from midstream.runtime.spark.results import results_frame, results_of_query, spark_path
+from midstream.runtime.spark.running import RunningQuery
+from midstream.runtime.spark.tagging import StreamInput, columns_of_frame, tagged_union
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_\-]*")
+
+
+class Query:
+    """A continuous query of a session."""
+
+    def __init__(self, session: Session, name: str) -> None:
+        self.session = session
+        self.name = name
+
+    @property
+    def _running(self) -> RunningQuery:
+        return self.session._query(self.name)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that runs."""
+        return self._running.plan
+
+    def explain(self) -> str:
+        """The plan in fragments, as it runs."""
+        shape = f" {self.plan.text}" if self.plan.text else ""
+        return f"Plan{shape}\n\n{self._running.staged}"
+
+    def results(self) -> DataFrame:
+        """All results released so far."""
+        return self.session.results(self.name)
+
+    def table(self) -> pa.Table:
+        """All results released so far, in order, in this process."""
+        driver = self.session._driver
+        if driver.manifest is None:
+            from midstream.runtime.live_query import result_table
+
+            return result_table(self.plan, None)
+        return results_of_query(driver.files, driver.manifest, self.name, self.plan)
+
+    def __repr__(self) -> str:
+        return f"Query({self.name!r}, {self._running.cql!r})"
+
+
+class Session:
+    """Continuous queries on Spark.
+
+    `checkpoint` is where state, results and progress are kept: whoever opens a session on it again, with the same
+    streams and queries, goes on where the last one was. `slots` is how many tasks share the work of a batch.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession | None = None,
+        *,
+        checkpoint: str,
+        slots: int | None = None,
+        functions: Sequence[UserFunction] = (),
+        retained: int = 10,
+    ) -> None:
+        self.spark = require_classic(spark if spark is not None else spark_session())
+        self.functions = functions_by_name(list(functions))
+        self._inputs: dict[str, StreamInput] = {}
+        self._stream: StreamingQuery | None = None
+        self._lease: Lease | None = None
+        default = max(1, self.spark.sparkContext.defaultParallelism)
+        self._driver = Driver(self.spark, CheckpointStore(str(checkpoint)), slots or default, retained)
+        self._driver.open()
+
+    @property
+    def checkpoint(self) -> str:
+        """Where the session keeps what it knows."""
+        return self._driver.store.uri
+
+    @property
+    def catalog(self) -> Catalog:
+        """What queries may refer to."""
+        return Catalog({name: s.declaration for name, s in self._inputs.items()}, self.functions)
+
+    def stream(
+        self,
+        name: str,
+        frame: DataFrame,
+        *,
+        time: str = "ts",
+        lateness: Duration = 0,
+        columns: pa.Schema | None = None,
+    ) -> Session:
+        """Adds a stream: any streaming DataFrame with a time column.
+
+        `columns` are the stream's columns as queries shall see them, if they are not to be taken from the frame.
+        """
+        _check_name("stream", name)
+        if name in self._inputs:
+            raise InputError(f"there is a stream {name} already")
+        if not isinstance(frame, DataFrame) or not frame.isStreaming:
+            raise InputError(
+                f"stream {name} must be a streaming DataFrame", hint="make it with spark.readStream, not spark.read"
+            )
+        schema = columns_of_frame(name, frame) if columns is None else columns
+        self._inputs[name] = StreamInput(declare(name, schema, time, lateness), frame)
+        return self
+
+    def _declare_lateness(self, name: str, lateness: int) -> None:
+        known = self._inputs[name]
+        self._inputs[name] = replace(known, declaration=replace(known.declaration, lateness=lateness))
+
+    def query(
+        self, name: str, cql: str, *, plan: Plan | str | None = None, emit_every: Duration | None = None
+    ) -> Query:
+        """Adds a continuous query; a running session takes it up with the next batch."""
+        _check_name("query", name)
+        if name in self._driver.queries:
+            raise QueryError(f"there is a query {name} already")
+        relation = parse(cql, self.catalog)
+        return self._add(name, cql, relation, plan, None if emit_every is None else ticks(emit_every, relation.domain))
+
+    def _add(
+        self, name: str, cql: str, relation: Relation, plan: Plan | str | None = None, every: int | None = None
+    ) -> Query:
+        wanted = self._remembered(name, cql) if plan is None else plan
+        chosen = plan_query(relation, wanted or None, every)
+        running = RunningQuery.of(name, cql, chosen, self.functions, self._driver.routes, every)
+        with self._driver.gate:
+            self._driver.routes.update(running.staged.routes)
+            self._driver.queries[name] = running
+            if self._stream is not None:
+                self._restart()
+        return Query(self, name)
+
+    def _remembered(self, name: str, cql: str) -> str | None:
+        """The plan that the checkpoint says the query runs by."""
+        manifest = self._driver.manifest
+        entry = manifest.queries.get(name) if manifest else None
+        if entry is None:
+            return None
+        if entry.cql != cql:
+            raise JobError(
+                f"query {name} has another text than in the checkpoint",
+                detail=f"there it is: {entry.cql}",
+                hint="give it another name, or use a new checkpoint",
+            )
+        return entry.plan
+
+    def drop(self, name: str) -> None:
+        """Ends a query; its state goes with the next batch, its results with the next collection."""
+        self._query(name)
+        with self._driver.gate:
+            del self._driver.queries[name]
+            self._driver.sinks.pop(name, None)
+
+    def sink(self, name: str, write: Sink) -> None:
+        """Calls `write(frame, batch_id)` with the results that each batch releases, in order of their start."""
+        self._query(name)
+        self._driver.sinks.setdefault(name, []).append(write)
+
+    def on_progress(self, listener: Progress) -> None:
+        """Calls `listener` with an account of each batch."""
+        self._driver.listeners.append(listener)
+
+    def start(self, trigger: str | None = None) -> Session:
+        """Starts; `trigger` is an interval such as "5 seconds", "available" for what there is now, or as fast as can be."""
+        if self._stream is not None and self._stream.isActive:
+            raise JobError("the session is running already")
+        if not self._inputs or not self._driver.queries:
+            raise JobError("a session needs at least one stream and one query before it starts")
+        ship_package(self.spark)
+        if self._lease is None:
+            self._lease = Lease.take(self._driver.files)
+        self._trigger = trigger
+        self._driver.failure = None
+        self._begin()
+        return self
+
+    def _begin(self) -> None:
+        inputs = list(self._inputs.values())
+        driver = self._driver
+        needed = {s.declaration.name: needed_columns(driver.queries, s.declaration) for s in inputs}
+        union, driver.arriving = tagged_union(inputs, driver.routes, needed)
+        driver.streams = {port: s.declaration for port, s in enumerate(inputs)}
+        writer = union.writeStream.foreachBatch(driver.on_batch).option(
+            "checkpointLocation", spark_path(driver.files.full(SPARK))
+        )
+        if self._trigger == "available":
+            writer = writer.trigger(availableNow=True)
+        elif self._trigger is not None:
+            writer = writer.trigger(processingTime=self._trigger)
+        self._stream = writer.start()
+
+    def _restart(self) -> None:
+        """Starts Spark's query anew between two batches: its columns follow the queries."""
+        assert self._stream is not None
+        self._stream.stop()
+        self._begin()
+
+    def process_available(self) -> Session:
+        """Works through all that the streams have now, and returns."""
+        self.start("available")
+        self.wait()
+        return self
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits for the end; what made a batch fail is raised here."""
+        assert self._stream is not None, "the session has not been started"
+        try:
+            ended = self._stream.awaitTermination(None if timeout is None else int(timeout))
+        except Exception:
+            if self._driver.failure is not None:
+                raise self._driver.failure from None
+            raise
+        return ended is not False
+
+    def finish(self) -> None:
+        """Declares that all streams have ended, and gives out every result that waited for that."""
+        self._driver.finish()
+
+    def stop(self) -> None:
+        """Ends the session between two batches; a session on the same checkpoint goes on from there."""
+        with self._driver.gate:
+            if self._stream is not None and self._stream.isActive:
+                self._stream.stop()
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
+
+    def results(self, name: str) -> DataFrame:
+        """All results of a query that are released so far."""
+        running = self._query(name)
+        return results_frame(self.spark, self._driver.files, self._driver.manifest, name, running.plan)
+
+    def _query(self, name: str) -> RunningQuery:
+        try:
+            return self._driver.queries[name]
+        except KeyError:
+            known = ", ".join(self._driver.queries) or "none"
+            raise QueryError(f"there is no query {name}", detail=f"the queries are {known}") from None
+
+    @property
+    def queries(self) -> Mapping[str, Query]:
+        """The session's queries by name."""
+        return {name: Query(self, name) for name in self._driver.queries}
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.stop()
+
+
+def _check_name(kind: str, name: str) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InputError(f"{name!r} cannot name a {kind}", hint="use letters, digits, _ and -")
+
+
+def declaration_of(session: Session, name: str) -> StreamDeclaration:
+    """A stream's declaration."""
+    return session.catalog.streams[name]
