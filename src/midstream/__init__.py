@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         run,
         snapshot_equal,
     )
+    from midstream.runtime.spark import Session
 
 __version__ = "0.1.0"
 
@@ -39,6 +40,7 @@ __all__ = [
     "Plan",
     "QueryError",
     "ScalarFunction",
+    "Session",
     "__version__",
     "plans",
     "reference",
@@ -47,10 +49,13 @@ __all__ = [
 ]
 
 
+_HOMES = {"Session": "midstream.runtime.spark"}
+
+
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'midstream' has no attribute {name!r}")
-    return getattr(import_module("midstream.api"), name)
+    return getattr(import_module(_HOMES.get(name, "midstream.api")), name)
 
 
 def __dir__() -> list[str]:

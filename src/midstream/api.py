@@ -139,9 +139,9 @@ def run(
     (the scheduling table) say how the input is worked through; none of them changes what the answer means. `progress`
     is called with the number of rows of each batch done.
     """
-    if on != "embedded":
-        raise InputError(f"cannot run on {on!r}", hint='use on="embedded"')
     question = ask(query, inputs, time=time, lateness=lateness, functions=functions)
+    if on != "embedded":
+        return _run_on_spark(query, question, on, plan, migrations, batch_rows, emit_every, progress)
     return run_embedded(
         question.plan,
         question.tables,
@@ -150,6 +150,35 @@ def run(
         migrations=tuple(migrations),
         batch_rows=batch_rows,
         strategy=strategy,
+        emit_every=None if emit_every is None else ticks(emit_every, question.plan.domain),
+        progress=progress,
+    )
+
+
+def _run_on_spark(
+    query: str,
+    question: Question,
+    on: Any,
+    plan: Plan | str | None,
+    migrations: Sequence[Migration],
+    batch_rows: int,
+    emit_every: Duration | None,
+    progress: Callable[[int], None] | None,
+) -> pa.Table:
+    """The same on Spark; `on` is a session, or "spark" for the active one or a new local one."""
+    if isinstance(on, str) and on != "spark":
+        raise InputError(f"cannot run on {on!r}", hint='use on="embedded", on="spark" or a SparkSession')
+    from midstream.runtime.spark import run_on_spark, spark_session
+
+    return run_on_spark(
+        query,
+        question.plan,
+        question.tables,
+        question.catalog,
+        spark_session() if isinstance(on, str) else on,
+        plan=plan,
+        migrations=tuple(migrations),
+        batch_rows=batch_rows,
         emit_every=None if emit_every is None else ticks(emit_every, question.plan.domain),
         progress=progress,
     )

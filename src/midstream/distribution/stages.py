@@ -1,4 +1,4 @@
-"""Cutting a physical plan into stages: where rows that must meet lie in different slots, an exchange brings them together.
+"""Cutting a physical plan into stages: where rows that must meet lie apart, an exchange brings them together.
 
 A node states which columns decide who must meet: the keys of a join on both sides, the keys of a group, all columns of
 a set operation. Rows placed by some of these columns meet as well as rows placed by all of them, on both sides alike.
@@ -126,7 +126,8 @@ class _Cutting:
             return self._to_one(left), self._to_one(right)
         there = dict(zip(left_key, right_key, strict=True))
         back = dict(zip(right_key, left_key, strict=True))
-        options = [(key, _mapped(key, there)) for key in sorted(left.placement.keys)]
+        options: list[tuple[Key | None, Key | None]] = []
+        options += [(key, _mapped(key, there)) for key in sorted(left.placement.keys)]
         options += [(_mapped(key, back), key) for key in sorted(right.placement.keys)]
         if left.placement.free or right.placement.free:
             options += [(left_key, right_key), *(((a,), (b,)) for a, b in there.items())]

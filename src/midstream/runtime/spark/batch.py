@@ -1,4 +1,4 @@
-"""One batch, from the last manifest to the next: ship a step per stage, run them as one Spark job, gather the reports."""
+"""One batch, from manifest to manifest: a step per stage, all run as one Spark job, and what they report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fragment's life in a slot: open its state, go on from the frontier it had reached, take the batch, write what is new."""
+"""A fragment's life in a slot: open its state, go on from its frontier, take the batch, write what is new."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from midstream.distribution.fragments import Fragment
 from midstream.migration.execution import SingleBox
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements, concatenate
+from midstream.operators.state.segment import Segment
 from midstream.optimizer.plans import Plan
 from midstream.runtime.checkpoint.files import Files
 from midstream.runtime.checkpoint.manifest import ResultFile
 from midstream.runtime.checkpoint.names import name_for
 from midstream.runtime.checkpoint.packs import SegmentEntry, StateKey, kept_entries, open_states, write_pack
-from midstream.operators.state.segment import Segment
 from midstream.runtime.live_query import result_table
 from midstream.runtime.spark.reports import FragmentReport
 
@@ -107,7 +107,9 @@ class FragmentLife:
         if elements is None:
             return []
         path = name_for(f"results/{self.work.query}", batch_id, self.slot, 0)
-        self.files.write_atomic(path, parquet_bytes(result_table(self.work.plan, elements)), point="results", sync=False)
+        self.files.write_atomic(
+            path, parquet_bytes(result_table(self.work.plan, elements)), point="results", sync=False
+        )
         starts = elements.valid_from
         return [ResultFile(path, len(elements), int(starts.min()), int(starts.max()), batch_id)]
 

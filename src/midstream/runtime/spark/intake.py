@@ -62,7 +62,12 @@ class Intake:
         n = len(texts)
         self.dead.append(
             pa.Table.from_arrays(
-                [pa.array([self.batch_id] * n, pa.int64()), pa.array([stream] * n), pa.array([reason] * n), pa.array(texts)],
+                [
+                    pa.array([self.batch_id] * n, pa.int64()),
+                    pa.array([stream] * n),
+                    pa.array([reason] * n),
+                    pa.array(texts),
+                ],
                 schema=DEAD_LETTERS,
             )
         )

@@ -100,9 +100,7 @@ class Layout:
         arrays: list[pa.Array | None] = [None] * len(self.columns)
         for place, column in zip(self.places[port], columns, strict=True):
             arrays[place] = carried(column, self.columns[place].type)
-        return [
-            pa.nulls(length, f.type) if a is None else a for a, f in zip(arrays, self.columns, strict=True)
-        ]
+        return [pa.nulls(length, f.type) if a is None else a for a, f in zip(arrays, self.columns, strict=True)]
 
 
 def _places(schema: pa.Schema, columns: Sequence[pa.Field]) -> tuple[int, ...]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -37,9 +38,7 @@ def results_frame(spark: SparkSession, files: Files, manifest: Manifest | None, 
     return _frame(spark, files, released_files(files, manifest, query), plan, manifest.released.get(query, BEGINNING))
 
 
-def batch_frame(
-    spark: SparkSession, files: Files, manifest: Manifest, query: str, plan: Plan, since: int
-) -> DataFrame:
+def batch_frame(spark: SparkSession, files: Files, manifest: Manifest, query: str, plan: Plan, since: int) -> DataFrame:
     """The results that a batch released, in order of their start."""
     until = manifest.released.get(query, BEGINNING)
     frame = _frame(spark, files, released_files(files, manifest, query, since), plan, until)
@@ -84,16 +83,10 @@ def in_order(table: pa.Table, leading: list[str]) -> pa.Table:
         column = whole.column(name).chunk(0)
         ticks = numbers_of(column)
         valid = column.is_valid().to_numpy(zero_copy_only=False)
-        numbers.append(ticks if bool(valid.all()) else _with_infinity(ticks, valid))
+        numbers.append(ticks if bool(valid.all()) else np.where(valid, ticks, INFINITY))
     rest = [whole.column(i).chunk(0) for i, name in enumerate(whole.column_names) if name not in leading]
     order = total_order(rest, numbers)
     return whole if order is None else whole.take(pa.array(order))
-
-
-def _with_infinity(ticks, valid):  # type: ignore[no-untyped-def]
-    import numpy as np
-
-    return np.where(valid, ticks, INFINITY)
 
 
 def start_column(plan: Plan) -> str:
@@ -103,12 +96,10 @@ def start_column(plan: Plan) -> str:
 
 
 def _scalar(plan: Plan, ticks: int) -> pa.Scalar:
-    import numpy as np
-
     return column_of(np.array([ticks]), plan.query.domain.output_type)[0]
 
 
-def _literal(plan: Plan, ticks: int):  # type: ignore[no-untyped-def]
+def _literal(plan: Plan, ticks: int) -> Column:
     kind = plan.query.domain.output_type
     if pa.types.is_integer(kind):
         return F.lit(ticks)

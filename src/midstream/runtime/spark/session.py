@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from midstream.algebra.declarations import Catalog, StreamDeclaration, UserFunction, functions_by_name
 from midstream.algebra.plan import Relation
@@ -184,7 +184,7 @@ class Session:
         self._driver.listeners.append(listener)
 
     def start(self, trigger: str | None = None) -> Session:
-        """Starts; `trigger` is an interval such as "5 seconds", "available" for what there is now, or as fast as can be."""
+        """Starts; `trigger` is an interval such as "5 seconds", or "available" for what there is now; else at once."""
         if self._stream is not None and self._stream.isActive:
             raise JobError("the session is running already")
         if not self._inputs or not self._driver.queries:

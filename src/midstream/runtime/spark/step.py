@@ -73,9 +73,7 @@ class StageStep:
             report.error = InputError("a batch cannot be processed", detail=f"{type(error).__name__}: {error}")
         yield self._note(report)
 
-    def _process(
-        self, slot: int, parts: Mapping[int, pa.RecordBatch], report: Report
-    ) -> Iterator[pa.RecordBatch]:
+    def _process(self, slot: int, parts: Mapping[int, pa.RecordBatch], report: Report) -> Iterator[pa.RecordBatch]:
         files = Files.at(self.checkpoint)
         at = time.perf_counter()
         lives = [FragmentLife(work, files, slot) for work in self.work]
@@ -116,9 +114,7 @@ class StageStep:
                         life.feed(source.stream.alias, source_elements(source, rows, ticks))
         return intake.dead
 
-    def _receive(
-        self, parts: Mapping[int, pa.RecordBatch], lives: list[FragmentLife]
-    ) -> Iterator[pa.RecordBatch]:
+    def _receive(self, parts: Mapping[int, pa.RecordBatch], lives: list[FragmentLife]) -> Iterator[pa.RecordBatch]:
         """Feeds what earlier stages gave, and passes on what later stages wait for."""
         readers = {port: life for life in lives for port in life.work.received}
         for port in sorted(parts):
