@@ -30,12 +30,11 @@ from midstream.operators.accumulators import (
     ranked,
 )
 from midstream.operators.elements import Elements, Indices, Mask
-from midstream.operators.join import gather
 from midstream.operators.ordering import group_rows, total_order
 from midstream.operators.slices import SliceOperator
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.sweep import Sweep, join_neighbours, sweep
-from midstream.operators.vectors import numbers_of, validity_of
+from midstream.operators.vectors import gather, numbers_of, validity_of
 
 @dataclass(frozen=True, slots=True)
 class AggregateSpec:

@@ -14,11 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.errors import InternalError
+from midstream.operators.vectors import Indices, Mask, gather_rows
 
 Ticks = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
-Indices = npt.NDArray[np.intp]
-Mask = npt.NDArray[np.bool_]
 Key = tuple[str, ...]
 
 
@@ -37,12 +36,12 @@ class Elements:
 
     def take(self, rows: Indices) -> Elements:
         """The elements at the given positions."""
-        columns = self.columns.take(pa.array(rows)) if self.columns.num_columns else rows_without_columns(len(rows))
+        columns = gather_rows(self.columns, rows) if self.columns.num_columns else rows_without_columns(len(rows))
         return Elements(
             columns,
-            self.valid_from[rows],
-            self.valid_to[rows],
-            None if self.hashes is None else self.hashes[rows],
+            self.valid_from.take(rows),
+            self.valid_to.take(rows),
+            None if self.hashes is None else self.hashes.take(rows),
             self.hashed,
         )
 

@@ -7,6 +7,7 @@ frontier of the whole query, never by the sibling's progress alone: another plan
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.operators.base import Operator
-from midstream.operators.elements import Elements, Hashes, Indices, Key, Mask, Ticks
+from midstream.operators.elements import Elements, Hashes, Indices, Key, concatenate
 from midstream.operators.expressions import Predicate
 from midstream.operators.hashing import columns_equal, hash_columns, key_validity
-from midstream.operators.state.segment import expand, matches, sort_by_hash
+from midstream.operators.state.segment import Segment, expand, matches, sort_by_hash
 from midstream.operators.state.sorted_state import SortedState
-from midstream.operators.vectors import column_of, numbers_of, storage_of
+from midstream.operators.vectors import column_of, gather
 
 PAIRS_AT_ONCE = 4_000_000
 """How many candidate pairs are expanded at a time: what keeps a badly skewed batch within memory."""
@@ -58,19 +59,24 @@ def prepare(batch: Elements, key: Key, nulls_equal: bool) -> tuple[Elements, Has
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Pairs with one segment: positions in the probing batch and in the segment, and where both are valid."""
+class Pairs:
+    """Candidate pairs: positions in the probing batch, and in some segments one after another, cut at `cuts`."""
 
     here: Indices
-    stored: Elements
     there: Indices
-    valid_from: Ticks
-    valid_to: Ticks
+    segments: list[Segment]
+    cuts: list[int]
 
-    def where(self, keep: Mask) -> Found:
-        """Some of the pairs."""
-        at = np.flatnonzero(keep)
-        return Found(self.here[at], self.stored, self.there[at], self.valid_from[at], self.valid_to[at])
+    def parts(self) -> Iterator[tuple[Segment, Indices]]:
+        """Each segment with the positions in it."""
+        start = 0
+        for segment, end in zip(self.segments, self.cuts, strict=True):
+            yield segment, self.there[start:end]
+            start = end
+
+    def where(self, kept: Indices) -> Pairs:
+        """Some of the pairs, by position in order."""
+        return Pairs(self.here[kept], self.there[kept], self.segments, kept.searchsorted(self.cuts).tolist())
 
 
 class Probe:
@@ -86,87 +92,71 @@ class Probe:
 
     def __call__(self, batch: Elements, hashes: Hashes) -> tuple[Elements | None, int]:
         """The pairs, and how many candidates were looked at."""
-        found, candidates = [], 0
-        first, last = int(batch.valid_from.min()), int(batch.valid_to.max())
-        for segment in self.state.segments:
-            if segment.latest_to <= first or segment.earliest_from >= last:
-                continue
-            hit, low, counts = matches(hashes, segment.hashes)
-            if len(hit) == 0:
-                continue
-            for start, end in _chunks(counts):
-                here, there = expand(hit[start:end], low[start:end], counts[start:end])
-                candidates += len(here)
-                both = _overlapping(batch, here, segment.elements, there)
-                if both is not None:
-                    found.append(both)
-        if not found:
-            return None, candidates
-        return self._verified(batch, hashes, found), candidates
+        given, candidates = [], 0
+        for pairs in self._candidates(batch, hashes):
+            candidates += len(pairs.here)
+            result = self._verified(batch, hashes, pairs)
+            if result is not None:
+                given.append(result)
+        return (concatenate(given) if given else None), candidates
 
-    def _verified(self, batch: Elements, hashes: Hashes, found: list[Found]) -> Elements | None:
-        """The pairs whose keys are equal, not just their hashes."""
-        here = _joined([f.here for f in found])
-        if self.key:
-            left = [gather(batch.columns.column(name), here) for name in self.key]
-            right = [gather_parts(found, i) for i in self.stored_key]
+    def _candidates(self, batch: Elements, hashes: Hashes) -> Iterator[Pairs]:
+        """Pairs with equal hash, a bounded number at a time."""
+        first, last = int(batch.valid_from.min()), int(batch.valid_to.max())
+        segments, found = [], []
+        for segment in self.state.segments:
+            if segment.latest_to > first and segment.earliest_from < last:
+                match = matches(hashes, segment.hashes)
+                if match is not None:
+                    segments.append(segment)
+                    found.append(match)
+        if not found:
+            return
+        hit, low, high = (_joined(parts) for parts in zip(*found, strict=True))
+        ends = np.cumsum([len(f[0]) for f in found])
+        for start, end in _chunks(high - low):
+            here, there, counts = expand(hit[start:end], low[start:end], high[start:end])
+            reached = np.append(0, counts.cumsum())
+            cuts = reached[np.clip(ends, start, end) - start]
+            yield Pairs(here, there, segments, cuts.tolist())
+
+    def _verified(self, batch: Elements, hashes: Hashes, pairs: Pairs) -> Elements | None:
+        """The pairs that overlap in time and whose keys are equal, not just their hashes."""
+        stored_from = _joined([s.elements.valid_from[at] for s, at in pairs.parts()])
+        stored_to = _joined([s.elements.valid_to[at] for s, at in pairs.parts()])
+        valid_from = np.maximum(batch.valid_from[pairs.here], stored_from)
+        valid_to = np.minimum(batch.valid_to[pairs.here], stored_to)
+        keep = valid_from < valid_to
+        if not keep.all():
+            kept = keep.nonzero()[0]
+            pairs, valid_from, valid_to = pairs.where(kept), valid_from[kept], valid_to[kept]
+        if self.key and len(pairs.here):
+            left = [gather(batch.columns.column(name), pairs.here) for name in self.key]
+            right = [gather_stored(pairs, i) for i in self.stored_key]
             equal = columns_equal(left, right, self.nulls_equal)
             if not equal.all():
-                found = _where(found, equal)
-                here = here[equal]
-                if len(here) == 0:
-                    return None
-        return Elements(
-            self._payload(batch, here, found),
-            _joined([f.valid_from for f in found]),
-            _joined([f.valid_to for f in found]),
-            hashes[here] if self.hashed else None,
-            self.hashed,
-        )
-
-    def _payload(self, batch: Elements, here: Indices, found: list[Found]) -> pa.RecordBatch:
-        arrays = [
-            gather(batch.columns.column(i), here) if probing else gather_parts(found, i)
+                kept = equal.nonzero()[0]
+                pairs, valid_from, valid_to = pairs.where(kept), valid_from[kept], valid_to[kept]
+        if len(pairs.here) == 0:
+            return None
+        columns = [
+            gather(batch.columns.column(i), pairs.here) if probing else gather_stored(pairs, i)
             for probing, i in self.output.places
         ]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.output.schema)
+        payload = pa.RecordBatch.from_arrays(columns, schema=self.output.schema)
+        return Elements(payload, valid_from, valid_to, hashes[pairs.here] if self.hashed else None, self.hashed)
 
 
-def gather(column: pa.Array, rows: Indices) -> pa.Array:
-    """Some values of a column; plain numbers without nulls go through NumPy, which is much quicker for few rows."""
-    if column.null_count == 0 and storage_of(column.type) is not None:
-        return column_of(numbers_of(column)[rows], column.type)
-    return column.take(pa.array(rows))
-
-
-def gather_parts(found: list[Found], i: int) -> pa.Array:
+def gather_stored(pairs: Pairs, i: int) -> pa.Array:
     """A stored column's values over all pairs."""
-    columns = [f.stored.columns.column(i) for f in found]
-    kind = columns[0].type
-    if storage_of(kind) is not None and all(column.null_count == 0 for column in columns):
-        parts = [numbers_of(column)[f.there] for column, f in zip(columns, found, strict=True)]
-        return column_of(_joined(parts), kind)
-    return pa.concat_arrays([c.take(pa.array(f.there)) for c, f in zip(columns, found, strict=True)])
+    views = [segment.view(i) for segment in pairs.segments]
+    if any(view is None for view in views):
+        return pa.concat_arrays([s.elements.columns.column(i).take(pa.array(at)) for s, at in pairs.parts()])
+    parts = [view[at] for view, (_, at) in zip(views, pairs.parts(), strict=True) if view is not None]
+    return column_of(_joined(parts), pairs.segments[0].elements.columns.schema.field(i).type)
 
 
-def _overlapping(batch: Elements, here: Indices, stored: Elements, there: Indices) -> Found | None:
-    valid_from = np.maximum(batch.valid_from[here], stored.valid_from[there])
-    valid_to = np.minimum(batch.valid_to[here], stored.valid_to[there])
-    keep = valid_from < valid_to
-    pairs = Found(here, stored, there, valid_from, valid_to)
-    if keep.all():
-        return pairs
-    pairs = pairs.where(keep)
-    return pairs if len(pairs.here) else None
-
-
-def _where(found: list[Found], mask: Mask) -> list[Found]:
-    cuts = np.cumsum([len(f.here) for f in found])[:-1]
-    kept = [f.where(m) for f, m in zip(found, np.split(mask, cuts), strict=True)]
-    return [f for f in kept if len(f.here)]
-
-
-def _joined(parts: list[Any]) -> Any:
+def _joined(parts: Sequence[Any]) -> Any:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
@@ -174,7 +164,7 @@ def _chunks(counts: Indices) -> list[tuple[int, int]]:
     """Runs of matches that expand to a bounded number of pairs."""
     if int(counts.sum()) <= PAIRS_AT_ONCE:
         return [(0, len(counts))]
-    part = np.cumsum(counts) // PAIRS_AT_ONCE
+    part = counts.cumsum() // PAIRS_AT_ONCE
     cuts = [0, *(np.flatnonzero(part[1:] != part[:-1]) + 1).tolist(), len(counts)]
     return list(zip(cuts[:-1], cuts[1:], strict=True))
 

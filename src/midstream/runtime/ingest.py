@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midstream.algebra.declarations import StreamDeclaration
-from midstream.errors import InputError
+from midstream.errors import DeadLetterWarning, InputError
 from midstream.operators.elements import Ticks
+from midstream.operators.vectors import numbers_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +29,46 @@ class DeadLetters:
         return int(self.rows.num_rows)
 
 
+DEAD_LETTERS = b"midstream.dead_letters"
+"""The key of a result's schema metadata under which dead letters are counted: JSON, stream to reason to count."""
+
+FARTHEST = 2**62
+"""Times beyond this many ticks are refused: a window's end must still be a number of 64 bits."""
+
+
+def counted(dead: Iterable[DeadLetters]) -> dict[str, dict[str, int]]:
+    """How many rows each stream lost for each reason."""
+    counts: dict[str, dict[str, int]] = {}
+    for letters in dead:
+        reasons = counts.setdefault(letters.stream, {})
+        reasons[letters.reason] = reasons.get(letters.reason, 0) + len(letters)
+    return counts
+
+
+def report(result: pa.Table, dead: Iterable[DeadLetters]) -> pa.Table:
+    """The result with the dead letters counted in its metadata; warns if there are any."""
+    counts = counted(dead)
+    if not counts:
+        return result
+    parts = [f"{n} of {stream} ({why})" for stream, reasons in counts.items() for why, n in reasons.items()]
+    warnings.warn(f"rows that could not be used: {', '.join(parts)}", DeadLetterWarning, stacklevel=4)
+    return result.replace_schema_metadata({**(result.schema.metadata or {}), DEAD_LETTERS: json.dumps(counts)})
+
+
+def disorder(column: pa.Array | pa.ChunkedArray, stream: str) -> int:
+    """By how many ticks rows come later than one before them, at most."""
+    ticks, valid = ticks_of(column, stream)
+    if valid is not None:
+        ticks = ticks[valid]
+    return int((np.maximum.accumulate(ticks) - ticks).max()) if len(ticks) else 0
+
+
 def ticks_of(column: pa.Array | pa.ChunkedArray, stream: str) -> tuple[Ticks, np.ndarray | None]:
     """A time column as ticks, and which rows have one (None: all)."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
+    if column.null_count == 0 and column.type in (pa.int64(), pa.timestamp("us")):
+        return numbers_of(column), None
     valid = None
     if column.null_count:
         valid = column.is_valid().to_numpy(zero_copy_only=False)
@@ -46,7 +86,14 @@ def ticks_of(column: pa.Array | pa.ChunkedArray, stream: str) -> tuple[Ticks, np
             detail=str(error),
             hint="time is counted in whole microseconds (timestamps) or 64-bit integers",
         ) from None
-    return pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False), valid
+    ticks = pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False)
+    if len(ticks) and not -FARTHEST < int(ticks.min()) <= int(ticks.max()) < FARTHEST:
+        raise InputError(
+            f"the time of stream {stream} lies too far out",
+            detail=f"it spans {int(ticks.min())} to {int(ticks.max())} ticks",
+            hint=f"times must lie within {FARTHEST} ticks of zero",
+        )
+    return ticks, valid
 
 
 def checked(declaration: StreamDeclaration, table: pa.Table) -> pa.Table:

@@ -16,6 +16,7 @@ from midstream.algebra.physical import Source
 from midstream.algebra.plan import ToStream
 from midstream.algebra.time import BEGINNING, INFINITY, TimeDomain
 from midstream.algebra.windows import Hop
+from midstream.errors import InputError
 from midstream.migration.execution import Execution, SingleBox
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements, Ticks, concatenate, select_columns
@@ -41,18 +42,11 @@ class Release:
         if not self.waiting:
             return None
         together = concatenate(self.waiting)
-        if frontier == INFINITY:
-            ready, self.waiting = together, []
-        else:
-            early = together.valid_from < frontier
-            ready = together.where(early)
-            later = together.where(~early) if len(ready) < len(together) else None
-            self.waiting = [] if later is None else [later]
-        if len(ready) == 0:
-            return None
-        if bool((ready.valid_from[1:] >= ready.valid_from[:-1]).all()):
-            return ready
-        return ready.take(stable_order(ready.valid_from))
+        if not bool((together.valid_from[1:] >= together.valid_from[:-1]).all()):
+            together = together.take(stable_order(together.valid_from))
+        count = int(together.valid_from.searchsorted(frontier)) if frontier < INFINITY else len(together)
+        self.waiting = [together.slice(count, len(together) - count)] if count < len(together) else []
+        return together.slice(0, count) if count else None
 
 
 class LiveQuery:
@@ -75,6 +69,8 @@ class LiveQuery:
         """Takes rows of a stream with their times."""
         if len(ticks) == 0:
             return
+        if self.frontier == INFINITY:
+            raise InputError(f"the query has ended, rows of stream {stream} come too late")
         for source in self.sources:
             if source.stream.name == stream:
                 elements = source_elements(source, rows, ticks)

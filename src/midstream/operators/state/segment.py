@@ -6,13 +6,14 @@ hashes, moving a group is slicing; because it knows its latest end, it expires a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
 
 from midstream.operators.elements import Elements, Hashes, Indices, concatenate, rows_without_columns
 from midstream.operators.sorting import hash_order
+from midstream.operators.vectors import Numbers, numbers_of, storage_of
 
 HASH, FROM, TO = "#hash", "#from", "#to"
 
@@ -32,6 +33,15 @@ class Segment:
     earliest_to: int
     latest_to: int
     place: str | None = None
+    views: dict[int, Numbers | None] = field(default_factory=dict, compare=False, repr=False)
+
+    def view(self, column: int) -> Numbers | None:
+        """A column's numbers where it has nothing but numbers, made once; None otherwise."""
+        if column not in self.views:
+            values = self.elements.columns.column(column)
+            plain = values.null_count == 0 and storage_of(values.type) is not None
+            self.views[column] = numbers_of(values) if plain else None
+        return self.views[column]
 
     def __len__(self) -> int:
         return len(self.hashes)
@@ -91,31 +101,37 @@ def merge(segments: list[Segment], alive_after: int) -> Segment | None:
     return make_segment(together.take(order), hashes[order], max(s.bucket for s in segments), newest)
 
 
-def matches(probes: Hashes, hashes: Hashes) -> tuple[Indices, Indices, Indices]:
-    """Which probes occur among the hashes: their positions, the first position of each there, and how often it occurs.
+def matches(probes: Hashes, hashes: Hashes) -> tuple[Indices, Indices, Indices] | None:
+    """Which probes occur among the hashes: their positions, the first position of each there, and the end of its run.
 
-    Both arrays must be sorted.
+    Both arrays must be sorted; None if nothing occurs.
     """
     if len(hashes) == 0 or len(probes) == 0:
-        none = np.empty(0, np.intp)
-        return none, none, none
-    low = np.searchsorted(hashes, probes)
+        return None
+    low = hashes.searchsorted(probes)
     np.minimum(low, len(hashes) - 1, out=low)
-    hit = np.flatnonzero(hashes[low] == probes)
-    low = low[hit]
-    return hit, low, np.searchsorted(hashes, probes[hit], side="right") - low
+    hit = (hashes[low] == probes).nonzero()[0]
+    if len(hit) == 0:
+        return None
+    return hit, low[hit], hashes.searchsorted(probes[hit], side="right")
 
 
-def expand(hit: Indices, low: Indices, counts: Indices) -> tuple[Indices, Indices]:
-    """All pairs (position in probes, position in hashes) of matches."""
+def expand(hit: Indices, low: Indices, high: Indices) -> tuple[Indices, Indices, Indices]:
+    """All pairs (position in probes, position in hashes) of matches, and how many each match has."""
+    counts = high - low
     total = int(counts.sum())
     if total == len(hit):
-        return hit, low
-    ends = np.cumsum(counts)
-    offsets = np.arange(total) - np.repeat(ends - counts, counts)
-    return np.repeat(hit, counts), np.repeat(low, counts) + offsets
+        return hit, low, counts
+    ends = counts.cumsum()
+    offsets = np.arange(total) - (ends - counts - low).repeat(counts)
+    return hit.repeat(counts), offsets, counts
 
 
 def pairs(probes: Hashes, hashes: Hashes) -> tuple[Indices, Indices]:
     """All pairs of positions with equal hash in two sorted arrays."""
-    return expand(*matches(probes, hashes))
+    found = matches(probes, hashes)
+    if found is None:
+        none = np.empty(0, np.intp)
+        return none, none
+    here, there, _ = expand(*found)
+    return here, there
