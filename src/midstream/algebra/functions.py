@@ -257,7 +257,7 @@ def _alike(function: str, least: int, most: int | None) -> Rule:
 
     def rule(types: Types) -> Signature:
         _counted(function, types, least, most)
-        if function == "coalesce" and all(t == types[0] for t in types):
+        if function == "coalesce" and all(t == types[0] for t in types) and not kind.is_null(types[0]):
             return Signature(types, types[0])
         both = _shared(function, types, f"{function} needs values of one type, not {{0}} and {{1}}")
         return Signature((both,) * len(types), both)
@@ -344,6 +344,13 @@ def _fixed(function: str, wanted: Types, result: pa.DataType, least: int | None 
     return rule
 
 
+def _joining(types: Types) -> Signature:
+    _counted("||", types, 2, 2)
+    if not all(kind.is_string(plain(t)) or kind.is_null(t) for t in types):
+        raise _refuse("||", types, "it joins strings; cast with CAST(x AS STRING), or use concat")
+    return Signature((TEXT, TEXT), TEXT)
+
+
 def _concatenation(types: Types) -> Signature:
     _counted("concat", types, 1, None)
     if any(is_nested(t) or kind.is_binary(plain(t)) for t in types):
@@ -392,7 +399,7 @@ def _as_double(_: pa.DataType) -> pa.DataType:
 SCALAR: Mapping[str, Rule] = {
     **{name: _arithmetic(name) for name in ("+", "-", "*", "/", "%")},
     "negate": _negation,
-    "||": _fixed("||", (TEXT, TEXT), TEXT),
+    "||": _joining,
     **{name: _comparison(name) for name in ("=", "<>", "<", "<=", ">", ">=")},
     "is_distinct_from": _comparison("IS DISTINCT FROM"),
     "is_not_distinct_from": _comparison("IS NOT DISTINCT FROM"),

@@ -107,9 +107,7 @@ class QueryBinder:
             first = first.this
         plan = self._operand(first, environment, reserved)
         for operation in reversed(chain):
-            plan = combine(
-                self.binding, operation, plan, self._operand(operation.expression, environment, reserved)
-            )
+            plan = combine(self.binding, operation, plan, self._operand(operation.expression, environment, reserved))
         return plan
 
     def _operand(self, node: Node, environment: Environment, reserved: tuple[str, ...]) -> Relation:

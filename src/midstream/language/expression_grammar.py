@@ -39,6 +39,8 @@ NEGATABLE = (TokenType.IN, TokenType.BETWEEN, TokenType.LIKE, TokenType.ILIKE)
 
 FUNCTION_WORDS = frozenset({TokenType.VAR, TokenType.IDENTIFIER, TokenType.LEFT, TokenType.RIGHT})
 
+CLAUSES = frozenset({TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.ALIAS})
+
 UNITS = frozenset(
     {"us", "ms", "s", "sec", "min", "h", "d", "microsecond", "millisecond", "second", "minute", "hour", "day"}
     | {"week", "month", "quarter", "year"}
@@ -263,7 +265,7 @@ class ExpressionGrammar(Grammar):
 
     def _after_dot(self) -> exp.Identifier:
         token = self._curr
-        if not token or not (token.token_type in NAMES or token.text.isidentifier()):
+        if not token or token.token_type in CLAUSES or not (token.token_type in NAMES or token.text.isidentifier()):
             self.expected("a column name after the dot")
         self._advance()
         return self.identifier_of(token)

@@ -25,19 +25,19 @@ def item_name(item: Node, scope: Scope, position: int) -> str:
 
 
 def unique_names(wanted: Iterable[str], reserved: Iterable[str] = ()) -> list[str]:
-    """The names, where repeated ones and reserved ones get a number; letter case makes no difference.
+    """The names, where repeated ones and reserved ones (in any case of letters) get a number.
 
     >>> unique_names(["k", "v", "k", "ts"], reserved=["ts"])
     ['k', 'v', 'k_1', 'ts_1']
     """
-    taken = {name.casefold() for name in reserved}
+    kept, taken = {name.casefold() for name in reserved}, set[str]()
     counts: dict[str, int] = {}
     names = []
     for name in wanted:
         unique = name
-        while unique.casefold() in taken:
+        while unique in taken or unique.casefold() in kept:
             counts[name] = counts.get(name, 0) + 1
             unique = f"{name}_{counts[name]}"
-        taken.add(unique.casefold())
+        taken.add(unique)
         names.append(unique)
     return names

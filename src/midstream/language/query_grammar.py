@@ -48,16 +48,26 @@ ENDLESS_HINT = "a continuous result has no end and no order; sort what you colle
 class QueryGrammar(ExpressionGrammar):
     """Reads queries."""
 
-    def _parse_statement(self) -> Node:
-        return self.whole_query()
+    def parse(self, raw_tokens: list[Token], sql: str) -> list[exp.Expr | None]:
+        """The syntax tree of a text: one query, no scripts."""
+        self.reset()
+        self.sql = sql
+        self._chunks = [raw_tokens]
+        self._advance_chunk()
+        return [self.whole_query()]
 
     def whole_query(self) -> Node:
-        """A query and nothing after it."""
-        if not self._curr:
+        """A query and nothing after it but semicolons."""
+        if not self._curr or self.peek(TokenType.SEMICOLON):
             self.fail("the query is empty", hint="write for instance SELECT * FROM A [RANGE 10]")
         if not (self.begins_query() or self.peek(TokenType.L_PAREN)):
             self.expected("SELECT", hint="a query starts with SELECT or WITH")
         made = self.query()
+        end = self._curr
+        while self.take(TokenType.SEMICOLON):
+            pass
+        if self._curr and end.token_type == TokenType.SEMICOLON:
+            self.fail("one query at a time", end, hint="remove what follows the ;")
         if self._curr:
             self._unexpected_end()
         return made

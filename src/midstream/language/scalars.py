@@ -419,5 +419,3 @@ def _is_text(type_: pa.DataType) -> bool:
 
 def _is_numeric_or_boolean(type_: pa.DataType) -> bool:
     return bool(kind.is_boolean(type_) or kind.is_integer(type_) or kind.is_floating(type_) or kind.is_decimal(type_))
-
-

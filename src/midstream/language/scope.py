@@ -121,7 +121,7 @@ class Scope:
         known = [c for s in self.sources for c in s.columns]
         hint = nearest(name.name, known)
         if name.args.get("quoted"):
-            hint = f"{hint}; a text stands in single quotes: '{name.name}'" if hint else None
+            hint = f"{hint or ''} (a text stands in single quotes: '{name.name}')".lstrip()
         return self.binding.error(f"unknown column {name.name}", node, hint=hint)
 
     def _unknown_source(self, name: exp.Identifier, found: list[str]) -> Exception:

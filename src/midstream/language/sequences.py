@@ -16,9 +16,7 @@ from midstream.language.scope import Scope
 from midstream.language.windows import bind_duration, is_raw
 
 
-def bind_step(
-    binding: Binding, left: Relation, right: Relation, step: FollowedBy, scope: Scope
-) -> Relation:
+def bind_step(binding: Binding, left: Relation, right: Relation, step: FollowedBy, scope: Scope) -> Relation:
     """One more step of a sequence."""
     asof = bool(step.args.get("asof"))
     for side in (left, right):

@@ -48,9 +48,7 @@ def _distinct(plan: Relation, wanted: bool) -> Relation:
 def _aligned(binding: Binding, node: Node, word: str, left: Relation, right: Relation) -> tuple[Relation, Relation]:
     """Both sides in the common types of their columns."""
     if len(left.schema) != len(right.schema):
-        raise binding.error(
-            f"{word} needs equally many columns, not {len(left.schema)} and {len(right.schema)}", node
-        )
+        raise binding.error(f"{word} needs equally many columns, not {len(left.schema)} and {len(right.schema)}", node)
     types = []
     for a, b in zip(left.schema, right.schema, strict=True):
         both = a.type if a.type == b.type else common_type(a.type, b.type)

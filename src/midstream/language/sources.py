@@ -54,9 +54,7 @@ class SourceBinder:
         """The relation of a FROM clause."""
         start = select.args.get("from_")
         if start is None:
-            raise self.binding.error(
-                "a query needs FROM", select, hint="write for instance SELECT * FROM A [RANGE 10]"
-            )
+            raise self.binding.error("a query needs FROM", select, hint="write for instance SELECT * FROM A [RANGE 10]")
         groups = _groups(start.this, select.args.get("joins") or [])
         self._reserve(groups)
         relation = self._group(*groups[0], scope)
@@ -208,5 +206,3 @@ def _groups(first: Node, joins: list[Node]) -> list[tuple[Node, list[Node]]]:
 
 def _stands_alone(joins: list[Node]) -> bool:
     return any(isinstance(j, FollowedBy) or j.args.get("kind") in ("right", "full") for j in joins)
-
-

@@ -99,9 +99,7 @@ def _is_aggregate(name: str, catalog: Catalog) -> bool:
     return SYNONYMS.get(name, name) in AGGREGATE or isinstance(catalog.functions.get(name), AggregateFunction)
 
 
-def _equality(
-    binder: QueryBinder, scope: Scope, condition: SubqueryCondition, output: list[Expression]
-) -> Expression:
+def _equality(binder: QueryBinder, scope: Scope, condition: SubqueryCondition, output: list[Expression]) -> Expression:
     if len(output) != 1:
         raise binder.binding.error(
             f"the sub-query of IN gives {len(output)} columns", condition.query, hint="select exactly one column"
@@ -118,5 +116,3 @@ def _equality(
 def is_correlated(expression: Expression, inside: Relation) -> bool:
     """Whether an expression names columns that the inner query does not have."""
     return not columns_of(expression) <= set(inside.schema.names)
-
-

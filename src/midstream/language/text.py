@@ -24,9 +24,7 @@ def read(text: str) -> Node:
     if not isinstance(text, str):
         raise QueryError(f"a query is a text, not {type(text).__name__}")
     if len(text) > LONGEST:
-        raise QueryError(
-            f"the query is {len(text):,} characters long", hint=f"at most {LONGEST:,} characters are read"
-        )
+        raise QueryError(f"the query is {len(text):,} characters long", hint=f"at most {LONGEST:,} characters are read")
     _require_unicode(text)
     tokens = _tokens(text)
     _require_shallow(text, tokens)
@@ -45,15 +43,9 @@ def _require_unicode(text: str) -> None:
 
 def _tokens(text: str) -> list[Token]:
     try:
-        tokens = list(CQL().tokenize(text))
+        return list(CQL().tokenize(text))
     except TokenError as error:
         raise _unfinished(text, error) from None
-    while tokens and tokens[-1].token_type == TokenType.SEMICOLON:
-        tokens.pop()
-    for token in tokens:
-        if token.token_type == TokenType.SEMICOLON:
-            raise QueryError("one query at a time", hint="remove what follows the ;", text=text, position=token.start)
-    return tokens
 
 
 def _unfinished(text: str, error: TokenError) -> QueryError:
