@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
-
-import midstream as ms
-from tests.generators import RELATIONAL, Case, cases
+from tests.generators import RELATIONAL, Case, cases, random_case
 from tests.oracle.database import answer, same_rows, snapshot
 from tests.oracle.window_contents import content
+
+import midstream as ms
 
 MOST_INSTANTS = 6
 
@@ -16,6 +17,12 @@ MOST_INSTANTS = 6
 @given(cases(RELATIONAL))
 def test_snapshots_equal_a_databases_answer(case: Case) -> None:
     check(case)
+
+
+@pytest.mark.parametrize("start", range(0, 240, 40))
+def test_snapshots_of_many_seeds_equal_a_databases_answer(start: int) -> None:
+    for seed in range(start, start + 40):
+        check(random_case(seed, RELATIONAL))
 
 
 def check(case: Case) -> None:

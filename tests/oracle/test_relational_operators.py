@@ -172,7 +172,8 @@ class Longest:
         return ""
 
     def iterate(self, state: str, column: pa.Array) -> str:
-        return max([state, *filter(None, column.to_pylist())], key=len)
+        texts: list[str] = column.drop_null().to_pylist()
+        return max([state, *texts], key=len)
 
     def terminate(self, state: str) -> str:
         return state

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,7 +12,7 @@ import midstream as ms
 from midstream.algebra.semantics_values import time_ticks
 
 
-def intervals(window: str, table: pa.Table, column: str = "v") -> list[tuple[object, ...]]:
+def intervals(window: str, table: pa.Table, column: str = "v") -> list[tuple[Any, ...]]:
     """(value, valid_from, valid_to) of every tuple under a window."""
     found = ms.reference(f"SELECT {column} FROM S {window}", {"S": table})
     return [tuple(row.values()) for row in found.to_pylist()]
@@ -84,10 +85,10 @@ def stamped(*texts: str, zone: str = "UTC", unit: str = "us") -> pa.Table:
     return pa.table({"ts": times, "v": list(range(len(texts)))})
 
 
-def hours(window: str, *texts: str) -> list[tuple[str, str]]:
+def hours(window: str, *texts: str) -> list[tuple[str, ...]]:
     """The validity of each tuple, in UTC, to the minute."""
     found = intervals(window, stamped(*texts))
-    return [tuple(moment.strftime("%d %H:%M") for moment in row[1:]) for row in found]  # type: ignore[union-attr, misc]
+    return [tuple(moment.strftime("%d %H:%M") for moment in row[1:]) for row in found]
 
 
 BERLIN_DAY = "[TUMBLE 1 DAY ZONE 'Europe/Berlin']"

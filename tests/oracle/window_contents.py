@@ -8,7 +8,6 @@ from __future__ import annotations
 import datetime as dt
 
 import pyarrow as pa
-
 from tests.generators import Leaf, WindowChoice
 
 KOLKATA = int(dt.timedelta(hours=5, minutes=30).total_seconds()) * 1_000_000
