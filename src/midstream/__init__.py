@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from midstream.api import (
         AggregateFunction,
+        DeadLetters,
+        DeadLetterWarning,
         InputError,
         InternalError,
         JobError,
@@ -31,6 +33,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AggregateFunction",
+    "DeadLetterWarning",
+    "DeadLetters",
     "InputError",
     "InternalError",
     "JobError",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -16,6 +16,7 @@ from midstream.algebra.semantics import evaluate
 from midstream.algebra.snapshots import snapshot_equal
 from midstream.algebra.time import ticks
 from midstream.errors import (
+    DeadLetterWarning,
     InputError,
     InternalError,
     JobError,
@@ -27,9 +28,12 @@ from midstream.inputs import Duration, Time, catalog_of, table_of, tables_of
 from midstream.language import parse
 from midstream.optimizer.plans import Plan, enumerate_plans
 from midstream.runtime.embedded import run as run_embedded
+from midstream.runtime.ingest import DeadLetters, disorder
 
 __all__ = [
     "AggregateFunction",
+    "DeadLetterWarning",
+    "DeadLetters",
     "InputError",
     "InternalError",
     "JobError",
@@ -95,14 +99,25 @@ def ask(
     inputs: Mapping[str, object],
     *,
     time: Time = "ts",
-    lateness: Duration | Mapping[str, Duration] = 0,
+    lateness: Duration | Mapping[str, Duration] | None = None,
     functions: Sequence[UserFunction] = (),
 ) -> Question:
-    """Binds a query to its inputs: everything a runtime or the oracle needs."""
+    """Binds a query to its inputs: everything a runtime or the oracle needs. Without a lateness, nothing is late."""
     tables = tables_of(inputs)
     schemas = {name: table.schema for name, table in tables.items()}
-    catalog = catalog_of(schemas, time, lateness=lateness, functions=functions)
+    catalog = catalog_of(schemas, time, lateness=lateness or 0, functions=functions)
+    if lateness is None:
+        catalog = _with_measured_lateness(catalog, tables)
     return Question(parse(query, catalog), tables, catalog)
+
+
+def _with_measured_lateness(catalog: Catalog, tables: Mapping[str, pa.Table]) -> Catalog:
+    """Streams declared as late as their finite tables are."""
+    streams = {
+        name: replace(stream, lateness=disorder(tables[name].column(stream.time), name))
+        for name, stream in catalog.streams.items()
+    }
+    return replace(catalog, streams=streams)
 
 
 def reference(
@@ -110,10 +125,10 @@ def reference(
     inputs: Mapping[str, object],
     *,
     time: Time = "ts",
-    lateness: Duration | Mapping[str, Duration] = 0,
+    lateness: Duration | Mapping[str, Duration] | None = None,
     functions: Sequence[UserFunction] = (),
 ) -> pa.Table:
-    """The oracle's answer: naive, snapshot by snapshot, for small inputs."""
+    """The oracle's answer: naive, snapshot by snapshot, for small inputs. To the oracle no row is late."""
     question = ask(query, inputs, time=time, lateness=lateness, functions=functions)
     return evaluate(question.plan, question.tables, question.catalog)
 
@@ -128,16 +143,21 @@ def run(
     migrations: Sequence[Migration] = (),
     batch_rows: int = 10_000,
     strategy: str = "dfs",
-    lateness: Duration | Mapping[str, Duration] = 0,
+    lateness: Duration | Mapping[str, Duration] | None = None,
     emit_every: Duration | None = None,
     functions: Sequence[UserFunction] = (),
     progress: Callable[[int], None] | None = None,
+    dead_letters: list[DeadLetters] | None = None,
 ) -> pa.Table:
     """Answers a query over finite inputs: the selected columns with `valid_from` and `valid_to`, or with `ts`.
 
     `plan` forces a join tree or probe orders, `migrations` change the plan on the way, `batch_rows` and `strategy`
     (the scheduling table) say how the input is worked through; none of them changes what the answer means. `progress`
     is called with the number of rows of each batch done.
+
+    Rows may be out of order by `lateness`; by default as much as the tables are. Rows that are later or have no time
+    are left out with a `DeadLetterWarning`, counted in the result's schema metadata (`midstream.dead_letters`: JSON, a
+    count per stream and reason), and given to the list `dead_letters` if there is one.
     """
     question = ask(query, inputs, time=time, lateness=lateness, functions=functions)
     if on != "embedded":
@@ -152,6 +172,7 @@ def run(
         strategy=strategy,
         emit_every=None if emit_every is None else ticks(emit_every, question.plan.domain),
         progress=progress,
+        dead_letters=dead_letters,
     )
 
 

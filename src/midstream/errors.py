@@ -99,3 +99,7 @@ class JobError(MidstreamError):
 
 class InternalError(MidstreamError):
     """A promise that Midstream made to itself and broke: always a defect here, never the user's."""
+
+
+class DeadLetterWarning(UserWarning):
+    """Some rows could not be used; they were set aside and counted."""

@@ -41,6 +41,7 @@ from midstream.algebra.plan import (
 )
 from midstream.algebra.windows import Hop, Rows
 from midstream.errors import InternalError
+from midstream.optimizer.equalities import Known
 
 Names = frozenset[str]
 
@@ -64,7 +65,7 @@ class _Lowering:
                 return self._window(plan, needed)
             case Select(child, predicate):
                 inner = self.visit(child, needed | columns_of(predicate))
-                return p.Filter(_schema(child.schema, needed), inner, predicate)
+                return p.Filter(_schema(inner.schema, needed), inner, predicate)
             case Project(child, columns):
                 return self._project(child, columns, needed)
             case Join(kind="inner"):
@@ -284,12 +285,14 @@ def _route(
 ) -> list[tuple[int, _Split]]:
     """Each probe of a route with the conditions it decides; registers the keys that inputs must offer."""
     here = frozenset(schemas[start].names)
-    waiting, route = list(conditions), []
+    waiting, route, known = list(conditions), [], Known()
     for target in order:
         there = frozenset(schemas[target].names)
         ready = [c for c in waiting if columns_of(c) <= here | there]
         waiting = [c for c in waiting if c not in ready]
-        split = _probing(_split_by(conjunction(ready), here, there), schemas)
+        # What earlier probes of the route have made equal need not be compared again.
+        fresh = [c for c in sorted(ready, key=str) if known.learns(c)]
+        split = _probing(_split_by(conjunction(fresh), here, there), schemas)
         for key in split.right:
             extra[target][_key_name(key)] = key
         for key in split.left:
@@ -310,6 +313,7 @@ def _probing(split: _Split, schemas: list[pa.Schema]) -> _Split:
         else:
             function = "is_not_distinct_from" if split.nulls_equal else "="
             rest.append(Call(function, (left, right), pa.bool_()))
+    pairs.sort(key=lambda pair: str(pair[1]))  # one order of columns, so that routes share an index
     return _Split(pairs, split.nulls_equal, rest)
 
 

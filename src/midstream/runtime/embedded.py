@@ -11,10 +11,10 @@ import pyarrow as pa
 from midstream.algebra.declarations import Catalog, StreamDeclaration
 from midstream.algebra.plan import Relation, streams_of
 from midstream.algebra.time import BEGINNING, INFINITY
-from midstream.errors import QueryError
+from midstream.errors import InputError, QueryError
 from midstream.operators.elements import Elements, Ticks
 from midstream.optimizer.plans import Plan, plan_query
-from midstream.runtime.ingest import DeadLetters, checked, ticks_of
+from midstream.runtime.ingest import DeadLetters, checked, report, ticks_of, within_reach
 from midstream.runtime.live_query import LiveQuery
 
 
@@ -30,17 +30,22 @@ class Stream:
     def accept(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Ticks]:
         """The usable rows of a batch with their ticks; the rest is kept as dead letters."""
         name = self.declaration.name
+        if self.register == INFINITY:
+            raise InputError(f"stream {name} has ended", hint="nothing can follow what was promised to be the last row")
         ticks, valid = ticks_of(rows.column(self.declaration.time), name)
         if valid is not None:
             self._bury(rows, ~valid, "null time")
             rows, ticks = _where(rows, ticks, valid)
-        if len(ticks) and self.register > BEGINNING:
-            late = ticks < self.register
-            if late.any():
-                self._bury(rows, late, "late")
-                rows, ticks = _where(rows, ticks, ~late)
-        if len(ticks):
-            self.latest = max(self.latest, int(ticks.max()))
+        if len(ticks) == 0:
+            return rows, ticks
+        within_reach(ticks, name)
+        # Each row is held against the rows before it, so that what is late does not depend on batches.
+        reached = np.maximum(np.maximum.accumulate(ticks), self.latest)
+        self.latest = int(reached[-1])
+        late = ticks < reached - self.declaration.lateness
+        if late.any():
+            self._bury(rows, late, "late")
+            rows, ticks = _where(rows, ticks, ~late)
         return rows, ticks
 
     def settle(self) -> None:
@@ -68,6 +73,7 @@ def run(
     strategy: str = "dfs",
     emit_every: int | None = None,
     progress: Any = None,
+    dead_letters: list[DeadLetters] | None = None,
 ) -> pa.Table:
     """Runs a query over finite tables, batch by batch, and gives all its results in order."""
     if batch_rows < 1:
@@ -87,7 +93,10 @@ def run(
         stream.close()
     released.append(query.advance({name: s.register for name, s in streams.items()}))
     tables = [query.table(part) for part in released if part is not None]
-    return pa.concat_tables(tables or [query.table(None)])
+    dead = [letters for stream in streams.values() for letters in stream.dead]
+    if dead_letters is not None:
+        dead_letters.extend(dead)
+    return report(pa.concat_tables(tables or [query.table(None)]), dead)
 
 
 def batches(
@@ -103,9 +112,7 @@ def batches(
     taken = np.zeros(len(names), np.intp)
     for start in range(0, len(owner), batch_rows):
         counts = np.bincount(owner[start : start + batch_rows], minlength=len(names))
-        yield {
-            name: tables[name].slice(int(taken[i]), int(counts[i])) for i, name in enumerate(names) if counts[i]
-        }
+        yield {name: tables[name].slice(int(taken[i]), int(counts[i])) for i, name in enumerate(names) if counts[i]}
         taken += counts
 
 

@@ -60,6 +60,7 @@ def disorder(column: pa.Array | pa.ChunkedArray, stream: str) -> int:
     ticks, valid = ticks_of(column, stream)
     if valid is not None:
         ticks = ticks[valid]
+    ticks = within_reach(ticks, stream)
     return int((np.maximum.accumulate(ticks) - ticks).max()) if len(ticks) else 0
 
 
@@ -86,14 +87,18 @@ def ticks_of(column: pa.Array | pa.ChunkedArray, stream: str) -> tuple[Ticks, np
             detail=str(error),
             hint="time is counted in whole microseconds (timestamps) or 64-bit integers",
         ) from None
-    ticks = pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False)
+    return pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False), valid
+
+
+def within_reach(ticks: Ticks, stream: str) -> Ticks:
+    """Ticks that leave room for every window's end; others are refused."""
     if len(ticks) and not -FARTHEST < int(ticks.min()) <= int(ticks.max()) < FARTHEST:
         raise InputError(
             f"the time of stream {stream} lies too far out",
             detail=f"it spans {int(ticks.min())} to {int(ticks.max())} ticks",
             hint=f"times must lie within {FARTHEST} ticks of zero",
         )
-    return ticks, valid
+    return ticks
 
 
 def checked(declaration: StreamDeclaration, table: pa.Table) -> pa.Table:

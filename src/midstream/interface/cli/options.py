@@ -29,7 +29,9 @@ TimeColumn = Annotated[
 Lateness = Annotated[
     list[str],
     typer.Option(
-        "--lateness", metavar="[NAME=]DURATION", help="How far rows may be out of order, in all streams or in one."
+        "--lateness",
+        metavar="[NAME=]DURATION",
+        help="How far rows may be out of order, in all streams or in one; as far as they are, if not given.",
     ),
 ]
 Plan = Annotated[
@@ -85,12 +87,12 @@ def time_columns(arguments: list[str], streams: dict[str, Path]) -> Time:
     return per_stream(arguments, streams, "--time") or "ts"
 
 
-def latenesses(arguments: list[str], streams: dict[str, Path]) -> Duration | dict[str, Duration]:
-    """The latenesses asked for; none if none is. Plain numbers are ticks."""
+def latenesses(arguments: list[str], streams: dict[str, Path]) -> Duration | dict[str, Duration] | None:
+    """The latenesses asked for, None if none is. Plain numbers are ticks."""
     found = per_stream(arguments, streams, "--lateness")
     if isinstance(found, dict):
         return {name: _duration(text) for name, text in found.items()}
-    return 0 if found is None else _duration(found)
+    return None if found is None else _duration(found)
 
 
 def _duration(text: str) -> Duration:
