@@ -386,36 +386,55 @@ def render_physical(plan: PhysicalNode, annotate: Callable[[PhysicalNode], str] 
 
 def _joined_content(node: PhysicalNode) -> str:
     """Inner joins of the same inputs under the same conditions hold the same, in whatever order they join."""
-    leaves, conditions = [], []
+    leaves: list[str] = []
+    equal: list[tuple[str, str]] = []
+    others: set[str] = set()
     stack: list[PhysicalNode] = [node]
     while stack:
         top = stack.pop()
         match top:
+            case HashJoin(nulls_equal=False):
+                stack += [top.left, top.right]
+                equal += zip(top.left_key, top.right_key, strict=True)
+                _sort_out(conjuncts(top.residual), equal, others)
             case HashJoin():
                 stack += [top.left, top.right]
-                conditions += [
-                    _equality(a, b, top.nulls_equal) for a, b in zip(top.left_key, top.right_key, strict=True)
-                ]
-                conditions += [str(c) for c in conjuncts(top.residual)]
+                others |= {_alike(a, b) for a, b in zip(top.left_key, top.right_key, strict=True)}
+                _sort_out(conjuncts(top.residual), equal, others)
             case MultiwayJoin():
                 stack += top.joined
-                conditions += [_conjunct_text(c) for c in conjuncts(top.condition)]
+                _sort_out(conjuncts(top.condition), equal, others)
             case _:
                 leaves.append(top.content)
-    return f"join({'; '.join(sorted(leaves))} | {' and '.join(sorted(set(conditions)))}){_names(node.schema)}"
+    conditions = sorted([*_equal_classes(equal), *others])
+    return f"join({'; '.join(sorted(leaves))} | {' and '.join(conditions)}){_names(node.schema)}"
 
 
-def _equality(a: str, b: str, nulls_equal: bool) -> str:
-    first, second = sorted((a.removeprefix("#"), b.removeprefix("#")))
-    return f"({first} {'IS' if nulls_equal else '='} {second})"
+def _sort_out(conditions: tuple[Expression, ...], equal: list[tuple[str, str]], others: set[str]) -> None:
+    for condition in conditions:
+        arguments = [str(a) for a in condition.arguments]
+        match getattr(condition, "function", None):
+            case "=":
+                equal.append((arguments[0], arguments[1]))
+            case "is_not_distinct_from":
+                others.add(_alike(arguments[0], arguments[1]))
+            case _:
+                others.add(str(condition))
 
 
-def _conjunct_text(conjunct: Expression) -> str:
-    function = getattr(conjunct, "function", None)
-    if function in ("=", "is_not_distinct_from"):
-        a, b = conjunct.arguments
-        return _equality(str(a), str(b), function != "=")
-    return str(conjunct)
+def _alike(a: str, b: str) -> str:
+    return " IS ".join(sorted((a.removeprefix("#"), b.removeprefix("#"))))
+
+
+def _equal_classes(pairs: list[tuple[str, str]]) -> list[str]:
+    """Which terms are all equal: plans may compare different pairs of them and yet hold the same."""
+    classes: list[set[str]] = []
+    for pair in pairs:
+        both = {term.removeprefix("#") for term in pair}
+        touching = [c for c in classes if c & both]
+        classes = [c for c in classes if not c & both]
+        classes.append(both.union(*touching))
+    return [" = ".join(sorted(c)) for c in classes]
 
 
 def _condition(left: tuple[str, ...], right: tuple[str, ...], residual: Expression | None) -> str:

@@ -1,74 +1,211 @@
 """The join graph of a query: what is joined, and by which conditions, apart from any order.
 
 Inner joins commute and associate at every snapshot, so a tree of them is a set of inputs and a set of conditions. Any
-tree over the inputs in which every condition is applied as soon as its columns are there is an equivalent plan.
+tree over the inputs in which every condition is applied as soon as its columns are there is an equivalent plan. The
+conditions are closed under equality, and of those that a join could check it checks one per class of equal terms, by
+terms that depend on the joined inputs alone: so equal sets of inputs hold equal columns in every plan.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Union as Either
 
 from midstream.algebra.expressions import Expression, columns_of, conjunction, conjuncts
 from midstream.algebra.plan import Join, MultiJoin, Relation, Select, aliases
 from midstream.errors import QueryError
-
-Shape = Either[int, tuple["Shape", "Shape"]]
-"""A binary tree over input numbers."""
+from midstream.optimizer.equalities import classes, closure, equality, sides
 
 
 @dataclass(frozen=True, slots=True)
+class Probing:
+    """A multi-way join of sub-shapes; `orders[i]` are the positions that part i probes, in order."""
+
+    parts: tuple[Shape, ...]
+    orders: tuple[tuple[int, ...], ...]
+
+
+Shape = Either[int, tuple["Shape", "Shape"], Probing]
+"""A tree over input numbers: of binary joins and of multi-way joins."""
+
+Inputs = int
+"""A set of inputs as bits."""
+
+
+@dataclass(frozen=True)
 class JoinGraph:
     """Inputs that are not themselves inner joins, and the conjuncts over them."""
 
     inputs: tuple[Relation, ...]
     conditions: tuple[Expression, ...]
 
-    def owners(self, condition: Expression) -> frozenset[int]:
-        """The inputs whose columns a condition reads."""
-        names = columns_of(condition)
-        return frozenset(i for i, r in enumerate(self.inputs) if names & set(r.schema.names))
+    @cached_property
+    def everyone(self) -> Inputs:
+        """All inputs."""
+        return (1 << len(self.inputs)) - 1
+
+    @cached_property
+    def _names(self) -> tuple[frozenset[str], ...]:
+        return tuple(frozenset(r.schema.names) for r in self.inputs)
+
+    @cached_property
+    def masks(self) -> tuple[Inputs, ...]:
+        """For each condition the inputs whose columns it reads."""
+        return tuple(self.mask(c) for c in self.conditions)
+
+    def mask(self, expression: Expression) -> Inputs:
+        """The inputs whose columns an expression reads."""
+        names = columns_of(expression)
+        return sum(1 << i for i, own in enumerate(self._names) if names & own)
+
+    @cached_property
+    def equal_terms(self) -> tuple[tuple[tuple[Expression, Inputs], ...], ...]:
+        """The classes of equal terms, each term with its input."""
+        found = []
+        for terms in classes(self.conditions):
+            owned = tuple((t, self.mask(t)) for t in terms)
+            found.append(tuple((t, m) for t, m in owned if m.bit_count() == 1))
+        return tuple(terms for terms in found if len(terms) > 1)
+
+    @cached_property
+    def other_conditions(self) -> tuple[tuple[Expression, Inputs], ...]:
+        """Conditions that are no equality between the terms of two inputs."""
+        covered = {equality(a, b) for terms in self.equal_terms for a, _ in terms for b, _ in terms if a != b}
+        return tuple(
+            (c, m) for c, m in zip(self.conditions, self.masks, strict=True) if _as_equality(c) not in covered
+        )
+
+    @cached_property
+    def neighbours(self) -> tuple[Inputs, ...]:
+        """For each input the inputs that some condition links it to, without the help of a third."""
+        found = [0] * len(self.inputs)
+        for mask in self.masks:
+            if mask.bit_count() == 2:
+                for i in bits(mask):
+                    found[i] |= mask & ~(1 << i)
+        return tuple(found)
+
+    @cached_property
+    def components(self) -> tuple[Inputs, ...]:
+        """The parts of the graph that no pairwise condition links."""
+        left, parts = self.everyone, []
+        while left:
+            part = self._reach(left & -left, left)
+            parts.append(part)
+            left &= ~part
+        return tuple(parts)
+
+    def _reach(self, start: Inputs, within: Inputs) -> Inputs:
+        reached, fresh = start, start
+        while fresh:
+            near = 0
+            for i in bits(fresh):
+                near |= self.neighbours[i]
+            fresh = near & within & ~reached
+            reached |= fresh
+        return reached
+
+    def joinable(self, inputs: Inputs) -> bool:
+        """Whether a set can be joined without an accidental cross product.
+
+        It is linked, or made of whole components, between which a cross product cannot be helped.
+        """
+        if self._reach(inputs & -inputs, inputs) == inputs:
+            return True
+        return self.whole(inputs)
+
+    def whole(self, inputs: Inputs) -> bool:
+        """Whether a set is made of whole components."""
+        return all(part & inputs in (0, part) for part in self.components)
+
+    def linked(self, left: Inputs, right: Inputs) -> bool:
+        """Whether some condition links two sets and can be checked on them alone."""
+        both = left | right
+        return any(m & left and m & right and not m & ~both for m in self.masks)
+
+    def may_join(self, left: Inputs, right: Inputs) -> bool:
+        """Whether joining two joinable sets is no accidental cross product."""
+        return self.linked(left, right) or (self.whole(left) and self.whole(right))
 
     def connected(self, left: frozenset[int], right: frozenset[int]) -> bool:
-        """Whether some condition links the two sets and can be checked on them alone."""
+        """Whether some condition links two sets of input numbers."""
+        return self.linked(sum(1 << i for i in left), sum(1 << i for i in right))
+
+    def between(self, left: Inputs, right: Inputs) -> list[Expression]:
+        """What a join of two sets has to check: conditions that none of them can check alone."""
         both = left | right
-        return any(o & left and o & right and o <= both for o in map(self.owners, self.conditions))
+        found = []
+        for terms in self.equal_terms:
+            here = [t for t, m in terms if m & left]
+            there = [t for t, m in terms if m & right]
+            if here and there:
+                found.append(equality(here[0], there[0]))
+        found += [c for c, m in self.other_conditions if not m & ~both and m & ~left and m & ~right]
+        return found
+
+    def local(self, number: int) -> list[Expression]:
+        """What one input can check alone; conditions without columns belong to the first."""
+        own = 1 << number
+        found = [c for c, m in self.other_conditions if m == own or (m == 0 and number == 0)]
+        for terms in self.equal_terms:
+            mine = [t for t, m in terms if m == own]
+            found += [equality(mine[0], t) for t in mine[1:]]
+        return list(dict.fromkeys(found))
+
+    def leaf(self, number: int) -> Relation:
+        """An input after what it can check alone."""
+        mine = self.local(number)
+        relation = self.inputs[number]
+        return Select(relation, conjunction(mine)) if mine else relation
 
     def tree(self, shape: Shape) -> Relation:
         """The join tree of a shape; conditions sit as low as their columns allow."""
-        waiting = [(c, self.owners(c)) for c in self.conditions]
-        built, _ = self._build(shape, waiting)
-        left_over = [c for c, _ in waiting]
-        return Select(built, conjunction(left_over)) if left_over else built
+        return self._build(shape)[0]
 
-    def _build(
-        self, shape: Shape, waiting: list[tuple[Expression, frozenset[int]]]
-    ) -> tuple[Relation, frozenset[int]]:
+    def _build(self, shape: Shape) -> tuple[Relation, Inputs]:
         if isinstance(shape, int):
-            here = frozenset({shape})
-            mine = _ready(waiting, here)
-            relation = self.inputs[shape]
-            return (Select(relation, conjunction(mine)) if mine else relation), here
-        left, left_inputs = self._build(shape[0], waiting)
-        right, right_inputs = self._build(shape[1], waiting)
-        both = left_inputs | right_inputs
-        return Join(left, right, conjunction(_ready(waiting, both))), both
+            return self.leaf(shape), 1 << shape
+        if isinstance(shape, Probing):
+            return self._multiway(shape)
+        left, left_inputs = self._build(shape[0])
+        right, right_inputs = self._build(shape[1])
+        on = conjunction(self.between(left_inputs, right_inputs))
+        return Join(left, right, on), left_inputs | right_inputs
+
+    def _multiway(self, shape: Probing) -> tuple[Relation, Inputs]:
+        built = [self._build(part) for part in shape.parts]
+        owned = [inputs for _, inputs in built]
+        together = 0
+        for inputs in owned:
+            together |= inputs
+        on = list(self._pairwise(owned))
+        on += [
+            c
+            for c, m in self.other_conditions
+            if not m & ~together and not any(not m & ~inputs for inputs in owned)
+        ]
+        return MultiJoin(tuple(r for r, _ in built), conjunction(on), shape.orders), together
+
+    def _pairwise(self, owned: Sequence[Inputs]) -> Iterator[Expression]:
+        """One equality per class and pair of parts: a probe order may visit them in any order."""
+        for terms in self.equal_terms:
+            firsts = [next((t for t, m in terms if m & inputs), None) for inputs in owned]
+            present = [t for t in firsts if t is not None]
+            for i, a in enumerate(present):
+                for b in present[i + 1 :]:
+                    yield equality(a, b)
 
     def multiway(self, orders: Sequence[Sequence[int]]) -> Relation:
-        """The multi-way join with a probe order per input."""
-        waiting = [(c, self.owners(c)) for c in self.conditions]
-        inputs = tuple(self._build(i, waiting)[0] for i in range(len(self.inputs)))
-        return MultiJoin(inputs, conjunction([c for c, _ in waiting]), tuple(tuple(o) for o in orders))
+        """The multi-way join of all inputs with a probe order per input."""
+        return self.tree(Probing(tuple(range(len(self.inputs))), tuple(tuple(o) for o in orders)))
 
     def as_written(self) -> Shape:
         """A left-deep shape in the order of the text, except that no input comes before it is connected."""
         shape: Shape = 0
-        inside, waiting = frozenset({0}), list(range(1, len(self.inputs)))
-        while waiting:
-            nearest = next((i for i in waiting if self.connected(inside, frozenset({i}))), waiting[0])
-            waiting.remove(nearest)
-            shape, inside = (shape, nearest), inside | {nearest}
+        for i in self._order_from(0):
+            shape = (shape, i)
         return shape
 
     def default_orders(self) -> tuple[tuple[int, ...], ...]:
@@ -76,13 +213,13 @@ class JoinGraph:
         return tuple(self._order_from(i) for i in range(len(self.inputs)))
 
     def _order_from(self, start: int) -> tuple[int, ...]:
-        inside, order = frozenset({start}), []
+        inside, order = 1 << start, []
         waiting = [i for i in range(len(self.inputs)) if i != start]
         while waiting:
-            nearest = next((i for i in waiting if self.connected(inside, frozenset({i}))), waiting[0])
+            nearest = next((i for i in waiting if self.linked(inside, 1 << i)), waiting[0])
             waiting.remove(nearest)
             order.append(nearest)
-            inside |= {nearest}
+            inside |= 1 << nearest
         return tuple(order)
 
     def named(self, alias: str) -> int:
@@ -92,6 +229,18 @@ class JoinGraph:
                 return i
         known = sorted(a for r in self.inputs for a in aliases(r))
         raise QueryError(f"the plan names {alias}, which the query does not join", detail=f"it joins {', '.join(known)}")
+
+
+def bits(inputs: Inputs) -> Iterator[int]:
+    """The numbers in a set of inputs.
+
+    >>> list(bits(0b1011))
+    [0, 1, 3]
+    """
+    while inputs:
+        lowest = inputs & -inputs
+        yield lowest.bit_length() - 1
+        inputs ^= lowest
 
 
 def join_graph(relation: Relation) -> JoinGraph:
@@ -109,24 +258,16 @@ def join_graph(relation: Relation) -> JoinGraph:
                 for child in joined:
                     flatten(child)
                 conditions.extend(conjuncts(on))
-            case Select(child, predicate) if isinstance(child, Join | MultiJoin | Select):
-                flatten(child)
-                conditions.extend(conjuncts(predicate))
             case Select(child, predicate):
-                inputs.append(child)
+                flatten(child)
                 conditions.extend(conjuncts(predicate))
             case _:
                 inputs.append(node)
 
     flatten(relation)
-    return JoinGraph(tuple(inputs), tuple(dict.fromkeys(conditions)))
+    return JoinGraph(tuple(inputs), closure(tuple(dict.fromkeys(conditions))))
 
 
-def _ready(
-    waiting: list[tuple[Expression, frozenset[int]]], inputs: frozenset[int]
-) -> list[Expression]:
-    """Takes out the conditions that the given inputs suffice for; constants stay with the first input."""
-    ready = [entry for entry in waiting if entry[1] <= inputs and (entry[1] or 0 in inputs)]
-    for entry in ready:
-        waiting.remove(entry)
-    return [condition for condition, _ in ready]
+def _as_equality(condition: Expression) -> Expression:
+    both = sides(condition)
+    return condition if both is None else equality(*both)

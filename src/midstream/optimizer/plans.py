@@ -9,7 +9,7 @@ from midstream.algebra.emission import Emission, emission_of
 from midstream.algebra.physical import PhysicalNode
 from midstream.algebra.plan import Relation
 from midstream.errors import QueryError
-from midstream.optimizer.join_graph import JoinGraph, Shape
+from midstream.optimizer.join_graph import Inputs, JoinGraph, Shape
 from midstream.optimizer.lower import lower
 from midstream.optimizer.prepare import as_written, prepare
 from midstream.optimizer.shapes import Wanted, parse_shape, shape_text
@@ -87,7 +87,7 @@ def enumerate_plans(query: Relation, emit_every: int | None = None, limit: int =
     options: list[tuple[JoinGraph, list[Shape | None]]] = []
 
     def collect(graph: JoinGraph) -> Relation:
-        shapes: list[Shape | None] = list(_some(_shapes(graph, frozenset(range(len(graph.inputs)))), limit))
+        shapes: list[Shape | None] = list(_some(_shapes(graph, graph.everyone), limit))
         if len(graph.inputs) > 2:
             shapes.append(None)
         options.append((graph, shapes))
@@ -112,21 +112,24 @@ def _some(shapes: Iterator[Shape], limit: int) -> Iterator[Shape]:
         yield shape
 
 
-def _shapes(graph: JoinGraph, inputs: frozenset[int]) -> Iterator[Shape]:
-    """All unordered binary trees over the inputs whose joins are connected; all trees if there are none."""
-    if len(inputs) == 1:
-        yield next(iter(inputs))
+def _shapes(graph: JoinGraph, inputs: Inputs) -> Iterator[Shape]:
+    """All unordered binary trees over the inputs that have no accidental cross product."""
+    if inputs.bit_count() == 1:
+        yield inputs.bit_length() - 1
         return
-    splits = list(_splits(inputs))
-    linked = [s for s in splits if graph.connected(*s)] or splits
-    for left, right in linked:
+    for left, right in splits(graph, inputs):
         for a in _shapes(graph, left):
             for b in _shapes(graph, right):
                 yield (a, b)
 
 
-def _splits(inputs: frozenset[int]) -> Iterator[tuple[frozenset[int], frozenset[int]]]:
-    first, *rest = sorted(inputs)
-    for bits in range(2 ** len(rest) - 1):
-        left = frozenset([first, *(r for i, r in enumerate(rest) if bits >> i & 1)])
-        yield left, inputs - left
+def splits(graph: JoinGraph, inputs: Inputs) -> Iterator[tuple[Inputs, Inputs]]:
+    """The ways to cut a set in two joinable parts, each way once."""
+    first = inputs & -inputs
+    rest = inputs ^ first
+    part = rest
+    while part:
+        left = inputs ^ part
+        if graph.joinable(left) and graph.joinable(part) and graph.may_join(left, part):
+            yield left, part
+        part = (part - 1) & rest
