@@ -18,29 +18,20 @@ Mask = npt.NDArray[np.bool_]
 Indices = npt.NDArray[np.intp]
 
 
-def _dtypes() -> dict[pa.DataType, np.dtype[Any]]:
-    plain: dict[pa.DataType, np.dtype[Any]] = {
-        getattr(pa, f"{u}int{w}")(): np.dtype(f"{u}int{w}") for u in ("", "u") for w in (8, 16, 32, 64)
-    }
-    floats: dict[pa.DataType, np.dtype[Any]] = {
-        pa.float16(): np.dtype("float16"),
-        pa.float32(): np.dtype("float32"),
-        pa.float64(): np.dtype("float64"),
-    }
-    times: dict[pa.DataType, np.dtype[Any]] = {
-        pa.date32(): np.dtype("int32"),
-        pa.date64(): np.dtype("int64"),
-        pa.time32("s"): np.dtype("int32"),
-        pa.time32("ms"): np.dtype("int32"),
-        pa.time64("us"): np.dtype("int64"),
-        pa.time64("ns"): np.dtype("int64"),
-    }
-    for unit in ("s", "ms", "us", "ns"):
-        times[pa.timestamp(unit)] = times[pa.duration(unit)] = np.dtype("int64")
-    return plain | floats | times
-
-
-_DTYPES = _dtypes()
+_STORAGE: dict[int, np.dtype[Any]] = {
+    # A type's id is quick to look up, and all units of a time type lie in memory alike.
+    kind.id: np.dtype(name)
+    for kind, name in (
+        *((getattr(pa, f"{u}int{w}")(), f"{u}int{w}") for u in ("", "u") for w in (8, 16, 32, 64)),
+        *((getattr(pa, f"float{w}")(), f"float{w}") for w in (16, 32, 64)),
+        (pa.date32(), "int32"),
+        (pa.date64(), "int64"),
+        (pa.time32("s"), "int32"),
+        (pa.time64("us"), "int64"),
+        (pa.timestamp("us"), "int64"),
+        (pa.duration("us"), "int64"),
+    )
+}
 
 
 def storage_of(kind: pa.DataType) -> np.dtype[Any] | None:
@@ -49,10 +40,7 @@ def storage_of(kind: pa.DataType) -> np.dtype[Any] | None:
     >>> storage_of(pa.timestamp("us", "Europe/Berlin"))
     dtype('int64')
     """
-    found = _DTYPES.get(kind)
-    if found is None and pa.types.is_timestamp(kind):
-        found = _DTYPES[kind] = np.dtype("int64")
-    return found
+    return _STORAGE.get(kind.id)
 
 
 def is_number_like(kind: pa.DataType) -> bool:

@@ -21,10 +21,10 @@ from midstream.operators.state.segment import Segment, make_segment, merge, sort
 TIER = 4
 """How many segments of like size are merged into one, and how much larger the next size is."""
 
-BUCKETS = 8
+BUCKETS = 4
 """Into how many buckets the longest validity is cut."""
 
-SPAN = 2
+SPAN = 1
 """How many buckets one appended segment may span."""
 
 RESTED = 2
