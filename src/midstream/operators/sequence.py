@@ -24,7 +24,7 @@ from midstream.operators.join import output_of
 from midstream.operators.ordering import group_rows, total_order
 from midstream.operators.slices import SliceOperator
 from midstream.operators.sorting import hash_order
-from midstream.operators.state.segment import matches
+from midstream.operators.state.segment import pairs
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.vectors import numbers_of
 
@@ -223,8 +223,8 @@ def _found(state: SortedState, hashes: Hashes, start: int, end: int) -> Elements
     for segment in state.segments:
         if segment.latest_to <= start or segment.earliest_from >= end:
             continue
-        _, begins, counts = matches(hashes, segment.hashes)
-        part = segment.elements.take(_ranges(begins, counts))
+        _, there = pairs(hashes, segment.hashes)
+        part = segment.elements.take(there)
         part = part.where((part.valid_to > start) & (part.valid_from < end))
         if len(part):
             parts.append(part)
