@@ -22,6 +22,7 @@ class CQL(Dialect):
         """Letters to tokens; every word that is not listed is a name."""
 
         HEX_STRINGS: ClassVar = [("x'", "'"), ("X'", "'")]
+        IDENTIFIERS: ClassVar = ['"', "`"]
         COMMENTS: ClassVar = ["--", ("/*", "*/")]
         COMMANDS: ClassVar = set()
         KEYWORDS: ClassVar = {

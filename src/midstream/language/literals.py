@@ -120,7 +120,7 @@ def literal_as(literal: Literal, type_: pa.DataType) -> Literal | None:
     if isinstance(value, str):
         return _read(value, type_)
     if isinstance(value, dt.datetime) and value.tzinfo is None and kind.is_timestamp(type_) and type_.tz:
-        return Literal(value.replace(tzinfo=ZoneInfo(type_.tz)), type_)
+        return Literal(value.replace(tzinfo=_zone(type_.tz)), type_)
     return None
 
 
@@ -157,7 +157,14 @@ def _timestamp(text: str, type_: pa.DataType) -> dt.datetime:
         if value.tzinfo is not None:
             raise QueryError(f"{_shown(text)} has a time zone, where none is expected", hint="leave the zone out")
         return value
-    return value if value.tzinfo else value.replace(tzinfo=ZoneInfo(type_.tz))
+    return value if value.tzinfo else value.replace(tzinfo=_zone(type_.tz))
+
+
+def _zone(name: str) -> dt.tzinfo:
+    """The zone of a timestamp type, which Arrow also writes as a fixed distance such as +02:00."""
+    if name[:1] in "+-":
+        return dt.datetime.strptime(name.replace(":", ""), "%z").tzinfo or dt.UTC
+    return ZoneInfo(name)
 
 
 def _exact(text: str) -> Literal:

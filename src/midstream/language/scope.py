@@ -14,6 +14,7 @@ from sqlglot import exp
 from midstream.algebra.expressions import Column, Expression
 from midstream.algebra.plan import Relation
 from midstream.language.binding import Binding, match_name, nearest
+from midstream.language.query_grammar import TO_STREAM
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,8 @@ class Scope:
             )
         known = [c for s in self.sources for c in s.columns]
         hint = nearest(name.name, known)
+        if name.name.upper() in TO_STREAM:
+            hint = f"{name.name.upper()} stands right after SELECT, before DISTINCT"
         if name.args.get("quoted"):
             hint = f"{hint or ''} (a text stands in single quotes: '{name.name}')".lstrip()
         return self.binding.error(f"unknown column {name.name}", node, hint=hint)
