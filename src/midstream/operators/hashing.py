@@ -57,13 +57,21 @@ def columns_equal(left: Sequence[pa.Array], right: Sequence[pa.Array], nulls_equ
 
 
 def key_validity(columns: Sequence[pa.Array]) -> Mask | None:
-    """False where any key is null; None when no key is."""
+    """False where any key is null or NaN, which equal nothing; None when no key is."""
     result: Mask | None = None
     for column in columns:
-        valid = validity_of(column)
-        if valid is not None:
-            result = valid if result is None else result & valid
+        for valid in (validity_of(column), _numbers_only(column)):
+            if valid is not None:
+                result = valid if result is None else result & valid
     return result
+
+
+def _numbers_only(column: pa.Array) -> Mask | None:
+    """False where a floating-point value is not a number; None when all are."""
+    if not pa.types.is_floating(column.type):
+        return None
+    valid: Mask = ~np.isnan(numbers_of(column))
+    return None if valid.all() else valid
 
 
 def _mix(state: Hashes) -> None:
