@@ -19,6 +19,8 @@ def check(files: Files, manifest: Manifest) -> list[JobError]:
 
     Segments are compared with their checksums, lists too; of results and dead letters only the presence is known.
     """
+    for path in sorted({entry.file for entry in manifest.entries()}):
+        files.forget(path)
     found = [error for entry in _each_once(manifest.entries()) if (error := _wrong(files, entry))]
     lists = [listed.path for listed in manifest.lists()]
     try:

@@ -1,6 +1,6 @@
 """An envelope around JSON: a first line that says what follows, then JSON, compressed when it is large.
 
-The first line carries the kind, the format, the length and the checksum of the rest: a torn or changed file is known
+The first line carries the kind, the format, the length and a checksum of all of it: a torn or changed file is known
 before anything in it is believed, and the format before anything in it is understood.
 """
 
@@ -35,9 +35,8 @@ def seal(kind: str, version: int, content: dict[str, Any]) -> bytes:
         "encoding": encoding,
         "length": length,
         "bytes": len(body),
-        "checksum": zlib.crc32(body),
     }
-    return _json(head) + b"\n" + body
+    return _json({**head, "checksum": _checksum(head, body)}) + b"\n" + body
 
 
 def unseal(kind: str, version: int, upgrades: Upgrades, sealed: bytes, name: str) -> dict[str, Any]:
@@ -47,17 +46,21 @@ def unseal(kind: str, version: int, upgrades: Upgrades, sealed: bytes, name: str
     _supported(head["format"], version, upgrades, name)
     if len(body) != head["bytes"]:
         raise damaged(name, f"{head['bytes']} bytes should follow its first line, not {len(body)}")
-    if zlib.crc32(body) != head["checksum"]:
+    if _checksum({name: head[name] for name in head if name != "checksum"}, body) != head["checksum"]:
         raise damaged(name, "its checksum does not agree")
     try:
         if head["encoding"] == "zstd":
             body = pa.decompress(body, head["length"], codec="zstd", asbytes=True)
         content: dict[str, Any] = json.loads(body)
-    except (ValueError, TypeError, pa.ArrowException) as error:
+    except (ValueError, TypeError, OSError, pa.ArrowException) as error:
         raise damaged(name, f"{type(error).__name__}: {error}") from error
     for older in range(head["format"], version):
         content = upgrades[older](content)
     return content
+
+
+def _checksum(head: dict[str, Any], body: bytes) -> int:
+    return zlib.crc32(body, zlib.crc32(_json(head)))
 
 
 def damaged(name: str, why: str) -> JobError:

@@ -99,6 +99,10 @@ class Files(ABC):
         """All files in a folder and the folders in it, unfinished ones included, in order; none if it is not there."""
 
     @abstractmethod
+    def forget(self, path: str) -> None:
+        """Lets go of what this machine keeps of a file, so that the next use sees the file itself."""
+
+    @abstractmethod
     def delete(self, path: str) -> None:
         """Removes a file; it may be gone already."""
 

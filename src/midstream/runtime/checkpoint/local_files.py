@@ -72,6 +72,9 @@ class LocalFiles(Files):
     def delete(self, path: str) -> None:
         with told("delete", self.full(path)):
             self._path(path).unlink(missing_ok=True)
+        self.forget(path)
+
+    def forget(self, path: str) -> None:
         maps.forget(self.full(path))
 
     def make(self, dir: str) -> None:

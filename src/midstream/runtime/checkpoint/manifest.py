@@ -147,16 +147,19 @@ def _content(manifest: Manifest) -> dict[str, Any]:
     content["routing"] = list(manifest.routing)
     content["queries"] = {name: asdict(entry) for name, entry in manifest.queries.items()}
     content["segments"] = {
-        query: {
-            stage: {slot: writer.columns(entries) for slot, entries in slots.items()} for stage, slots in stages.items()
-        }
-        for query, stages in manifest.segments.items()
+        query: {stage: _slots(slots, writer) for stage, slots in sorted(stages.items())}
+        for query, stages in sorted(manifest.segments.items())
     }
     content["results"] = {query: _rows(results) for query, results in manifest.results.items()}
     content["dead_letters"] = _rows(manifest.dead_letters)
     content["listed"] = {query: _rows(lists) for query, lists in manifest.listed.items()}
     content["listed_dead_letters"] = _rows(manifest.listed_dead_letters)
     return {**content, **writer.texts()}
+
+
+def _slots(slots: Mapping[int, Sequence[SegmentEntry]], writer: Writer) -> dict[int, Any]:
+    # In order, because texts are numbered as they come and equal manifests are to be equal bytes.
+    return {slot: writer.columns(entries) for slot, entries in sorted(slots.items())}
 
 
 def _rows(values: Sequence[Any]) -> list[list[Any]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -21,6 +21,9 @@ from midstream.runtime.checkpoint import fetched, maps
 from midstream.runtime.checkpoint.crash_points import reach
 from midstream.runtime.checkpoint.failures import AlreadyThere, MissingFile, told
 from midstream.runtime.checkpoint.files import TEMPORARY, Data, Files, Paths, pieces_of, write_halting
+
+CHUNK = 8 << 20
+"""How much of a file is fetched at a time."""
 
 _RENAMING = ("hdfs", "viewfs")
 
@@ -93,9 +96,15 @@ class RemoteFiles(Files):
         return maps.mapped(str(fetched.local_copy(self.full(path), lambda copy: self._fetch(path, copy))))
 
     def _fetch(self, path: str, copy: Path) -> None:
+        with open(copy, "wb") as file:
+            for chunk in self._chunks(path):
+                file.write(chunk)
+
+    def _chunks(self, path: str) -> Iterator[bytes]:
         filesystem, place = self._place(path)
         with told("read", self.full(path)), filesystem.open_input_stream(place, compression=None) as stream:
-            stream.download(str(copy))
+            while chunk := stream.read(CHUNK):
+                yield chunk
 
     def list(self, dir: str) -> Paths:
         filesystem, place = self._place(dir)
@@ -110,6 +119,9 @@ class RemoteFiles(Files):
         with told("delete", self.full(path)):
             if _is_file(filesystem, place):
                 filesystem.delete_file(place)
+        self.forget(path)
+
+    def forget(self, path: str) -> None:
         copy = fetched.place_of(self.full(path))
         maps.forget(str(copy))
         copy.unlink(missing_ok=True)

@@ -1,0 +1,14 @@
+"""Copies of remote files go where the tests leave them."""
+
+from __future__ import annotations
+
+import pytest
+
+from midstream.runtime.checkpoint import fetched
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _copies_apart(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv(fetched.CACHE_DIR, str(tmp_path_factory.mktemp("copies")))
+        yield

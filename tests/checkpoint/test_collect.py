@@ -1,0 +1,225 @@
+"""Collecting: what a retained manifest names stays, and so does what a batch in progress makes."""
+
+from __future__ import annotations
+
+import tempfile
+from unittest.mock import patch
+
+import pyarrow.fs as pafs
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.checkpoint.making import manifest, pack
+
+from midstream.errors import JobError
+from midstream.runtime.checkpoint.check import check
+from midstream.runtime.checkpoint.collect import collect, garbage, prune
+from midstream.runtime.checkpoint.files import Files
+from midstream.runtime.checkpoint.lists import dead_letters_of, listed_in, results_of, shorten
+from midstream.runtime.checkpoint.manifest import DeadLetterFile, Manifest, ResultFile
+from midstream.runtime.checkpoint.names import DATA_FOLDERS, batch_of, name_for
+from midstream.runtime.checkpoint.packs import SegmentEntry, open_segment
+from midstream.runtime.checkpoint.remote_files import RemoteFiles
+from midstream.runtime.checkpoint.store import CheckpointStore
+
+
+def everything_named(store: CheckpointStore) -> set[str]:
+    """What the retained manifests name, found the slow way."""
+    named: set[str] = set()
+    for batch_id in store.batch_ids():
+        read = CheckpointStore(store.files).read(batch_id)
+        named |= read.files() | listed_in(store.files, [listed.path for listed in read.lists()])
+    return named
+
+
+def result(files: Files, batch_id: int) -> ResultFile:
+    path = name_for("results/hot", batch_id, 0, 0)
+    files.write_atomic(path, b"rows")
+    return ResultFile(path, 4, batch_id, batch_id, batch_id)
+
+
+def dead_letter(files: Files, batch_id: int) -> DeadLetterFile:
+    path = name_for("dead_letters", batch_id, 0, 0)
+    files.write_atomic(path, b"rows")
+    return DeadLetterFile(path, 2, batch_id)
+
+
+def made_by(path: str) -> int:
+    batch_id = batch_of(path)
+    assert batch_id is not None
+    return batch_id
+
+
+@pytest.fixture
+def files(tmp_path):
+    return Files.at(str(tmp_path / "checkpoint"))
+
+
+def test_before_the_first_manifest_nothing_is_rubbish(files):
+    pack(files, 0)
+    assert garbage(CheckpointStore(files), files) == []
+
+
+def test_lost_attempts_go_and_what_counts_stays(files):
+    store = CheckpointStore(files)
+    kept = pack(files, 3)
+    (lost,) = pack(files, 3)
+    store.commit(manifest(3, kept))
+    assert collect(store, files) == [lost.file]
+    assert len(open_segment(files, kept[0])) == 4
+
+
+def test_a_batch_in_progress_is_left_alone(files):
+    store = CheckpointStore(files)
+    store.commit(manifest(3, pack(files, 3)))
+    (coming,) = pack(files, 4)
+    files.write_atomic("state/.000000000004-00-0000-ab.pack.cd.tmp", b"half")
+    assert collect(store, files) == []
+    store.commit(manifest(4, [coming]))
+    assert "state/.000000000004-00-0000-ab.pack.cd.tmp" in collect(store, files)
+
+
+def test_unfinished_files_of_past_batches_go(files):
+    store = CheckpointStore(files)
+    torn = ["manifests/.000000000003.manifest.ab.tmp", "state/.000000000002-00-0000-ab.pack.cd.tmp"]
+    for path in torn:
+        files.write_atomic(path, b"half")
+    store.commit(manifest(3, pack(files, 3)))
+    assert collect(store, files) == torn
+    assert store.latest() is not None
+
+
+def test_files_of_others_are_left_alone(files):
+    store = CheckpointStore(files)
+    files.write_atomic("state/README", b"mine")
+    files.write_atomic("spark/offsets/0", b"Spark's")
+    store.commit(manifest(3))
+    assert collect(store, files) == []
+
+
+def test_pruning_removes_what_only_dropped_manifests_named(files):
+    store = CheckpointStore(files)
+    (old,), (both,), (new,) = pack(files, 0), pack(files, 0), pack(files, 1)
+    store.commit(manifest(0, [old, both]))
+    store.commit(manifest(1, [both, new]))
+    assert prune(store, files, 2) == []
+    assert prune(store, files, 1) == [old.file]
+    assert files.list("state") == sorted([both.file, new.file])
+    assert store.batch_ids() == [1]
+
+
+def test_a_damaged_retained_manifest_stops_the_collection(files):
+    store = CheckpointStore(files)
+    (kept,) = pack(files, 0)
+    store.commit(manifest(0, [kept]))
+    files.write_atomic("manifests/000000000001.manifest", b"torn")
+    with pytest.raises(JobError, match="damaged"):
+        collect(CheckpointStore(files), files)
+    assert files.exists(kept.file)
+
+
+steps = st.lists(
+    st.tuples(
+        st.integers(0, 3),  # segments added
+        st.lists(st.integers(0, 9), max_size=4),  # which of the segments held are dropped
+        st.integers(0, 2),  # attempts lost
+        st.integers(0, 3),  # result files added
+        st.sampled_from(["", "prune", "collect", "retain"]),
+        st.integers(1, 4),  # manifests retained
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(steps, st.booleans())
+def test_nothing_that_a_retained_manifest_names_is_ever_removed(steps, remote):
+    with tempfile.TemporaryDirectory() as folder, patch("os.fsync"):
+        _play(RemoteFiles(f"mock://{folder}", pafs._MockFileSystem(), "b/j") if remote else Files.at(folder), steps)
+
+
+def _play(files, steps):
+    store = CheckpointStore(files)
+    held: list[SegmentEntry] = []
+    last = Manifest("spark-query", -1)
+    for batch_id, (added, dropped, lost, results, then, n) in enumerate(steps):
+        for _ in range(lost):
+            pack(files, batch_id)
+        held = [entry for i, entry in enumerate(held) if i not in dropped]
+        held += [entry for _ in range(added) for entry in pack(files, batch_id)]
+        outputs = (*last.results.get("hot", ()), *(result(files, batch_id) for _ in range(results)))
+        last = manifest(batch_id, held, results={"hot": outputs}, released={"hot": batch_id}, listed=last.listed)
+        last = shorten(files, last, most=2)
+        store.commit(last)
+        coming = pack(files, batch_id + 1)
+        if then == "prune":
+            prune(store, files, n)
+        elif then == "collect":
+            collect(store, files)
+        elif then == "retain":
+            store.retain(n)
+        present = {path for folder in DATA_FOLDERS for path in files.list(folder)}
+        named = everything_named(store)
+        assert named <= present
+        assert {entry.file for entry in coming} <= present
+        assert check(files, last) == []
+        if then == "collect":
+            assert all(path in named or made_by(path) > batch_id for path in present)
+    store.retain(1)
+    collect(store, files)
+    left = {path for folder in DATA_FOLDERS for path in files.list(folder)}
+    assert {path for path in left if made_by(path) <= last.batch_id} == everything_named(store)
+
+
+def test_old_results_move_into_lists_and_none_is_lost():
+    files = RemoteFiles("mock://b/j", pafs._MockFileSystem(), "b/j")
+    store = CheckpointStore(files)
+    written, dead, last = [], [], Manifest("spark-query", -1)
+    for batch_id in range(200):
+        written.append(result(files, batch_id))
+        dead.append(dead_letter(files, batch_id))
+        last = manifest(
+            batch_id,
+            results={"hot": (*last.results.get("hot", ()), written[-1])},
+            released={"hot": batch_id},
+            listed=last.listed,
+            dead_letters=(*last.dead_letters, dead[-1]),
+            listed_dead_letters=last.listed_dead_letters,
+        )
+        last = shorten(files, last, most=3)
+        store.commit(last)
+        prune(store, files, 2)
+    assert list(results_of(files, last, "hot")) == written
+    assert list(dead_letters_of(files, last)) == dead
+    assert sum(listed.files for listed in last.listed["hot"]) + len(last.results["hot"]) == 200
+    assert len(last.listed["hot"]) < 20 and len(last.results["hot"]) <= 4
+    assert garbage(store, files) == [] and check(files, last) == []
+
+
+def test_results_that_are_not_released_stay_in_the_manifest(files):
+    waiting = tuple(ResultFile(f"results/hot/{i}", 1, i, i, 0) for i in range(10))
+    assert shorten(files, manifest(0, results={"hot": waiting}), most=2).results["hot"] == waiting
+    shortened = shorten(files, manifest(0, results={"hot": waiting}, released={"hot": 7}), most=2)
+    assert shortened.results["hot"] == waiting[7:]
+
+
+def test_a_short_manifest_stays_as_it_is(files):
+    short = manifest(0, results={"hot": (ResultFile("results/hot/1", 1, 1, 1, 0),)}, released={"hot": 7})
+    assert shorten(files, short) == short
+    assert files.list("") == []
+
+
+def test_checking_names_everything_that_is_wrong(files):
+    store = CheckpointStore(files)
+    good, bad, gone = (pack(files, 0)[0] for _ in range(3))
+    output = result(files, 0)
+    last = manifest(0, [good, bad, gone], results={"hot": (output,)})
+    store.commit(last)
+    assert check(files, last) == []
+    files.write_atomic(bad.file, files.read(bad.file)[:-70] + b"x" * 70)
+    files.delete(gone.file)
+    files.delete(output.path)
+    wrong = [str(error) for error in check(files, last)]
+    assert len(wrong) == 3
+    assert all(any(path in text for text in wrong) for path in (bad.file, gone.file, output.path))

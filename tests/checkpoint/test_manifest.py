@@ -1,0 +1,159 @@
+"""Manifests: they come back as they were, damage is named, and formats are respected."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.errors import InternalError, JobError
+from midstream.runtime.checkpoint import manifest as manifests
+from midstream.runtime.checkpoint.manifest import (
+    FORMAT_VERSION,
+    DeadLetterFile,
+    ListFile,
+    Manifest,
+    QueryEntry,
+    ResultFile,
+)
+from midstream.runtime.checkpoint.packs import ALL_HASHES, SegmentEntry
+
+names = st.text(min_size=1, max_size=12)
+ticks = st.one_of(st.sampled_from([BEGINNING, INFINITY, 0]), st.integers(-(2**62), 2**62))
+counts = st.integers(0, 2**40)
+hash_ranges = st.one_of(st.just((0, ALL_HASHES)), st.tuples(st.integers(0, 2**63), st.integers(2**63, ALL_HASHES)))
+make: Any = SegmentEntry
+entries = st.builds(
+    lambda texts, numbers, times, part: make(*texts, *numbers, *times, 7, *part),
+    st.tuples(names, st.lists(names, max_size=2).map(tuple), names),
+    st.tuples(counts, counts, counts, counts, st.integers(-5, 5), counts),
+    st.tuples(ticks, ticks, ticks),
+    hash_ranges,
+)
+by_stage = st.dictionaries(
+    st.integers(0, 3), st.dictionaries(st.integers(0, 9), st.lists(entries, max_size=4).map(tuple), max_size=3)
+)
+by_query = st.dictionaries(names, ticks, max_size=3)
+lists = st.lists(st.builds(ListFile, names, counts, counts), max_size=2).map(tuple)
+opaque = st.recursive(
+    st.none() | st.booleans() | counts | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+any_manifest = st.builds(
+    Manifest,
+    query_id=st.text(),
+    batch_id=counts,
+    offsets=st.text(),
+    epoch=counts,
+    queries=st.dictionaries(
+        names, st.builds(QueryEntry, st.text(), st.text(), st.none() | counts, st.text()), max_size=2
+    ),
+    registers=by_query,
+    latest=by_query,
+    advanced_to=by_query,
+    routing=st.lists(st.integers(0, 9), max_size=8).map(tuple),
+    segments=st.dictionaries(names, by_stage, max_size=2),
+    results=st.dictionaries(
+        names, st.lists(st.builds(ResultFile, names, counts, ticks, ticks, counts), max_size=2).map(tuple), max_size=2
+    ),
+    released=by_query,
+    dead_letters=st.lists(st.builds(DeadLetterFile, names, counts, counts), max_size=2).map(tuple),
+    migration=st.dictionaries(names, st.dictionaries(st.text(), opaque, max_size=2), max_size=2),
+    counters=st.dictionaries(st.text(), opaque, max_size=2),
+    listed=st.dictionaries(names, lists, max_size=2),
+    listed_dead_letters=lists,
+)
+
+
+@given(any_manifest)
+def test_a_manifest_comes_back_as_it_was(written):
+    content = written.to_bytes()
+    again = Manifest.from_bytes(content)
+    assert again == written
+    assert again.to_bytes() == content
+
+
+def large(rows: int = 2000) -> Manifest:
+    entry = SegmentEntry("a long state id " * 20, ("k",), "state/x.pack", 64, 10, 1, 1, 0, 0, 1, 2, 3, 9)
+    return Manifest("q", 3, segments={"hot": {0: {0: (entry,) * rows}}})
+
+
+def test_a_large_manifest_is_compressed_and_comes_back_as_it_was():
+    written = large()
+    content = written.to_bytes()
+    assert json.loads(content.partition(b"\n")[0])["encoding"] == "zstd"
+    assert len(content) < 20_000
+    assert Manifest.from_bytes(content) == written
+
+
+def test_a_small_manifest_can_be_read_by_anybody():
+    head, body = Manifest("q", 3, offsets='{"a": 1}').to_bytes().split(b"\n")
+    assert json.loads(head)["midstream"] == "manifest"
+    assert json.loads(body)["offsets"] == '{"a": 1}'
+
+
+def test_numbers_of_numpy_are_numbers():
+    registers: Any = {"A": np.int64(7)}
+    written = Manifest("q", 3, registers=registers, counters={"seconds": np.float64(0.5)})
+    assert Manifest.from_bytes(written.to_bytes()) == Manifest("q", 3, registers={"A": 7}, counters={"seconds": 0.5})
+
+
+@pytest.mark.parametrize("value", [float("nan"), object(), {1, 2}])
+def test_what_json_cannot_say_is_refused_before_anything_is_written(value):
+    with pytest.raises(InternalError):
+        Manifest("q", 3, counters={"x": value}).to_bytes()
+
+
+@pytest.mark.parametrize("written", [Manifest("q", 3, offsets="some text"), large()], ids=["plain", "compressed"])
+def test_no_changed_byte_passes(written):
+    content = written.to_bytes()
+    for position in range(0, len(content), max(1, len(content) // 200)):
+        changed = bytearray(content)
+        changed[position] ^= 0x04
+        try:
+            found = Manifest.from_bytes(bytes(changed), "the file x")
+        except JobError as error:
+            assert "the file x" in str(error)
+        else:
+            raise AssertionError(f"byte {position} was changed and nobody noticed: {found.batch_id}")
+
+
+@pytest.mark.parametrize("written", [Manifest("q", 3, offsets="some text"), large()], ids=["plain", "compressed"])
+def test_no_truncated_manifest_passes(written):
+    content = written.to_bytes()
+    for length in range(0, len(content), max(1, len(content) // 100)):
+        with pytest.raises(JobError, match="the file x is damaged"):
+            Manifest.from_bytes(content[:length], "the file x")
+    with pytest.raises(JobError, match="the file x is damaged"):
+        Manifest.from_bytes(content + b"x", "the file x")
+
+
+def test_a_newer_format_is_named_and_refused():
+    content = Manifest("q", 3, format_version=FORMAT_VERSION + 1).to_bytes()
+    with pytest.raises(JobError, match=f"the file x has format {FORMAT_VERSION + 1}"):
+        Manifest.from_bytes(content, "the file x")
+
+
+def test_an_older_format_is_upgraded_or_refused_by_name(monkeypatch):
+    older = Manifest("q", 3, offsets="old", format_version=FORMAT_VERSION - 1).to_bytes()
+    with pytest.raises(JobError, match=f"format {FORMAT_VERSION - 1}, which this version .* no longer reads"):
+        Manifest.from_bytes(older, "the file x")
+    upgrade = {FORMAT_VERSION - 1: lambda content: {**content, "offsets": content["offsets"] + " made new"}}
+    monkeypatch.setattr(manifests, "UPGRADES", upgrade)
+    assert Manifest.from_bytes(older) == Manifest("q", 3, offsets="old made new")
+
+
+def test_content_of_the_wrong_shape_is_damage():
+    body = pa.py_buffer(b'{"query_id": "q"}').to_pybytes()
+    head = {"midstream": "manifest", "format": FORMAT_VERSION, "encoding": "json", "length": len(body)}
+    content = json.dumps({**head, "bytes": len(body), "checksum": zlib.crc32(body)}).encode() + b"\n" + body
+    with pytest.raises(JobError, match="the file x is damaged"):
+        Manifest.from_bytes(content, "the file x")
