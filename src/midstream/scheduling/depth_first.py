@@ -28,7 +28,6 @@ class DepthFirst:
 
     def advance(self, frontier: int) -> None:
         """Carries a frontier from the sources to the root."""
-        frontier = self.box.floor(frontier)
         self.box.frontier = max(self.box.frontier, frontier)
         for i, operator in enumerate(self.box.operators):
             incoming = self.box.incoming(i, frontier)

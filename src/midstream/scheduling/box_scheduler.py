@@ -1,0 +1,118 @@
+"""Runs a box by a schedule.
+
+A batch is worked through before the next one is taken, so that between two calls nothing is in flight: a frontier may
+pass, states may be taken away, the schedule may change. Tables other than plain depth-first choose among pieces of the
+batch, each a tuple of the graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from midstream.operators.box import ROOT, Box, Wire
+from midstream.operators.elements import Elements
+from midstream.scheduling.break_points import chain
+from midstream.scheduling.executor import Executor
+from midstream.scheduling.graph import Eager, Node, QueryGraph
+from midstream.scheduling.schedule import Schedule, schedule_of
+from midstream.scheduling.tables import DEPTH_FIRST
+
+Sink = Callable[[Elements], None]
+
+PIECES = 4
+"""Into how many tuples a batch is cut where the schedule has a choice to make."""
+
+RECHAIN_STEPS = 256
+"""After how many steps the break nodes of a chain are chosen anew."""
+
+
+class BoxScheduler:
+    """A box's graph and the executor that runs it; `trace` lists the operators executed, if it is wanted."""
+
+    def __init__(self, box: Box, sink: Sink, schedule: str | Schedule = "dfs", trace: list[str] | None = None) -> None:
+        self.box = box
+        self.sink = sink
+        self.graph = QueryGraph()
+        self.nodes = self._build()
+        self.executor = Executor(self.graph, trace=trace)
+        self.schedule = schedule_of(schedule)
+
+    @property
+    def schedule(self) -> Schedule:
+        """How the box runs; may be changed between any two calls."""
+        return self._schedule
+
+    @schedule.setter
+    def schedule(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self._chained_at = self.executor.steps
+        self.executor.prefer({})
+        self.executor.schedule = schedule
+        # Depth-first would take one piece after the other to its end: it may as well take the whole.
+        plain = schedule.table is DEPTH_FIRST and not (schedule.parts or schedule.breaks or schedule.chain)
+        self.pieces = 1 if plain else PIECES
+
+    def feed(self, wire: Wire, batch: Elements | None) -> None:
+        """Sends a batch along a wire and whatever follows from it onwards."""
+        if batch is None or not len(batch):
+            return
+        if wire.operator == ROOT:
+            self.sink(batch)
+            return
+        node = self.nodes[wire.operator]
+        for piece in cut(batch, self.pieces):
+            node.inputs[wire.port].buffer.push(piece)
+        self.executor.start(node)
+        self.executor.run()
+        if self.schedule.chain and self.executor.steps >= self._chained_at + RECHAIN_STEPS:
+            self._chain()
+
+    def _chain(self) -> None:
+        """Chooses the break nodes from what the operators have done so far."""
+        self._chained_at = self.executor.steps
+        chosen = chain(self.graph)
+        self.executor.schedule = Schedule(self.schedule.table, self.schedule.parts, chosen.breaks)
+        self.executor.prefer(chosen.priorities)
+
+    def advance(self, frontier: int) -> None:
+        """Carries a frontier from the sources to the root."""
+        self.box.frontier = max(self.box.frontier, frontier)
+        for i, operator in enumerate(self.box.operators):
+            incoming = self.box.incoming(i, frontier)
+            if incoming > operator.frontier:
+                given = operator.advance(incoming)
+                if given is not None and len(given):
+                    self.nodes[i].emit(given)
+                    self.executor.run()
+
+    def _build(self) -> list[Node]:
+        nodes: list[Node] = []
+        feeders: dict[tuple[int, int], Node | str] = {}
+        for source, wire in self.box.sources:
+            feeders[wire.operator, wire.port] = source.stream.alias
+        for i, operator in enumerate(self.box.operators):
+            inputs = [feeders[i, port] for port in range(operator.ports)]
+            wire = self.box.wires[i]
+            sink = self.sink if wire.operator == ROOT else None
+            node = self.graph.add(f"{i} {operator.name}", Eager(_given(operator.process)), inputs, sink)
+            feeders[wire.operator, wire.port] = node
+            nodes.append(node)
+        return nodes
+
+
+def cut(batch: Elements, pieces: int) -> Iterator[Elements]:
+    """A batch as a number of runs of about equal length."""
+    size = -(-len(batch) // pieces)
+    if size == len(batch):
+        yield batch
+        return
+    for start in range(0, len(batch), size):
+        yield batch.slice(start, min(size, len(batch) - start))
+
+
+def _given(process: Callable[[int, Elements], Elements | None]) -> Callable[[int, Elements], Elements | None]:
+    def step(port: int, batch: Elements) -> Elements | None:
+        result = process(port, batch)
+        return result if result is not None and len(result) else None
+
+    return step

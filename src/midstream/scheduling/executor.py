@@ -1,0 +1,172 @@
+"""The execution cycle: execute the current operator, then let its table choose the next one.
+
+All that is in flight lies in buffers, so a schedule may be exchanged between any two steps without losing a tuple.
+When a table gives control back, the next fragment with something to do is started, in turn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from midstream.errors import InternalError
+from midstream.scheduling.buffers import Cursor
+from midstream.scheduling.graph import Node, QueryGraph
+from midstream.scheduling.schedule import Schedule, apply_breaks
+from midstream.scheduling.tables import Move, Position, Rules
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A node's row: its rules at a source and inside, whether it is at a source (None: by input), and its readers."""
+
+    at_source: Rules
+    inside: Rules
+    first: bool | None
+    readers: tuple[tuple[Node, Cursor], ...]
+
+
+def row_of(node: Node, schedule: Schedule) -> Row:
+    """The row for a node's position in its fragment."""
+    rules = schedule.table_of(node).rules
+    readers = tuple((reader, reader.inputs[port]) for reader, port in node.readers if not reader.broken[port])
+    starts = {node.feeder(port) is None for port in range(len(node.inputs))}
+    if not readers:
+        positions = Position.SOURCE_SINK, Position.SINK
+    elif node.is_fork:
+        positions = Position.SOURCE_FORK, Position.FORK
+    else:
+        positions = Position.SOURCE, Position.INNER
+    return Row(rules[positions[0]], rules[positions[1]], starts.pop() if len(starts) == 1 else None, readers)
+
+
+class Executor:
+    """Runs a graph by a schedule; `trace` lists the operators executed, if it is wanted."""
+
+    def __init__(self, graph: QueryGraph, schedule: Schedule | None = None, trace: list[str] | None = None) -> None:
+        self.graph = graph
+        self.trace = trace
+        self.current: Node | None = None
+        self.steps = 0
+        self._in_a_row = 0
+        self._idle = 0
+        self._turn = 0
+        self._priorities: dict[int, float] = {}
+        self.schedule = schedule or Schedule()
+
+    @property
+    def schedule(self) -> Schedule:
+        """How the graph runs; may be set at any time between steps."""
+        return self._schedule
+
+    @schedule.setter
+    def schedule(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self._version = -1
+        apply_breaks(self.graph, schedule)
+
+    def prefer(self, priorities: dict[int, float]) -> None:
+        """Which fragments go first when control returns: by the id of the operator they start with, highest first."""
+        self._priorities = priorities
+
+    def start(self, node: Node) -> None:
+        """Goes on with a node that has just been fed, if nothing is under way."""
+        if self.current is None:
+            self.current, self._in_a_row = node, 0
+
+    def run(self) -> None:
+        """Runs until nothing is left to do."""
+        while self.step():
+            pass
+
+    def step(self) -> bool:
+        """One execution step and the choice that follows it; False if there is nothing to do."""
+        node = self.current if self.current is not None else self._entry()
+        if node is None:
+            return False
+        if self.current is None:
+            self._in_a_row = 0
+        taken = node.execute()
+        self.steps += 1
+        if self.trace is not None:
+            self.trace.append(node.name)
+        self._in_a_row += taken
+        self._idle = 0 if taken else self._idle + 1
+        self.current = self._next(node)
+        return True
+
+    def _next(self, node: Node) -> Node | None:
+        """Applies tables until they name the next operator or give control back."""
+        if self._idle > len(self.graph.nodes):
+            # A whole round without a tuple consumed: waiting longer here would help nobody.
+            self._idle = 0
+            return None
+        start = node
+        for _ in range(2 * len(self.graph.nodes) + 2):
+            row = self._row(node)
+            match self._move(row, node):
+                case "forward":
+                    self._in_a_row = 0
+                    return self._forward(row, node)
+                case "encore":
+                    return node
+                case "backtrack":
+                    before = node.feeder(node.logic.starving(node.inputs))
+                    assert before is not None
+                    node, self._in_a_row = before, 0
+                case "exit":
+                    return self._left(start, node)
+        raise InternalError(f"the table {self.schedule.name} goes back and forth at {node.name}")
+
+    def _left(self, start: Node, node: Node) -> Node | None:
+        """What follows when a table gives control back at a node."""
+        return None
+
+    def _move(self, row: Row, node: Node) -> Move:
+        """The move of the first rule that holds."""
+        first = row.first if row.first is not None else node.feeder(node.logic.starving(node.inputs)) is None
+        for rule in row.at_source if first else row.inside:
+            if (
+                rule.when == "always"
+                or (rule.when == "yield" and self._yields(row, node))
+                or (rule.when == "more" and (rule.most is None or self._in_a_row < rule.most) and node.more())
+            ):
+                return rule.move
+        raise InternalError(f"no rule for {node.name}")
+
+    def _yields(self, row: Row, node: Node) -> bool:
+        return any(len(cursor) for _, cursor in row.readers)
+
+    def _forward(self, row: Row, node: Node) -> Node:
+        """The reader that has something of this node's; a fork takes its branches in turn."""
+        count = len(row.readers)
+        for offset in range(count):
+            place = (node.turn + offset) % count
+            if len(row.readers[place][1]):
+                node.turn = place + 1
+                return row.readers[place][0]
+        raise InternalError(f"nothing waits behind {node.name}")
+
+    def _row(self, node: Node) -> Row:
+        """The node's row of its table."""
+        if self._version != self.graph.version:
+            self._version = self.graph.version
+            self._rows = {id(n): row_of(n, self.schedule) for n in self.graph.nodes}
+        return self._rows[id(node)]
+
+    def _entry(self) -> Node | None:
+        """Where to start: what was left in the middle of a fragment first, then the fragments in turn."""
+        if not self.graph.ledger.waiting:
+            return None
+        nodes = self.graph.nodes
+        ready = [i for i, node in enumerate(nodes) if node.more()]
+        inside = [i for i in ready if self._row(nodes[i]).first is False]
+        if inside:
+            return nodes[inside[-1]]
+        if not ready:
+            return None
+        if self._priorities:
+            best = max(ready, key=lambda i: (self._priorities.get(id(nodes[i]), 0.0), i))
+        else:
+            best = next((i for i in ready if i >= self._turn), ready[0])
+        self._turn = best + 1
+        return nodes[best]
