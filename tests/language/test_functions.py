@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS, Signature, common_type, plain
+from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS, Signature
+from midstream.algebra.types import common_type, plain
 from midstream.errors import QueryError
 
 TYPES = [

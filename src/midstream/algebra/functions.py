@@ -14,14 +14,36 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.types as kind
 
+from midstream.algebra.types import (
+    BOOLEAN,
+    DECIMAL_DIGITS,
+    DOUBLE,
+    DURATION,
+    INTEGER,
+    TEXT,
+    common_type,
+    is_instant,
+    is_nested,
+    is_number,
+    plain,
+    scale_of,
+    show_type,
+    wide_decimal,
+)
 from midstream.errors import QueryError
 
-INTEGER = pa.int64()
-DOUBLE = pa.float64()
-TEXT = pa.string()
-BOOLEAN = pa.bool_()
-DURATION = pa.duration("us")
-DECIMAL_DIGITS = 38
+__all__ = [
+    "AGGREGATE",
+    "SCALAR",
+    "SYNONYMS",
+    "TRUNCATION_UNITS",
+    "Rule",
+    "Signature",
+    "Types",
+    "common_type",
+    "plain",
+    "require_condition",
+]
 
 TRUNCATION_UNITS = (
     "year",
@@ -48,95 +70,6 @@ class Signature:
 
 Types = tuple[pa.DataType, ...]
 Rule = Callable[[Types], Signature]
-
-
-def common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    """The type in which values of both can stand side by side; None if there is none.
-
-    >>> common_type(pa.int32(), pa.int64())
-    DataType(int64)
-    >>> common_type(pa.int32(), pa.string()) is None
-    True
-    """
-    if a == b:
-        return plain(a)
-    if kind.is_null(a) or kind.is_null(b):
-        return plain(b if kind.is_null(a) else a)
-    a, b = plain(a), plain(b)
-    if a == b:
-        return a
-    if is_number(a) and is_number(b):
-        return _common_number(a, b)
-    if is_instant(a) and is_instant(b):
-        return _common_instant(a, b)
-    if kind.is_duration(a) and kind.is_duration(b):
-        return pa.duration(_finest(a.unit, b.unit))
-    return None
-
-
-def plain(type_: pa.DataType) -> pa.DataType:
-    """The type without its way of storage: dictionaries and large strings are strings."""
-    if kind.is_dictionary(type_):
-        return plain(type_.value_type)
-    if kind.is_large_string(type_) or kind.is_string_view(type_):
-        return TEXT
-    if kind.is_large_binary(type_) or kind.is_binary_view(type_) or kind.is_fixed_size_binary(type_):
-        return pa.binary()
-    return pa.date32() if kind.is_date64(type_) else type_
-
-
-def is_number(type_: pa.DataType) -> bool:
-    """Whether values can be added."""
-    return bool(kind.is_integer(type_) or kind.is_floating(type_) or kind.is_decimal(type_))
-
-
-def is_instant(type_: pa.DataType) -> bool:
-    """Whether values are dates or timestamps."""
-    return bool(kind.is_date(type_) or kind.is_timestamp(type_))
-
-
-def is_nested(type_: pa.DataType) -> bool:
-    """Whether values are lists, structs or maps: payload that is carried, never compared."""
-    return bool(kind.is_nested(type_))
-
-
-def show_type(type_: pa.DataType) -> str:
-    """A type as error messages name it."""
-    return "NULL" if kind.is_null(type_) else str(type_)
-
-
-def _common_number(a: pa.DataType, b: pa.DataType) -> pa.DataType:
-    if kind.is_floating(a) or kind.is_floating(b):
-        return DOUBLE
-    if kind.is_decimal(a) or kind.is_decimal(b):
-        return _decimal(max(_scale(a), _scale(b)))
-    return INTEGER
-
-
-def _common_instant(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    if kind.is_date(a):
-        return _microseconds(b)
-    if kind.is_date(b):
-        return _microseconds(a)
-    if (a.tz is None) != (b.tz is None):
-        return None
-    return pa.timestamp(_finest(a.unit, b.unit), a.tz)
-
-
-def _microseconds(type_: pa.DataType) -> pa.DataType:
-    return type_ if type_.unit == "ns" else pa.timestamp("us", type_.tz)
-
-
-def _finest(*units: str) -> str:
-    return max(units, key=("s", "ms", "us", "ns").index)
-
-
-def _scale(type_: pa.DataType) -> int:
-    return int(type_.scale) if kind.is_decimal(type_) else 0
-
-
-def _decimal(scale: int) -> pa.DataType:
-    return pa.decimal128(DECIMAL_DIGITS, scale)
 
 
 def _refuse(function: str, types: Types, hint: str | None = None) -> QueryError:
@@ -175,13 +108,13 @@ def _arithmetic(function: str) -> Rule:
 
 
 def _decimal_arithmetic(function: str, types: Types) -> Signature:
-    scales = [_scale(t) for t in types]
+    scales = [scale_of(t) for t in types]
     if function != "*":
-        wide = _decimal(max(scales))
+        wide = wide_decimal(max(scales))
         return Signature((wide, wide), wide)
     if sum(scales) > DECIMAL_DIGITS:
         raise _refuse(function, types, "the product has more than 38 decimals; cast to fewer, or to DOUBLE")
-    return Signature((_decimal(scales[0]), _decimal(scales[1])), _decimal(sum(scales)))
+    return Signature((wide_decimal(scales[0]), wide_decimal(scales[1])), wide_decimal(sum(scales)))
 
 
 def _temporal(function: str, types: Types) -> Signature | None:
@@ -454,7 +387,7 @@ def _sum(types: Types) -> Signature:
     _counted("sum", types, 1, 1)
     type_ = plain(types[0])
     if kind.is_decimal(type_):
-        wide = _decimal(_scale(type_))
+        wide = wide_decimal(scale_of(type_))
         return Signature((wide,), wide)
     if not is_number(type_):
         hint = "count the true ones with count(*) FILTER (WHERE …)" if kind.is_boolean(type_) else None

@@ -10,8 +10,8 @@ from sqlglot import exp
 
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.expressions import TRUE, Expression, Named, conjunction
-from midstream.algebra.functions import TEXT, is_nested
 from midstream.algebra.plan import Aggregate, Distinct, Project, Relation, Select, ToStream
+from midstream.algebra.types import TEXT, is_nested
 from midstream.errors import QueryError
 from midstream.language.aggregates import Aggregates
 from midstream.language.binding import Binding

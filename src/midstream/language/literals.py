@@ -12,8 +12,8 @@ import pyarrow.types as kind
 from sqlglot import exp
 
 from midstream.algebra.expressions import Cast, Expression, Literal
-from midstream.algebra.functions import DECIMAL_DIGITS, DURATION
 from midstream.algebra.time import TIMESTAMP_TIME, ticks
+from midstream.algebra.types import DECIMAL_DIGITS, DURATION
 from midstream.errors import QueryError
 from midstream.language.binding import nearest
 from midstream.language.nodes import Duration, TypeName

@@ -14,18 +14,9 @@ from sqlglot import exp
 
 from midstream.algebra.declarations import ScalarFunction
 from midstream.algebra.expressions import Call, Case, Cast, Expression, Literal, columns_of
-from midstream.algebra.functions import (
-    AGGREGATE,
-    BOOLEAN,
-    SCALAR,
-    SYNONYMS,
-    TRUNCATION_UNITS,
-    common_type,
-    is_instant,
-    require_condition,
-    show_type,
-)
+from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS, TRUNCATION_UNITS, require_condition
 from midstream.algebra.plan import Relation
+from midstream.algebra.types import BOOLEAN, common_type, is_instant, show_type
 from midstream.errors import QueryError
 from midstream.language import literals
 from midstream.language.aggregates import Aggregates

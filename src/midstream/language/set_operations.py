@@ -10,8 +10,8 @@ import pyarrow.types as kind
 from sqlglot import exp
 
 from midstream.algebra.expressions import Column, Named
-from midstream.algebra.functions import TEXT, common_type, is_nested, show_type
 from midstream.algebra.plan import Difference, Distinct, Intersect, Project, Relation, Union
+from midstream.algebra.types import TEXT, common_type, is_nested, show_type
 from midstream.language.binding import Binding
 from midstream.language.literals import coerce
 from midstream.language.nodes import Node

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from midstream.algebra.expressions import TRUE, Call, Column, Expression, Named, conjunction
-from midstream.algebra.functions import BOOLEAN, common_type
 from midstream.algebra.plan import Join, JoinKind, Project, Relation, Stream, Window
+from midstream.algebra.types import BOOLEAN, common_type
 from midstream.language.binding import Binding, match_name, nearest
 from midstream.language.literals import coerce
 from midstream.language.nodes import FollowedBy, Node

@@ -13,8 +13,9 @@ from sqlglot import exp
 
 from midstream.algebra.declarations import AggregateFunction, Catalog
 from midstream.algebra.expressions import Call, Column, Expression, columns_of, conjunction
-from midstream.algebra.functions import AGGREGATE, BOOLEAN, SYNONYMS
+from midstream.algebra.functions import AGGREGATE, SYNONYMS
 from midstream.algebra.plan import Join, Relation
+from midstream.algebra.types import BOOLEAN
 from midstream.language.nodes import Node
 from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope

@@ -1,0 +1,104 @@
+"""Types as the language sees them: what can stand side by side, and in which type it then does."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.types as kind
+
+INTEGER = pa.int64()
+DOUBLE = pa.float64()
+TEXT = pa.string()
+BOOLEAN = pa.bool_()
+DURATION = pa.duration("us")
+DECIMAL_DIGITS = 38
+
+
+def common_type(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """The type in which values of both can stand side by side; None if there is none.
+
+    >>> common_type(pa.int32(), pa.int64())
+    DataType(int64)
+    >>> common_type(pa.int32(), pa.string()) is None
+    True
+    """
+    if a == b:
+        return plain(a)
+    if kind.is_null(a) or kind.is_null(b):
+        return plain(b if kind.is_null(a) else a)
+    a, b = plain(a), plain(b)
+    if a == b:
+        return a
+    if is_number(a) and is_number(b):
+        return _common_number(a, b)
+    if is_instant(a) and is_instant(b):
+        return _common_instant(a, b)
+    if kind.is_duration(a) and kind.is_duration(b):
+        return pa.duration(_finest(a.unit, b.unit))
+    return None
+
+
+def plain(type_: pa.DataType) -> pa.DataType:
+    """The type without its way of storage: dictionaries and large strings are strings."""
+    if kind.is_dictionary(type_):
+        return plain(type_.value_type)
+    if kind.is_large_string(type_) or kind.is_string_view(type_):
+        return TEXT
+    if kind.is_large_binary(type_) or kind.is_binary_view(type_) or kind.is_fixed_size_binary(type_):
+        return pa.binary()
+    return pa.date32() if kind.is_date64(type_) else type_
+
+
+def is_number(type_: pa.DataType) -> bool:
+    """Whether values can be added."""
+    return bool(kind.is_integer(type_) or kind.is_floating(type_) or kind.is_decimal(type_))
+
+
+def is_instant(type_: pa.DataType) -> bool:
+    """Whether values are dates or timestamps."""
+    return bool(kind.is_date(type_) or kind.is_timestamp(type_))
+
+
+def is_nested(type_: pa.DataType) -> bool:
+    """Whether values are lists, structs or maps: payload that is carried, never compared."""
+    return bool(kind.is_nested(type_))
+
+
+def show_type(type_: pa.DataType) -> str:
+    """A type as error messages name it."""
+    return "NULL" if kind.is_null(type_) else str(type_)
+
+
+def _common_number(a: pa.DataType, b: pa.DataType) -> pa.DataType:
+    if kind.is_floating(a) or kind.is_floating(b):
+        return DOUBLE
+    if kind.is_decimal(a) or kind.is_decimal(b):
+        return wide_decimal(max(scale_of(a), scale_of(b)))
+    return INTEGER
+
+
+def _common_instant(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    if kind.is_date(a):
+        return _microseconds(b)
+    if kind.is_date(b):
+        return _microseconds(a)
+    if (a.tz is None) != (b.tz is None):
+        return None
+    return pa.timestamp(_finest(a.unit, b.unit), a.tz)
+
+
+def _microseconds(type_: pa.DataType) -> pa.DataType:
+    return type_ if type_.unit == "ns" else pa.timestamp("us", type_.tz)
+
+
+def _finest(*units: str) -> str:
+    return max(units, key=("s", "ms", "us", "ns").index)
+
+
+def scale_of(type_: pa.DataType) -> int:
+    """The number of decimals."""
+    return int(type_.scale) if kind.is_decimal(type_) else 0
+
+
+def wide_decimal(scale: int) -> pa.DataType:
+    """The decimal type that calculations use."""
+    return pa.decimal128(DECIMAL_DIGITS, scale)
