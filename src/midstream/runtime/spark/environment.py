@@ -103,8 +103,19 @@ def ship_package(spark: SparkSession) -> None:
     context = spark.sparkContext
     if getattr(context, "_midstream_shipped", False):
         return
+    _use_this_python(context)
     context.addPyFile(_package_zip())
     context._midstream_shipped = True  # type: ignore[attr-defined]
+
+
+def _use_this_python(context: SparkContext) -> None:
+    """On this machine, lets workers run the interpreter that runs the driver, unless the user chose another.
+
+    Spark would take whatever `python3` the path leads to, which need not have Midstream's libraries.
+    """
+    chosen = os.environ.get("PYSPARK_PYTHON") or context.getConf().get("spark.pyspark.python", None)
+    if context.master.startswith("local") and not chosen:
+        context.pythonExec = sys.executable
 
 
 def _package_zip() -> str:
