@@ -12,8 +12,8 @@ from midstream.algebra.declarations import Catalog, StreamDeclaration
 from midstream.algebra.functions import AGGREGATE, SCALAR
 from midstream.errors import QueryError
 from midstream.language import parse
+from midstream.language.calls import UNWRITTEN
 from midstream.language.dialect import CQL
-from midstream.language.scalars import UNWRITTEN
 
 PAGE = (Path(__file__).parents[2] / "docs" / "language.md").read_text()
 

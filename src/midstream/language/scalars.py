@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.types as kind
 from sqlglot import exp
 
-from midstream.algebra.declarations import ScalarFunction
 from midstream.algebra.expressions import Call, Case, Cast, Expression, Literal, columns_of
-from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS, TRUNCATION_UNITS, require_condition
+from midstream.algebra.functions import SCALAR, require_condition
 from midstream.algebra.plan import Relation
 from midstream.algebra.types import BOOLEAN, common_type, is_instant, show_type
 from midstream.errors import QueryError
 from midstream.language import literals
 from midstream.language.aggregates import Aggregates
-from midstream.language.binding import Binding, nearest
+from midstream.language.binding import Binding
+from midstream.language.calls import bind_call
 from midstream.language.grammar import DEEPEST
 from midstream.language.literals import coerce
 from midstream.language.nodes import Node, place
@@ -45,18 +45,11 @@ OPERATORS: dict[type[Node], str] = {
     exp.NullSafeNEQ: "is_distinct_from",
 }
 
-UNWRITTEN = frozenset(
-    {"negate", "and", "or", "not", "is_null", "in", "like", "ilike", "is_distinct_from", "is_not_distinct_from"}
-)
-"""Names of operators that cannot be called by name."""
-
 READS_LITERALS = frozenset(
     {"=", "<>", "<", "<=", ">", ">=", "in", "is_distinct_from", "is_not_distinct_from"}
     | {"nullif", "greatest", "least", "coalesce"}
 )
 """Where a string literal beside a date or a timestamp is read as one."""
-
-CLOCKS = frozenset({"now", "current_timestamp", "current_date", "current_time", "localtimestamp", "getdate", "today"})
 
 
 class ScalarBinder:
@@ -220,7 +213,7 @@ class ScalarBinder:
             nodes.append(branch.args["true"])
         default = node.args.get("default")
         values.append(Literal(None, pa.null()) if default is None else self.bind(default))
-        return self._choice(conditions, values, [*nodes, default or node])
+        return self.choice(conditions, values, [*nodes, default or node])
 
     def _when(self, subject: Expression | None, subject_node: Node, branch: exp.If) -> Expression:
         if subject is not None:
@@ -230,7 +223,8 @@ class ScalarBinder:
             require_condition(bound.type, "WHEN")
         return coerce(bound, BOOLEAN)
 
-    def _choice(self, conditions: list[Expression], values: list[Expression], nodes: list[Node]) -> Case:
+    def choice(self, conditions: list[Expression], values: list[Expression], nodes: list[Node]) -> Case:
+        """A choice between values, in their common type."""
         shared = values[0].type
         for value, node in zip(values[1:], nodes[1:], strict=True):
             both = common_type(shared, value.type)
@@ -263,81 +257,14 @@ class ScalarBinder:
             raise self.binding.error(f"cannot cast {show_type(bound.type)} to {type_}", node)
         return Cast(bound, type_, attempt)
 
-    def _function(self, node: exp.Anonymous) -> Expression:
-        written = node.name
-        name = SYNONYMS.get(written.lower(), written.lower())
-        user = self.binding.catalog.functions.get(written.lower())
-        built_in = name == "if" or (name in SCALAR and name not in UNWRITTEN) or name in AGGREGATE
-        if user is not None and built_in:
-            raise self.binding.error(
-                f"{written} is a function of the language", node, hint="give your function another name"
-            )
-        if isinstance(user, ScalarFunction):
-            self._plain_call(node)
-            return Call(user.name, tuple(self.bind(a) for a in node.expressions), user.returns)
-        if user is not None or name in AGGREGATE:
-            return self._aggregate(node, name)
-        if not built_in:
-            raise self._unknown_function(node)
-        self._plain_call(node)
-        return self._conditional(node) if name == "if" else self._built_in(name, node)
-
-    def _plain_call(self, node: exp.Anonymous) -> None:
-        """A scalar function takes neither DISTINCT nor FILTER nor a star."""
-        if node.args.get("distinct") or node.args.get("filter") is not None:
-            raise self.binding.error(f"{node.name} is no aggregate: it takes no DISTINCT and no FILTER", node)
-        for argument in node.expressions:
-            if isinstance(argument, exp.Star):
-                raise self.binding.error(f"{node.name}(*) has no meaning", argument, hint="only count takes *")
-
-    def _built_in(self, name: str, node: exp.Anonymous) -> Expression:
-        arguments, nodes = [self.bind(a) for a in node.expressions], list(node.expressions)
-        if name in ("lpad", "rpad") and len(arguments) == 2:
-            arguments.append(Literal(" ", pa.string()))
-            nodes.append(node)
-        if name == "date_trunc" and arguments:
-            arguments[0] = self._unit(arguments[0], nodes[0])
-        return self.call(name, arguments, nodes, node)
-
-    def _unit(self, argument: Expression, node: Node) -> Expression:
-        value: Any = argument.value if isinstance(argument, Literal) else None
-        if not isinstance(value, str) or value.lower() not in TRUNCATION_UNITS:
-            raise self.binding.error(
-                "date_trunc needs the name of a unit", node, hint="one of " + ", ".join(TRUNCATION_UNITS)
-            )
-        return Literal(value.lower(), pa.string())
-
-    def _conditional(self, node: exp.Anonymous) -> Expression:
-        if len(node.expressions) != 3:
-            raise self.binding.error("if takes a condition and two values", node)
-        condition, *choices = node.expressions
-        bound = self.bind(condition)
-        with self.binding.at(condition):
-            require_condition(bound.type, "if")
-        return self._choice([coerce(bound, BOOLEAN)], [self.bind(c) for c in choices], choices)
-
-    def _aggregate(self, node: exp.Anonymous, name: str) -> Expression:
-        if self.aggregates is None:
-            hint = {
-                "WHERE": "WHERE looks at tuples one by one; put conditions on groups in HAVING",
-                "GROUP BY": "group by the columns, and aggregate in SELECT",
-                "an aggregate": "aggregate in a sub-query first, then aggregate over it",
-            }.get(self.clause)
-            raise self.binding.error(f"{node.name} is an aggregate, which {self.clause} cannot hold", node, hint=hint)
+    def inside_aggregate(self) -> ScalarBinder:
+        """A binder for what an aggregate is applied to."""
         inner = ScalarBinder(self.binding, self.scope, "an aggregate")
         inner._depth = self._depth
-        return self.aggregates.add(node, name, inner)
+        return inner
 
-    def _unknown_function(self, node: exp.Anonymous) -> Exception:
-        if node.name.lower() in CLOCKS:
-            return self.binding.error(
-                f"there is no function {node.name}", node, hint="time comes with the tuples: use the time column"
-            )
-        known = [n for n in SCALAR if n.isidentifier() and n not in UNWRITTEN]
-        known += [*AGGREGATE, *SYNONYMS, *self.binding.catalog.functions]
-        close = nearest(node.name, known)
-        hint = close if close and close.startswith("did") else "register your own with functions="
-        return self.binding.error(f"unknown function {node.name}", node, hint=hint)
+    def _function(self, node: exp.Anonymous) -> Expression:
+        return bind_call(self, node)
 
 
 def bind_condition(binding: Binding, node: Node, scope: Scope, *relations: Relation) -> Expression:

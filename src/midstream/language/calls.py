@@ -1,0 +1,108 @@
+"""Function calls: built-in ones, the user's, aggregates, and the nearest name for what is none of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from midstream.algebra.declarations import ScalarFunction
+from midstream.algebra.expressions import Call, Expression, Literal
+from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS, TRUNCATION_UNITS, require_condition
+from midstream.algebra.types import BOOLEAN
+from midstream.language.binding import nearest
+from midstream.language.literals import coerce
+from midstream.language.nodes import Node
+
+if TYPE_CHECKING:
+    from midstream.language.scalars import ScalarBinder
+
+UNWRITTEN = frozenset(
+    {"negate", "and", "or", "not", "is_null", "in", "like", "ilike", "is_distinct_from", "is_not_distinct_from"}
+)
+"""Names of operators that cannot be called by name."""
+
+CLOCKS = frozenset({"now", "current_timestamp", "current_date", "current_time", "localtimestamp", "getdate", "today"})
+
+
+def bind_call(binder: ScalarBinder, node: exp.Anonymous) -> Expression:
+    """The meaning of a function call."""
+    written = node.name
+    name = SYNONYMS.get(written.lower(), written.lower())
+    user = binder.binding.catalog.functions.get(written.lower())
+    built_in = name == "if" or (name in SCALAR and name not in UNWRITTEN) or name in AGGREGATE
+    if user is not None and built_in:
+        raise binder.binding.error(
+            f"{written} is a function of the language", node, hint="give your function another name"
+        )
+    if isinstance(user, ScalarFunction):
+        _plain_call(binder, node)
+        return Call(user.name, tuple(binder.bind(a) for a in node.expressions), user.returns)
+    if user is not None or name in AGGREGATE:
+        return _aggregate(binder, node, name)
+    if not built_in:
+        raise _unknown_function(binder, node)
+    _plain_call(binder, node)
+    return _conditional(binder, node) if name == "if" else _built_in(binder, name, node)
+
+
+def _plain_call(binder: ScalarBinder, node: exp.Anonymous) -> None:
+    """A scalar function takes neither DISTINCT nor FILTER nor a star."""
+    if node.args.get("distinct") or node.args.get("filter") is not None:
+        raise binder.binding.error(f"{node.name} is no aggregate: it takes no DISTINCT and no FILTER", node)
+    for argument in node.expressions:
+        if isinstance(argument, exp.Star):
+            raise binder.binding.error(f"{node.name}(*) has no meaning", argument, hint="only count takes *")
+
+
+def _built_in(binder: ScalarBinder, name: str, node: exp.Anonymous) -> Expression:
+    arguments, nodes = [binder.bind(a) for a in node.expressions], list(node.expressions)
+    if name in ("lpad", "rpad") and len(arguments) == 2:
+        arguments.append(Literal(" ", pa.string()))
+        nodes.append(node)
+    if name == "date_trunc" and arguments:
+        arguments[0] = _unit(binder, arguments[0], nodes[0])
+    return binder.call(name, arguments, nodes, node)
+
+
+def _unit(binder: ScalarBinder, argument: Expression, node: Node) -> Expression:
+    value: Any = argument.value if isinstance(argument, Literal) else None
+    if not isinstance(value, str) or value.lower() not in TRUNCATION_UNITS:
+        raise binder.binding.error(
+            "date_trunc needs the name of a unit", node, hint="one of " + ", ".join(TRUNCATION_UNITS)
+        )
+    return Literal(value.lower(), pa.string())
+
+
+def _conditional(binder: ScalarBinder, node: exp.Anonymous) -> Expression:
+    if len(node.expressions) != 3:
+        raise binder.binding.error("if takes a condition and two values", node)
+    condition, *choices = node.expressions
+    bound = binder.bind(condition)
+    with binder.binding.at(condition):
+        require_condition(bound.type, "if")
+    return binder.choice([coerce(bound, BOOLEAN)], [binder.bind(c) for c in choices], choices)
+
+
+def _aggregate(binder: ScalarBinder, node: exp.Anonymous, name: str) -> Expression:
+    if binder.aggregates is None:
+        hint = {
+            "WHERE": "WHERE looks at tuples one by one; put conditions on groups in HAVING",
+            "GROUP BY": "group by the columns, and aggregate in SELECT",
+            "an aggregate": "aggregate in a sub-query first, then aggregate over it",
+        }.get(binder.clause)
+        raise binder.binding.error(f"{node.name} is an aggregate, which {binder.clause} cannot hold", node, hint=hint)
+    return binder.aggregates.add(node, name, binder.inside_aggregate())
+
+
+def _unknown_function(binder: ScalarBinder, node: exp.Anonymous) -> Exception:
+    if node.name.lower() in CLOCKS:
+        return binder.binding.error(
+            f"there is no function {node.name}", node, hint="time comes with the tuples: use the time column"
+        )
+    known = [n for n in SCALAR if n.isidentifier() and n not in UNWRITTEN]
+    known += [*AGGREGATE, *SYNONYMS, *binder.binding.catalog.functions]
+    close = nearest(node.name, known)
+    hint = close if close and close.startswith("did") else "register your own with functions="
+    return binder.binding.error(f"unknown function {node.name}", node, hint=hint)
