@@ -7,16 +7,28 @@ a query feeds an execution and never asks whether a migration is under way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
+import pyarrow as pa
+
 from midstream.algebra.physical import Source
-from midstream.operators.box import Box
+from midstream.operators.box import Box, Wire
 from midstream.operators.elements import Elements
 from midstream.operators.state.sorted_state import SortedState
 from midstream.scheduling.depth_first import DepthFirst
 
 Sink = Callable[[Elements], None]
+
+
+class Scheduler(Protocol):
+    """Runs a box: sends batches along its wires and carries frontiers through it."""
+
+    def feed(self, wire: Wire, batch: Elements | None) -> None:
+        """Sends a batch along a wire and whatever follows from it onwards."""
+
+    def advance(self, frontier: int) -> None:
+        """Carries a frontier from the sources to the root."""
 
 
 class Execution(Protocol):
@@ -39,14 +51,21 @@ class Execution(Protocol):
     def states(self) -> Iterator[SortedState]:
         """All that it remembers."""
 
+    def named_states(self) -> Iterator[tuple[str, SortedState]]:
+        """All that it remembers, in a stable order and under names that do not repeat."""
+
+    def restore(self, frontier: int) -> None:
+        """Goes on from a frontier that was reached earlier; the states have been put in before."""
+
 
 class SingleBox:
     """The ordinary execution: one box under one scheduler."""
 
-    def __init__(self, box: Box, sink: Sink) -> None:
+    def __init__(self, box: Box, sink: Sink, schedule: Callable[[Box, Sink], Scheduler] = DepthFirst) -> None:
         self.box = box
         self.sink = sink
-        self.scheduler = DepthFirst(box, sink)
+        self.schedule = schedule
+        self.scheduler = schedule(box, sink)
         self.wires = {source.stream.alias: (source, wire) for source, wire in box.sources}
 
     @property
@@ -57,9 +76,7 @@ class SingleBox:
     def feed(self, alias: str, batch: Elements) -> None:
         """Takes windowed elements of a source."""
         source, wire = self.wires[alias]
-        if batch.columns.schema.names != source.schema.names:
-            batch = batch.with_columns(batch.columns.select(source.schema.names))
-        self.scheduler.feed(wire, batch)
+        self.scheduler.feed(wire, arranged(batch, source.schema))
 
     def advance(self, frontier: int) -> None:
         """Carries the frontier through the box."""
@@ -73,3 +90,31 @@ class SingleBox:
     def states(self) -> Iterator[SortedState]:
         """The box's states."""
         return self.box.states()
+
+    def named_states(self) -> Iterator[tuple[str, SortedState]]:
+        """The box's states, named by what they hold and by their key."""
+        return named(self.states())
+
+    def restore(self, frontier: int) -> None:
+        """Sets the box to a frontier that was reached earlier."""
+        self.box.restore(frontier)
+
+    def beside(self, box: Box, sink: Sink) -> SingleBox:
+        """An execution of another box under the same kind of scheduler."""
+        return SingleBox(box, sink, self.schedule)
+
+
+def named(states: Iterable[SortedState], prefix: str = "") -> Iterator[tuple[str, SortedState]]:
+    """States under names that do not repeat: what they hold, and the key they are sorted by."""
+    seen: dict[str, int] = {}
+    for state in states:
+        name = f"{prefix}{state.id} by {', '.join(state.key)}"
+        seen[name] = seen.get(name, 0) + 1
+        yield (name if seen[name] == 1 else f"{name} ({seen[name]})"), state
+
+
+def arranged(batch: Elements, schema: pa.Schema) -> Elements:
+    """A batch with a schema's columns, by name."""
+    if batch.columns.schema.names == schema.names:
+        return batch
+    return batch.with_columns(batch.columns.select(schema.names))

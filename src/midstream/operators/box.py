@@ -40,7 +40,8 @@ class Box:
         self.nodes: list[PhysicalNode] = []
         self.sources: list[tuple[Source, Wire]] = []
         self.frontier = BEGINNING
-        self._add(plan, Wire(ROOT, 0), dict(functions or {}))
+        self.functions = dict(functions or {})
+        self._add(plan, Wire(ROOT, 0), self.functions)
         self._turn_over()
 
     def _add(self, node: PhysicalNode, wire: Wire, functions: Mapping[str, UserFunction]) -> None:
@@ -90,7 +91,7 @@ class Box:
 
     def restore(self, frontier: int) -> None:
         """Sets every operator to a frontier that was reached earlier; states are put in by the caller."""
-        self.frontier = frontier = self.floor(frontier)
+        self.frontier = frontier
         for i, operator in enumerate(self.operators):
             operator.restore(self.incoming(i, frontier))
 
@@ -119,12 +120,12 @@ class Box:
         box.operators, box.nodes = self.operators[:-1], self.nodes[:-1]
         box.wires = [lowered(w) for w in self.wires[:-1]]
         box.sources = [(source, lowered(w)) for source, w in self.sources]
-        box.frontier = self.frontier
+        box.frontier, box.functions = self.frontier, self.functions
         return box
 
     def incoming(self, operator: int, frontier: int) -> int:
         """The least frontier over an operator's inputs; sources are at the query's frontier."""
-        return min([frontier, *(self.operators[c].passed for c in self.children(operator))])
+        return min([self.floor(frontier), *(self.operators[c].passed for c in self.children(operator))])
 
 
 class Output:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.operators.base import Operator
-from midstream.operators.elements import Elements, Hashes, Indices, Mask, concatenate
+from midstream.operators.elements import Elements, Hashes, Indices, Mask, concatenate, empty_elements
 from midstream.operators.hashing import columns_equal, hash_columns
 from midstream.operators.ordering import group_rows
 from midstream.operators.sorting import hash_order
@@ -48,6 +48,11 @@ class CoverageState(SortedState):
         if not owners:
             return np.empty(0, np.intp), None
         return np.concatenate(owners), concatenate(found)
+
+    def current(self, frontier: int) -> Elements:
+        """The coverage of every tuple from the frontier on."""
+        whole = _merge_versions(self.segments, frontier) if self.segments else None
+        return empty_elements(self.schema) if whole is None else whole.elements
 
     def compact(self, frontier: int, appended: int = 0) -> None:
         """Merges in tiers, keeping only the newest version of each tuple."""

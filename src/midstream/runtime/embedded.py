@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,12 @@ from midstream.algebra.declarations import Catalog, StreamDeclaration
 from midstream.algebra.plan import Relation, streams_of
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.errors import InputError, QueryError
+from midstream.migration.history import MigrationRecord
 from midstream.operators.elements import Elements, Ticks
 from midstream.optimizer.plans import Plan, plan_query
 from midstream.runtime.ingest import DeadLetters, checked, report, ticks_of, within_reach
 from midstream.runtime.live_query import LiveQuery
+from midstream.runtime.planned_changes import planned_changes
 
 
 class Stream:
@@ -74,14 +77,23 @@ def run(
     emit_every: int | None = None,
     progress: Any = None,
     dead_letters: list[DeadLetters] | None = None,
+    history: list[MigrationRecord] | None = None,
 ) -> pa.Table:
-    """Runs a query over finite tables, batch by batch, and gives all its results in order."""
+    """Runs a query over finite tables, batch by batch, and gives all its results in order.
+
+    `history` is given the records of the migrations that ended.
+    """
     if batch_rows < 1:
         raise QueryError(f"batch_rows must be positive, not {batch_rows}")
-    query = LiveQuery(plan_query(plan_of, plan, emit_every), catalog.functions)
+    query = LiveQuery(plan_query(plan_of, plan, emit_every), catalog.functions, schedule=strategy)
     streams = {name: Stream(catalog.streams[name]) for name in sorted({s.name for s in streams_of(plan_of)})}
+    changes = planned_changes(query.plan, migrations, emit_every, catalog)
     released: list[Elements | None] = []
-    for parts in batches(streams, inputs, batch_rows):
+    for parts in batches_and_cuts(streams, inputs, batch_rows, [change.at for change in changes]):
+        if isinstance(parts, Cut):
+            change = changes[parts.number]
+            query.migrate(change.plan, change.strategy, trigger=f"planned at {change.at}", queue=True)
+            continue
         for name, rows in parts.items():
             query.feed(name, *streams[name].accept(rows))
         for stream in streams.values():
@@ -92,6 +104,8 @@ def run(
     for stream in streams.values():
         stream.close()
     released.append(query.advance({name: s.register for name, s in streams.items()}))
+    if history is not None:
+        history.extend(query.history)
     tables = [query.table(part) for part in released if part is not None]
     dead = [letters for stream in streams.values() for letters in stream.dead]
     if dead_letters is not None:
@@ -99,21 +113,45 @@ def run(
     return report(pa.concat_tables(tables or [query.table(None)]), dead)
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A place between two batches, before everything that comes at or after a tick."""
+
+    number: int
+
+
 def batches(
     streams: Mapping[str, Stream], inputs: Mapping[str, pa.Table], batch_rows: int
 ) -> Iterator[dict[str, pa.RecordBatch]]:
     """Cuts the tables into batches along time: each stream in its own order, all streams side by side."""
+    return (part for part in batches_and_cuts(streams, inputs, batch_rows, ()) if not isinstance(part, Cut))
+
+
+def batches_and_cuts(
+    streams: Mapping[str, Stream], inputs: Mapping[str, pa.Table], batch_rows: int, cuts: Sequence[int]
+) -> Iterator[dict[str, pa.RecordBatch] | Cut]:
+    """Batches that end, with a cut, before the first row of any stream at or after one of the given ticks."""
     tables = {name: _one_batch(checked(streams[name].declaration, inputs[name])) for name in streams}
     names = list(tables)
     progress = [_progress(tables[name], streams[name].declaration) for name in names]
     owner = np.repeat(np.arange(len(names)), [len(p) for p in progress])
-    order = np.argsort(np.concatenate(progress), kind="stable") if progress else np.empty(0, np.intp)
-    owner = owner[order]
+    along = np.concatenate(progress) if progress else np.empty(0, np.int64)
+    order = np.argsort(along, kind="stable")
+    owner, along = owner[order], along[order]
+    places = np.searchsorted(along, np.array(cuts, np.int64))
     taken = np.zeros(len(names), np.intp)
-    for start in range(0, len(owner), batch_rows):
-        counts = np.bincount(owner[start : start + batch_rows], minlength=len(names))
-        yield {name: tables[name].slice(int(taken[i]), int(counts[i])) for i, name in enumerate(names) if counts[i]}
-        taken += counts
+    start = 0
+    for number, place in enumerate([*places.tolist(), len(owner)]):
+        while start < place:
+            end = min(start + batch_rows, place)
+            counts = np.bincount(owner[start:end], minlength=len(names))
+            yield {
+                name: tables[name].slice(int(taken[i]), int(counts[i])) for i, name in enumerate(names) if counts[i]
+            }
+            taken += counts
+            start = end
+        if place < len(owner):
+            yield Cut(number)
 
 
 def _progress(rows: pa.RecordBatch, declaration: StreamDeclaration) -> Ticks:

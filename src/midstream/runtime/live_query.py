@@ -6,7 +6,10 @@ What is emitted but not yet released belongs to the query, not to the plan that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -16,15 +19,20 @@ from midstream.algebra.physical import Source
 from midstream.algebra.plan import ToStream
 from midstream.algebra.time import BEGINNING, INFINITY, TimeDomain
 from midstream.algebra.windows import Hop
-from midstream.errors import InputError
+from midstream.errors import InputError, MigrationError
 from midstream.migration.execution import Execution, SingleBox
+from midstream.migration.history import MigrationRecord, Recorder
+from midstream.migration.protocol import Migrating, Situation, latest_end
+from midstream.migration.registry import strategy_named
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements, Ticks, concatenate, select_columns
 from midstream.operators.hops import boundary_after
 from midstream.operators.sorting import stable_order
+from midstream.operators.stateless import windowed
 from midstream.operators.vectors import column_of
 from midstream.optimizer.plans import Plan
-from midstream.operators.stateless import windowed
+from midstream.scheduling.box_scheduler import BoxScheduler
+from midstream.scheduling.schedule import Schedule
 
 
 class Release:
@@ -49,21 +57,70 @@ class Release:
         return together.slice(0, count) if count else None
 
 
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A migration under way."""
+
+    plan: Plan
+    execution: Migrating
+    recorder: Recorder
+
+
+class Migrations:
+    """The migrations of one query: at most one running, some waiting, and the records of those that have ended."""
+
+    def __init__(self) -> None:
+        self.running: Running | None = None
+        self.waiting: list[tuple[Plan, str, str]] = []
+        self.history: list[MigrationRecord] = []
+
+    def batch(self, frontier: int, released: int) -> None:
+        """Notes the end of a batch."""
+        if self.running is not None:
+            self.running.recorder.batch(frontier, released)
+
+    def close(self, outcome: str) -> None:
+        """Ends the running migration's record."""
+        assert self.running is not None
+        self.history.append(self.running.recorder.close(outcome, self.running.execution.figures))
+        self.running = None
+
+
 class LiveQuery:
     """One query, its execution and its waiting results."""
 
-    def __init__(self, plan: Plan, functions: Mapping[str, UserFunction] | None = None) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        functions: Mapping[str, UserFunction] | None = None,
+        schedule: str | Schedule = "dfs",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.plan = plan
         self.functions = dict(functions or {})
+        self.clock = clock
         self.release = Release()
         self.frontier = BEGINNING
-        self.execution: Execution = SingleBox(Box(plan.physical, self.functions), self.release)
-        self.sources = self.execution.sources
+        self.registers: dict[str, int] = {}
+        self.starts: dict[str, int] = {}
+        box = Box(plan.physical, self.functions)
+        self.execution: Execution = SingleBox(box, self.release, partial(BoxScheduler, schedule=schedule))
+        self.migrations = Migrations()
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """What it must be fed with now."""
+        return self.execution.sources
 
     @property
     def streams(self) -> frozenset[str]:
         """The streams it reads."""
         return frozenset(source.stream.name for source in self.sources)
+
+    @property
+    def history(self) -> tuple[MigrationRecord, ...]:
+        """All migrations that have ended."""
+        return tuple(self.migrations.history)
 
     def feed(self, stream: str, rows: pa.RecordBatch, ticks: Ticks) -> None:
         """Takes rows of a stream with their times."""
@@ -71,19 +128,76 @@ class LiveQuery:
             return
         if self.frontier == INFINITY:
             raise InputError(f"the query has ended, rows of stream {stream} come too late")
+        latest = int(ticks.max())
         for source in self.sources:
             if source.stream.name == stream:
+                alias = source.stream.alias
+                self.starts[alias] = max(self.starts.get(alias, latest), latest)
                 elements = source_elements(source, rows, ticks)
                 if len(elements):
-                    self.execution.feed(source.stream.alias, elements)
+                    self.execution.feed(alias, elements)
 
     def advance(self, registers: Mapping[str, int]) -> Elements | None:
         """Learns how far the streams are; gives the results that leave because of it."""
+        self.registers = dict(registers)
         frontier = reached(self.sources, registers)
         if frontier > self.frontier:
             self.frontier = frontier
             self.execution.advance(frontier)
-        return self.release.release(min(self.frontier, self.execution.passed))
+        self._finish_if_done()
+        given = self.release.release(min(self.frontier, self.execution.passed))
+        self.migrations.batch(self.frontier, 0 if given is None else len(given))
+        return given
+
+    def migrate(self, plan: Plan, strategy: str = "auto", *, trigger: str = "asked for", queue: bool = False) -> None:
+        """Starts to go over to another plan; while another migration runs, refuses to or waits for its end."""
+        if self.migrations.running is not None:
+            if not queue:
+                raise MigrationError(
+                    "another migration of this query is running",
+                    hint="wait for its end, cancel it, or have this one queued",
+                )
+            self.migrations.waiting.append((plan, strategy, trigger))
+            return
+        self._start(plan, strategy, trigger)
+
+    def cancel_migration(self) -> None:
+        """Goes back to the old plan; nothing is lost. What was queued behind the migration is forgotten."""
+        running = self.migrations.running
+        if running is None:
+            raise MigrationError("no migration of this query is running")
+        self.execution = running.execution.cancel()
+        self.migrations.close("cancelled")
+        self.migrations.waiting.clear()
+
+    def _start(self, plan: Plan, strategy: str, trigger: str) -> None:
+        chosen = strategy_named(strategy)
+        chosen.refuse(self.plan, plan, self.functions)
+        assert isinstance(self.execution, SingleBox)
+        decision = chosen.decide(self.situation())
+        migrating = chosen.open(self.execution, Box(plan.physical, self.functions), decision)
+        migrating.begin()
+        recorder = Recorder(
+            trigger, (self.plan.text, plan.text), chosen.name, decision.get("split_after"), self.frontier, self.clock
+        )
+        self.execution = migrating
+        self.migrations.running = Running(plan, migrating, recorder)
+        self._finish_if_done()
+
+    def situation(self) -> Situation:
+        """Where the query stands, as strategies ask for it."""
+        registers = {s.stream.alias: self.registers.get(s.stream.name, BEGINNING) for s in self.sources}
+        return Situation(self.sources, self.frontier, dict(self.starts), registers, latest_end(self.execution))
+
+    def _finish_if_done(self) -> None:
+        running = self.migrations.running
+        if running is None or not running.execution.done:
+            return
+        self.execution = running.execution.finish()
+        self.plan = running.plan
+        self.migrations.close("done")
+        if self.migrations.waiting:
+            self._start(*self.migrations.waiting.pop(0))
 
     def table(self, elements: Elements | None) -> pa.Table:
         """Results as users see them."""

@@ -1,0 +1,92 @@
+"""What happened in a migration, measured while it ran."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.migration.protocol import Figures
+
+Clock = Callable[[], float]
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationRecord:
+    """One migration, after its end. Application times are ticks; `split_time` lies half a tick after `split_after`."""
+
+    trigger: str
+    old_plan: str
+    new_plan: str
+    strategy: str
+    outcome: str
+    split_after: int | None
+    started_at: int
+    ended_at: int
+    wall_seconds: float
+    batches: int
+    processed_twice: int
+    peak_extra_rows: int
+    longest_silence: int
+    longest_silence_seconds: float
+
+    @property
+    def split_time(self) -> float | None:
+        """The split time of a strategy that has one."""
+        return None if self.split_after is None else self.split_after + 0.5
+
+    @property
+    def duration(self) -> int:
+        """How much application time it took; 0 if it ended where it began."""
+        return max(0, self.ended_at - self.started_at)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All fields as plain values."""
+        return {**asdict(self), "split_time": self.split_time, "duration": self.duration}
+
+
+class Recorder:
+    """Follows a migration from batch to batch."""
+
+    def __init__(
+        self, trigger: str, plans: tuple[str, str], strategy: str, split_after: int | None, frontier: int, clock: Clock
+    ) -> None:
+        self.trigger, self.plans, self.strategy, self.split_after = trigger, plans, strategy, split_after
+        self.clock = clock
+        self.started_at = self.last_frontier = self.heard_at = frontier
+        self.started = self.heard = clock()
+        self.batches = 0
+        self.silence, self.silence_seconds = 0, 0.0
+
+    def batch(self, frontier: int, released: int) -> None:
+        """Notes the end of a batch and how many results left with it."""
+        self.batches += 1
+        if BEGINNING < frontier < INFINITY:
+            self.last_frontier = frontier
+        if self.heard_at == BEGINNING:
+            self.heard_at = self.last_frontier
+        now = self.clock()
+        self.silence = max(self.silence, self.last_frontier - self.heard_at)
+        self.silence_seconds = max(self.silence_seconds, now - self.heard)
+        if released:
+            self.heard_at, self.heard = self.last_frontier, now
+
+    def close(self, outcome: str, figures: Figures) -> MigrationRecord:
+        """The record of the whole migration."""
+        started = self.last_frontier if self.started_at == BEGINNING else self.started_at
+        return MigrationRecord(
+            self.trigger,
+            *self.plans,
+            self.strategy,
+            outcome,
+            self.split_after,
+            started,
+            self.last_frontier,
+            self.clock() - self.started,
+            self.batches,
+            figures.processed_twice,
+            figures.peak_extra_rows,
+            self.silence,
+            self.silence_seconds,
+        )
