@@ -107,7 +107,7 @@ class Call(Expression):
             case "not":
                 return f"(NOT {a[0]})"
             case "negate":
-                return f"(-{a[0]})"
+                return f"(- {a[0]})" if a[0].startswith("-") else f"(-{a[0]})"
             case "is_null":
                 return f"({a[0]} IS NULL)"
             case "in":

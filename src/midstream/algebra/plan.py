@@ -299,8 +299,8 @@ class Aggregate(Relation):
 
     @property
     def label(self) -> str:
-        by = f" by {', '.join(map(str, self.keys))}" if self.keys else ""
-        return f"Aggregate {', '.join(map(str, self.aggregates))}{by}"
+        parts = ["Aggregate", ", ".join(map(str, self.aggregates)), "by " + ", ".join(map(str, self.keys))]
+        return " ".join(part for part in parts if part not in ("", "by "))
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,12 +107,14 @@ def _one(number: str, unit: str, text: str, domain: TimeDomain) -> int:
     if domain.is_integer:
         if unit:
             raise QueryError(f"{text!r} has a unit, but time is an integer", hint=f"write {number}")
+        if not float(number).is_integer():
+            raise QueryError(f"{text!r} is not a whole number of ticks")
         return int(float(number))
     factor = _UNITS.get(unit) or _UNITS.get(unit.removesuffix("s"))
     if factor is None:
         if not unit:
             raise QueryError(f"{text!r} has no unit", hint=f"write for instance '{number} seconds'")
-        raise QueryError(f"unknown unit of time {unit!r}", hint="use " + ", ".join(k for k in _UNITS if len(k) > 3))
+        raise QueryError(f"unknown unit of time {unit!r}", hint="use " + ", ".join(k for k in _UNITS if len(k) >= 3 and k not in ("sec", "min")))
     whole, _, fraction = number.partition(".")
     value = int(whole) * factor
     if fraction:
