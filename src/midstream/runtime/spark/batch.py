@@ -14,9 +14,9 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.runtime.checkpoint.manifest import Manifest, QueryEntry, ResultFile
 from midstream.runtime.checkpoint.packs import SegmentEntry
-from midstream.runtime.spark.fragment_life import FragmentWork
+from midstream.runtime.spark.fragment_life import FragmentWork, MigrationWork
 from midstream.runtime.spark.layout import NOTE, SLOT, Layout
-from midstream.runtime.spark.reports import Report
+from midstream.runtime.spark.reports import FragmentReport, Report
 from midstream.runtime.spark.running import RunningQuery
 from midstream.runtime.spark.step import StageStep
 from midstream.runtime.spark.tagging import default_routing, exchange_type, slot_of
@@ -113,10 +113,20 @@ class Batch:
                 {} if self.before is None else self.before.segments.get(query.name, {}).get(fragment.number, {}),
                 ports.get((query.name, fragment.number), -2),
                 {ports[query.name, r.fragment]: r.stream.alias for r in fragment.received},
+                self._migration(query, fragment.number),
             )
             for fragment in query.staged.fragments
             if fragment.stage == stage
         ]
+
+    def _migration(self, query: RunningQuery, fragment: int) -> MigrationWork | None:
+        migration = query.migration
+        if migration is None or fragment != query.staged.root.number:
+            return None
+        begins = migration.begun is None or migration.begun == self.batch_id
+        return MigrationWork(
+            migration.strategy, migration.target.staged.root, migration.decision, begins, migration.done
+        )
 
     def manifest(self, offsets: str, settings: Mapping[str, Any]) -> Manifest:
         """What this batch leaves behind."""
@@ -128,7 +138,7 @@ class Batch:
             batch_id=self.batch_id,
             offsets=offsets,
             epoch=before.epoch,
-            queries={name: _entry(query) for name, query in self.queries.items()},
+            queries={name: _entry(query.after_batch) for name, query in self.queries.items()},
             registers=registers,
             latest=latest,
             advanced_to={name: self.advance_to(query) for name, query in self.queries.items()},
@@ -137,6 +147,7 @@ class Batch:
             results=results,
             released={name: self._released(query, registers) for name, query in self.queries.items()},
             dead_letters=[*before.dead_letters, *(f for r in self.reports for f in r.dead_letters)],
+            migration={name: m for name, query in self.queries.items() if (m := self._migration_after(query))},
             counters={**settings, **self._counters(before.counters)},
             listed={name: before.listed[name] for name in self.queries if name in before.listed},
             listed_dead_letters=before.listed_dead_letters,
@@ -158,8 +169,22 @@ class Batch:
     def _released(self, query: RunningQuery, registers: Mapping[str, int]) -> int:
         before = BEGINNING if self.before is None else self.before.released.get(query.name, BEGINNING)
         # What must wait was worked through up to the last registers only; the rest is complete up to the new ones.
-        reached = query.passed(self.advance_to(query)) if query.waits else query.reached(registers)
+        if query.migration is not None:
+            reached = min([self.advance_to(query), *(part.passed for part in self._roots(query))])
+        else:
+            reached = query.passed(self.advance_to(query)) if query.waits else query.reached(registers)
         return max(before, reached)
+
+    def _migration_after(self, query: RunningQuery) -> dict[str, Any] | None:
+        migration = query.migration
+        if migration is None or migration.done:
+            return None
+        done = all(part.migrated is not False for part in self._roots(query))
+        return {**migration.to_json(), "begun": migration.begun or self.batch_id, "done": done}
+
+    def _roots(self, query: RunningQuery) -> list[FragmentReport]:
+        root = (query.name, query.staged.root.number)
+        return [report.fragments[root] for report in self.reports if root in report.fragments]
 
     def _segments(self, query: str) -> dict[int, dict[int, list[SegmentEntry]]]:
         found: dict[int, dict[int, list[SegmentEntry]]] = {}

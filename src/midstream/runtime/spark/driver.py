@@ -17,7 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING
 from midstream.distribution.fragments import Route
-from midstream.errors import JobError
+from midstream.errors import JobError, MigrationError
+from midstream.migration.protocol import Situation
+from midstream.migration.registry import strategy_named
 from midstream.runtime.checkpoint.collect import collect
 from midstream.runtime.checkpoint.files import Files
 from midstream.runtime.checkpoint.lists import shorten
@@ -27,7 +29,7 @@ from midstream.runtime.spark.batch import Batch, finished
 from midstream.runtime.spark.environment import BATCH_SETTINGS
 from midstream.runtime.spark.layout import Layout
 from midstream.runtime.spark.results import batch_frame
-from midstream.runtime.spark.running import RunningQuery
+from midstream.runtime.spark.running import MigrationUnderWay, RunningQuery
 
 SPARK = "spark"
 """The folder under the checkpoint that is Spark's own."""
@@ -49,10 +51,11 @@ class Driver:
     routes: dict[str, Route] = field(default_factory=dict)
     sinks: dict[str, list[Sink]] = field(default_factory=dict)
     listeners: list[Progress] = field(default_factory=list)
-    before_batch: list[Callable[[Manifest | None], None]] = field(default_factory=list)
+    before_batch: list[Callable[[int], None]] = field(default_factory=list)
     arriving: Layout | None = None
     manifest: Manifest | None = None
     failure: BaseException | None = None
+    in_batch: bool = False
     gate: threading.RLock = field(default_factory=threading.RLock)
     """Held while a batch is under way."""
 
@@ -77,11 +80,14 @@ class Driver:
     def on_batch(self, rows: DataFrame, batch_id: int) -> None:
         """What Spark calls for each batch."""
         with self.gate:
+            self.in_batch = True
             try:
                 self._on_batch(rows, batch_id)
             except BaseException as error:
                 self.failure = error
                 raise
+            finally:
+                self.in_batch = False
 
     def _on_batch(self, rows: DataFrame, batch_id: int) -> None:
         started = time.perf_counter()
@@ -93,7 +99,7 @@ class Driver:
         for key, value in BATCH_SETTINGS.items():
             rows.sparkSession.conf.set(key, value)
         for prepare in self.before_batch:
-            prepare(before)
+            prepare(batch_id)
         batch = self._batch(query_id, batch_id, before)
         batch.run(rows)
         ran = time.perf_counter()
@@ -144,9 +150,52 @@ class Driver:
         manifest = shorten(self.files, batch.manifest(offsets, settings))
         self.store.commit(manifest)
         self.manifest = manifest
+        self._follow(manifest)
         self.store.retain(self.retained)
         if batch.batch_id % self.retained == 0:
             collect(self.store, self.files)
+
+    def _follow(self, manifest: Manifest) -> None:
+        """Goes on with what the manifest says of migrations."""
+        for name, query in list(self.queries.items()):
+            if query.migration is None:
+                continue
+            told = manifest.migration.get(name)
+            if told is None:
+                self.queries[name] = query.after_batch
+            else:
+                query.migration.begun, query.migration.done = told["begun"], told["done"]
+
+    def situation(self, query: RunningQuery) -> Situation:
+        """Where a query stands, as migration strategies ask for it."""
+        if self.manifest is None:
+            return Situation(query.sources)
+        latest, registers = self.manifest.latest, self.manifest.registers
+        aliases = {source.stream.alias: source.stream.name for source in query.sources}
+        stages = self.manifest.segments.get(query.name, {})
+        ends = [e.latest_to for slots in stages.values() for entries in slots.values() for e in entries]
+        return Situation(
+            query.sources,
+            self.manifest.advanced_to.get(query.name, BEGINNING),
+            {alias: latest[name] for alias, name in aliases.items() if name in latest},
+            {alias: registers.get(name, BEGINNING) for alias, name in aliases.items()},
+            max(ends, default=BEGINNING),
+        )
+
+    def begin_migration(self, name: str, target: RunningQuery, strategy: str, trigger: str) -> None:
+        """Starts a migration with the next batch."""
+        with self.gate:
+            query = self.queries[name]
+            if query.migration is not None:
+                raise MigrationError(
+                    f"query {name} is migrating already, to {query.migration.target.plan.text}",
+                    hint="wait for the end of that migration",
+                )
+            chosen = strategy_named(strategy)
+            chosen.refuse(query.plan, target.plan, query.functions)
+            require_one_stage(query, target)
+            decision = chosen.decide(self.situation(query))
+            query.migration = MigrationUnderWay(target, chosen.name, dict(decision), trigger=trigger)
 
     def _call_sinks(self, before: Manifest | None, manifest: Manifest) -> None:
         for name, sinks in self.sinks.items():
@@ -208,6 +257,20 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
     }
 
 
+def require_one_stage(query: RunningQuery, target: RunningQuery) -> None:
+    """A migration on Spark needs plans whose rows meet in the same slots."""
+    for plan in (query, target):
+        if len(plan.staged.fragments) > 1:
+            raise MigrationError(
+                f"the plan {plan.plan.text} of query {query.name} has several stages and cannot migrate on Spark yet",
+                detail=str(plan.staged),
+            )
+    if query.staged.routes != target.staged.routes:
+        raise MigrationError(
+            f"the plan {target.plan.text} of query {query.name} needs its streams by other keys than they arrive by"
+        )
+
+
 def _summed(counts: Any) -> dict[str, int]:
     total: dict[str, int] = {}
     for count in counts:
@@ -224,7 +287,7 @@ def needed_columns(queries: Mapping[str, RunningQuery], declaration: StreamDecla
     """The columns of a stream that queries read, and its time."""
     wanted = {declaration.time}
     for query in queries.values():
-        for source in query.sources:
+        for source in query.sources_read:
             if source.stream.name == declaration.name:
                 wanted.update(name.removeprefix(f"{source.stream.alias}.") for name in source.schema.names)
     return [name for name in declaration.columns.names if name in wanted]

@@ -114,7 +114,7 @@ def _use_this_python(context: SparkContext) -> None:
     Spark would take whatever `python3` the path leads to, which need not have Midstream's libraries.
     """
     chosen = os.environ.get("PYSPARK_PYTHON") or context.getConf().get("spark.pyspark.python", None)
-    if context.master.startswith("local") and not chosen:
+    if (context.master or "").startswith("local") and not chosen:
         context.pythonExec = sys.executable
 
 

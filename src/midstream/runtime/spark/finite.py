@@ -22,8 +22,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.plan import Relation, streams_of
 from midstream.errors import QueryError
-from midstream.optimizer.plans import Plan
-from midstream.runtime.embedded import Stream, batches
+from midstream.optimizer.plans import Plan, plan_query
+from midstream.runtime.embedded import Cut, Stream, batches_and_cuts
+from midstream.runtime.planned_changes import PlannedChange, planned_changes
 from midstream.runtime.spark.environment import require_classic
 from midstream.runtime.spark.layout import carried, carrier
 from midstream.runtime.spark.session import Session
@@ -50,7 +51,8 @@ def run_on_spark(
     folder = Path(tempfile.mkdtemp(prefix="midstream-run-"))
     try:
         names = sorted({s.name for s in streams_of(relation)})
-        _write_batches(folder, names, inputs, catalog, batch_rows)
+        changes = planned_changes(plan_query(relation, plan, emit_every), migrations, emit_every, catalog)
+        starts = _write_batches(folder, names, inputs, catalog, batch_rows, [change.at for change in changes])
         functions = tuple(catalog.functions.values())
         with Session(spark, checkpoint=str(folder / "checkpoint"), slots=slots, functions=functions) as session:
             for name in names:
@@ -61,6 +63,7 @@ def run_on_spark(
             running = session._add("run", query, relation, plan, emit_every)
             if progress is not None:
                 session.on_progress(lambda event: progress(sum(event["rows"].values())))
+            _plan_changes(session, changes, starts)
             session.process_available()
             session.finish()
             return running.table()
@@ -68,14 +71,40 @@ def run_on_spark(
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _plan_changes(session: Session, changes: Sequence[PlannedChange], starts: Mapping[int, int]) -> None:
+    """Has each change begin before its batch, or as soon after it as an earlier one has ended."""
+    waiting = [(starts[i], change) for i, change in enumerate(changes) if i in starts]
+
+    def begin(batch_id: int) -> None:
+        if waiting and waiting[0][0] <= batch_id and session.queries["run"].migrating is None:
+            _, change = waiting.pop(0)
+            session.queries["run"].migrate(change.plan, change.strategy, trigger=f"planned at {change.at}")
+
+    session.before_batch(begin)
+
+
 def _write_batches(
-    folder: Path, names: Sequence[str], inputs: Mapping[str, pa.Table], catalog: Catalog, batch_rows: int
-) -> None:
-    """One file per batch and stream, also where a stream has no rows, so that all streams keep step."""
+    folder: Path,
+    names: Sequence[str],
+    inputs: Mapping[str, pa.Table],
+    catalog: Catalog,
+    batch_rows: int,
+    cuts: Sequence[int],
+) -> dict[int, int]:
+    """One file per batch and stream, also where a stream has no rows, so that all streams keep step.
+
+    Gives for each cut the batch that comes right after it.
+    """
     for name in names:
         (folder / name).mkdir()
     streams = {name: Stream(catalog.streams[name]) for name in names}
-    cut = list(batches(streams, inputs, batch_rows))
+    cut: list[dict[str, pa.RecordBatch]] = []
+    starts: dict[int, int] = {}
+    for parts in batches_and_cuts(streams, inputs, batch_rows, cuts):
+        if isinstance(parts, Cut):
+            starts[parts.number] = len(cut)
+        else:
+            cut.append(parts)
     # Spark reads files in order of their modification.
     first = time.time() - len(cut) - 1
     for i, parts in enumerate(cut or [{}]):
@@ -87,6 +116,7 @@ def _write_batches(
             path = folder / name / f"{i:09d}.parquet"
             pq.write_table(table, path)
             os.utime(path, (first + i, first + i))
+    return starts
 
 
 def _carried_schema(columns: pa.Schema) -> pa.Schema:

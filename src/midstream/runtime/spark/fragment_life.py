@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midstream.algebra.declarations import UserFunction
+from midstream.algebra.physical import Source
+from midstream.algebra.time import INFINITY
 from midstream.distribution.fragments import Fragment
-from midstream.migration.execution import SingleBox
+from midstream.migration.execution import Execution, SingleBox
+from midstream.migration.protocol import Migrating
+from midstream.migration.registry import strategy_named
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements, concatenate
 from midstream.operators.state.segment import Segment
+from midstream.operators.state.sorted_state import SortedState
 from midstream.optimizer.plans import Plan
 from midstream.runtime.checkpoint.files import Files
 from midstream.runtime.checkpoint.manifest import ResultFile
 from midstream.runtime.checkpoint.names import name_for
-from midstream.runtime.checkpoint.packs import SegmentEntry, StateKey, kept_entries, open_states, write_pack
+from midstream.runtime.checkpoint.packs import SegmentEntry, StateKey, open_states, write_pack
 from midstream.runtime.live_query import result_table
 from midstream.runtime.spark.reports import FragmentReport
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationWork:
+    """A migration of a fragment: what was decided, and whether this batch begins or finishes it."""
+
+    strategy: str
+    target: Fragment
+    decision: Mapping[str, Any]
+    begins: bool
+    finishes: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +57,7 @@ class FragmentWork:
     segments: Mapping[int, Sequence[SegmentEntry]]
     port: int
     received: Mapping[int, str]
+    migration: MigrationWork | None = None
 
     @property
     def name(self) -> tuple[str, int]:
@@ -57,16 +75,49 @@ class FragmentLife:
         self.given: list[Elements] = []
         self.entries = list(work.segments.get(slot, ()))
         self.rows_in = 0
-        box = Box(work.fragment.plan, work.functions)
-        self.execution = SingleBox(box, self.given.append)
-        self._open(box)
-        box.restore(work.restored_to)
+        self.box = Box(work.fragment.plan, work.functions)
+        self.execution: Execution = SingleBox(self.box, self.given.append)
+        self.migrating: Migrating | None = None
+        self.open()
 
-    def _open(self, box: Box) -> None:
-        schemas = {state.id: state.schema for state in box.states()}
-        stored = open_states(self.files, self.entries, schemas)
-        for state in box.states():
-            state.replace_segments(stored.get((state.id, state.key), ()))
+    def open(self) -> None:
+        """Opens the states and goes on from where the last batch ended."""
+        migration = self.work.migration
+        if migration is None or migration.begins:
+            self._fill(self.execution)
+            self.execution.restore(self.work.restored_to)
+        if migration is not None:
+            self._open_migration(migration)
+
+    def _open_migration(self, migration: MigrationWork) -> None:
+        assert isinstance(self.execution, SingleBox)
+        self.box = Box(migration.target.plan, self.work.functions)
+        strategy = strategy_named(migration.strategy)
+        self.migrating = strategy.open(self.execution, self.box, dict(migration.decision))
+        self.execution = self.migrating
+        if migration.begins:
+            self.migrating.begin()
+        else:
+            self._fill(self.migrating)
+            self.migrating.restore(self.work.restored_to)
+        if migration.finishes:
+            self._finish_migration()
+
+    def _finish_migration(self) -> None:
+        assert self.migrating is not None
+        self.execution = self.migrating.finish()
+        self.migrating = None
+
+    def _fill(self, execution: Execution) -> None:
+        names = _names(execution)
+        stored = open_states(self.files, self.entries, {name: state.schema for (name, _), state in names.items()})
+        for name, state in names.items():
+            state.replace_segments(stored.get(name, ()))
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """What it must be fed with: streams, and what other fragments give."""
+        return self.execution.sources
 
     def feed(self, alias: str, elements: Elements) -> None:
         """Takes elements of a source."""
@@ -78,18 +129,20 @@ class FragmentLife:
         """Learns how far the streams are."""
         if self.work.advance_to > self.work.restored_to:
             self.execution.advance(self.work.advance_to)
+        if self.work.advance_to == INFINITY and self.migrating is not None:
+            self._finish_migration()
 
     def output(self) -> Elements | None:
         """All it has given, in one batch."""
         return concatenate(self.given) if self.given else None
 
-    def close(self, batch_id: int, states: dict[StateKey, list[Segment]]) -> FragmentReport:
+    def close(self, batch_id: int) -> FragmentReport:
         """Writes new segments and results; says what there is now."""
-        total = self.execution.box.work
-        held = {(state.id, state.key): list(state.segments) for state in self.execution.states()}
+        held = {name: list(state.segments) for name, state in _names(self.execution).items()}
         path = name_for("state", batch_id, self.slot, self.work.fragment.number)
-        entries = [*kept_entries(self.entries, held), *write_pack(self.files, path, held)]
+        entries = [*self._kept(held), *write_pack(self.files, path, held)]
         results = [] if self.work.fragment.reader is not None else self._results(batch_id)
+        work = self.box.work
         return FragmentReport(
             entries=entries,
             results=results,
@@ -97,10 +150,22 @@ class FragmentLife:
             rows_out=sum(map(len, self.given)),
             state_rows=sum(entry.rows for entry in entries),
             state_bytes=sum(entry.bytes for entry in entries),
-            probed=total.probed,
-            matched=total.matched,
-            inserted=total.inserted,
+            probed=work.probed,
+            matched=work.matched,
+            inserted=work.inserted,
+            passed=self.execution.passed,
+            migrated=None if self.migrating is None else self.migrating.done,
         )
+
+    def _kept(self, held: Mapping[StateKey, Sequence[Segment]]) -> list[SegmentEntry]:
+        """The entries of segments that lie in files already, under the names their states have now."""
+        known = {entry.place: entry for entry in self.entries}
+        return [
+            replace(known[segment.place], state=state, key=key)
+            for (state, key), segments in held.items()
+            for segment in segments
+            if segment.place is not None
+        ]
 
     def _results(self, batch_id: int) -> list[ResultFile]:
         elements = self.output()
@@ -119,3 +184,10 @@ def parquet_bytes(table: pa.Table) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd", compression_level=1, use_dictionary=False, write_statistics=True)
     return sink.getvalue()
+
+
+def _names(execution: Execution) -> dict[StateKey, SortedState]:
+    """The states under the names they are stored by: what they hold, or during a migration also for whom."""
+    if isinstance(execution, SingleBox):
+        return {(state.id, state.key): state for state in execution.states()}
+    return {(name, state.key): state for name, state in execution.named_states()}

@@ -23,7 +23,9 @@ class FragmentReport:
     probed: int = 0
     matched: int = 0
     inserted: int = 0
-    migration: dict[str, object] | None = None
+    passed: int = 0
+    migrated: bool | None = None
+    """Whether a migration under way could end here; None if there is none."""
 
 
 @dataclass(slots=True)

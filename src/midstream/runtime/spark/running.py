@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import Source
@@ -13,6 +14,32 @@ from midstream.operators.box import Box
 from midstream.operators.slices import SliceOperator
 from midstream.optimizer.plans import Plan
 from midstream.runtime.live_query import reached
+
+
+@dataclass(slots=True)
+class MigrationUnderWay:
+    """A migration of a query: where it goes, what was decided, and how far it is.
+
+    `begun` is the batch that began it, None before; `done` says that every slot could finish.
+    """
+
+    target: RunningQuery
+    strategy: str
+    decision: dict[str, Any]
+    begun: int | None = None
+    done: bool = False
+    trigger: str = "asked for"
+
+    def to_json(self) -> dict[str, Any]:
+        """What a manifest says of it."""
+        return {
+            "plan": self.target.plan.text,
+            "strategy": self.strategy,
+            "decision": self.decision,
+            "begun": self.begun,
+            "done": self.done,
+            "trigger": self.trigger,
+        }
 
 
 @dataclass(slots=True)
@@ -26,6 +53,7 @@ class RunningQuery:
     staged: Staged
     emit_every: int | None = None
     boxes: dict[int, Box] = field(default_factory=dict)
+    migration: MigrationUnderWay | None = None
 
     @staticmethod
     def of(
@@ -47,6 +75,11 @@ class RunningQuery:
         return tuple(source for f in self.staged.fragments for source in f.sources)
 
     @property
+    def sources_read(self) -> tuple[Source, ...]:
+        """Its sources, and those of the plan it migrates to."""
+        return self.sources if self.migration is None else (*self.sources, *self.migration.target.sources)
+
+    @property
     def streams(self) -> frozenset[str]:
         """The streams it reads."""
         return frozenset(source.stream.name for source in self.sources)
@@ -55,6 +88,12 @@ class RunningQuery:
     def waits(self) -> bool:
         """Whether some of its results must wait for a frontier."""
         return any(isinstance(o, SliceOperator) for box in self.boxes.values() for o in box.operators)
+
+    @property
+    def after_batch(self) -> RunningQuery:
+        """What runs after a batch: the target of a migration that the batch finishes."""
+        done = self.migration is not None and self.migration.done
+        return self.migration.target if done and self.migration is not None else self
 
     def reached(self, registers: Mapping[str, int]) -> int:
         """The least instant at which something may still start, over all its inputs."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from midstream.algebra.declarations import Catalog, StreamDeclaration, UserFunction, functions_by_name
 from midstream.algebra.plan import Relation
 from midstream.algebra.time import ticks
-from midstream.errors import InputError, JobError, QueryError
+from midstream.errors import InputError, JobError, MigrationError, QueryError
 from midstream.inputs import Duration, declare
 from midstream.language import parse
 from midstream.optimizer.plans import Plan, plan_query
@@ -23,7 +23,7 @@ from midstream.runtime.checkpoint.store import CheckpointStore
 from midstream.runtime.spark.driver import SPARK, Driver, Progress, Sink, needed_columns
 from midstream.runtime.spark.environment import require_classic, ship_package, spark_session
 from midstream.runtime.spark.results import results_frame, results_of_query, spark_path
-from midstream.runtime.spark.running import RunningQuery
+from midstream.runtime.spark.running import MigrationUnderWay, RunningQuery
 from midstream.runtime.spark.tagging import StreamInput, columns_of_frame, tagged_union
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_\-]*")
@@ -49,6 +49,16 @@ class Query:
         """The plan in fragments, as it runs."""
         shape = f" {self.plan.text}" if self.plan.text else ""
         return f"Plan{shape}\n\n{self._running.staged}"
+
+    def migrate(self, plan: Plan | str, strategy: str = "moving_state", *, trigger: str = "asked for") -> None:
+        """Goes over to another plan, beginning with the next batch, while results keep coming."""
+        self.session._migrate(self.name, plan, strategy, trigger)
+
+    @property
+    def migrating(self) -> str | None:
+        """The plan it is migrating to, if it is."""
+        under_way = self._running.migration
+        return None if under_way is None else under_way.target.plan.text
 
     def results(self) -> DataFrame:
         """All results released so far."""
@@ -88,6 +98,8 @@ class Session:
         self._inputs: dict[str, StreamInput] = {}
         self._stream: StreamingQuery | None = None
         self._lease: Lease | None = None
+        self._carried: dict[str, list[str]] = {}
+        self._trigger: str | None = None
         default = max(1, self.spark.sparkContext.defaultParallelism)
         self._driver = Driver(self.spark, CheckpointStore(str(checkpoint)), slots or default, retained)
         self._driver.open()
@@ -146,12 +158,33 @@ class Session:
         wanted = self._remembered(name, cql) if plan is None else plan
         chosen = plan_query(relation, wanted or None, every)
         running = RunningQuery.of(name, cql, chosen, self.functions, self._driver.routes, every)
+        running.migration = self._remembered_migration(running)
         with self._driver.gate:
             self._driver.routes.update(running.staged.routes)
             self._driver.queries[name] = running
             if self._stream is not None:
                 self._restart()
         return Query(self, name)
+
+    def _migrate(self, name: str, plan: Plan | str, strategy: str, trigger: str) -> None:
+        driver = self._driver
+        with driver.gate:
+            query = self._query(name)
+            chosen = plan_query(query.plan.query, plan, query.emit_every)
+            target = RunningQuery.of(name, query.cql, chosen, query.functions, driver.routes, query.emit_every)
+            driver.begin_migration(name, target, strategy, trigger)
+            if self._stream is not None and self._stream.isActive and self._columns() != self._carried:
+                self._carry_other_columns(query)
+
+    def _carry_other_columns(self, query: RunningQuery) -> None:
+        if self._driver.in_batch:
+            query.migration = None
+            raise MigrationError("the new plan reads columns that the batch under way does not carry")
+        self._restart()
+
+    def _columns(self) -> dict[str, list[str]]:
+        inputs = self._inputs.values()
+        return {s.declaration.name: needed_columns(self._driver.queries, s.declaration) for s in inputs}
 
     def _remembered(self, name: str, cql: str) -> str | None:
         """The plan that the checkpoint says the query runs by."""
@@ -166,6 +199,19 @@ class Session:
                 hint="give it another name, or use a new checkpoint",
             )
         return entry.plan
+
+    def _remembered_migration(self, running: RunningQuery) -> MigrationUnderWay | None:
+        """The migration that the checkpoint says is under way."""
+        manifest = self._driver.manifest
+        told = manifest.migration.get(running.name) if manifest else None
+        if told is None:
+            return None
+        plan = plan_query(running.plan.query, told["plan"], running.emit_every)
+        routes = self._driver.routes
+        target = RunningQuery.of(running.name, running.cql, plan, self.functions, routes, running.emit_every)
+        return MigrationUnderWay(
+            target, told["strategy"], dict(told["decision"]), told["begun"], told["done"], told["trigger"]
+        )
 
     def drop(self, name: str) -> None:
         """Ends a query; its state goes with the next batch, its results with the next collection."""
@@ -182,6 +228,10 @@ class Session:
     def on_progress(self, listener: Progress) -> None:
         """Calls `listener` with an account of each batch."""
         self._driver.listeners.append(listener)
+
+    def before_batch(self, call: Callable[[int], None]) -> None:
+        """Calls `call(batch_id)` before each batch; there, queries can be told to migrate."""
+        self._driver.before_batch.append(call)
 
     def start(self, trigger: str | None = None) -> Session:
         """Starts; `trigger` is an interval such as "5 seconds", or "available" for what there is now; else at once."""
@@ -200,8 +250,8 @@ class Session:
     def _begin(self) -> None:
         inputs = list(self._inputs.values())
         driver = self._driver
-        needed = {s.declaration.name: needed_columns(driver.queries, s.declaration) for s in inputs}
-        union, driver.arriving = tagged_union(inputs, driver.routes, needed)
+        self._carried = self._columns()
+        union, driver.arriving = tagged_union(inputs, driver.routes, self._carried)
         driver.streams = {port: s.declaration for port, s in enumerate(inputs)}
         writer = union.writeStream.foreachBatch(driver.on_batch).option(
             "checkpointLocation", spark_path(driver.files.full(SPARK))

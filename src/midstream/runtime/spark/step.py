@@ -89,7 +89,7 @@ class StageStep:
                 life.advance()
         at = _lap(report, "kernel", at)
         for life in lives:
-            report.fragments[life.work.name] = life.close(self.batch_id, {})
+            report.fragments[life.work.name] = life.close(self.batch_id)
         if dead:
             report.dead_letters.append(self._bury(files, slot, pa.concat_tables(dead)))
         _lap(report, "write", at)
@@ -109,7 +109,7 @@ class StageStep:
             rows = self.arriving.payload(port, parts[port])
             rows, ticks = intake.accept(declaration, rows, self.registers.get(declaration.name, BEGINNING))
             for life in lives:
-                for source in life.work.fragment.sources:
+                for source in life.sources:
                     if source.stream.name == declaration.name and len(ticks):
                         life.feed(source.stream.alias, source_elements(source, rows, ticks))
         return intake.dead
