@@ -1,0 +1,88 @@
+"""Selections move towards the streams."""
+
+from __future__ import annotations
+
+from midstream.algebra.expressions import Column, Expression, Named, columns_of, conjunction, conjuncts, substitute
+from midstream.algebra.plan import Aggregate, Distinct, Join, Project, Relation, Select, Stream, Window
+from midstream.algebra.windows import Rows
+
+
+def push_selection_down(plan: Relation) -> Relation:
+    """A selection moves below projections, distinct, groups it reads the keys of, joins, and time windows of sub-queries.
+
+    It never passes a row window, whose contents depend on all tuples, nor anything that is no relation at an instant.
+
+    >>> from midstream.optimizer.rules.examples import show
+    >>> show(push_selection_down, "SELECT * FROM (SELECT DISTINCT k FROM A [RANGE 5]) AS x WHERE x.k > 3", at=1)
+    Select x.k > 3
+    └─ Project k AS x.k
+       └─ Distinct
+          └─ Project A.k AS k
+             └─ Window [RANGE 5]
+                └─ Stream A
+    becomes
+    Project k AS x.k
+    └─ Select k > 3
+       └─ Distinct
+          └─ Project A.k AS k
+             └─ Window [RANGE 5]
+                └─ Stream A
+    """
+    match plan:
+        case Select(Select(inner, first), second):
+            return Select(inner, conjunction([*conjuncts(first), *conjuncts(second)]))
+        case Select(Project(inner, columns), predicate):
+            return Project(Select(inner, _through(predicate, columns)), columns)
+        case Select(Distinct(inner), predicate):
+            return Distinct(Select(inner, predicate))
+        case Select(Window(inner, spec), predicate) if not isinstance(spec, Rows) and not isinstance(inner, Stream):
+            return Window(Select(inner, predicate), spec)
+        case Select(Aggregate(), predicate):
+            return _below_aggregate(plan.input, predicate) or plan
+        case Select(Join(), predicate):
+            return _below_join(plan.input, predicate) or plan
+        case _:
+            return plan
+
+
+def _through(predicate: Expression, columns: tuple[Named, ...]) -> Expression:
+    return substitute(predicate, {c.name: c.expression for c in columns})
+
+
+def _below_aggregate(aggregate: Aggregate, predicate: Expression) -> Relation | None:
+    keys = {k.name for k in aggregate.keys}
+    # Without keys there would be a row where the selection leaves none.
+    below = [p for p in conjuncts(predicate) if columns_of(p) and columns_of(p) <= keys]
+    if not below:
+        return None
+    above = [p for p in conjuncts(predicate) if p not in below]
+    inner = Select(aggregate.input, _through(conjunction(below), aggregate.keys))
+    pushed = Aggregate(inner, aggregate.keys, aggregate.aggregates)
+    return Select(pushed, conjunction(above)) if above else pushed
+
+
+def _below_join(join: Join, predicate: Expression) -> Relation | None:
+    """Each conjunct below the side that has its columns, if that side is not padded with nulls."""
+    left_names, right_names = set(join.left.schema.names), set(join.right.schema.names)
+    to_left, to_right, above = [], [], []
+    for part in conjuncts(predicate):
+        read = columns_of(part)
+        if read and read <= left_names and join.kind in ("inner", "left", "semi", "anti"):
+            to_left.append(part)
+        elif read and read <= right_names and join.kind in ("inner", "right"):
+            to_right.append(part)
+        else:
+            above.append(part)
+    if not to_left and not to_right:
+        return None
+    pushed = Join(_selected(join.left, to_left), _selected(join.right, to_right), join.on, join.kind)
+    return _selected(pushed, above)
+
+
+def _selected(relation: Relation, parts: list[Expression]) -> Relation:
+    return Select(relation, conjunction(parts)) if parts else relation
+
+
+def plain(columns: tuple[Named, ...]) -> dict[str, str]:
+    """Output names of columns that are passed on as they are, by input name."""
+    return {c.expression.name: c.name for c in columns if isinstance(c.expression, Column)}
