@@ -9,12 +9,14 @@ from midstream.migration.genmig import GenMig
 from midstream.migration.genmig_reference_point import GenMigReferencePoint
 from midstream.migration.genmig_shortened import GenMigShortened
 from midstream.migration.moving_state import MovingState
+from midstream.migration.parallel_track import ParallelTrack
 from midstream.migration.protocol import Strategy
 
 STRATEGIES: dict[str, Strategy] = {
     strategy.name: strategy
     for strategy in (
         MovingState(),
+        ParallelTrack(),
         GenMig(),
         GenMigReferencePoint(),
         GenMigShortened(),
