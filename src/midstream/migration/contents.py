@@ -58,9 +58,8 @@ class KeptLeaf:
     known: Known
     columns: dict[str, str]
 
-    def read(self, schema: pa.Schema, frontier: int) -> Elements:
-        """The kept part with a leaf's columns."""
-        kept = self.known.read(frontier)
+    def shaped(self, schema: pa.Schema, kept: Elements) -> Elements:
+        """Elements of the content read, with a leaf's columns."""
         arrays = [kept.columns.column(self.columns[name]) for name in schema.names]
         return Elements(pa.RecordBatch.from_arrays(arrays, schema=schema), kept.valid_from, kept.valid_to)
 

@@ -73,8 +73,9 @@ class MovedState:
         """Moves the states."""
         box = self.old.box
         move = StateMove(box, self.new.box, self.new.box.functions)
-        move.begin(box.floor(box.frontier))
-        move.send()
+        frontier = box.floor(box.frontier)
+        move.begin(frontier)
+        move.send(frontier)
         self.figures.processed_twice = move.rows_sent
         self.figures.holding(sum(held.state.rows for held in move.unmatched))
 

@@ -9,6 +9,7 @@ from midstream.migration.genmig import GenMig
 from midstream.migration.genmig_reference_point import GenMigReferencePoint
 from midstream.migration.genmig_shortened import GenMigShortened
 from midstream.migration.moving_state import MovingState
+from midstream.migration.moving_state_paced import MovingStatePaced
 from midstream.migration.parallel_track import ParallelTrack
 from midstream.migration.protocol import Strategy
 
@@ -16,6 +17,7 @@ STRATEGIES: dict[str, Strategy] = {
     strategy.name: strategy
     for strategy in (
         MovingState(),
+        MovingStatePaced(),
         ParallelTrack(),
         GenMig(),
         GenMigReferencePoint(),

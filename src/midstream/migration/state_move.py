@@ -13,13 +13,16 @@ which wire of the old box, or from which source.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
 
 from midstream.algebra import physical as p
 from midstream.algebra.time import BEGINNING
 from midstream.errors import InternalError, MigrationError
-from midstream.migration.contents import Contents, Held, Known, held_states, ports_of
+from midstream.migration.contents import Contents, Held, Known, Read, held_states, ports_of
 from midstream.migration.execution import arranged
 from midstream.migration.legality import describe, is_to_stream
 from midstream.migration.protocol import Functions
@@ -29,6 +32,7 @@ from midstream.operators.build import build
 from midstream.operators.distinct import CoverageState
 from midstream.operators.elements import Elements
 from midstream.operators.join import prepare
+from midstream.operators.state.segment import make_segment
 from midstream.operators.state.sorted_state import SortedState
 
 SLICE_ROWS = 65_536
@@ -43,30 +47,35 @@ class Feed:
     target: Wire
 
 
-Filling = tuple[Wire, Known | None, int | None, p.PhysicalNode]
-"""A wire, and what goes along it: a known content, the result of a join of the new box, or what was kept of a leaf."""
-
-
 @dataclass(slots=True)
 class Backlog:
-    """What is still to be sent along a wire; `through` joins each slice with inputs that are known already."""
+    """What is still to be sent along a wire: the rest of a content, shaped as the wire wants it.
+
+    `through` joins each part with inputs that are known already, as they were when the move began.
+    """
 
     wire: Wire
-    elements: Elements
+    rest: SortedState
+    read: Read
+    shape: Callable[[Elements], Elements]
     through: Operator | None = None
     port: int = 0
-    sent: int = 0
 
     @property
     def left(self) -> int:
         """How many elements are still to be sent."""
-        return len(self.elements) - self.sent
+        return self.rest.rows
 
-    def next_slice(self, most: int) -> Elements | None:
-        """What the next elements give."""
-        part = self.elements.slice(self.sent, min(most, self.left))
-        self.sent += len(part)
-        if self.through is None:
+    def next_part(self, most: int, frontier: int) -> Elements | None:
+        """Takes out some elements and gives what they are good for."""
+        segment = self.rest.segments.pop(0)
+        elements = segment.elements
+        if len(elements) > most:
+            later = elements.slice(most, len(elements) - most)
+            self.rest.segments.insert(0, make_segment(later, segment.hashes[most:], segment.bucket, segment.born))
+            elements = elements.slice(0, most)
+        part = self.shape(elements.where(elements.valid_to > frontier))
+        if self.through is None or len(part) == 0:
             return part
         result = self.through.process(self.port, part)
         for port, state in ports_of(self.through):
@@ -90,10 +99,12 @@ class StateMove:
             else:
                 self.matched[id(held.state)] = its
         self.open_ports = {(h.operator, 0 if h.port is None else h.port) for h in self.unmatched}
-        self.backlogs: list[Backlog] = []
         self.feeds: list[Feed] = []
-        self.rows_sent = 0
-        self._plan = list(self._plan_all())
+        self.backlogs: list[Backlog] = []
+        self.twins: list[tuple[Operator, Operator]] = []
+        self.rows_sent = self.rows_heard = 0
+        for operator, port in sorted(self.open_ports):
+            self._fill_port(operator, port)
 
     def _match(self, held: Held) -> Held | None:
         if is_to_stream(self.new.plan) and held.operator == len(self.new.operators) - 1:
@@ -105,17 +116,14 @@ class StateMove:
             return next((h for h in same_key if _shareable(h.state, held.state)), None)
         return next(iter(same_key or found), None)
 
-    # Planning: what is to be sent where. Contents are read when the move begins.
+    def _fill_port(self, operator: int, port: int) -> None:
+        node = self.new.nodes[operator]
+        if isinstance(node, p.RowWindow | p.FollowedBy):
+            raise self._not_derivable(node)
+        self._fill(node.inputs[port], Wire(operator, port))
 
-    def _plan_all(self) -> Iterator[Filling]:
-        for operator, port in sorted(self.open_ports):
-            node = self.new.nodes[operator]
-            if isinstance(node, p.RowWindow | p.FollowedBy):
-                raise self._not_derivable(node)
-            yield from self._fill(node.inputs[port], Wire(operator, port))
-
-    def _fill(self, node: p.PhysicalNode, wire: Wire) -> Iterator[Filling]:
-        """Where the content of a node comes from, which is to arrive along a wire."""
+    def _fill(self, node: p.PhysicalNode, wire: Wire) -> None:
+        """Plans where the content of a node comes from, which is to arrive along a wire."""
         if not isinstance(node, p.Source):
             here = self._operator_before(wire)
             if any((here, port) in self.open_ports for port in range(len(node.inputs))):
@@ -124,21 +132,39 @@ class StateMove:
                 return
         known = self.contents.find(node)
         if known is not None:
-            self.feeds.append(Feed(known.wire, wire))
-            yield wire, known, None, node
+            self._fill_from(known, wire, node)
             return
         match node:
             case p.Source() | p.AssignWindow():
-                if self.contents.leaf(node) is None:
-                    raise self._not_derivable(node)
-                self.feeds.append(Feed(node.stream.alias if isinstance(node, p.Source) else "", wire))
-                yield wire, None, None, node
+                self._fill_leaf(node, wire)
             case p.Filter() | p.Compute() | p.Concatenate():
                 for port, child in enumerate(node.inputs):
-                    yield from self._fill(child, Wire(here, port))
+                    self._fill(child, Wire(here, port))
             case p.HashJoin() | p.MultiwayJoin():
                 self._feed_known_ports(node, here)
-                yield wire, None, here, node
+                self._fill_from_join(node, here, wire)
+
+    def _fill_from(self, known: Known, wire: Wire, node: p.PhysicalNode) -> None:
+        self.feeds.append(Feed(known.wire, wire))
+        schema = node.schema
+        rest = SortedState(f"rest of {node.content}", (), known.schema, None)
+        self.backlogs.append(Backlog(wire, rest, known.read, lambda part: arranged(part, schema)))
+
+    def _fill_leaf(self, node: p.PhysicalNode, wire: Wire) -> None:
+        leaf = self.contents.leaf(node)
+        if leaf is None:
+            raise self._not_derivable(node)
+        self.feeds.append(Feed(node.stream.alias if isinstance(node, p.Source) else "", wire))
+        rest = SortedState(f"rest of {node.content}", (), leaf.known.schema, None)
+        self.backlogs.append(Backlog(wire, rest, leaf.known.read, partial(leaf.shaped, node.schema)))
+
+    def _fill_from_join(self, node: p.PhysicalNode, here: int, wire: Wire) -> None:
+        """The result of a join whose inputs are all known: one input meets the others as they are at the start."""
+        live = next(state for port, state in ports_of(self.new.operators[here]) if port == 0)
+        rest = SortedState(f"rest of {node.inputs[0].content}", (), live.schema, None)
+        twin = build(node, self.functions)
+        self.backlogs.append(Backlog(wire, rest, live.alive, lambda part: part, twin))
+        self.twins.append((twin, self.new.operators[here]))
 
     def _feed_known_ports(self, node: p.PhysicalNode, here: int) -> None:
         for port, child in enumerate(node.inputs):
@@ -160,21 +186,18 @@ class StateMove:
             hint="use strategy genmig, which starts the new plan empty",
         )
 
-    # Moving.
-
     def begin(self, frontier: int) -> None:
         """Takes over what matches and reads what is to be sent."""
         self.take_over(frontier)
-        for wire, known, operator, node in self._plan:
-            if operator is not None:
-                self.backlogs.append(self._join_backlog(wire, operator, node, frontier))
-            elif known is not None:
-                self.backlogs.append(Backlog(wire, arranged(known.read(frontier), node.schema)))
-            else:
-                leaf = self.contents.leaf(node)
-                assert leaf is not None
-                self.backlogs.append(Backlog(wire, leaf.read(node.schema, frontier)))
         self.new.restore(frontier)
+        for twin, live in self.twins:
+            twin.restore(frontier)
+            for (port, mine), (_, its) in zip(ports_of(twin), ports_of(live), strict=True):
+                if port != 0:
+                    mine.replace_segments(its.segments)
+        for backlog in self.backlogs:
+            elements = backlog.read(frontier)
+            backlog.rest.append(elements, np.zeros(len(elements), np.uint64))
 
     def take_over(self, frontier: int) -> None:
         """Gives every matched state what its twin in the old box holds now."""
@@ -183,43 +206,34 @@ class StateMove:
             if twin is not None:
                 _take_over(held.state, twin.state, frontier)
 
-    def _join_backlog(self, wire: Wire, operator: int, node: p.PhysicalNode, frontier: int) -> Backlog:
-        """The result of a join whose inputs are all known: the smallest one meets the others, slice by slice."""
-        twin = build(node, self.functions)
-        live = self.new.operators[operator]
-        states = list(zip(ports_of(twin), ports_of(live), strict=True))
-        sizes = {port: its.rows for _, (port, its) in states if port is not None}
-        smallest = min(sizes, key=lambda port: sizes[port])
-        for (port, mine), (_, its) in states:
-            if port != smallest:
-                mine.replace_segments(its.segments)
-        twin.restore(frontier)
-        source = next(its for port, its in ports_of(live) if port == smallest)
-        return Backlog(wire, source.alive(frontier), twin, smallest)
-
     @property
     def left(self) -> int:
         """How many elements are still to be sent."""
         return sum(backlog.left for backlog in self.backlogs)
 
-    def send(self, budget: int | None = None) -> None:
-        """Sends backlogs, within a budget of pairs and insertions if there is one."""
-        start = self._work()
-        while self.backlogs:
-            backlog = self.backlogs[0]
-            if backlog.left == 0:
-                self.backlogs.pop(0)
-                continue
-            before = backlog.sent
-            self.run(backlog.wire, backlog.next_slice(SLICE_ROWS if budget is None else min(SLICE_ROWS, budget)))
-            self.rows_sent += backlog.sent - before
-            if budget is not None and self._work() - start >= budget:
-                return
+    def send(self, frontier: int, budget: int | None = None) -> None:
+        """Sends backlogs, within a budget of rows and pairs if there is one."""
+        start = self.work
+        most = SLICE_ROWS if budget is None else max(1, min(SLICE_ROWS, budget // 4))
+        for backlog in self.backlogs:
+            while backlog.left:
+                before = backlog.left
+                self.run(backlog.wire, backlog.next_part(most, frontier))
+                self.rows_sent += before - backlog.left
+                if budget is not None and self.work - start >= budget:
+                    return
 
-    def _work(self) -> int:
+    @property
+    def work(self) -> int:
+        """Rows taken and stored and pairs looked at so far."""
         moved = self.new.work
-        extra = sum(b.through.work.matched for b in self.backlogs if b.through is not None)
-        return moved.matched + moved.inserted + moved.taken + extra + self.rows_sent
+        return moved.matched + moved.inserted + moved.taken + sum(t.work.taken + t.work.matched for t, _ in self.twins)
+
+    def hear(self, wire: Wire, batch: Elements) -> None:
+        """Sends along a wire what the old box has just learned."""
+        self.rows_heard += len(batch)
+        node = self.new.nodes[wire.operator].inputs[wire.port]
+        self.run(wire, arranged(batch, node.schema))
 
     def run(self, wire: Wire, batch: Elements | None) -> None:
         """Sends a batch along a wire of the new box as far as states are still being filled."""
@@ -235,6 +249,18 @@ class StateMove:
         operator = self.new.operators[wire.operator]
         has_state = any(port is None or port == wire.port for port, _ in ports_of(operator))
         return has_state and (wire.operator, wire.port) not in self.open_ports
+
+    def rests(self) -> Iterator[SortedState]:
+        """What is still to be sent, and what it is to be joined with."""
+        for backlog in self.backlogs:
+            yield backlog.rest
+            if backlog.through is not None:
+                yield from (state for port, state in ports_of(backlog.through) if port != backlog.port)
+
+    def states(self) -> Iterator[SortedState]:
+        """The new box's states and what is still to be sent."""
+        yield from self.new.states()
+        yield from self.rests()
 
     def settle(self, frontier: int) -> None:
         """Ends a move that took a while: matched states as they are by now, the frontier where the old box stands."""

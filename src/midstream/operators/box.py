@@ -16,7 +16,7 @@ from midstream.algebra.windows import Hop
 from midstream.operators.base import Operator, Work
 from midstream.operators.build import build
 from midstream.operators.elements import Elements
-from midstream.operators.slices import SliceOperator, grid_floor
+from midstream.operators.slices import grid_floor
 from midstream.operators.state.sorted_state import SortedState
 
 ROOT = -1
@@ -106,7 +106,7 @@ class Box:
     @property
     def grid(self) -> Hop | None:
         """The grid of the box's slice operators; None if nothing in it waits for a grid."""
-        return next((o.grid for o in self.operators if isinstance(o, SliceOperator) and o.grid is not None), None)
+        return next((grid for o in self.operators if (grid := getattr(o, "grid", None)) is not None), None)
 
     def below_root(self) -> Box:
         """A box of the same live operators without the root."""

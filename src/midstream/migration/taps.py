@@ -1,0 +1,60 @@
+"""Listening to a box: the same live operators, with an ear at some wires."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+
+from midstream.algebra.windows import Hop
+from midstream.operators.base import Operator
+from midstream.operators.box import Box, Wire
+from midstream.operators.elements import Elements
+from midstream.operators.state.sorted_state import SortedState
+
+Hear = Callable[[Wire, Elements], None]
+
+
+class Tapped(Operator):
+    """An operator whose inputs are heard before it takes them."""
+
+    def __init__(self, operator: Operator, number: int, hear: Hear) -> None:
+        super().__init__(operator.schema)
+        self.operator, self.number, self.hear = operator, number, hear
+        self.ports, self.name = operator.ports, operator.name
+        self.frontier, self.work = operator.frontier, operator.work
+
+    @property
+    def grid(self) -> Hop | None:
+        """The grid of the operator, if it waits for one."""
+        return getattr(self.operator, "grid", None)
+
+    @property
+    def states(self) -> tuple[SortedState, ...]:
+        return self.operator.states
+
+    @property
+    def passed(self) -> int:
+        return self.operator.passed
+
+    def process(self, port: int, batch: Elements) -> Elements | None:
+        self.hear(Wire(self.number, port), batch)
+        return self.operator.process(port, batch)
+
+    def advance(self, frontier: int) -> Elements | None:
+        self.frontier = frontier
+        return self.operator.advance(frontier)
+
+    def restore(self, frontier: int) -> None:
+        self.frontier = frontier
+        self.operator.restore(frontier)
+
+
+def tapped(box: Box, wires: Container[object], hear: Hear) -> Box:
+    """A box that runs the same operators and tells what goes along the given wires."""
+    listening = Box.__new__(Box)
+    listening.plan, listening.nodes, listening.wires, listening.sources = box.plan, box.nodes, box.wires, box.sources
+    listening.frontier, listening.functions = box.frontier, box.functions
+    listening.operators = [
+        Tapped(operator, i, hear) if any(Wire(i, port) in wires for port in range(operator.ports)) else operator
+        for i, operator in enumerate(box.operators)
+    ]
+    return listening
