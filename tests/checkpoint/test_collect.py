@@ -197,6 +197,16 @@ def test_old_results_move_into_lists_and_none_is_lost():
     assert garbage(store, files) == [] and check(files, last) == []
 
 
+def test_the_listed_results_of_a_dropped_query_go_with_it(files):
+    store = CheckpointStore(files)
+    written = tuple(result(files, 0) for _ in range(5))
+    first = shorten(files, manifest(0, results={"hot": written}, released={"hot": 9}), most=2)
+    assert first.results["hot"] == () and len(first.listed["hot"]) == 1
+    store.commit(first)
+    store.commit(manifest(1, pack(files, 1)))
+    assert prune(store, files, 1) == sorted([*(file.path for file in written), first.listed["hot"][0].path])
+
+
 def test_results_that_are_not_released_stay_in_the_manifest(files):
     waiting = tuple(ResultFile(f"results/hot/{i}", 1, i, i, 0) for i in range(10))
     assert shorten(files, manifest(0, results={"hot": waiting}), most=2).results["hot"] == waiting

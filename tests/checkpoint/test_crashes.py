@@ -20,7 +20,7 @@ from midstream.runtime.checkpoint.names import DATA_FOLDERS
 from midstream.runtime.checkpoint.store import CheckpointStore
 
 ROOT = Path(__file__).parent.parent.parent
-BATCHES = 4
+BATCHES = 6
 
 JOB = f"""
 import sys

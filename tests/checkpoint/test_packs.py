@@ -194,7 +194,7 @@ def test_a_file_truncated_after_it_was_mapped_is_named_and_never_read(files):
     (entry,) = pack(files)
     open_segment(files, entry)
     os.truncate(files.full(entry.file), 100)
-    with pytest.raises(JobError, match="damaged"):
+    with pytest.raises(JobError, match="damaged\n.*it is 100 bytes long"):
         open_segment(files, entry)
 
 

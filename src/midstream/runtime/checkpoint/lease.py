@@ -101,7 +101,7 @@ class Lease:
 
     def _say(self, holder: Holder) -> None:
         self.holder, self.beats = holder, self.beats + 1
-        self.files.write_atomic(_path(self.number, self.beats), _content(holder), point="lease")
+        self.files.write_atomic(_path(self.number, self.beats), _content(holder), point="lease", sync=False)
         self._sweep()
 
     def _sweep(self) -> None:
