@@ -8,6 +8,7 @@ import typer
 
 import midstream
 from midstream.interface.cli.bench import bench
+from midstream.interface.cli.demo import demo
 from midstream.interface.cli.explain import explain
 from midstream.interface.cli.query import query
 from midstream.interface.cli.state import state
@@ -20,6 +21,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # brackets in help are windows, not styles
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(demo)
 app.command()(query)
 app.command()(explain)
 app.command()(state)

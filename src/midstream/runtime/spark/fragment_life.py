@@ -16,6 +16,7 @@ from midstream.distribution.fragments import Fragment
 from midstream.migration.execution import Execution, SingleBox
 from midstream.migration.protocol import Migrating
 from midstream.migration.registry import strategy_named
+from midstream.operators.base import Work
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements, concatenate
 from midstream.operators.state.segment import Segment
@@ -75,8 +76,8 @@ class FragmentLife:
         self.given: list[Elements] = []
         self.entries = list(work.segments.get(slot, ()))
         self.rows_in = 0
-        self.box = Box(work.fragment.plan, work.functions)
-        self.execution: Execution = SingleBox(self.box, self.given.append)
+        self.boxes = [Box(work.fragment.plan, work.functions)]
+        self.execution: Execution = SingleBox(self.boxes[0], self.given.append)
         self.migrating: Migrating | None = None
         self.open()
 
@@ -91,9 +92,9 @@ class FragmentLife:
 
     def _open_migration(self, migration: MigrationWork) -> None:
         assert isinstance(self.execution, SingleBox)
-        self.box = Box(migration.target.plan, self.work.functions)
+        self.boxes.append(Box(migration.target.plan, self.work.functions))
         strategy = strategy_named(migration.strategy)
-        self.migrating = strategy.open(self.execution, self.box, dict(migration.decision))
+        self.migrating = strategy.open(self.execution, self.boxes[1], dict(migration.decision))
         self.execution = self.migrating
         if migration.begins:
             self.migrating.begin()
@@ -142,7 +143,9 @@ class FragmentLife:
         path = name_for("state", batch_id, self.slot, self.work.fragment.number)
         entries = [*self._kept(held), *write_pack(self.files, path, held)]
         results = [] if self.work.fragment.reader is not None else self._results(batch_id)
-        work = self.box.work
+        work = Work()
+        for box in self.boxes:
+            work.add(box.work)
         return FragmentReport(
             entries=entries,
             results=results,
