@@ -122,7 +122,7 @@ def concatenate_batches(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 def rows_without_columns(count: int) -> pa.RecordBatch:
     """A batch that has rows but no columns: a count is all that is left of them."""
-    return pa.RecordBatch.from_struct_array(pa.array([{}] * count, pa.struct([])))
+    return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), count, [None]))
 
 
 def select_columns(batch: pa.RecordBatch, positions: Sequence[int], schema: pa.Schema) -> pa.RecordBatch:

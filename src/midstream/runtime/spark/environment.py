@@ -15,7 +15,6 @@ from typing import Any
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-import midstream
 from midstream.errors import JobError
 
 OLDEST_JAVA = 17
@@ -119,9 +118,9 @@ def _use_this_python(context: SparkContext) -> None:
 
 
 def _package_zip() -> str:
-    root = Path(midstream.__file__).parent
+    root = Path(__file__).parents[2]
     folder = Path(tempfile.mkdtemp(prefix="midstream-"))
-    path = folder / f"midstream-{midstream.__version__}.zip"
+    path = folder / "midstream.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in sorted(root.rglob("*.py")):
             archive.write(file, Path("midstream") / file.relative_to(root))
