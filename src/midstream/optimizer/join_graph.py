@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Union as Either
 
 from midstream.algebra.expressions import Expression, columns_of, conjunction, conjuncts
-from midstream.algebra.plan import Join, MultiJoin, Relation, Select, aliases
+from midstream.algebra.plan import Aggregate, Distinct, Join, MultiJoin, Relation, Select, aliases
 from midstream.errors import QueryError
 from midstream.optimizer.equalities import classes, closure, equality, sides
 
@@ -72,10 +72,13 @@ class JoinGraph:
     @cached_property
     def other_conditions(self) -> tuple[tuple[Expression, Inputs], ...]:
         """Conditions that are no equality between the terms of two inputs."""
-        covered = {equality(a, b) for terms in self.equal_terms for a, _ in terms for b, _ in terms if a != b}
-        return tuple(
-            (c, m) for c, m in zip(self.conditions, self.masks, strict=True) if _as_equality(c) not in covered
-        )
+        group = {term: number for number, terms in enumerate(self.equal_terms) for term, _ in terms}
+
+        def covered(condition: Expression) -> bool:
+            both = sides(condition)
+            return both is not None and both[0] in group and group[both[0]] == group.get(both[1])
+
+        return tuple((c, m) for c, m in zip(self.conditions, self.masks, strict=True) if not covered(c))
 
     @cached_property
     def neighbours(self) -> tuple[Inputs, ...]:
@@ -97,13 +100,26 @@ class JoinGraph:
             left &= ~part
         return tuple(parts)
 
+    @cached_property
+    def _wide(self) -> tuple[Inputs, ...]:
+        return tuple(mask for mask in self.masks if mask.bit_count() > 2)
+
+    @cached_property
+    def _near(self) -> dict[Inputs, Inputs]:
+        return {1 << i: near for i, near in enumerate(self.neighbours)}
+
+    def near(self, inputs: Inputs) -> Inputs:
+        """All that pairwise conditions link to a set, within it or not."""
+        known = self._near.get(inputs)
+        if known is None:
+            lowest = inputs & -inputs
+            known = self._near[inputs] = self._near[lowest] | self.near(inputs ^ lowest)
+        return known
+
     def _reach(self, start: Inputs, within: Inputs) -> Inputs:
         reached, fresh = start, start
         while fresh:
-            near = 0
-            for i in bits(fresh):
-                near |= self.neighbours[i]
-            fresh = near & within & ~reached
+            fresh = self.near(fresh) & within & ~reached
             reached |= fresh
         return reached
 
@@ -122,8 +138,10 @@ class JoinGraph:
 
     def linked(self, left: Inputs, right: Inputs) -> bool:
         """Whether some condition links two sets and can be checked on them alone."""
+        if self.near(left) & right:
+            return True
         both = left | right
-        return any(m & left and m & right and not m & ~both for m in self.masks)
+        return any(m & left and m & right and not m & ~both for m in self._wide)
 
     def may_join(self, left: Inputs, right: Inputs) -> bool:
         """Whether joining two joinable sets is no accidental cross product."""
@@ -225,10 +243,21 @@ class JoinGraph:
     def named(self, alias: str) -> int:
         """The input that holds an alias."""
         for i, relation in enumerate(self.inputs):
-            if alias in aliases(relation) or any(n.startswith(f"{alias}.") for n in relation.schema.names):
+            if alias == leaf_name(relation) or alias in aliases(relation):
                 return i
         known = sorted(a for r in self.inputs for a in aliases(r))
         raise QueryError(f"the plan names {alias}, which the query does not join", detail=f"it joins {', '.join(known)}")
+
+
+def leaf_name(relation: Relation) -> str:
+    """What to call an input of a join: its alias, or the name its columns go by."""
+    known = sorted(aliases(relation))
+    if len(known) == 1:
+        return known[0]
+    while isinstance(relation, Distinct | Aggregate):  # a mark does not change the name
+        relation = relation.input
+    prefixes = {name.partition(".")[0] for name in relation.schema.names if "." in name}
+    return prefixes.pop() if len(prefixes) == 1 else known[0]
 
 
 def bits(inputs: Inputs) -> Iterator[int]:
@@ -267,7 +296,3 @@ def join_graph(relation: Relation) -> JoinGraph:
     flatten(relation)
     return JoinGraph(tuple(inputs), closure(tuple(dict.fromkeys(conditions))))
 
-
-def _as_equality(condition: Expression) -> Expression:
-    both = sides(condition)
-    return condition if both is None else equality(*both)

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import islice
 
 from midstream.algebra.emission import Emission, emission_of
 from midstream.algebra.physical import PhysicalNode
 from midstream.algebra.plan import Relation
+from midstream.algebra.statistics import UNKNOWN, Statistics
 from midstream.errors import QueryError
-from midstream.optimizer.join_graph import Inputs, JoinGraph, Shape
+from midstream.optimizer.cost import Constants
+from midstream.optimizer.estimates import Estimator, GraphEstimator
+from midstream.optimizer.join_graph import JoinGraph, Shape
 from midstream.optimizer.lower import lower
+from midstream.optimizer.ordering import all_trees, best_shape, mixture, exhaustive_trees, multiway, shape_cost
 from midstream.optimizer.prepare import as_written, prepare
+from midstream.optimizer.rewrite import normalize
 from midstream.optimizer.shapes import Wanted, parse_shape, shape_text
+from midstream.optimizer.variants import Mark, marked, possible_marks
+
+MANY = 200
+"""How many plans `enumerate_plans` lists at most."""
+
+LARGE = 10
+"""Up to how many joined inputs variants are weighed."""
 
 
 @dataclass(frozen=True)
@@ -40,21 +53,70 @@ class Plan:
         return f"Plan({self.text!r})"
 
 
-def plan_query(query: Relation, wanted: Plan | str | None = None, emit_every: int | None = None) -> Plan:
-    """The plan of a query: the wanted one, or the optimizer's choice."""
+def plan_query(
+    query: Relation,
+    wanted: Plan | str | None = None,
+    emit_every: int | None = None,
+    statistics: Statistics | None = None,
+    constants: Constants | None = None,
+    spread: bool = False,
+) -> Plan:
+    """The plan of a query: the wanted one, or the optimizer's choice by what is known of the streams.
+
+    `spread`: rows lie on many machines by their keys.
+    """
     emission = emission_of(query, emit_every)
     if isinstance(wanted, Plan):
         if wanted.query != query:
             raise QueryError("this plan belongs to another query")
         return Plan(query, wanted.logical, emission)
     if wanted is None:
-        return Plan(query, prepare(query), emission)
+        return best_plan(query, emission, Estimator(statistics or UNKNOWN, emission, constants, spread))
     if not isinstance(wanted, str):
         raise QueryError(f"a plan is a Plan or a text, not {type(wanted).__name__}")
-    return Plan(query, _shaped(query, parse_shape(wanted)), emission)
+    return Plan(query, _shaped(normalize(query), parse_shape(wanted)), emission)
 
 
-def _shaped(query: Relation, wanted: Wanted) -> Relation:
+def best_plan(query: Relation, emission: Emission, estimator: Estimator) -> Plan:
+    """The cheapest plan, over all variants and shapes."""
+    normal = normalize(query)
+    if estimator.statistics is UNKNOWN:
+        return Plan(query, _ordered(normal, estimator), emission)
+    return Plan(query, best_variant(normal, estimator)[0], emission)
+
+
+def best_variant(normal: Relation, estimator: Estimator) -> tuple[Relation, frozenset[Mark]]:
+    """The cheapest logical plan, marking one input after the other as long as that pays."""
+    best, marks = _ordered(normal, estimator), frozenset[Mark]()
+    open_marks = set(possible_marks(normal))
+    if not open_marks or len(open_marks) > LARGE:
+        return best, marks
+    cost = estimator.per_tick(best)
+    tries: list[frozenset[Mark]] = [frozenset(open_marks)]
+    while tries:
+        for attempt in tries:
+            plan = _ordered(marked(normal, attempt), estimator)
+            attempted = estimator.per_tick(plan)
+            if attempted < cost * (1 - 1e-9):
+                best, cost, marks = plan, attempted, attempt
+                break
+        else:
+            if tries[0] == frozenset(open_marks) and len(open_marks) > 1 and not marks:
+                tries = [frozenset({m}) for m in sorted(open_marks)]
+                open_marks = set()
+                continue
+            break
+        tries = [marks ^ {m} for m in sorted(possible_marks(normal)) if marks ^ {m}]
+    return best, marks
+
+
+def _ordered(plan: Relation, estimator: Estimator) -> Relation:
+    """Every group of joins in its cheapest shape."""
+    return prepare(plan, lambda graph: graph.tree(best_shape(GraphEstimator(graph, estimator)).shape))
+
+
+def _shaped(normal: Relation, wanted: Wanted) -> Relation:
+    query = marked(normal, wanted.marks)
     used: list[JoinGraph] = []
 
     def choose(graph: JoinGraph) -> Relation:
@@ -80,56 +142,73 @@ def _find(graph: JoinGraph, alias: str) -> int | None:
         return None
 
 
-def enumerate_plans(query: Relation, emit_every: int | None = None, limit: int = 200) -> list[Plan]:
-    """Equivalent plans of a query: join trees without cross products where possible, and the multi-way join."""
+def enumerate_plans(
+    query: Relation,
+    emit_every: int | None = None,
+    limit: int = MANY,
+    statistics: Statistics | None = None,
+    constants: Constants | None = None,
+) -> list[Plan]:
+    """Equivalent plans of a query, best first: the optimizer's choice, join trees, multi-way joins, variants."""
     emission = emission_of(query, emit_every)
-    found: list[Plan] = []
-    options: list[tuple[JoinGraph, list[Shape | None]]] = []
+    estimator = Estimator(statistics or UNKNOWN, emission, constants)
+    normal = normalize(query)
+    best = best_plan(query, emission, estimator)
+    found: dict[Relation, float] = {best.logical: float("-inf")}
+    for marks in _some_variants(normal):
+        for logical, cost in _shapes_of(marked(normal, marks), estimator, limit):
+            found.setdefault(logical, cost)
+            if len(found) >= limit:
+                break
+    ranked = sorted(found, key=lambda logical: found[logical])
+    return [Plan(query, logical, emission) for logical in ranked]
 
-    def collect(graph: JoinGraph) -> Relation:
-        shapes: list[Shape | None] = list(_some(_shapes(graph, graph.everyone), limit))
-        if len(graph.inputs) > 2:
-            shapes.append(None)
-        options.append((graph, shapes))
+
+def _some_variants(normal: Relation) -> list[frozenset[Mark]]:
+    """No marks, all marks, and each one alone."""
+    marks = possible_marks(normal)
+    singles = [frozenset({m}) for m in marks] if len(marks) <= LARGE else []
+    return list(dict.fromkeys([frozenset[Mark](), frozenset(marks), *singles]))
+
+
+def _shapes_of(variant: Relation, estimator: Estimator, limit: int) -> Iterable[tuple[Relation, float]]:
+    """The widest group of joins in all its shapes; the others in their best."""
+    groups: list[JoinGraph] = []
+
+    def note(graph: JoinGraph) -> Relation:
+        groups.append(graph)
         return as_written(graph)
 
-    prepare(query, collect)
-    widest = max(options, key=lambda o: len(o[0].inputs), default=None)
-    if widest is None:
-        return [Plan(query, prepare(query), emission)]
-    for shape in widest[1]:
-        def choose(graph: JoinGraph, shape: Shape | None = shape) -> Relation:
-            if graph.conditions != widest[0].conditions or len(graph.inputs) != len(widest[0].inputs):
-                return as_written(graph)
-            return graph.multiway(graph.default_orders()) if shape is None else graph.tree(shape)
+    prepare(variant, note)
+    if not groups:
+        plan = prepare(variant)
+        return [(plan, estimator.per_tick(plan))]
+    widest = max(groups, key=lambda g: len(g.inputs))
+    joins = GraphEstimator(widest, estimator)
+    shapes = _some_shapes(joins, limit)
+    rest: float | None = None
+    found = []
+    for shape in shapes:
 
-        found.append(Plan(query, prepare(query, choose), emission))
+        def choose(graph: JoinGraph, shape: Shape = shape) -> Relation:
+            if graph.conditions == widest.conditions and len(graph.inputs) == len(widest.inputs):
+                return graph.tree(shape)
+            return graph.tree(best_shape(GraphEstimator(graph, estimator)).shape)
+
+        logical = prepare(variant, choose)
+        here = shape_cost(joins, shape)
+        if rest is None:
+            rest = estimator.per_tick(logical) - here
+        found.append((logical, here + rest))
     return found
 
 
-def _some(shapes: Iterator[Shape], limit: int) -> Iterator[Shape]:
-    for shape, _ in zip(shapes, range(limit), strict=False):
-        yield shape
-
-
-def _shapes(graph: JoinGraph, inputs: Inputs) -> Iterator[Shape]:
-    """All unordered binary trees over the inputs that have no accidental cross product."""
-    if inputs.bit_count() == 1:
-        yield inputs.bit_length() - 1
-        return
-    for left, right in splits(graph, inputs):
-        for a in _shapes(graph, left):
-            for b in _shapes(graph, right):
-                yield (a, b)
-
-
-def splits(graph: JoinGraph, inputs: Inputs) -> Iterator[tuple[Inputs, Inputs]]:
-    """The ways to cut a set in two joinable parts, each way once."""
-    first = inputs & -inputs
-    rest = inputs ^ first
-    part = rest
-    while part:
-        left = inputs ^ part
-        if graph.joinable(left) and graph.joinable(part) and graph.may_join(left, part):
-            yield left, part
-        part = (part - 1) & rest
+def _some_shapes(joins: GraphEstimator, limit: int) -> list[Shape]:
+    graph = joins.graph
+    shapes: list[Shape] = [best_shape(joins).shape]
+    shapes += islice(all_trees(graph, graph.everyone), limit)
+    if len(graph.inputs) > 2:
+        shapes.append(multiway(joins).shape)
+        if len(graph.inputs) <= LARGE:
+            shapes.append(mixture(joins, exhaustive_trees(joins)).shape)
+    return list(dict.fromkeys(shapes))

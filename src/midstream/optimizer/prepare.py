@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from midstream.algebra.plan import Join, MultiJoin, Relation, Select
+from midstream.algebra.expressions import Column, Named
+from midstream.algebra.plan import Aggregate, Join, MultiJoin, Project, Relation, Select
 from midstream.optimizer.join_graph import JoinGraph, join_graph
 
 Choice = Callable[[JoinGraph], Relation]
@@ -18,17 +19,22 @@ def as_written(graph: JoinGraph) -> Relation:
 
 def prepare(plan: Relation, choose: Choice = as_written) -> Relation:
     """Every group of inner joins, from the top down, in the shape that `choose` gives it."""
-    if isinstance(plan, Join | MultiJoin | Select):
+    return _in_order(_prepared(plan, choose), plan)
+
+
+def _prepared(plan: Relation, choose: Choice) -> Relation:
+    if isinstance(plan, MultiJoin | Select) or (isinstance(plan, Join) and plan.kind == "inner"):
         graph = join_graph(plan)
-        if len(graph.inputs) > 1:
-            inputs = tuple(prepare(child, choose) for child in graph.inputs)
-            return choose(JoinGraph(inputs, graph.conditions))
-        if isinstance(plan, Select):
-            return graph.tree(0) if graph.inputs[0] is plan else _single(graph, choose)
-    children = tuple(prepare(child, choose) for child in plan.inputs)
+        inputs = tuple(_prepared(child, choose) for child in graph.inputs)
+        rebuilt = JoinGraph(inputs, graph.conditions)
+        return choose(rebuilt) if len(inputs) > 1 else rebuilt.tree(0)
+    by_name = isinstance(plan, Project | Aggregate)
+    children = tuple(_prepared(child, choose) if by_name else prepare(child, choose) for child in plan.inputs)
     return plan if children == plan.inputs else plan.with_inputs(children)
 
 
-def _single(graph: JoinGraph, choose: Choice) -> Relation:
-    inner = graph.inputs[0]
-    return JoinGraph((prepare(inner, choose),), graph.conditions).tree(0)
+def _in_order(prepared: Relation, plan: Relation) -> Relation:
+    """Columns in the order of the original, which results and set operations go by; a join's own depends on its shape."""
+    if prepared.schema.names == plan.schema.names:
+        return prepared
+    return Project(prepared, tuple(Named(f.name, Column(f.name, f.type)) for f in plan.schema))

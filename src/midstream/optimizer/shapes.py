@@ -13,7 +13,7 @@ from typing import Union as Either
 
 from midstream.algebra.plan import Aggregate, Distinct, Join, MultiJoin, Relation, Select, aliases, walk_plan
 from midstream.errors import QueryError
-from midstream.optimizer.join_graph import JoinGraph, Probing, Shape
+from midstream.optimizer.join_graph import JoinGraph, Probing, Shape, leaf_name
 
 _TOKENS = re.compile(r"\s*([(),:]|[^\s(),:]+)")
 MARKS = ("distinct", "grouped")
@@ -186,11 +186,3 @@ def _text(node: Relation) -> str:
     mark = "/distinct" if isinstance(node, Distinct) else "/grouped" if isinstance(node, Aggregate) else ""
     return leaf_name(node) + mark
 
-
-def leaf_name(node: Relation) -> str:
-    """What to call an input of a join: its alias, or the name its columns go by."""
-    known = sorted(aliases(node))
-    if len(known) == 1:
-        return known[0]
-    prefixes = {name.partition(".")[0] for name in node.schema.names if "." in name}
-    return prefixes.pop() if len(prefixes) == 1 else known[0]

@@ -1,0 +1,51 @@
+"""What a plan costs per tick of event time.
+
+A tuple that arrives probes, meets candidates, and is stored; a slice operator looks at what is alive whenever time
+passes its grid; what is stored takes memory. The counts follow from rates and populations; the constants turn them
+into one number and can be calibrated on the machine at hand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """The cost of handling one tuple in each way, and of keeping a thousand bytes of state for a tick."""
+
+    probe: float = 1.0
+    insert: float = 1.0
+    match: float = 0.05
+    give: float = 0.1
+    evaluate: float = 0.3
+    row: float = 0.1
+    state: float = 0.0001
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Tuples per tick, and what is kept."""
+
+    probed: float = 0.0
+    inserted: float = 0.0
+    matched: float = 0.0
+    given: float = 0.0
+    evaluated: float = 0.0
+    rows: float = 0.0
+    state_rows: float = 0.0
+    state_bytes: float = 0.0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Cost)))
+
+    @property
+    def work(self) -> float:
+        """Tuples probed and inserted per tick: the measure that operators count exactly."""
+        return self.probed + self.inserted
+
+    def per_tick(self, constants: Constants) -> float:
+        """All of it as one number."""
+        c = constants
+        handling = c.probe * self.probed + c.insert * self.inserted + c.match * self.matched + c.give * self.given
+        return handling + c.evaluate * self.evaluated + c.row * self.rows + c.state * self.state_bytes / 1000

@@ -1,0 +1,482 @@
+"""How many tuples flow and stay at every node of a logical plan.
+
+A flow has a rate, the elements per tick, and a population, the tuples of one snapshot. The snapshot of a join is the
+join of snapshots, so populations multiply with selectivities; a result comes into being when the last of its parts
+arrives, so rates are sums of products, one for each part to be the last. Neither depends on the order of joins.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from midstream.algebra.emission import Emission
+from midstream.algebra.expressions import Call, Column, Expression, columns_of, conjuncts, substitute
+from midstream.algebra.physical import longest_validity
+from midstream.algebra.plan import (
+    Aggregate,
+    Difference,
+    Distinct,
+    Intersect,
+    Join,
+    MultiJoin,
+    Project,
+    Relation,
+    Select,
+    Sequence,
+    Stream,
+    ToStream,
+    Union,
+    Window,
+)
+from midstream.algebra.statistics import UNKNOWN, Estimate, KeyProfile, Statistics
+from midstream.algebra.windows import Hop, Rows, Unbounded
+from midstream.optimizer.cost import Constants, Cost
+from midstream.optimizer.join_graph import Inputs, JoinGraph, bits, join_graph
+
+GUESSED_RATE = 1.0
+GUESSED_ENDLESS = 1_000_000.0
+"""The ticks for which an endless window is taken to have grown."""
+
+GUESSED_BATCHES = 8
+"""Batches per window."""
+
+GUESSES = {"=": 0.1, "<>": 0.9, "<": 1 / 3, "<=": 1 / 3, ">": 1 / 3, ">=": 1 / 3, "is_null": 0.1, "like": 0.2, "in": 0.3}
+ROW_OVERHEAD = 24.0
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """Elements per tick, tuples per snapshot, bytes per tuple; `hop` is how far apart the instants of change are."""
+
+    rate: float
+    population: float
+    width: float = 40.0
+    hop: int | None = None
+
+
+class Estimator:
+    """Flows and costs of the plans of one query under one snapshot of statistics."""
+
+    def __init__(
+        self,
+        statistics: Statistics = UNKNOWN,
+        emission: Emission | None = None,
+        constants: Constants | None = None,
+        spread: bool = False,
+    ) -> None:
+        """`spread`: rows lie on many machines by their keys, so a multi-way join needs one key for all its inputs."""
+        self.spread = spread
+        self.statistics = statistics
+        self.emission = emission
+        self.constants = constants or Constants()
+        self._flows: dict[Relation, Flow] = {}
+        self._equal: dict[frozenset[str], float | None] = {}
+
+    def flow(self, plan: Relation) -> Flow:
+        """What a node gives."""
+        if plan not in self._flows:
+            self._flows[plan] = self._flow(plan)
+        return self._flows[plan]
+
+    def cost(self, plan: Relation) -> Cost:
+        """What a whole plan costs per tick."""
+        total = self.own_cost(plan)
+        for child in plan.inputs:
+            total += self.cost(child)
+        return total
+
+    def per_tick(self, plan: Relation) -> float:
+        """A whole plan's cost as one number."""
+        return self.cost(plan).per_tick(self.constants)
+
+    def _flow(self, plan: Relation) -> Flow:
+        match plan:
+            case Stream():
+                return self._stream(plan, None)
+            case Window(Stream() as stream):
+                return self._stream(stream, plan)
+            case Window(inner, spec):
+                return self._window_over(self.flow(inner), spec)
+            case Select() | MultiJoin() | Join(kind="inner"):
+                graph = join_graph(plan)
+                if len(graph.inputs) == 1:
+                    return self._selected(self.flow(graph.inputs[0]), graph.conditions)
+                return GraphEstimator(graph, self).flow(graph.everyone)
+            case Join():
+                return self._half_or_outer(plan)
+            case Project(inner):
+                below = self.flow(inner)
+                return Flow(below.rate, below.population, _width(plan.schema), below.hop)
+            case Distinct(inner):
+                return self._distinct(self.flow(inner), self._profile(inner))
+            case Aggregate():
+                return self._aggregate(plan)
+            case Union(united):
+                flows = [self.flow(r) for r in united]
+                return Flow(sum(f.rate for f in flows), sum(f.population for f in flows), flows[0].width)
+            case Difference(left) | Intersect(left):
+                below = self.flow(left)
+                return Flow(2 * below.rate, below.population / 2, below.width, below.hop)
+            case Sequence(first, second):
+                return Flow(self.flow(second).rate, self.flow(second).rate, _width(plan.schema))
+            case ToStream(inner):
+                return Flow(self.flow(inner).rate, self.flow(inner).rate, _width(plan.schema))
+        below = [self.flow(r) for r in plan.inputs]
+        return Flow(sum(f.rate for f in below), sum(f.population for f in below))
+
+    def _stream(self, stream: Stream, window: Window | None) -> Flow:
+        known = self.statistics.streams.get(stream.alias)
+        rate = known.rate.value if known else GUESSED_RATE / (1 if stream.domain.is_integer else 1000)
+        width = known.width if known else _width(stream.schema)
+        spec = None if window is None else window.spec
+        if isinstance(spec, Rows):
+            return Flow(rate, float(spec.count) * (10 if spec.partition_by else 1), width)
+        if isinstance(spec, Unbounded):
+            endless = known.population if known and known.population else rate * GUESSED_ENDLESS
+            return Flow(rate, endless, width)
+        hop = spec.slide if isinstance(spec, Hop) else None
+        return Flow(rate, rate * _mean_validity(spec), width, hop)
+
+    def _window_over(self, below: Flow, spec: object) -> Flow:
+        if isinstance(spec, Rows):
+            return Flow(below.population, float(spec.count), below.width)
+        rate = below.population / (below.hop or 1)
+        span = longest_validity(spec) or GUESSED_ENDLESS  # type: ignore[arg-type]
+        return Flow(rate, rate * span, below.width)
+
+    def _selected(self, below: Flow, conditions: tuple[Expression, ...]) -> Flow:
+        kept = 1.0
+        for condition in conditions:
+            kept *= self.selectivity(condition).value
+        return Flow(below.rate * kept, below.population * kept, below.width, below.hop)
+
+    def selectivity(self, condition: Expression) -> Estimate:
+        """The share of tuples, or of combinations of tuples, for which a condition is true."""
+        known = self.statistics.selectivities.get(str(condition))
+        if known is not None:
+            return known
+        if isinstance(condition, Call) and condition.function == "not":
+            return Estimate(1 - self.selectivity(condition.args[0]).value)
+        if isinstance(condition, Call) and condition.function == "or":
+            missing = 1.0
+            for part in condition.args:
+                missing *= 1 - self.selectivity(part).value
+            return Estimate(1 - missing)
+        return Estimate(GUESSES.get(getattr(condition, "function", ""), 0.5))
+
+    def equality(self, terms: frozenset[str]) -> float | None:
+        """The measured selectivity of the equality of keys; None if they were never looked at."""
+        if terms not in self._equal:
+            found = self.statistics.equality(sorted(terms))
+            self._equal[terms] = None if found is None else found.value
+        return self._equal[terms]
+
+    def _half_or_outer(self, plan: Join) -> Flow:
+        left, right = self.flow(plan.left), self.flow(plan.right)
+        if plan.kind in ("semi", "anti"):
+            return Flow(left.rate, left.population / 2, left.width, left.hop)
+        pair = GraphEstimator(JoinGraph((plan.left, plan.right), conjuncts(plan.on)), self).flow(0b11)
+        padded = {"left": left, "right": right}.get(plan.kind)
+        more = (padded.rate, padded.population) if padded else (left.rate + right.rate, left.population + right.population)
+        return Flow(pair.rate + more[0], max(pair.population, more[1]), pair.width)
+
+    def _distinct(self, below: Flow, profile: KeyProfile | None) -> Flow:
+        """Repeated tuples prolong what is out already: one element per batch, and one tuple per snapshot."""
+        population = _different(profile, below.population)
+        span = self.batch_ticks(below)
+        per_batch = _different(profile, below.rate * span)
+        return Flow(min(below.rate, per_batch / span), population, below.width, below.hop)
+
+    def _aggregate(self, plan: Aggregate) -> Flow:
+        """A group has a new value whenever a tuple comes or goes, at boundaries only over hopping windows."""
+        below = self.flow(plan.input)
+        groups = _different(self._profile(Project(plan.input, plan.keys)), below.population) if plan.keys else 1.0
+        width = _width(plan.schema)
+        if below.hop is not None:
+            return Flow(groups / below.hop, groups, width, below.hop)
+        cuts = groups / self.emission.grid.slide if self.emission else 0.0
+        return Flow(2 * below.rate + cuts, groups, width)
+
+    def batch_ticks(self, below: Flow) -> float:
+        """How much time a batch spans."""
+        if self.statistics.batch_ticks:
+            return max(1.0, self.statistics.batch_ticks)
+        return max(1.0, below.population / max(below.rate, 1e-12) / GUESSED_BATCHES)
+
+    def _profile(self, plan: Relation) -> KeyProfile | None:
+        """How the tuples of a relation repeat, if it was looked at: by its columns' origin in one stream."""
+        origins = [origin(plan, name) for name in plan.schema.names]
+        if not origins or any(o is None for o in origins):
+            return None
+        return self.statistics.keys.get(", ".join(sorted({str(o) for o in origins})))
+
+    def own_cost(self, plan: Relation) -> Cost:
+        """What a node costs, without what is below it."""
+        match plan:
+            case Stream() | Window(Stream()):
+                return Cost()
+            case Select(inner) | Project(inner):
+                return Cost(rows=self.flow(inner).rate)
+            case Join(kind="inner"):
+                return self._join_cost(plan)
+            case MultiJoin():
+                return self._multi_join_cost(plan)
+            case Distinct(inner):
+                below, given = self.flow(inner), self.flow(plan)
+                return Cost(probed=below.rate, inserted=given.rate, given=given.rate, **_kept(given))
+            case Join(kind="semi"):
+                return self._join_cost(plan)
+            case Join() | Difference() | Intersect() | Aggregate() | ToStream() | Window():
+                return self._slice_cost(plan)
+            case Sequence(first, second):
+                rates = self.flow(first).rate + self.flow(second).rate
+                return Cost(probed=rates, inserted=rates, given=self.flow(plan).rate)
+        return Cost(rows=sum(self.flow(r).rate for r in plan.inputs))
+
+    def _join_cost(self, plan: Join) -> Cost:
+        left, right = self.flow(plan.left), self.flow(plan.right)
+        given = self.flow(plan).rate
+        matched = given
+        if not has_key(plan):
+            matched = left.rate * right.population + right.rate * left.population
+        rates = left.rate + right.rate
+        kept = {key: _kept(left)[key] + _kept(right)[key] for key in _kept(left)}
+        return Cost(probed=rates, inserted=rates, matched=matched, given=given, **kept)
+
+    def _multi_join_cost(self, plan: MultiJoin) -> Cost:
+        graph = GraphEstimator(JoinGraph(plan.joined, conjuncts(plan.on)), self)
+        masks = tuple(1 << i for i in range(len(plan.joined)))
+        total = Cost()
+        for i, order in enumerate(plan.orders):
+            total += graph.route(masks, i, order)
+        for child in plan.joined:
+            flow = self.flow(child)
+            total += Cost(inserted=flow.rate, **_kept(flow))
+        return total
+
+    def _slice_cost(self, plan: Relation) -> Cost:
+        flows = [self.flow(r) for r in plan.inputs]
+        rate, population = sum(f.rate for f in flows), sum(f.population for f in flows)
+        slide = self.emission.grid.slide if self.emission else 1
+        kept = {key: sum(_kept(f)[key] for f in flows) for key in ("state_rows", "state_bytes")}
+        given = self.flow(plan).rate
+        return Cost(inserted=rate, given=given, evaluated=rate + population / max(1, slide), **kept)
+
+
+class GraphEstimator:
+    """Flows of the sets of inputs of one join graph."""
+
+    def __init__(self, graph: JoinGraph, estimator: Estimator) -> None:
+        self.graph = graph
+        self.estimator = estimator
+        self.constants = estimator.constants
+        self.leaves = [estimator.flow(graph.leaf(i)) for i in range(len(graph.inputs))]
+        self._selectivities: dict[Inputs, float] = {}
+        self._classes: list[list[tuple[str | None, Inputs]]] = [
+            [(origin_text(graph, term, mask), mask) for term, mask in terms] for terms in graph.equal_terms
+        ]
+        self._others = [
+            (mask, estimator.selectivity(condition).value)
+            for condition, mask in graph.other_conditions
+            if mask.bit_count() > 1
+        ]
+        self._members = [self._owners(terms) for terms in self._classes]
+        # One term per input: the others of the class are equal to it before any join.
+        self._terms = [{mask: text for text, mask in reversed(terms)} for terms in self._classes]
+        self._measured = bool(estimator.statistics.keys)
+        self._keyed: dict[Inputs, Inputs] = {}
+        self._sides: dict[Inputs, float] = {}
+        self._within: list[dict[Inputs, float]] = [{} for _ in self._classes]
+        self._flows: dict[Inputs, Flow] = {}
+
+    @property
+    def may_probe(self) -> bool:
+        """Whether multi-way joins are worth a thought."""
+        if self.estimator.statistics is UNKNOWN:
+            return False
+        return not self.estimator.spread or any(members == self.graph.everyone for members in self._members)
+
+    @staticmethod
+    def _owners(terms: list[tuple[str | None, Inputs]]) -> Inputs:
+        members = 0
+        for _, mask in terms:
+            members |= mask
+        return members
+
+    def flow(self, inputs: Inputs) -> Flow:
+        """What the join of a set of inputs gives."""
+        known = self._flows.get(inputs)
+        if known is None:
+            known = self._flows[inputs] = self._flow(inputs)
+        return known
+
+    def _flow(self, inputs: Inputs) -> Flow:
+        if inputs.bit_count() == 1:
+            return self.leaves[inputs.bit_length() - 1]
+        population, renewal, width = self.selectivity(inputs), 0.0, 0.0
+        hops = set()
+        for i in bits(inputs):
+            f = self.leaves[i]
+            population *= f.population
+            renewal += f.rate / f.population if f.population > 0 else 0.0
+            width += f.width
+            hops.add(f.hop)
+        return Flow(renewal * population, population, width, hops.pop() if len(hops) == 1 else None)
+
+    def selectivity(self, inputs: Inputs) -> float:
+        """The share of combinations of tuples that meet all conditions among a set of inputs."""
+        known = self._selectivities.get(inputs)
+        if known is None:
+            known = 1.0
+            for number in range(len(self._classes)):
+                known *= self._equal_within(number, inputs)
+            for mask, value in self._others:
+                if not mask & ~inputs:
+                    known *= value
+            self._selectivities[inputs] = known
+        return known
+
+    def _equal_within(self, number: int, inputs: Inputs) -> float:
+        """The share of combinations whose terms of one class are all equal."""
+        members = self._members[number] & inputs
+        if not members & (members - 1):
+            return 1.0
+        cache = self._within[number]
+        known = cache.get(members)
+        if known is None:
+            known = cache[members] = self._equal([self._terms[number][1 << i] for i in bits(members)], members)
+        return known
+
+    def _equal(self, terms: list[str | None], members: Inputs) -> float:
+        if self._measured and None not in terms:
+            measured = self.estimator.equality(frozenset(t for t in terms if t is not None))
+            if measured is not None:
+                return measured
+        # Unknown keys: each tuple is taken to find one partner in the larger of two populations.
+        sizes = [max(1.0, self.leaves[i].population) for i in bits(members)]
+        return min(sizes) / math.prod(sizes)
+
+    def join_cost(self, left: Inputs, right: Inputs) -> float:
+        """What one binary join costs per tick, without its inputs."""
+        c = self.constants
+        given = self.flow(left | right).rate
+        matched = given
+        if not self.keyed(left, right):
+            a, b = self.flow(left), self.flow(right)
+            matched = a.rate * b.population + b.rate * a.population
+        return self._side(left) + self._side(right) + c.match * matched + c.give * given
+
+    def _side(self, inputs: Inputs) -> float:
+        """What a binary join spends on one of its inputs."""
+        known = self._sides.get(inputs)
+        if known is None:
+            c = self.constants
+            known = self._sides[inputs] = (c.probe + c.insert) * self.flow(inputs).rate + self.keeping(inputs)
+        return known
+
+    def keeping(self, inputs: Inputs) -> float:
+        """What it costs per tick to keep the tuples of a set."""
+        flow = self.flow(inputs)
+        return self.constants.state * flow.population * (flow.width + ROW_OVERHEAD) / 1000
+
+    def keyed(self, left: Inputs, right: Inputs) -> bool:
+        """Whether equal keys lead from one set to the other."""
+        return bool(self._by_key(left) & right)
+
+    def _by_key(self, inputs: Inputs) -> Inputs:
+        known = self._keyed.get(inputs)
+        if known is None:
+            known = 0
+            for members in self._members:
+                if members & inputs:
+                    known |= members
+            self._keyed[inputs] = known
+        return known
+
+    def route(self, masks: tuple[Inputs, ...], start: int, order: tuple[int, ...]) -> Cost:
+        """What the probes of one part's tuples cost; `masks` are the sets of inputs that the parts are."""
+        inside = masks[start]
+        here = self.flow(inside)
+        size, probed, matched = here.rate, 0.0, 0.0
+        for target in order:
+            there = self.flow(masks[target])
+            reached = inside | masks[target]
+            probed += size
+            grown = self._partial(here, inside, reached)
+            matched += grown if self.keyed(inside, masks[target]) else size * there.population
+            size, inside, here = grown, reached, Flow(grown, self.flow(reached).population)
+        return Cost(probed=probed, matched=matched, given=size)
+
+    def _partial(self, here: Flow, inside: Inputs, reached: Inputs) -> float:
+        """The partial results per tick after one more probe."""
+        before, after = self.flow(inside).population, self.flow(reached).population
+        return here.rate * after / before if before > 0 else 0.0
+
+
+def has_key(plan: Join) -> bool:
+    """Whether a join has an equality between its sides."""
+    graph = JoinGraph((plan.left, plan.right), conjuncts(plan.on))
+    return any({m for _, m in terms} == {1, 2} for terms in graph.equal_terms) or any(
+        isinstance(c, Call) and c.function == "is_not_distinct_from" for c in conjuncts(plan.on)
+    )
+
+
+def origin(plan: Relation, name: str) -> Expression | None:
+    """The expression over a stream's columns that a column is."""
+    match plan:
+        case Stream():
+            return Column(name, plan.schema.field(name).type)
+        case Project(inner, columns):
+            expression = next(c.expression for c in columns if c.name == name)
+            return origin(inner, expression.name) if isinstance(expression, Column) else None
+        case Aggregate(inner, keys):
+            key = next((k.expression for k in keys if k.name == name), None)
+            return origin(inner, key.name) if isinstance(key, Column) else None
+        case Union() | Difference() | Intersect() | Sequence():
+            return None
+    for child in plan.inputs:
+        if name in child.schema.names:
+            return origin(child, name)
+    return None
+
+
+def origin_text(graph: JoinGraph, term: Expression, mask: Inputs) -> str | None:
+    """A term in words of its stream's columns, as statistics name it."""
+    relation = graph.inputs[mask.bit_length() - 1]
+    by_name = {}
+    for name in columns_of(term):
+        found = origin(relation, name)
+        if found is None:
+            return None
+        by_name[name] = found
+    return str(substitute(term, by_name))
+
+
+def _different(profile: KeyProfile | None, rows: float) -> float:
+    if profile is None:
+        return rows / 2
+    return max(profile.distinct(rows), min(rows, 1.0))
+
+
+def _mean_validity(spec: object) -> float:
+    if isinstance(spec, Hop):
+        return float(spec.size)
+    return float(longest_validity(spec) or 1)  # type: ignore[arg-type]
+
+
+def _kept(flow: Flow) -> dict[str, float]:
+    return {"state_rows": flow.population, "state_bytes": flow.population * (flow.width + ROW_OVERHEAD)}
+
+
+def _width(schema: pa.Schema) -> float:
+    """Bytes per tuple, roughly."""
+    total = 0.0
+    for f in schema:
+        try:
+            total += f.type.bit_width / 8
+        except ValueError:
+            total += 24.0
+    return total
