@@ -9,6 +9,7 @@ import typer
 import midstream
 from midstream.interface.cli.bench import bench
 from midstream.interface.cli.demo import demo
+from midstream.interface.cli.experiment import experiment
 from midstream.interface.cli.explain import explain
 from midstream.interface.cli.query import query
 from midstream.interface.cli.state import state
@@ -26,6 +27,7 @@ app.command()(query)
 app.command()(explain)
 app.command()(state)
 app.command()(bench)
+app.command()(experiment)
 
 
 def _show_version(wanted: bool) -> None:

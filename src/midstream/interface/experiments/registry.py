@@ -1,0 +1,23 @@
+"""The experiments by name: adding one is a file and one line here.
+
+Experiments are found by module and function, so that naming them all costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from midstream.errors import JobError
+from midstream.interface.experiments.report import Report
+
+EXPERIMENTS: dict[str, str] = {}
+"""Where each experiment is: `module:function`, the module in this package."""
+
+
+def run_experiment(name: str) -> Report:
+    """Runs an experiment of this package, by name."""
+    if name not in EXPERIMENTS:
+        raise JobError(f"there is no experiment {name!r}", hint=f"use one of {', '.join(EXPERIMENTS)}")
+    module, function = EXPERIMENTS[name].split(":")
+    report: Report = getattr(import_module(f"midstream.interface.experiments.{module}"), function)()
+    return report
