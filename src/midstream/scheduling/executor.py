@@ -85,14 +85,20 @@ class Executor:
             return False
         if self.current is None:
             self._in_a_row = 0
-        taken = node.execute()
         self.steps += 1
+        taken = self._execute(node)
         if self.trace is not None:
             self.trace.append(node.name)
         self._in_a_row += taken
         self._idle = 0 if taken else self._idle + 1
         self.current = self._next(node)
         return True
+
+    def _execute(self, node: Node) -> int:
+        return node.execute()
+
+    def _more(self, node: Node) -> bool:
+        return node.more()
 
     def _next(self, node: Node) -> Node | None:
         """Applies tables until they name the next operator or give control back."""
@@ -128,7 +134,7 @@ class Executor:
             if (
                 rule.when == "always"
                 or (rule.when == "yield" and self._yields(row, node))
-                or (rule.when == "more" and (rule.most is None or self._in_a_row < rule.most) and node.more())
+                or (rule.when == "more" and (rule.most is None or self._in_a_row < rule.most) and self._more(node))
             ):
                 return rule.move
         raise InternalError(f"no rule for {node.name}")
@@ -158,7 +164,7 @@ class Executor:
         if not self.graph.ledger.waiting:
             return None
         nodes = self.graph.nodes
-        ready = [i for i, node in enumerate(nodes) if node.more()]
+        ready = [i for i, node in enumerate(nodes) if self._more(node)]
         inside = [i for i in ready if self._row(nodes[i]).first is False]
         if inside:
             return nodes[inside[-1]]
