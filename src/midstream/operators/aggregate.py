@@ -17,7 +17,6 @@ from midstream.algebra.windows import Hop
 from midstream.errors import InputError, InternalError
 from midstream.operators.accumulators import (
     Measure,
-    Numbers,
     as_floats,
     count_measure,
     decimal_sum,
@@ -34,7 +33,7 @@ from midstream.operators.ordering import group_rows, total_order
 from midstream.operators.slices import SliceOperator
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.sweep import Sweep, join_neighbours, sweep
-from midstream.operators.vectors import gather, numbers_of, validity_of
+from midstream.operators.vectors import Numbers, gather, numbers_of, validity_of
 
 @dataclass(frozen=True, slots=True)
 class AggregateSpec:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from midstream.algebra import physical as p
 from midstream.algebra.declarations import AggregateFunction, UserFunction
-from midstream.algebra.expressions import Column, Expression, Named, columns_of
+from midstream.algebra.expressions import Column, Expression, columns_of
 from midstream.errors import InternalError
 from midstream.operators import (
     aggregate,
@@ -194,8 +194,4 @@ def _predicate(expression: Expression | None, schema: pa.Schema, functions: Func
 
 def _renames(node: p.Compute) -> dict[str, str]:
     """Input columns that come out unchanged under some name: what was hashed of them need not be hashed again."""
-    return {c.expression.name: c.name for c in node.columns if _is_plain(c)}
-
-
-def _is_plain(column: Named) -> bool:
-    return isinstance(column.expression, Column)
+    return {c.expression.name: c.name for c in node.columns if isinstance(c.expression, Column)}

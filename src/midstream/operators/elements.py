@@ -14,8 +14,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.errors import InternalError
-from midstream.operators.vectors import Indices, Mask, gather_rows
+from midstream.operators import vectors
+from midstream.operators.vectors import gather_rows
 
+Indices = vectors.Indices
+Mask = vectors.Mask
 Ticks = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 Key = tuple[str, ...]

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from midstream.algebra.time import BEGINNING
 from midstream.algebra.windows import Hop
-from midstream.operators.elements import Elements, Indices
+from midstream.operators.elements import Elements, Indices, Mask, Ticks
 from midstream.operators.ordering import group_rows, total_order
 from midstream.operators.slices import SliceOperator
 from midstream.operators.state.sorted_state import SortedState
@@ -63,7 +63,7 @@ class RowWindow(SliceOperator):
         by_partition = np.argsort(partitions, kind="stable")
         return rows.take(by_partition), partitions[by_partition]
 
-    def _ends(self, rows: Elements, partitions: Indices, end: int) -> tuple[Indices, Indices]:
+    def _ends(self, rows: Elements, partitions: Indices, end: int) -> tuple[Ticks, Mask]:
         """When each row ends (at the slice's end while it is open), and which rows are closed for good."""
         ends = np.full(len(rows), end, np.int64)
         n = self.count
