@@ -69,12 +69,12 @@ class Writer:
         return f"SELECT {form.upper()} * FROM ({cql}) AS {self._alias()}"
 
     def _relation(self, depth: int, kinds: list[str] | None) -> Query:
-        form = self._one_of(*SET_FORMS, often=5)
+        form = self._one_of(*SET_FORMS, often=4)
         if form is None:
             return self._block(depth, kinds)
-        if kinds is None and self.choices.flag():
+        if kinds is None and not self.choices.chance(3):
             stream = self.choices.choose(self.streams)
-            names = self.choices.some([c.name for c in stream.columns], 1, 2)
+            names = ["k", *self.choices.some([c.name for c in stream.columns[1:]], 0, 1)]
             left, right = self._plain_block(stream, names), self._plain_block(stream, names)
         else:
             kinds = kinds or [self.choices.choose(SET_KINDS) for _ in range(self.choices.integer(1, 2))]
@@ -113,7 +113,7 @@ class Writer:
         """The select list, what follows WHERE, and the output columns."""
         exact = kinds is not None
         kinds = kinds or self._kinds(columns)
-        if self._chance("group_by", 4) or self._chance("global_aggregate", 8):
+        if self._chance("group_by", 3) or self._chance("global_aggregate", 8):
             return self._aggregation(columns, kinds, exact)
         e = self._expressions(columns)
         items = [e.leaf(kind) if exact or self.choices.flag() else e.of(kind, 1) for kind in kinds]
@@ -134,6 +134,8 @@ class Writer:
         only_global = "group_by" not in self.constructs or self._chance("global_aggregate", 3)
         keys = [] if only_global else [self._key(e, kinds[0])]
         items = [*keys, *(self._aggregate(e, kind, exact) for kind in kinds[len(keys) :])]
+        if not exact and self.choices.flag():
+            items.append(self._aggregate(e, "integer"))
         group = _joined(", ", keys, " GROUP BY ")
         having = self._having(e, bool(keys))
         return self._items(items), Value(group.cql + having.cql, group.sql + having.sql, ""), _named(items)
