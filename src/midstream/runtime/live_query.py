@@ -22,7 +22,7 @@ from midstream.algebra.windows import Hop
 from midstream.errors import InputError, MigrationError
 from midstream.migration.execution import Execution, SingleBox
 from midstream.migration.history import MigrationRecord, Recorder
-from midstream.migration.protocol import Migrating, Situation, latest_end
+from midstream.migration.protocol import Decision, Migrating, Situation, Strategy, latest_end
 from midstream.migration.registry import strategy_named
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements, Ticks, concatenate, select_columns
@@ -62,6 +62,8 @@ class Running:
     """A migration under way."""
 
     plan: Plan
+    strategy: Strategy
+    decision: Decision
     execution: Migrating
     recorder: Recorder
 
@@ -71,7 +73,7 @@ class Migrations:
 
     def __init__(self) -> None:
         self.running: Running | None = None
-        self.waiting: list[tuple[Plan, str, str]] = []
+        self.waiting: list[tuple[Plan, str | Strategy, str]] = []
         self.history: list[MigrationRecord] = []
 
     def batch(self, frontier: int, released: int) -> None:
@@ -149,7 +151,9 @@ class LiveQuery:
         self.migrations.batch(self.frontier, 0 if given is None else len(given))
         return given
 
-    def migrate(self, plan: Plan, strategy: str = "auto", *, trigger: str = "asked for", queue: bool = False) -> None:
+    def migrate(
+        self, plan: Plan, strategy: str | Strategy = "auto", *, trigger: str = "asked for", queue: bool = False
+    ) -> None:
         """Starts to go over to another plan; while another migration runs, refuses to or waits for its end."""
         if self.migrations.running is not None:
             if not queue:
@@ -170,8 +174,8 @@ class LiveQuery:
         self.migrations.close("cancelled")
         self.migrations.waiting.clear()
 
-    def _start(self, plan: Plan, strategy: str, trigger: str) -> None:
-        chosen = strategy_named(strategy)
+    def _start(self, plan: Plan, strategy: str | Strategy, trigger: str) -> None:
+        chosen = strategy_named(strategy) if isinstance(strategy, str) else strategy
         chosen.refuse(self.plan, plan, self.functions)
         assert isinstance(self.execution, SingleBox)
         decision = chosen.decide(self.situation())
@@ -181,7 +185,7 @@ class LiveQuery:
             trigger, (self.plan.text, plan.text), chosen.name, decision.get("split_after"), self.frontier, self.clock
         )
         self.execution = migrating
-        self.migrations.running = Running(plan, migrating, recorder)
+        self.migrations.running = Running(plan, chosen, decision, migrating, recorder)
         self._finish_if_done()
 
     def situation(self) -> Situation:

@@ -1,0 +1,102 @@
+"""Every strategy, between any two plans, at any moment, however the input is cut: the answer stays the answer."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from tests.migration.drive import drive, in_order
+from tests.migration.families import ENDLESS, KEEPING, Setting, join_settings, rule_settings
+
+import midstream as ms
+from midstream.algebra.semantics import evaluate
+from midstream.algebra.snapshots import multiset_equal
+from midstream.migration.legality import keeps_intervals, relational_part
+from midstream.migration.moving_state_paced import MovingStatePaced
+from midstream.migration.protocol import Strategy
+from midstream.migration.registry import STRATEGIES
+
+TRIED = {**STRATEGIES, "moving_state_paced by 3": MovingStatePaced(budget=3)}
+NARROW = {"parallel_track", "genmig_reference_point"}
+PLACES = st.integers(0, 12)
+BATCHES = st.sampled_from([1, 2, 3, 5, 8, 40])
+
+
+def examples(count: int) -> settings:
+    """As many examples as fit into the default run; the long profile draws its own number."""
+    chosen = settings.get_profile(settings.get_current_profile_name())
+    return settings(
+        max_examples=chosen.max_examples if chosen.max_examples > 100 else count,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+    )
+
+
+def legal(strategy: Strategy, setting: Setting) -> bool:
+    try:
+        for old, new in zip(setting.plans, setting.plans[1:], strict=False):
+            strategy.refuse(old, new, setting.asked.catalog.functions)
+    except ms.MigrationError:
+        return False
+    return True
+
+
+def check(setting: Setting, strategy: Strategy, rows: int, place: int, gap: int, cancel: int | None, reopen: bool):
+    """Migrates along the setting's plans, one after the other, and holds the result against the oracle."""
+    assume(legal(strategy, setting))
+    actions = [
+        (place + i * gap, lambda live, plan=plan: live.migrate(plan, strategy, queue=True))
+        for i, plan in enumerate(setting.plans[1:])
+    ]
+    if cancel is not None:
+        actions.append((place + cancel, lambda live: live.migrations.running and live.cancel_migration()))
+    found, _ = drive(setting.asked, setting.plans[0], rows, actions, reopen)
+    expected = evaluate(setting.asked.plan, setting.asked.tables, setting.asked.catalog)
+    same = ms.snapshot_equal(found, expected)
+    assert same, f"{same}\n{[p.text for p in setting.plans]}"
+    assert in_order(found)
+    if all(keeps_intervals(relational_part(plan.physical)) for plan in setting.plans):
+        alone, _ = drive(setting.asked, setting.plans[0], rows)
+        same = multiset_equal(found, alone)
+        assert same, f"{same}\n{[p.text for p in setting.plans]}"
+
+
+@pytest.mark.parametrize("name", sorted(TRIED))
+@examples(40)
+@given(setting=join_settings(), rows=BATCHES, place=PLACES, gap=st.integers(0, 6), reopen=st.booleans())
+def test_join_orders_replace_each_other(name, setting, rows, place, gap, reopen):
+    check(setting, TRIED[name], rows, place, gap, None, reopen)
+
+
+@pytest.mark.parametrize("name", sorted(TRIED.keys() - NARROW))
+@examples(40)
+@given(setting=rule_settings(), rows=BATCHES, place=PLACES, gap=st.integers(0, 6), reopen=st.booleans())
+def test_rewritten_plans_replace_each_other(name, setting, rows, place, gap, reopen):
+    check(setting, TRIED[name], rows, place, gap, None, reopen)
+
+
+@pytest.mark.parametrize("name", sorted(NARROW))
+@examples(20)
+@given(setting=rule_settings(KEEPING), rows=BATCHES, place=PLACES, gap=st.integers(0, 6), reopen=st.booleans())
+def test_plans_of_selections_and_unions_replace_each_other(name, setting, rows, place, gap, reopen):
+    check(setting, TRIED[name], rows, place, gap, None, reopen)
+
+
+@pytest.mark.parametrize("name", ["moving_state", "moving_state_paced by 3"])
+@examples(25)
+@given(setting=rule_settings(ENDLESS), rows=BATCHES, place=PLACES, gap=st.integers(0, 6), reopen=st.booleans())
+def test_plans_without_a_split_time_replace_each_other(name, setting, rows, place, gap, reopen):
+    check(setting, TRIED[name], rows, place, gap, None, reopen)
+
+
+@pytest.mark.parametrize("name", sorted(TRIED))
+@examples(30)
+@given(data=st.data(), rows=BATCHES, place=PLACES, cancel=st.integers(0, 8), reopen=st.booleans())
+def test_a_cancelled_migration_leaves_no_trace(name, data, rows, place, cancel, reopen):
+    rewritten = rule_settings(KEEPING) if name in NARROW else rule_settings()
+    check(data.draw(st.one_of(join_settings(), rewritten)), TRIED[name], rows, place, 100, cancel, reopen)
+
+
+@examples(15)
+@given(setting=join_settings(most=6), name=st.sampled_from(sorted(TRIED)), rows=BATCHES, place=PLACES)
+def test_joins_of_up_to_six_streams_replace_each_other(setting, name, rows, place):
+    check(setting, TRIED[name], rows, place, 3, None, False)
