@@ -57,7 +57,8 @@ def test_arcs_lead_from_sources_and_waiting_operators_past_everything_else():
 def test_nested_unions_are_woken_by_the_sources_they_starve_for():
     # a1 comes alone. σa yields to U1, which starves for b: back to σb, and at the source b is asked: U1 runs and takes
     # a1, σu passes it, U2 starves for c: the source c is asked, U2 runs and takes a1. Five operators, two questions.
-    built, trace = Built(), []
+    built = Built()
+    trace: list[str] = []
     sources = {"a": VirtualSource(stamped([100])), "b": VirtualSource([]), "c": VirtualSource([])}
     built.run = VirtualRun(built.graph, sources, cost=10, trace=trace)
     built.run.run()
@@ -66,12 +67,13 @@ def test_nested_unions_are_woken_by_the_sources_they_starve_for():
 
 
 def test_punctuation_wakes_the_same_operators_by_way_of_all_others():
-    built, trace = Built(), []
+    built = Built()
+    trace: list[str] = []
     sources = {"a": VirtualSource(stamped([100])), "b": VirtualSource([]), "c": VirtualSource([])}
     built.run = VirtualRun(built.graph, sources, cost=10, mode="punctuation", trace=trace)
     built.run.run()
-    # σb and σc have to pass the punctuations. U1 and U2 take the tuple, which is older, then the punctuation: U2 at once,
-    # U1 when control comes back to it, and what it then promises takes the whole way down once more.
+    # σb and σc have to pass the punctuations. U1 and U2 take the tuple, which is older, then the punctuation: U2 at
+    # once, U1 when control comes back to it, and what it then promises takes the whole way down once more.
     assert trace == ["σa", "U1", "σb", "U1", "σu", "U2", "σc", "U2", "U2", "U1", "σu", "U2"]
 
 

@@ -1,8 +1,8 @@
 """Operators that are prone to wait idly, with a register per input.
 
-A register is the promise that nothing older will come on its input. It rises by itself to the time of the input's first
-tuple, and it may be raised explicitly while the input is empty. A tuple may be taken once no register is below its time:
-so the output is in order, and simultaneous tuples do not wait for each other.
+A register is the promise that nothing older will come on its input. It rises by itself to the time of the input's
+first tuple, and it may be raised explicitly while the input is empty. A tuple may be taken once no register is below
+its time: so the output is in order, and simultaneous tuples do not wait for each other.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Waiting:
 
     def may_take(self, port: int, inputs: Sequence[Cursor]) -> bool:
         """Whether an input's first tuple may be taken: no register is below its time."""
-        head = inputs[port].head()
+        head: Tuple = inputs[port].head()
         return head.punctuation or head.time <= self.least(inputs)
 
     def more(self, inputs: Sequence[Cursor]) -> bool:
@@ -201,7 +201,7 @@ class FollowsMostRecent(Waiting):
 
     def may_take(self, port: int, inputs: Sequence[Cursor]) -> bool:
         """A first as soon as no earlier second can come, a second once no first can precede it."""
-        head = inputs[port].head()
+        head: Tuple = inputs[port].head()
         if head.punctuation:
             return True
         other = self.register(1 - port, inputs)

@@ -10,7 +10,11 @@ from importlib import import_module
 from midstream.errors import JobError
 from midstream.interface.experiments.report import Report
 
-EXPERIMENTS: dict[str, str] = {}
+EXPERIMENTS: dict[str, str] = {
+    "mill-latency": "mill_latency:mill_latency",
+    "mill-arcs": "mill_arcs:mill_arcs",
+    "mill-burstiness": "mill_burstiness:mill_burstiness",
+}
 """Where each experiment is: `module:function`, the module in this package."""
 
 
