@@ -15,7 +15,7 @@ from itertools import pairwise, product
 import pyarrow as pa
 
 from midstream.algebra.declarations import Catalog
-from midstream.algebra.expressions import Expression
+from midstream.algebra.expressions import Expression, columns_of, conjuncts
 from midstream.algebra.plan import (
     Aggregate,
     Difference,
@@ -112,6 +112,8 @@ class Oracle:
             case Sequence():
                 pairs = sequenced(plan, self.tuples(plan.first), self.tuples(plan.second), self.catalog)
                 return [Element(row, time, time + 1) for time, row in pairs]
+            case Select(inner) if _is_inner_join(inner):
+                return self._inner_join(plan)
             case Select(inner, predicate):
                 holds = self._evaluator(predicate, inner)
                 return [element for element in self.elements(inner) if holds(element.row) is True]
@@ -120,8 +122,8 @@ class Oracle:
                 return [Element(tuple(part(row) for part in parts), *when) for row, *when in self.elements(inner)]
             case Union(united):
                 return [element for relation in united for element in self.elements(relation)]
-            case Join(kind="inner") | MultiJoin():
-                return self._inner_join(plan, plan.on)
+            case _ if _is_inner_join(plan):
+                return self._inner_join(plan)
             case ToStream():
                 raise InternalError("a stream is made only at the top of a query")
             case _:
@@ -171,16 +173,17 @@ class Oracle:
         rows = zip(*(python_values(column) for column in columns), strict=True)
         return in_order([Tuple(time, row) for time, row in zip(times, rows, strict=True) if time is not None])
 
-    def _inner_join(self, plan: Relation, on: Expression) -> list[Element]:
-        holds = self._evaluator(on, *plan.inputs)
-        result = []
-        for parts in product(*(self.elements(relation) for relation in plan.inputs)):
-            start, end = max(part.start for part in parts), min(part.end for part in parts)
-            if start < end:
-                row = tuple(value for part in parts for value in part.row)
-                if holds(row) is True:
-                    result.append(Element(row, start, end))
-        return result
+    def _inner_join(self, plan: Relation) -> list[Element]:
+        """One input after the other; each condition is asked as soon as all its columns are there."""
+        inputs, conditions = _joined_inputs(plan)
+        found, names = [Element((), -INFINITY, INFINITY)], []
+        for relation in inputs:
+            names += relation.schema.names
+            ready = [condition for condition in conditions if columns_of(condition) <= set(names)]
+            conditions = [condition for condition in conditions if condition not in ready]
+            holds = [evaluator(condition, names, self.catalog) for condition in ready]
+            found = _pairs(found, self.elements(relation), holds)
+        return found
 
     def _by_snapshots(self, plan: Relation) -> list[Element]:
         relations = [self.elements(relation) for relation in plan.inputs]
@@ -248,6 +251,34 @@ class Oracle:
     def _evaluator(self, expression: Expression, *relations: Relation) -> Evaluator:
         names = [name for relation in relations for name in relation.schema.names]
         return evaluator(expression, names, self.catalog)
+
+
+def _is_inner_join(plan: Relation) -> bool:
+    return isinstance(plan, MultiJoin) or (isinstance(plan, Join) and plan.kind == "inner")
+
+
+def _joined_inputs(plan: Relation) -> tuple[list[Relation], list[Expression]]:
+    """What a tree of inner joins and selections over them joins, left to right, and all its conditions."""
+    match plan:
+        case Select(inner, predicate) if _is_inner_join(inner):
+            inputs, conditions = _joined_inputs(inner)
+            return inputs, [*conditions, *conjuncts(predicate)]
+        case Join(on=on) | MultiJoin(on=on) if _is_inner_join(plan):
+            parts = [_joined_inputs(part) for part in plan.inputs]
+            inputs = [relation for relations, _ in parts for relation in relations]
+            return inputs, [*(c for _, conditions in parts for c in conditions), *conjuncts(on)]
+        case _:
+            return [plan], []
+
+
+def _pairs(left: list[Element], right: list[Element], holds: list[Evaluator]) -> list[Element]:
+    """The pairs for which all conditions hold, each valid while both its parts are."""
+    result = []
+    for a, b in product(left, right):
+        start, end = max(a.start, b.start), min(a.end, b.end)
+        if start < end and all(condition(a.row + b.row) is True for condition in holds):
+            result.append(Element(a.row + b.row, start, end))
+    return result
 
 
 def _looks(rhythm: Range | Hop, start: int, end: int) -> Iterator[int]:
