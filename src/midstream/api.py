@@ -10,6 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from midstream.adaptation.controller import Decision
+from midstream.adaptation.policy import Mode, Policy
 from midstream.algebra.declarations import AggregateFunction, Catalog, ScalarFunction, UserFunction
 from midstream.algebra.plan import Relation
 from midstream.algebra.semantics import evaluate
@@ -28,6 +30,7 @@ from midstream.inputs import Duration, Time, catalog_of, table_of, tables_of
 from midstream.language import parse
 from midstream.optimizer.plans import Plan, enumerate_plans
 from midstream.runtime.embedded import run as run_embedded
+from midstream.runtime.observing import observe
 from midstream.runtime.ingest import DeadLetters, disorder
 
 __all__ = [
@@ -148,12 +151,15 @@ def run(
     functions: Sequence[UserFunction] = (),
     progress: Callable[[int], None] | None = None,
     dead_letters: list[DeadLetters] | None = None,
+    adaptive: Policy | Mode = "off",
+    decisions: list[Decision] | None = None,
 ) -> pa.Table:
     """Answers a query over finite inputs: the selected columns with `valid_from` and `valid_to`, or with `ts`.
 
     `plan` forces a join tree or probe orders, `migrations` change the plan on the way, `batch_rows` and `strategy`
     (the scheduling table) say how the input is worked through; none of them changes what the answer means. `progress`
-    is called with the number of rows of each batch done.
+    is called with the number of rows of each batch done. With `adaptive="auto"` the query watches its streams and
+    migrates to better plans by itself, with "suggest" it only says so; the list `decisions` is given what it decided.
 
     Rows may be out of order by `lateness`; by default as much as the tables are. Rows that are later or have no time
     are left out with a `DeadLetterWarning`, counted in the result's schema metadata (`midstream.dead_letters`: JSON, a
@@ -161,6 +167,8 @@ def run(
     """
     question = ask(query, inputs, time=time, lateness=lateness, functions=functions)
     if on != "embedded":
+        if adaptive != "off":
+            raise InputError("adaptive runs of finite inputs are embedded", hint='use on="embedded", or a session')
         return _run_on_spark(query, question, on, plan, migrations, batch_rows, emit_every, progress)
     return run_embedded(
         question.plan,
@@ -173,6 +181,8 @@ def run(
         emit_every=None if emit_every is None else ticks(emit_every, question.plan.domain),
         progress=progress,
         dead_letters=dead_letters,
+        adaptive=adaptive,
+        decisions=decisions,
     )
 
 
@@ -212,6 +222,13 @@ def plans(
     time: Time = "ts",
     functions: Sequence[UserFunction] = (),
 ) -> list[Plan]:
-    """Equivalent plans of a query over streams of the given schemas (or tables): each can be given as `plan=`."""
+    """Equivalent plans of a query over streams of the given schemas (or tables), best first: each can be `plan=`.
+
+    Which is best depends on the streams: given tables, they are looked at; given schemas, everything is a guess.
+    """
     schemas = {name: s if isinstance(s, pa.Schema) else table_of(name, s).schema for name, s in streams.items()}
+    tables = {name: s for name, s in streams.items() if not isinstance(s, pa.Schema)}
+    if len(tables) == len(streams):
+        question = ask(query, tables, time=time, functions=functions)
+        return enumerate_plans(question.plan, statistics=observe(question.plan, question.tables, question.catalog))
     return enumerate_plans(parse(query, catalog_of(schemas, time, functions=functions)))

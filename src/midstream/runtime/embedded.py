@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from midstream.adaptation.adaptive import Adaptive
+from midstream.adaptation.controller import Decision
+from midstream.adaptation.policy import Mode, Policy
 from midstream.algebra.declarations import Catalog, StreamDeclaration
 from midstream.algebra.plan import Relation, streams_of
 from midstream.algebra.time import BEGINNING, INFINITY
@@ -78,15 +82,20 @@ def run(
     progress: Any = None,
     dead_letters: list[DeadLetters] | None = None,
     history: list[MigrationRecord] | None = None,
+    adaptive: Policy | Mode = "off",
+    decisions: list[Decision] | None = None,
 ) -> pa.Table:
     """Runs a query over finite tables, batch by batch, and gives all its results in order.
 
-    `history` is given the records of the migrations that ended.
+    `history` is given the records of the migrations that ended, `decisions` what adaptation decided.
     """
     if batch_rows < 1:
         raise QueryError(f"batch_rows must be positive, not {batch_rows}")
     query = LiveQuery(plan_query(plan_of, plan, emit_every), catalog.functions, schedule=strategy)
     streams = {name: Stream(catalog.streams[name]) for name in sorted({s.name for s in streams_of(plan_of)})}
+    policy = adaptive if isinstance(adaptive, Policy) else Policy(adaptive)
+    if policy.mode != "off":
+        query.adaptive = Adaptive(query.plan, policy, catalog.functions, time.monotonic)
     changes = planned_changes(query.plan, migrations, emit_every, catalog)
     released: list[Elements | None] = []
     for parts in batches_and_cuts(streams, inputs, batch_rows, [change.at for change in changes]):
@@ -106,6 +115,8 @@ def run(
     released.append(query.advance({name: s.register for name, s in streams.items()}))
     if history is not None:
         history.extend(query.history)
+    if decisions is not None and query.adaptive is not None:
+        decisions.extend(query.adaptive.history)
     tables = [query.table(part) for part in released if part is not None]
     dead = [letters for stream in streams.values() for letters in stream.dead]
     if dead_letters is not None:

@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
+from midstream.adaptation.adaptive import Adaptive
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import Source
 from midstream.algebra.plan import ToStream
@@ -108,6 +109,7 @@ class LiveQuery:
         box = Box(plan.physical, self.functions)
         self.execution: Execution = SingleBox(box, self.release, partial(BoxScheduler, schedule=schedule))
         self.migrations = Migrations()
+        self.adaptive: Adaptive | None = None
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -136,6 +138,8 @@ class LiveQuery:
                 alias = source.stream.alias
                 self.starts[alias] = max(self.starts.get(alias, latest), latest)
                 elements = source_elements(source, rows, ticks)
+                if self.adaptive is not None:
+                    self.adaptive.take(alias, elements, ticks)
                 if len(elements):
                     self.execution.feed(alias, elements)
 
@@ -149,6 +153,8 @@ class LiveQuery:
         self._finish_if_done()
         given = self.release.release(min(self.frontier, self.execution.passed))
         self.migrations.batch(self.frontier, 0 if given is None else len(given))
+        if self.adaptive is not None and self.frontier < INFINITY:
+            self.adaptive.after_batch(self)
         return given
 
     def migrate(

@@ -1,0 +1,131 @@
+"""A query that watches itself: an observer and a controller at the edge of a runtime.
+
+A runtime shows it what it feeds and when a batch is over, and carries out what it decides: nothing else is asked of it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from midstream.adaptation.controller import Controller, Decision
+from midstream.adaptation.observer import Observer
+from midstream.adaptation.policy import Policy
+from midstream.algebra.declarations import UserFunction
+from midstream.algebra.physical import longest_validity
+from midstream.algebra.plan import Window, walk_plan
+from midstream.algebra.statistics import Statistics
+from midstream.errors import MigrationError
+from midstream.migration.execution import SingleBox
+from midstream.migration.registry import STRATEGIES
+from midstream.operators.elements import Elements, Ticks
+from midstream.optimizer.plans import Plan
+
+REMEMBERED = 1000
+"""How many decisions are kept."""
+
+WAYS = ("auto", "moving_state", "genmig")
+"""Strategies to try, in order; those that refuse are passed over."""
+
+
+class AdaptiveQuery(Protocol):
+    """What a runtime's query must offer."""
+
+    plan: Plan
+    execution: Any
+
+    def migrate(self, plan: Plan, strategy: str = ..., *, trigger: str = ..., queue: bool = ...) -> None:
+        """Starts to go over to another plan."""
+
+
+class Adaptive:
+    """Watches one running query and keeps it on a good plan."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        policy: Policy,
+        functions: Mapping[str, UserFunction] | None = None,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        self.policy = policy
+        self.clock = clock or (lambda: 0.0)
+        self.observer = Observer(plan.query, functions, clock)
+        self.controller = Controller(policy, _longest(plan))
+        self.history: deque[Decision] = deque(maxlen=REMEMBERED)
+        self._considered_at = 0
+        self._batches = 0
+        self._running: Plan = plan
+
+    @property
+    def statistics(self) -> Statistics:
+        """What is known now."""
+        return self.observer.snapshot()
+
+    def take(self, alias: str, elements: Elements, ticks: Ticks) -> None:
+        """Sees what a source is fed with."""
+        if self.policy.mode != "off":
+            self.observer.take(alias, elements, ticks)
+
+    def after_batch(self, query: AdaptiveQuery) -> Decision | None:
+        """Looks at a batch that is over, and decides if it is time to; asks the query to migrate if that is the decision."""
+        if self.policy.mode == "off":
+            return None
+        self.observer.end_batch()
+        self._batches += 1
+        if not isinstance(query.execution, SingleBox):
+            return None
+        if query.plan is not self._running:
+            self.controller.migrated(self.clock(), self.observer.latest or 0, self._running, query.plan)
+            self._running = query.plan
+        if self._batches < self.policy.warm_up or self._batches % self.policy.check_every:
+            return None
+        passed = self.observer.passed_ticks - self._considered_at
+        if passed <= 0:
+            return None
+        self._considered_at = self.observer.passed_ticks
+        self.observer.watch(query.execution.box)
+        statistics = self.observer.snapshot()
+        work = sum(o.probed + o.inserted for o in statistics.operators)
+        decision = self.controller.consider(self.clock(), statistics, query.plan, passed, work)
+        if decision.action in ("migrate", "rollback"):
+            decision = self._carry_out(query, decision)
+        self._remember(decision)
+        return decision
+
+    def _carry_out(self, query: AdaptiveQuery, decision: Decision) -> Decision:
+        refusals = []
+        for strategy in WAYS:
+            if strategy not in STRATEGIES:
+                continue
+            try:
+                query.migrate(decision.target, strategy, trigger=decision.reason)
+            except MigrationError as error:
+                refusals.append(f"{strategy}: {error.message}")
+                continue
+            return decision
+        reason = f"{decision.reason} But no strategy can do it ({'; '.join(refusals)}). Staying."
+        return Decision(
+            decision.moment,
+            "stay",
+            decision.plan,
+            decision.target,
+            decision.cost,
+            decision.target_cost,
+            decision.migration_cost,
+            decision.evidence,
+            reason,
+        )
+
+    def _remember(self, decision: Decision) -> None:
+        """Keeps what was done, and of a run of equal decisions to stay only the last."""
+        if decision.action == "stay" and self.history and self.history[-1].action == "stay":
+            self.history.pop()
+        self.history.append(decision)
+
+
+def _longest(plan: Plan) -> int:
+    spans = [longest_validity(n.spec) for n in walk_plan(plan.query) if isinstance(n, Window)]
+    bounded = [span for span in spans if span is not None]
+    return max(bounded, default=1000)

@@ -1,0 +1,186 @@
+"""The decision: stay, suggest, migrate, or go back.
+
+For every plan that has been better lately, the gain over the running plan is added up, and taken back when it turns into
+a loss: a cumulative sum that starts anew at zero (CUSUM). Noise does not get past the least gain, a change that does
+not last gives back what it added, and a plan that keeps being better soon has gained what a migration costs. Only then
+it is worth to have waited no longer: at any moment, what was lost by staying is about what migrating would have cost.
+
+Pure: time, statistics and measured work come in, a decision comes out.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from midstream.adaptation.migration_cost import migration_cost
+from midstream.adaptation.policy import Policy
+from midstream.algebra.plan import Relation
+from midstream.algebra.statistics import Statistics
+from midstream.optimizer.estimates import Estimator
+from midstream.optimizer.plans import Plan, best_plan
+
+Action = Literal["stay", "suggest", "migrate", "rollback"]
+HOUR = 3600.0
+TRACKED = 6
+"""How many plans gather evidence at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was decided at an instant of application time, and why, in one paragraph."""
+
+    moment: int
+    action: Action
+    plan: Plan
+    target: Plan
+    cost: float
+    target_cost: float
+    migration_cost: float
+    evidence: float
+    reason: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """The decision as plain values."""
+        plans = {"plan": self.plan.text, "target": self.target.text}
+        costs = {"cost": self.cost, "target_cost": self.target_cost, "migration_cost": self.migration_cost}
+        return {"moment": self.moment, "action": self.action, **plans, **costs, "evidence": self.evidence, "reason": self.reason}
+
+
+@dataclass(slots=True)
+class _Candidate:
+    plan: Plan
+    gained: float = 0.0
+    looks: int = 0
+
+
+@dataclass(slots=True)
+class _Watch:
+    """A migration that has just been made: what the new plan does against what was predicted."""
+
+    before: Plan
+    until: int
+    settled: int
+    measured: float = 0.0
+    predicted: float = 0.0
+    old_predicted: float = 0.0
+    ticks: int = 0
+
+
+@dataclass(slots=True)
+class Controller:
+    """Decides for one query; `window` is its longest window in ticks."""
+
+    policy: Policy
+    window: int
+    candidates: dict[Relation, _Candidate] = field(default_factory=dict)
+    migrated_at: deque[float] = field(default_factory=deque)
+    corrections: dict[Relation, float] = field(default_factory=dict)
+    watching: _Watch | None = None
+
+    def consider(
+        self, now: float, statistics: Statistics, plan: Plan, passed: int, measured_work: float | None = None
+    ) -> Decision:
+        """Decides, after `passed` ticks in which the running plan did the measured work per tick."""
+        estimator = Estimator(statistics, plan.emission, self.policy.constants)
+        back = self._watch(estimator, statistics.moment, plan, passed, measured_work)
+        if back is not None:
+            return back
+        best = best_plan(plan.query, plan.emission, estimator)
+        cost = self._cost(estimator, plan)
+        self._gather(estimator, plan, best, cost, passed)
+        chosen = self._strongest(estimator, best)
+        return self._decide(now, estimator, plan, chosen, cost, statistics.moment)
+
+    def migrated(self, now: float, moment: int, before: Plan, after: Plan) -> None:
+        """Learns that a migration has been made."""
+        self.migrated_at.append(now)
+        self.candidates.clear()
+        settled = moment + self.window
+        self.watching = _Watch(before, settled + int(self.policy.watch * self.window), settled)
+
+    def _cost(self, estimator: Estimator, plan: Plan) -> float:
+        return estimator.per_tick(plan.logical) * self.corrections.get(plan.logical, 1.0)
+
+    def _gather(self, estimator: Estimator, plan: Plan, best: Plan, cost: float, passed: int) -> None:
+        if best.logical != plan.logical:
+            self.candidates.setdefault(best.logical, _Candidate(best))
+        for logical, candidate in list(self.candidates.items()):
+            gain = cost * (1 - self.policy.least_gain) - self._cost(estimator, candidate.plan)
+            candidate.gained = max(0.0, candidate.gained + gain * passed)
+            candidate.looks = candidate.looks + 1 if gain > 0 else 0
+            if candidate.gained == 0.0:
+                del self.candidates[logical]
+        if len(self.candidates) > TRACKED:
+            strongest = sorted(self.candidates.items(), key=lambda item: -item[1].gained)[:TRACKED]
+            self.candidates = dict(strongest)
+
+    def _strongest(self, estimator: Estimator, best: Plan) -> _Candidate:
+        """The best plan; or one with evidence already that is nearly as good."""
+        cheapest = self._cost(estimator, best)
+        near = [c for c in self.candidates.values() if self._cost(estimator, c.plan) <= 1.05 * cheapest]
+        return max(near, key=lambda c: c.gained, default=_Candidate(best))
+
+    def _decide(
+        self, now: float, estimator: Estimator, plan: Plan, candidate: _Candidate, cost: float, moment: int
+    ) -> Decision:
+        policy, target = self.policy, candidate.plan
+        better = self._cost(estimator, target)
+        price = migration_cost(plan.logical, target.logical, estimator)
+        saving = (cost - better) * policy.horizon * self.window
+        facts = (
+            f"The running plan {plan.text} costs {cost:.4g} per tick; the best known, {target.text}, would cost "
+            f"{better:.4g}, and a migration {price:.4g} once."
+        )
+        while self.migrated_at and now - self.migrated_at[0] > HOUR:
+            self.migrated_at.popleft()
+        action: Action = "stay"
+        if target.logical == plan.logical:
+            why = f"The running plan {plan.text} is the best known: it costs {cost:.4g} per tick. Staying."
+            return Decision(moment, action, plan, plan, cost, cost, 0.0, 0.0, why)
+        if better > cost * (1 - policy.least_gain):
+            why = f"Less than {policy.least_gain:.0%} better is not worth a change. Staying."
+        elif saving < policy.margin * price:
+            why = f"Over {policy.horizon:g} windows it would save {saving:.4g}, less than {policy.margin:g} times that. Staying."
+        elif candidate.gained < policy.evidence * price or candidate.looks < policy.patience:
+            why = (
+                f"It has been better by {candidate.gained:.4g} so far, in {candidate.looks} looks; waiting for "
+                f"{policy.evidence * price:.4g} and {policy.patience} looks, in case it does not last. Staying."
+            )
+        elif len(self.migrated_at) >= policy.per_hour:
+            why = f"It would pay, but there have been {policy.per_hour} migrations in the last hour. Staying."
+        else:
+            action = "migrate" if policy.mode == "auto" else "suggest"
+            why = (
+                f"It has been better by {candidate.gained:.4g} already and would save {saving:.4g} over "
+                f"{policy.horizon:g} windows. {'Migrating' if action == 'migrate' else 'Suggesting a migration'}."
+            )
+        return Decision(moment, action, plan, target, cost, better, price, candidate.gained, f"{facts} {why}")
+
+    def _watch(
+        self, estimator: Estimator, moment: int, plan: Plan, passed: int, measured: float | None
+    ) -> Decision | None:
+        """Follows a new plan; a decision only if it goes back."""
+        watch = self.watching
+        if watch is None or measured is None or moment < watch.settled:
+            return None
+        watch.measured += measured * passed
+        watch.predicted += estimator.cost(plan.logical).work * passed
+        watch.old_predicted += estimator.cost(watch.before.logical).work * passed
+        watch.ticks += passed
+        if moment < watch.until or watch.predicted <= 0:
+            return None
+        self.watching = None
+        off = watch.measured / watch.predicted
+        if off <= 1 + self.policy.tolerance or watch.measured <= watch.old_predicted:
+            return None
+        self.corrections[plan.logical] = off
+        cost, old = self._cost(estimator, plan), self._cost(estimator, watch.before)
+        price = migration_cost(plan.logical, watch.before.logical, estimator)
+        action: Action = "rollback" if self.policy.mode == "auto" else "suggest"
+        reason = (
+            f"Since the migration to {plan.text} its work is {off:.2f} times what was predicted, and more than "
+            f"{watch.before.text} would do. Going back, and from now on counting {off:.2f} times its predicted cost."
+        )
+        return Decision(moment, action, plan, watch.before, cost, old, price, 0.0, reason)

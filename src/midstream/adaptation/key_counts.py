@@ -1,0 +1,171 @@
+"""How often the values of a key come: heavy hitters exactly, the others by a sample of values.
+
+A value is in the sample if the low bits of its hash are zero: bits that neither routing nor state order use, and the
+same values in every stream. Heavy values are shared between the keys that are compared with each other, so that each
+of these keys counts them, however rare they are there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from midstream.algebra.statistics import KeyProfile
+from midstream.operators.elements import Hashes
+
+SAMPLE = 16
+"""One value in so many is in the sample."""
+
+HEAVY = 1 / 128
+"""The share of tuples from which on a value is heavy."""
+
+EVERY_NTH = 8
+"""Among every so many tuples heavy values are looked for."""
+
+TIMES = 2.5
+ENOUGH = 24.0
+FORGETTING = 0.05
+"""A distribution has changed if it differs so many times, by more than so many pairs; then so much of the past stays."""
+
+MOST_HEAVY = 64
+MOST_SAMPLED = 8192
+_LOW_BITS = np.uint64(SAMPLE - 1)
+
+Weights = npt.NDArray[np.float64]
+
+
+@dataclass(slots=True)
+class HeavyValues:
+    """The heavy values of a class of keys."""
+
+    hashes: Hashes = field(default_factory=lambda: np.empty(0, np.uint64))
+    shares: Weights = field(default_factory=lambda: np.empty(0, np.float64))
+
+    def learn(self, hashes: Hashes, shares: Weights) -> None:
+        """Takes values that were heavy in some key lately; the heaviest are kept, the others fade."""
+        both = np.concatenate([self.hashes, hashes])
+        weights = np.concatenate([self.shares * 0.95, shares])
+        values, groups = np.unique(both, return_inverse=True)
+        largest = np.zeros(len(values))
+        np.maximum.at(largest, groups, weights)
+        keep = np.flatnonzero(largest > HEAVY / 2)
+        if len(keep) > MOST_HEAVY:
+            keep = np.sort(keep[np.argsort(-largest[keep])[:MOST_HEAVY]])
+        self.hashes, self.shares = values[keep], largest[keep]
+
+
+@dataclass(slots=True)
+class KeyCounts:
+    """Fading counts of one key's values."""
+
+    heavy: HeavyValues
+    hashes: Hashes = field(default_factory=lambda: np.empty(0, np.uint64))
+    counts: Weights = field(default_factory=lambda: np.empty(0, np.float64))
+    rows: float = 0.0
+    likeness: float = 0.0
+
+    def add(self, hashes: Hashes, fade: float) -> None:
+        """Takes the hashes of some tuples' keys; what was known fades."""
+        if len(hashes) == 0:
+            return
+        self._learn(hashes)
+        heavy = self.heavy.hashes
+        sampled = hashes[(hashes & _LOW_BITS) == 0]
+        if len(heavy):
+            sampled = sampled[~_among(sampled, heavy)]
+        values, counts = _counted(sampled)
+        if len(heavy):
+            values = np.concatenate([values, heavy])
+            counts = np.concatenate([counts, _counts_of(heavy, hashes)])
+        old = _kept(self.hashes, self.counts, heavy)
+        if self._changed(*old, values, counts, len(hashes)):
+            fade = FORGETTING
+        self.hashes, self.counts = _merged(*old, values, counts, fade)
+        self.rows = self.rows * fade + len(hashes)
+
+    def _changed(self, old: Hashes, old_counts: Weights, new: Hashes, new_counts: Weights, rows: int) -> bool:
+        """Whether the values come from another distribution than before.
+
+        Pairs of equal values, one old and one new, are as many as before unless the distribution moved; pairs among the
+        new alone are more than that if it has narrowed. Too few pairs say nothing.
+        """
+        if self.rows == 0:
+            return False
+        at = np.minimum(np.searchsorted(old, new), max(len(old) - 1, 0))
+        met = old[at] == new if len(old) else np.zeros(len(new), bool)
+        pairs = float((new_counts[met] * old_counts[at[met]]).sum())
+        likeness = pairs / (rows * self.rows)
+        own = float((new_counts * (new_counts - 1)).sum())
+        narrowed = own > ENOUGH and own / (rows * rows) > TIMES * max(likeness, 0.5 / (rows * self.rows))
+        expected = self.likeness * rows * self.rows
+        moved = expected > ENOUGH and not 1 / TIMES < likeness / self.likeness < TIMES
+        if narrowed or moved:
+            self.likeness = own / (rows * rows)
+            return True
+        self.likeness = likeness if self.likeness == 0 else 0.7 * self.likeness + 0.3 * likeness
+        return False
+
+    def _learn(self, hashes: Hashes) -> None:
+        """Looks for heavy values among some of the tuples; once found, they are counted among all."""
+        some = hashes[::EVERY_NTH]
+        values, counts = _counted(some)
+        often = counts >= max(3.0, HEAVY * len(some))
+        if often.any():
+            self.heavy.learn(values[often], counts[often] / len(some))
+
+    def profile(self) -> KeyProfile:
+        """The shares of the values, as the optimizer reads them."""
+        hashes, counts = _kept(self.hashes, self.counts, self.heavy.hashes)
+        heavy = _among(hashes, self.heavy.hashes)
+        shares = counts / max(self.rows, 1.0)
+        for array in (hashes, shares, heavy):
+            array.setflags(write=False)
+        return KeyProfile(hashes, shares, heavy, SAMPLE, self.rows)
+
+
+def _counts_of(values: Hashes, hashes: Hashes) -> Weights:
+    at = np.minimum(np.searchsorted(values, hashes), len(values) - 1)
+    return np.bincount(at[values[at] == hashes], minlength=len(values)).astype(np.float64)
+
+
+def _counted(hashes: Hashes) -> tuple[Hashes, Weights]:
+    ordered = np.sort(hashes)
+    if len(ordered) == 0:
+        return ordered, np.empty(0)
+    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    return ordered[starts], np.diff(starts, append=len(ordered)).astype(np.float64)
+
+
+def _kept(values: Hashes, counts: Weights, heavy: Hashes) -> tuple[Hashes, Weights]:
+    keep = (values & _LOW_BITS) == 0
+    if len(heavy):
+        keep |= _among(values, heavy)
+    return values[keep], counts[keep]
+
+
+def _among(values: Hashes, ordered: Hashes) -> npt.NDArray[np.bool_]:
+    if len(ordered) == 0:
+        return np.zeros(len(values), bool)
+    at = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
+    return np.asarray(ordered[at] == values)
+
+
+def _merged(
+    old: Hashes, old_counts: Weights, new: Hashes, new_counts: Weights, fade: float
+) -> tuple[Hashes, Weights]:
+    both = np.concatenate([old, new])
+    counts = np.concatenate([old_counts * fade, new_counts])
+    order = np.argsort(both, kind="stable")
+    both, counts = both[order], counts[order]
+    if len(both) == 0:
+        return both, counts
+    starts = np.flatnonzero(np.concatenate(([True], both[1:] != both[:-1])))
+    values, summed = both[starts], np.add.reduceat(counts, starts)
+    lasting = summed > 0.05
+    values, summed = values[lasting], summed[lasting]
+    if len(values) > MOST_SAMPLED:
+        top = np.sort(np.argsort(-summed)[:MOST_SAMPLED])
+        values, summed = values[top], summed[top]
+    return values, summed

@@ -1,0 +1,244 @@
+"""Watches a running query's sources and operators, and says what it saw as one snapshot.
+
+Rates and operators are counted in every batch. Keys and selections are looked at in few batches and in a bounded run of
+rows of each, so that looking costs little however large batches are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from midstream.adaptation.interests import Interests, interests_of
+from midstream.adaptation.key_counts import HeavyValues, KeyCounts
+from midstream.adaptation.smoothing import Smoothed
+from midstream.adaptation.timings import Timings
+from midstream.algebra.declarations import UserFunction
+from midstream.algebra.expressions import Expression
+from midstream.algebra.physical import longest_validity
+from midstream.algebra.plan import Relation, Stream, Window, streams_of, walk_plan
+from midstream.algebra.statistics import Estimate, OperatorStatistics, Statistics, StreamStatistics
+from midstream.operators.base import Work
+from midstream.operators.box import Box
+from midstream.operators.elements import Elements, Ticks
+from midstream.operators.expressions import compile_expression, compile_predicate
+from midstream.operators.hashing import hash_columns, key_validity
+
+LOOK_AT = 2048
+"""How many rows of a source are looked at in a batch."""
+
+ROWS_PER_LOOK = 1250
+LOOKS_APART = (3, 8)
+"""A look costs the more, relatively, the smaller batches are; yet it comes after so many batches at least and at most."""
+
+FIRST_LOOKS = 4
+PAIRED = 96
+"""How many rows of each of two sources are paired to estimate conditions that are no equalities."""
+
+Array = Any
+
+
+@dataclass(slots=True)
+class _Source:
+    """What is known about one source."""
+
+    rate: Smoothed
+    window: int | None
+    rows: int = 0
+    batch_rows: int = 0
+    width: float = 40.0
+    sample: pa.RecordBatch | None = None
+    selections: dict[str, Smoothed] = field(default_factory=dict)
+    population: float = 0.0
+
+
+class Observer:
+    """Gathers statistics of one query."""
+
+    def __init__(
+        self, query: Relation, functions: Mapping[str, UserFunction] | None = None, clock: Callable[[], float] | None = None
+    ) -> None:
+        self.interests: Interests = interests_of(query)
+        self.functions = dict(functions or {})
+        self.timings = Timings(clock) if clock else None
+        self.batch_ticks = Smoothed(0.9)
+        self.latest: int | None = None
+        self.newest: int | None = None
+        self.passed_ticks = 0
+        self.batches = 0
+        self._apart = LOOKS_APART[0]
+        self._since_look = 0
+        self._looking = True
+        self._compiled: dict[tuple[str, str, tuple[str, ...]], Any] = {}
+        windows = {s.alias: _window(query, s) for s in streams_of(query)}
+        self.sources = {alias: _Source(Smoothed(0.85), span) for alias, span in windows.items()}
+        heavy = {text: shared for c in self.interests.classes for shared in [HeavyValues()] for text in c}
+        self.keys = {
+            text: KeyCounts(heavy.get(text) or HeavyValues()) for found in self.interests.keys.values() for text in found
+        }
+        self._work: dict[int, tuple[Work, int]] = {}
+        self._operators: tuple[OperatorStatistics, ...] = ()
+
+    def take(self, alias: str, elements: Elements, ticks: Ticks) -> None:
+        """Sees the rows that a source is about to be fed with."""
+        source = self.sources[alias]
+        source.batch_rows += len(ticks)
+        latest = int(ticks.max())
+        self.newest = latest if self.newest is None else max(self.newest, latest)
+        if self._looking and len(elements):
+            self._look(alias, source, elements)
+
+    def end_batch(self) -> None:
+        """Sees that a batch is over."""
+        newest = self.newest
+        if newest is None:
+            return
+        if self.latest is None:
+            self._begin(newest)
+            return
+        passed = newest - self.latest
+        if passed <= 0:
+            return
+        self.latest = newest
+        self.passed_ticks += passed
+        self.batches += 1
+        self.batch_ticks.add(passed, 1)
+        rows = 0
+        for source in self.sources.values():
+            source.rate.add(source.batch_rows, passed)
+            source.rows += source.batch_rows
+            rows += source.batch_rows
+            source.batch_rows = 0
+        self._decide_looking(rows)
+
+    def _begin(self, newest: int) -> None:
+        """The first batch has an end but no beginning, so it says nothing about rates."""
+        self.latest = newest
+        for source in self.sources.values():
+            source.rows += source.batch_rows
+            source.batch_rows = 0
+
+    def _decide_looking(self, rows: int) -> None:
+        self._since_look += 1
+        self._apart = min(LOOKS_APART[1], max(LOOKS_APART[0], rows // ROWS_PER_LOOK))
+        self._looking = self.batches < FIRST_LOOKS or self._since_look >= self._apart
+        if self._looking:
+            self._since_look = 0
+
+    def _look(self, alias: str, source: _Source, elements: Elements) -> None:
+        columns = elements.columns
+        source.width = columns.nbytes / max(1, len(elements)) if len(elements) else source.width
+        if len(elements) > LOOK_AT:
+            start = (self.batches * 7919) % (len(elements) - LOOK_AT)
+            columns = columns.slice(start, LOOK_AT)
+        for text, condition in self.interests.selections.get(alias, ()):
+            kept = self._predicate(alias, text, condition, columns)
+            source.selections.setdefault(text, Smoothed(0.8)).add(float(kept.sum()), float(len(kept)))
+            if not kept.all():
+                columns = columns.filter(pa.array(kept))
+        fade = self._fade(source)
+        for text, terms in self.interests.keys.get(alias, {}).items():
+            values = [self._expression(alias, term, columns) for term in terms]
+            valid = key_validity(values) if len(terms) == 1 else None
+            if valid is not None:
+                values = [v.filter(pa.array(valid)) for v in values]
+            if len(values[0]):
+                self.keys[text].add(hash_columns(values), fade)
+        if self.interests.pairs:
+            source.sample = columns.slice(0, PAIRED)
+
+    def _fade(self, source: _Source) -> float:
+        """Keys are remembered for about half a window, at least for four looks and at most for twenty."""
+        span = self.batch_ticks.value
+        if source.window is None or span <= 0:
+            return 0.9
+        between = max(1.0, span * self._apart)
+        looks = min(20.0, max(4.0, source.window / 2 / between))
+        return 1 - 1 / looks
+
+    def _predicate(self, alias: str, text: str, condition: Expression, columns: pa.RecordBatch) -> Array:
+        key = (alias, text, tuple(columns.schema.names))
+        if key not in self._compiled:
+            self._compiled[key] = compile_predicate(condition, columns.schema, self.functions)
+        return self._compiled[key](columns)
+
+    def _expression(self, alias: str, term: Expression, columns: pa.RecordBatch) -> pa.Array:
+        key = (alias, str(term), tuple(columns.schema.names))
+        if key not in self._compiled:
+            self._compiled[key] = compile_expression(term, columns.schema, self.functions)
+        found = self._compiled[key](columns)
+        return found if isinstance(found, pa.Array) else found.combine_chunks()
+
+    def watch(self, box: Box) -> None:
+        """Reads the work counters of the running box; times its operators from now on, if there is a clock."""
+        if self.timings is not None:
+            self.timings.attach(box)
+        seen, found = {}, []
+        for node, operator in zip(box.nodes, box.operators, strict=True):
+            before, since = self._work.get(id(operator), (Work(), self.passed_ticks))
+            ticks = max(1, self.passed_ticks - since)
+            done = replace(operator.work)
+            seconds = self.timings.per_row(operator) if self.timings else None
+            purge = self.timings.purge(operator) if self.timings else None
+            rows = sum(state.rows for state in operator.states)
+            size = sum(state.bytes for state in operator.states)
+            counts = [(getattr(done, n) - getattr(before, n)) / ticks for n in ("taken", "given", "probed", "inserted", "matched")]
+            found.append(OperatorStatistics(node.label, *counts, seconds, purge, rows, size))
+            seen[id(operator)] = (done, self.passed_ticks)
+        self._work, self._operators = seen, tuple(found)
+
+    def snapshot(self) -> Statistics:
+        """All that is known now."""
+        streams = {alias: self._stream(source) for alias, source in self.sources.items() if source.rate.weight}
+        selectivities = {
+            text: smoothed.estimate for source in self.sources.values() for text, smoothed in source.selections.items()
+        }
+        selectivities.update(self._paired())
+        keys = {text: counts.profile() for text, counts in self.keys.items() if counts.rows}
+        return Statistics(
+            MappingProxyType(streams),
+            MappingProxyType(keys),
+            MappingProxyType(selectivities),
+            self._operators,
+            self.batch_ticks.value or None,
+            self.latest or 0,
+        )
+
+    def _stream(self, source: _Source) -> StreamStatistics:
+        rate = source.rate.estimate
+        population = float(source.rows) if source.window is None else rate.value * source.window
+        return StreamStatistics(rate, source.rate.noise, population, source.width, float(source.rows))
+
+    def _paired(self) -> dict[str, Estimate]:
+        """Conditions over several sources, on all pairs of some rows of each."""
+        found = {}
+        for text, condition, owners in self.interests.pairs:
+            samples = [self.sources[alias].sample for alias in owners]
+            if len(samples) != 2 or any(s is None or s.num_rows == 0 for s in samples):
+                continue
+            left, right = samples
+            assert left is not None and right is not None
+            pairs = _product(left, right)
+            kept = self._predicate("+".join(owners), text, condition, pairs)
+            share = max(float(kept.mean()), 0.5 / len(kept))
+            found[text] = Estimate(share, ((1 - share) / share / min(left.num_rows, right.num_rows)) ** 0.5)
+        return found
+
+
+def _product(left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:
+    first = pa.array(np.repeat(np.arange(left.num_rows), right.num_rows))
+    second = pa.array(np.tile(np.arange(right.num_rows), left.num_rows))
+    columns = [*left.take(first).columns, *right.take(second).columns]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema([*left.schema, *right.schema]))
+
+
+def _window(query: Relation, stream: Stream) -> int | None:
+    for node in walk_plan(query):
+        if isinstance(node, Window) and node.input == stream:
+            return longest_validity(node.spec)
+    return 1

@@ -1,0 +1,40 @@
+"""How eager adaptation is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from midstream.errors import QueryError
+from midstream.optimizer.cost import Constants
+
+Mode = Literal["off", "suggest", "auto"]
+MODES: tuple[Mode, ...] = ("off", "suggest", "auto")
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """When to migrate.
+
+    A plan counts as better from `least_gain` on. It must save `margin` times the migration's cost within `horizon`
+    windows, and must already have been better by `evidence` times that cost, in `patience` looks at least. There are
+    at most `per_hour` migrations in an hour. For `watch` windows after a migration, work may exceed what was predicted
+    by `tolerance`; beyond, and if the old plan would have done better, there is a way back.
+    """
+
+    mode: Mode = "auto"
+    least_gain: float = 0.1
+    horizon: float = 10.0
+    margin: float = 1.5
+    evidence: float = 0.5
+    patience: int = 2
+    per_hour: int = 60
+    warm_up: int = 4
+    check_every: int = 1
+    watch: float = 2.0
+    tolerance: float = 0.5
+    constants: Constants = field(default_factory=Constants)
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise QueryError(f"adaptivity is off, suggest or auto, not {self.mode!r}")

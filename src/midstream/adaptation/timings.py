@@ -1,0 +1,75 @@
+"""How long operators take, per row and for letting go of what has expired."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from midstream.operators.base import Operator
+from midstream.operators.box import Box
+
+FADE = 0.98
+"""What is left of the past after a call."""
+
+
+@dataclass(slots=True)
+class _Spent:
+    seconds: float = 0.0
+    rows: float = 0.0
+    purging: float = 0.0
+    purges: float = 0.0
+
+
+class Timings:
+    """Times the operators of boxes, with a clock that is given."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self._spent: dict[int, _Spent] = {}
+        self._attached: list[Operator] = []
+
+    def attach(self, box: Box) -> None:
+        """Times every operator of a box from now on; those of boxes that are gone are forgotten."""
+        if self._attached and len(self._attached) == len(box.operators) and self._attached[0] is box.operators[0]:
+            return
+        self._attached = list(box.operators)
+        self._spent = {id(operator): _Spent() for operator in box.operators}
+        for operator in box.operators:
+            spent = self._spent[id(operator)]
+            operator.process = self._timed(operator.process, spent)  # type: ignore[method-assign]
+            operator.advance = self._purging(operator.advance, spent)  # type: ignore[method-assign]
+
+    def per_row(self, operator: Operator) -> float | None:
+        """Seconds per row that an operator takes in."""
+        spent = self._spent.get(id(operator))
+        return spent.seconds / spent.rows if spent and spent.rows else None
+
+    def purge(self, operator: Operator) -> float | None:
+        """Seconds per advance."""
+        spent = self._spent.get(id(operator))
+        return spent.purging / spent.purges if spent and spent.purges else None
+
+    def _timed(self, process: Callable[..., Any], spent: _Spent) -> Callable[..., Any]:
+        clock = self.clock
+
+        def timed(port: int, batch: Any) -> Any:
+            start = clock()
+            result = process(port, batch)
+            spent.seconds = FADE * spent.seconds + clock() - start
+            spent.rows = FADE * spent.rows + len(batch)
+            return result
+
+        return timed
+
+    def _purging(self, advance: Callable[..., Any], spent: _Spent) -> Callable[..., Any]:
+        clock = self.clock
+
+        def timed(frontier: int) -> Any:
+            start = clock()
+            result = advance(frontier)
+            spent.purging = FADE * spent.purging + clock() - start
+            spent.purges = FADE * spent.purges + 1
+            return result
+
+        return timed
