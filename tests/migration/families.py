@@ -61,7 +61,8 @@ def join_settings(draw: st.DrawFn, most: int = 4) -> Setting:
     links = " AND ".join(f"{a}.k = {b}.k" for a, b in zip(names, names[1:], strict=False))
     more = draw(st.sampled_from(["", " AND A.v <= B.v", " AND A.v = C.v", " AND C.v > 0"]))
     outputs = draw(st.sampled_from(["A.v", "A.k, B.v, C.v AS w", "A.k + B.v AS s"]))
-    text = f"SELECT {draw(st.sampled_from(['', '', '', 'ISTREAM ', 'DSTREAM ']))}{outputs} FROM {from_} WHERE {links}{more}"
+    top = draw(st.sampled_from(["", "", "", "ISTREAM ", "DSTREAM "]))
+    text = f"SELECT {top}{outputs} FROM {from_} WHERE {links}{more}"
     asked = ask(text, draw(streams(names, rows=14 if len(names) < 5 else 8)))
     shapes = draw(st.lists(_shape_text(names), min_size=2, max_size=3, unique=True))
     return Setting(text, asked, tuple(plan_query(asked.plan, shape) for shape in shapes))

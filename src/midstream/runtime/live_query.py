@@ -150,9 +150,11 @@ class LiveQuery:
         if frontier > self.frontier:
             self.frontier = frontier
             self.execution.advance(frontier)
-        self._finish_if_done()
+        ended = self._leave_if_done()
         given = self.release.release(min(self.frontier, self.execution.passed))
         self.migrations.batch(self.frontier, 0 if given is None else len(given))
+        if ended:
+            self._end()
         if self.adaptive is not None and self.frontier < INFINITY:
             self.adaptive.after_batch(self)
         return given
@@ -185,26 +187,31 @@ class LiveQuery:
         chosen.refuse(self.plan, plan, self.functions)
         assert isinstance(self.execution, SingleBox)
         decision = chosen.decide(self.situation())
-        migrating = chosen.open(self.execution, Box(plan.physical, self.functions), decision)
-        migrating.begin()
         recorder = Recorder(
             trigger, (self.plan.text, plan.text), chosen.name, decision.get("split_after"), self.frontier, self.clock
         )
+        migrating = chosen.open(self.execution, Box(plan.physical, self.functions), decision)
+        migrating.begin()
         self.execution = migrating
         self.migrations.running = Running(plan, chosen, decision, migrating, recorder)
-        self._finish_if_done()
+        if self._leave_if_done():
+            self._end()
 
     def situation(self) -> Situation:
         """Where the query stands, as strategies ask for it."""
         registers = {s.stream.alias: self.registers.get(s.stream.name, BEGINNING) for s in self.sources}
         return Situation(self.sources, self.frontier, dict(self.starts), registers, latest_end(self.execution))
 
-    def _finish_if_done(self) -> None:
+    def _leave_if_done(self) -> bool:
+        """Goes on with the new plan alone, if the migration has come that far."""
         running = self.migrations.running
         if running is None or not running.execution.done:
-            return
+            return False
         self.execution = running.execution.finish()
         self.plan = running.plan
+        return True
+
+    def _end(self) -> None:
         self.migrations.close("done")
         if self.migrations.waiting:
             self._start(*self.migrations.waiting.pop(0))
