@@ -1,0 +1,70 @@
+"""A small plan for every kind of operator, and the input they all share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from random import Random
+
+import pyarrow as pa
+
+W = "[RANGE 10]"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A query whose plan holds an operator; `plan` forces the plan's shape."""
+
+    operator: str
+    query: str
+    plan: str | None = None
+
+
+JOINED = f"FROM A {W}, B {W}, C {W} WHERE A.k = B.k AND B.k = C.k"
+
+KINDS = {
+    "select": Kind("Filter", f"SELECT * FROM A {W} WHERE v > 2"),
+    "project": Kind("Compute", f"SELECT v + 1 AS w, k FROM A {W}"),
+    "union": Kind("Concatenate", f"SELECT k FROM A {W} UNION ALL SELECT k FROM B [TUMBLE 7]"),
+    "window": Kind("AssignWindow", f"SELECT * FROM (SELECT k FROM A [NOW]) {W}"),
+    "join": Kind("SymmetricJoin", f"SELECT A.v, B.v AS u, A.k FROM A {W}, B [RANGE 4] WHERE A.k = B.k"),
+    "theta join": Kind("SymmetricJoin", f"SELECT A.v, B.v AS u FROM A {W}, B [RANGE 4] WHERE A.v < B.v"),
+    "left deep joins": Kind("SymmetricJoin", f"SELECT A.v, B.v AS u, C.v AS w {JOINED}", "((A B) C)"),
+    "right deep joins": Kind("SymmetricJoin", f"SELECT A.v, B.v AS u, C.v AS w {JOINED}", "(A (B C))"),
+    "multi-way join": Kind("MultiwayJoin", f"SELECT A.v, B.v AS u, C.v AS w {JOINED}", "A: B C, B: C A, C: B A"),
+    "null-matching join": Kind("SymmetricJoin", f"SELECT A.v FROM A {W} JOIN B {W} ON A.k IS NOT DISTINCT FROM B.k"),
+    "left join": Kind("OuterJoin", f"SELECT A.v, B.v AS u FROM A {W} LEFT JOIN B [RANGE 4] ON A.k = B.k"),
+    "full join": Kind("OuterJoin", f"SELECT A.v, B.v AS u FROM A {W} FULL JOIN B [TUMBLE 6] ON A.k = B.k"),
+    "anti join": Kind("OuterJoin", f"SELECT v FROM A {W} WHERE NOT EXISTS (SELECT 1 FROM B [RANGE 3] WHERE B.k = A.k)"),
+    "semi join with a condition": Kind(
+        "OuterJoin", f"SELECT v FROM A {W} WHERE EXISTS (SELECT 1 FROM B {W} WHERE B.k = A.k AND B.v < A.v)"
+    ),
+    "distinct": Kind("Deduplicate", f"SELECT DISTINCT k FROM A {W}"),
+    "distinct over a join": Kind("Deduplicate", f"SELECT DISTINCT A.k FROM A {W}, B {W} WHERE A.k = B.k"),
+    "aggregate": Kind("GroupAggregate", f"SELECT k, count(*) AS n, sum(v) AS s, min(v) AS m FROM A {W} GROUP BY k"),
+    "global aggregate": Kind("GroupAggregate", "SELECT count(*) AS n, max(v) AS m FROM A [HOP 8, 4]"),
+    "difference": Kind("SetOperation", f"SELECT k FROM A {W} EXCEPT ALL SELECT k FROM B {W}"),
+    "intersection": Kind("SetOperation", f"SELECT k FROM A {W} INTERSECT ALL SELECT k FROM B {W}"),
+    "row window": Kind("RowWindow", "SELECT k, v FROM A [ROWS 3]"),
+    "partitioned row window": Kind("RowWindow", "SELECT k, v FROM A [PARTITION BY k ROWS 2]"),
+    "istream": Kind("Changes", f"SELECT ISTREAM DISTINCT k FROM A {W}"),
+    "dstream": Kind("Changes", f"SELECT DSTREAM k FROM A {W}"),
+    "rstream": Kind("Instants", "SELECT RSTREAM k FROM A [RANGE 3]"),
+    "sequence": Kind("FollowedBy", "SELECT A.v, B.v AS u FROM A FOLLOWED BY B CHRONICLE ON A.k = B.k WITHIN 9"),
+    "as-of join": Kind("FollowedBy", "SELECT A.v, B.v AS u FROM A ASOF LEFT JOIN B ON A.k = B.k"),
+}
+
+
+@cache
+def inputs(rows: int = 40, last: int = 60, seed: int = 5) -> Mapping[str, pa.Table]:
+    """Three streams in order of time, with bursts, gaps, duplicates and null keys."""
+    random = Random(seed)
+    return {name: _stream(random, rows, last) for name in "ABC"}
+
+
+def _stream(random: Random, rows: int, last: int) -> pa.Table:
+    times = sorted(random.choice([random.randint(0, last), 17, 18]) for _ in range(rows))
+    keys = [random.choice(["a", "b", "c", None]) for _ in times]
+    values = [random.choice([1, 2, 3, 4, None]) for _ in times]
+    return pa.table({"ts": times, "k": pa.array(keys, pa.string()), "v": pa.array(values, pa.int64())})

@@ -1,0 +1,38 @@
+"""Every operator passes every check."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from tests.engine import checks
+from tests.engine.kinds import KINDS, inputs
+
+from midstream.operators.base import Operator, StatelessOperator
+from midstream.operators.box import Box
+from midstream.operators.slices import SliceOperator
+
+
+@pytest.mark.parametrize("check", checks.CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("name", KINDS)
+def test_operator(name: str, check: Callable[..., None]) -> None:
+    check(KINDS[name], inputs())
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_plan_holds_the_operator(name: str) -> None:
+    _, catalog, plan = checks.bound(KINDS[name], inputs())
+    assert KINDS[name].operator in {type(o).__name__ for o in Box(plan.physical, catalog.functions).operators}
+
+
+def test_every_kind_of_operator_is_checked() -> None:
+    abstract = {StatelessOperator, SliceOperator}
+    known = {kind.__name__ for kind in _descendants(Operator) if kind not in abstract}
+    assert known == {kind.operator for kind in KINDS.values()}
+
+
+def _descendants(kind: type[Operator]) -> Iterator[type[Operator]]:
+    for child in kind.__subclasses__():
+        if child.__module__.startswith("midstream.operators."):
+            yield child
+            yield from _descendants(child)
