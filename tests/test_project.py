@@ -44,8 +44,9 @@ def test_ci_runs_the_test_command_that_the_readme_gives():
 def test_the_readme_example_runs():
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert blocks
+    names: dict[str, object] = {}
     for block in blocks:
-        exec(compile(block, "README.md", "exec"), {})
+        exec(compile(block, "README.md", "exec"), names)
 
 
 def test_the_readme_query_runs():
