@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -99,21 +100,19 @@ class Chain:
             columns = [rows.column(name) for name in self.layout.schemas[port].names]
             fixed = [pa.array(np.full(rows.num_rows, port, np.int32)), pa.array(groups)]
             names = [PORT, GROUP, *(f.name for f in self.layout.columns)]
-            table = pa.RecordBatch.from_arrays(
-                [*fixed, *self.layout.wide(port, columns, rows.num_rows)], names=names
-            )
+            table = pa.RecordBatch.from_arrays([*fixed, *self.layout.wide(port, columns, rows.num_rows)], names=names)
             owners = np.where(groups < 0, 0, groups * self.slots // GROUPS)
             _deal(self.random, table, owners, slots)
         return slots
 
-    def _groups(self, route: Route, rows: pa.RecordBatch) -> np.ndarray:
+    def _groups(self, route: Route, rows: pa.RecordBatch) -> Any:
         if route.is_one_slot:
             return np.full(rows.num_rows, -1, np.int32)
         if route.key is None:
             return self.random.integers(0, GROUPS, rows.num_rows).astype(np.int32)
         # Any hash will do for arrival as long as equal keys agree; another one than that of exchanges, as on Spark.
         hashes = hash_columns([rows.column(name) for name in route.key])
-        return (hashes & np.uint64(GROUPS - 1)).astype(np.int32)
+        return np.asarray(hashes & np.uint64(GROUPS - 1)).astype(np.int32)
 
     def _reports(self, steps: Sequence[StageStep], slots: list[list[pa.RecordBatch]]) -> list[Report]:
         for step in steps:

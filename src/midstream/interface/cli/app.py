@@ -7,11 +7,13 @@ from typing import Annotated
 import typer
 
 import midstream
+from midstream.interface.cli import control
 from midstream.interface.cli.bench import bench
 from midstream.interface.cli.demo import demo
 from midstream.interface.cli.experiment import experiment
 from midstream.interface.cli.explain import explain
 from midstream.interface.cli.query import query
+from midstream.interface.cli.run import run
 from midstream.interface.cli.state import state
 
 app = typer.Typer(
@@ -23,11 +25,15 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(demo)
+app.command()(run)
 app.command()(query)
 app.command()(explain)
 app.command()(state)
 app.command()(bench)
 app.command()(experiment)
+
+for command in (control.status, control.plan, control.migrate, control.add, control.drop, control.stop):
+    app.command()(command)
 
 
 def _show_version(wanted: bool) -> None:

@@ -71,4 +71,4 @@ def _frame(name: str, tables: Sequence[pa.Table]) -> pd.DataFrame:
 
 
 def _numbers(column: pa.ChunkedArray) -> np.ndarray:
-    return column.cast(pa.int64()).to_numpy()
+    return np.asarray(column.cast(pa.int64()))

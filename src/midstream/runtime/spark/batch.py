@@ -21,6 +21,9 @@ from midstream.runtime.spark.running import RunningQuery
 from midstream.runtime.spark.step import StageStep
 from midstream.runtime.spark.tagging import default_routing, exchange_type, slot_of
 
+TICKS = "#ticks"
+"""The stream of a session's clock: it moves the registers of all streams whose time is a timestamp."""
+
 
 @dataclass(slots=True)
 class Batch:
@@ -159,11 +162,14 @@ class Batch:
             for stream, ticks in report.latest.items():
                 latest[stream] = max(latest.get(stream, BEGINNING), ticks)
         registers = dict(self.registers)
+        clock = latest.get(TICKS, BEGINNING)
         for declaration in self.streams.values():
             name = declaration.name
-            if name in latest:
-                promised = latest[name] - declaration.lateness
-                registers[name] = max(registers.get(name, BEGINNING), promised)
+            seen = latest.get(name, BEGINNING)
+            if not declaration.domain.is_integer:
+                seen = max(seen, clock)
+            if seen > BEGINNING:
+                registers[name] = max(registers.get(name, BEGINNING), seen - declaration.lateness)
         return latest, registers
 
     def _released(self, query: RunningQuery, registers: Mapping[str, int]) -> int:

@@ -54,8 +54,11 @@ class Driver:
     before_batch: list[Callable[[int], None]] = field(default_factory=list)
     arriving: Layout | None = None
     manifest: Manifest | None = None
+    last_event: dict[str, Any] | None = None
     failure: BaseException | None = None
     in_batch: bool = False
+    halting: bool = False
+    """Whether Spark's query is being stopped: a batch that waits at the gate gives up."""
     gate: threading.RLock = field(default_factory=threading.RLock)
     """Held while a batch is under way."""
 
@@ -79,15 +82,18 @@ class Driver:
 
     def on_batch(self, rows: DataFrame, batch_id: int) -> None:
         """What Spark calls for each batch."""
-        with self.gate:
+        while not self.gate.acquire(timeout=0.1):
+            if self.halting:
+                raise JobError(f"batch {batch_id} was put off: the session is being stopped")
+        try:
             self.in_batch = True
-            try:
-                self._on_batch(rows, batch_id)
-            except BaseException as error:
-                self.failure = error
-                raise
-            finally:
-                self.in_batch = False
+            self._on_batch(rows, batch_id)
+        except BaseException as error:
+            self.failure = error
+            raise
+        finally:
+            self.in_batch = False
+            self.gate.release()
 
     def _on_batch(self, rows: DataFrame, batch_id: int) -> None:
         started = time.perf_counter()
@@ -208,8 +214,6 @@ class Driver:
                 sink(frame, manifest.batch_id)
 
     def _tell(self, batch: Batch, started: float, ran: float, committed: float) -> None:
-        if not self.listeners:
-            return
         event = progress_of(batch, self.manifest)
         event["seconds"] |= {
             "spark": ran - started,
@@ -217,6 +221,7 @@ class Driver:
             "sinks": time.perf_counter() - committed,
             "batch": time.perf_counter() - started,
         }
+        self.last_event = event
         for listener in self.listeners:
             listener(event)
 

@@ -15,9 +15,10 @@ from midstream.operators.ordering import total_order
 from midstream.operators.vectors import column_of, numbers_of
 from midstream.optimizer.plans import Plan
 from midstream.runtime.checkpoint.files import Files
-from midstream.runtime.checkpoint.lists import results_of
+from midstream.runtime.checkpoint.lists import dead_letters_of, results_of
 from midstream.runtime.checkpoint.manifest import Manifest, ResultFile
 from midstream.runtime.live_query import result_table
+from midstream.runtime.spark.intake import DEAD_LETTERS
 
 Interval = tuple[int, int]
 EVERYTHING = (BEGINNING, INFINITY)
@@ -36,6 +37,15 @@ def results_frame(spark: SparkSession, files: Files, manifest: Manifest | None, 
     if manifest is None:
         return spark.createDataFrame([], schema)
     return _frame(spark, files, released_files(files, manifest, query), plan, manifest.released.get(query, BEGINNING))
+
+
+def dead_letters_frame(spark: SparkSession, files: Files, manifest: Manifest | None) -> DataFrame:
+    """All rows that could not be used, with the reasons."""
+    named = [] if manifest is None else list(dead_letters_of(files, manifest))
+    schema = from_arrow_schema(DEAD_LETTERS)
+    if not named:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).parquet(*(spark_path(files.full(f.path)) for f in named))
 
 
 def batch_frame(spark: SparkSession, files: Files, manifest: Manifest, query: str, plan: Plan, since: int) -> DataFrame:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,10 +22,13 @@ from midstream.language import parse
 from midstream.optimizer.plans import Plan, plan_query
 from midstream.runtime.checkpoint.lease import Lease
 from midstream.runtime.checkpoint.store import CheckpointStore
+from midstream.runtime.spark.batch import TICKS
+from midstream.runtime.spark.control import Listener
 from midstream.runtime.spark.driver import SPARK, Driver, Progress, Sink, needed_columns
 from midstream.runtime.spark.environment import require_classic, ship_package, spark_session
-from midstream.runtime.spark.results import results_frame, results_of_query, spark_path
+from midstream.runtime.spark.results import dead_letters_frame, results_frame, results_of_query, spark_path
 from midstream.runtime.spark.running import MigrationUnderWay, RunningQuery
+from midstream.runtime.spark.sources import open_source
 from midstream.runtime.spark.tagging import StreamInput, columns_of_frame, tagged_union
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_\-]*")
@@ -100,6 +105,8 @@ class Session:
         self._lease: Lease | None = None
         self._carried: dict[str, list[str]] = {}
         self._trigger: str | None = None
+        self._listener: Listener | None = None
+        self._stopping = threading.Event()
         default = max(1, self.spark.sparkContext.defaultParallelism)
         self._driver = Driver(self.spark, CheckpointStore(str(checkpoint)), slots or default, retained)
         self._driver.open()
@@ -112,7 +119,8 @@ class Session:
     @property
     def catalog(self) -> Catalog:
         """What queries may refer to."""
-        return Catalog({name: s.declaration for name, s in self._inputs.items()}, self.functions)
+        streams = {name: s.declaration for name, s in self._inputs.items() if name != TICKS}
+        return Catalog(streams, self.functions)
 
     def stream(
         self,
@@ -136,6 +144,32 @@ class Session:
             )
         schema = columns_of_frame(name, frame) if columns is None else columns
         self._inputs[name] = StreamInput(declare(name, schema, time, lateness), frame)
+        return self
+
+    def open_stream(
+        self,
+        name: str,
+        format: str,
+        *,
+        path: str | None = None,
+        schema: str | None = None,
+        options: Mapping[str, str] | None = None,
+        columns: Sequence[str] = (),
+        time: str = "ts",
+        lateness: Duration = 0,
+    ) -> Session:
+        """Adds a stream from one of Spark's sources, by name, so that others can be added to the session later.
+
+        `columns` are SQL expressions over the source's columns; all of them are taken if there are none.
+        """
+        _check_name("stream", name)
+        frame = open_source(self.spark, name, format, path, schema, options or {}, columns)
+        return self.stream(name, frame, time=time, lateness=lateness)
+
+    def ticks(self) -> Session:
+        """Adds a clock that moves time when no rows come; it is recorded as data, so a repeated batch sees it again."""
+        frame = open_source(self.spark, "ticks", "rate", None, None, {"rowsPerSecond": "1"}, ["timestamp AS ts"])
+        self._inputs[TICKS] = StreamInput(declare(TICKS, columns_of_frame(TICKS, frame), "ts"), frame)
         return self
 
     def _declare_lateness(self, name: str, lateness: int) -> None:
@@ -244,7 +278,10 @@ class Session:
             self._lease = Lease.take(self._driver.files)
         self._trigger = trigger
         self._driver.failure = None
+        self._stopping.clear()
         self._begin()
+        if self._listener is None:
+            self._listener = Listener(self)
         return self
 
     def _begin(self) -> None:
@@ -264,9 +301,17 @@ class Session:
 
     def _restart(self) -> None:
         """Starts Spark's query anew between two batches: its columns follow the queries."""
-        assert self._stream is not None
-        self._stream.stop()
+        self._halt()
         self._begin()
+
+    def _halt(self) -> None:
+        """Stops Spark's query while no batch is under way; the gate is held."""
+        self._driver.halting = True
+        try:
+            if self._stream is not None and self._stream.isActive:
+                self._stream.stop()
+        finally:
+            self._driver.halting = False
 
     def process_available(self) -> Session:
         """Works through all that the streams have now, and returns."""
@@ -276,24 +321,46 @@ class Session:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits for the end; what made a batch fail is raised here."""
-        assert self._stream is not None, "the session has not been started"
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            if self._stopping.is_set():
+                self.stop()
+                return True
+            if self._ended():
+                return True
+            if until is not None and time.monotonic() >= until:
+                return False
+
+    def _ended(self) -> bool:
+        """Waits a moment for the end of Spark's query; what made it fail is raised."""
+        stream = self._stream
+        if stream is None:
+            raise JobError("the session has not been started")
         try:
-            ended = self._stream.awaitTermination(None if timeout is None else int(timeout))
+            # A restart between two batches ends one query of Spark's and starts another.
+            return bool(stream.awaitTermination(1)) and stream is self._stream
         except Exception:
+            if stream is not self._stream or self._stopping.is_set():
+                return False
             if self._driver.failure is not None:
                 raise self._driver.failure from None
             raise
-        return ended is not False
 
     def finish(self) -> None:
         """Declares that all streams have ended, and gives out every result that waited for that."""
         self._driver.finish()
 
+    def request_stop(self) -> None:
+        """Has `wait` end the session after the batch under way."""
+        self._stopping.set()
+
     def stop(self) -> None:
         """Ends the session between two batches; a session on the same checkpoint goes on from there."""
+        if self._listener is not None:
+            self._listener.stop()
+            self._listener = None
         with self._driver.gate:
-            if self._stream is not None and self._stream.isActive:
-                self._stream.stop()
+            self._halt()
         if self._lease is not None:
             self._lease.release()
             self._lease = None
@@ -303,12 +370,21 @@ class Session:
         running = self._query(name)
         return results_frame(self.spark, self._driver.files, self._driver.manifest, name, running.plan)
 
+    def dead_letters(self) -> DataFrame:
+        """All rows that could not be used, with the reasons."""
+        return dead_letters_frame(self.spark, self._driver.files, self._driver.manifest)
+
     def _query(self, name: str) -> RunningQuery:
         try:
             return self._driver.queries[name]
         except KeyError:
             known = ", ".join(self._driver.queries) or "none"
             raise QueryError(f"there is no query {name}", detail=f"the queries are {known}") from None
+
+    def queries_by(self, name: str) -> Query:
+        """A query by its name."""
+        self._query(name)
+        return Query(self, name)
 
     @property
     def queries(self) -> Mapping[str, Query]:

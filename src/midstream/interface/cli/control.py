@@ -1,0 +1,114 @@
+"""`midstream status`, `plan`, `migrate`, `add`, `drop`, `stop`: talking to a job that runs elsewhere."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from midstream.interface.cli import options
+from midstream.interface.cli.endings import ends_clearly
+from midstream.interface.cli.output import show_json, show_text
+
+Checkpoint = Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The checkpoint of the running job.")]
+QueryName = Annotated[str, typer.Argument(metavar="QUERY", help="The query's name.")]
+Patience = Annotated[float, typer.Option("--timeout", help="How many seconds to wait for the job's answer.")]
+
+
+@ends_clearly
+def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json = False) -> None:
+    """Show how far a running job is.
+
+    \b
+    Example:
+      midstream status orders.checkpoint
+    """
+    told = _asked(checkpoint, timeout, command="status")
+    if json:
+        show_json(told)
+        return
+    lines = [f"{told['checkpoint']}: batch {told['batch']}, {told['slots']} slots"]
+    for name, stream in told["streams"].items():
+        lines.append(
+            f"stream {name}: {stream['rows']:,} rows, {stream['late']:,} late, {stream['unusable']:,} unusable"
+        )
+    for name, query in told["queries"].items():
+        moving = f", migrating to {query['migrating_to']}" if query["migrating_to"] else ""
+        lines.append(f"query {name}: {query['results']:,} results, plan {query['plan'] or 'without joins'}{moving}")
+    show_text("\n".join(lines))
+
+
+@ends_clearly
+def plan(checkpoint: Checkpoint, query: QueryName, timeout: Patience = 60.0, json: options.Json = False) -> None:
+    """Show the plan that a query of a running job runs by.
+
+    \b
+    Example:
+      midstream plan orders.checkpoint hot
+    """
+    told = _asked(checkpoint, timeout, command="plan", query=query)
+    show_json(told) if json else show_text(told["explain"])
+
+
+@ends_clearly
+def migrate(
+    checkpoint: Checkpoint,
+    query: QueryName,
+    plan: Annotated[str, typer.Argument(metavar="PLAN", help="The plan to go over to, such as '((A B) C)'.")],
+    strategy: Annotated[str, typer.Option(help="The migration strategy.")] = "moving_state",
+    timeout: Patience = 60.0,
+    json: options.Json = False,
+) -> None:
+    """Have a running job go over to another plan while results keep flowing.
+
+    \b
+    Example:
+      midstream migrate orders.checkpoint hot "(A (B C))" --strategy genmig
+    """
+    told = _asked(checkpoint, timeout, command="migrate", query=query, plan=plan, strategy=strategy)
+    show_json(told) if json else show_text(f"query {query} goes over from {told['from']} to {told['to']}")
+
+
+@ends_clearly
+def add(
+    checkpoint: Checkpoint, query: QueryName, cql: options.Cql, timeout: Patience = 60.0, json: options.Json = False
+) -> None:
+    """Add a query to a running job.
+
+    \b
+    Example:
+      midstream add orders.checkpoint big "SELECT * FROM orders [NOW] WHERE amount > 100"
+    """
+    told = _asked(checkpoint, timeout, command="add", query=query, cql=options.query_text(cql))
+    show_json(told) if json else show_text(f"query {query} was added")
+
+
+@ends_clearly
+def drop(checkpoint: Checkpoint, query: QueryName, timeout: Patience = 60.0, json: options.Json = False) -> None:
+    """End a query of a running job; its state goes.
+
+    \b
+    Example:
+      midstream drop orders.checkpoint big
+    """
+    told = _asked(checkpoint, timeout, command="drop", query=query)
+    show_json(told) if json else show_text(f"query {query} was dropped")
+
+
+@ends_clearly
+def stop(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json = False) -> None:
+    """Stop a running job between two batches.
+
+    \b
+    Example:
+      midstream stop orders.checkpoint
+    """
+    told = _asked(checkpoint, timeout, command="stop")
+    show_json(told) if json else show_text("the job stops after the batch under way")
+
+
+def _asked(checkpoint: str, patience: float, **request: Any) -> Any:
+    from midstream.runtime.checkpoint.control import ask
+    from midstream.runtime.checkpoint.files import Files
+
+    return ask(Files.at(checkpoint), request, patience=patience)

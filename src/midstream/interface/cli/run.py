@@ -1,0 +1,95 @@
+"""`midstream run`: a job from a file, until it is stopped."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from midstream.interface.cli import options
+from midstream.interface.cli.endings import ends_clearly
+from midstream.interface.cli.output import note, show_json
+from midstream.interface.jobs.job_file import Job, read_job
+
+
+@ends_clearly
+def run(
+    job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job file.")],
+    available: Annotated[bool, typer.Option("--available", help="Work through what there is now, then end.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only check the file.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Run a job: streams, queries, sinks and a checkpoint, as its file says. Ctrl-C stops it; a restart resumes.
+
+    \b
+    Example:
+      midstream run examples/orders.toml --available
+    """
+    job = read_job(job_file)
+    if check:
+        note(f"{job_file} is a job of {len(job.streams)} streams and {len(job.queries)} queries")
+        return
+    account = carry_out(job, available, quiet=json)
+    if json:
+        show_json(account)
+
+
+def carry_out(job: Job, available: bool, quiet: bool) -> dict[str, Any]:
+    """Runs the job to its end; says how far it came."""
+    from midstream.runtime.spark.control import status
+
+    session = open_session(job)
+    if not quiet:
+        session.on_progress(_told)
+
+    def stop(*_: Any) -> None:
+        session.request_stop()
+
+    before = {sign: signal.signal(sign, stop) for sign in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with session:
+            session.start("available" if available else job.trigger)
+            note(f"the job runs on {session.checkpoint}; Ctrl-C stops it")
+            session.wait()
+            return {**status(session), "running": False}
+    finally:
+        for sign, handler in before.items():
+            signal.signal(sign, handler)
+
+
+def open_session(job: Job) -> Any:
+    """The session that a job describes, ready to start."""
+    from midstream.runtime.spark import Session, sinks, spark_session
+    from midstream.runtime.spark.sources import EVOLUTION
+
+    spark = spark_session(job.master, **{EVOLUTION: "true", **job.spark})
+    session = Session(spark, checkpoint=job.checkpoint, slots=job.slots, retained=job.retained)
+    for stream in job.streams:
+        session.open_stream(
+            stream.name,
+            stream.format,
+            path=stream.path,
+            schema=stream.schema,
+            options=stream.options,
+            columns=stream.columns,
+            time=stream.time,
+            lateness=stream.lateness,
+        )
+    if job.ticks:
+        session.ticks()
+    for query in job.queries:
+        session.query(query.name, query.cql, plan=query.plan, emit_every=query.emit_every)
+        if query.sink == "console":
+            session.sink(query.name, sinks.console(query.name))
+        elif query.folder is not None:
+            session.sink(query.name, sinks.folder(query.folder))
+    return session
+
+
+def _told(event: dict[str, Any]) -> None:
+    rows, late = sum(event["rows"].values()), sum(event["late"].values())
+    results = ", ".join(f"{name} {query['results']:,}" for name, query in event["queries"].items())
+    told = f"batch {event['batch_id']}: {rows:,} rows{f', {late:,} late' if late else ''}; results {results}; "
+    note(told + f"{event['seconds']['batch']:.2f} s")

@@ -1,0 +1,1 @@
+"""Jobs as files: what to read, what to ask, where results go; and talking to a job that runs."""

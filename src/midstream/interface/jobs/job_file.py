@@ -1,0 +1,195 @@
+"""A job file: TOML with streams, queries and where the job keeps what it knows. Every mistake is told by its key."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from midstream.errors import JobError
+
+SINKS = ("table", "console", "folder")
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEntry:
+    """A stream: a Spark source, the columns made of it, and its time."""
+
+    name: str
+    format: str
+    path: str | None = None
+    schema: str | None = None
+    time: str = "ts"
+    lateness: str | int = 0
+    columns: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryEntry:
+    """A query, the plan it starts with, and where its results go besides the results table."""
+
+    name: str
+    cql: str
+    plan: str | None = None
+    emit_every: str | int | None = None
+    sink: str = "table"
+    folder: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """All that a job file says."""
+
+    checkpoint: str
+    streams: tuple[StreamEntry, ...]
+    queries: tuple[QueryEntry, ...]
+    trigger: str | None = None
+    slots: int | None = None
+    master: str | None = None
+    ticks: bool = False
+    retained: int = 10
+    spark: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_job(path: Path) -> Job:
+    """The job in a file. Relative paths in it are relative to the file."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise JobError(f"cannot read the job file {path}", detail=error.strerror) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise JobError(f"{path} is not a TOML file", detail=str(error)) from error
+    return job_of(content, path.resolve().parent)
+
+
+def job_of(content: Mapping[str, Any], folder: Path) -> Job:
+    """The job that parsed TOML describes."""
+    top = _Section("", content, ("job", "streams", "queries", "spark"))
+    job = top.section("job", ("checkpoint", "trigger", "slots", "master", "ticks", "retained"))
+    streams = tuple(_stream(name, top, folder) for name in top.names("streams"))
+    queries = tuple(_query(name, top, folder) for name in top.names("queries"))
+    spark = {key: str(value) for key, value in dict(content.get("spark", {})).items()}
+    return Job(
+        _located(job.text("checkpoint"), folder),
+        streams,
+        queries,
+        job.optional("trigger", str),
+        job.optional("slots", int),
+        job.optional("master", str),
+        job.flag("ticks"),
+        job.optional("retained", int) or 10,
+        spark,
+    )
+
+
+def _stream(name: str, top: _Section, folder: Path) -> StreamEntry:
+    known = ("format", "path", "schema", "time", "lateness", "columns", "options")
+    entry = top.section(f"streams.{name}", known)
+    path = entry.optional("path", str)
+    columns = entry.optional("columns", list) or []
+    for column in columns:
+        if not isinstance(column, str):
+            raise JobError(f"{entry.at('columns')} must be a list of expressions, not {column!r}")
+    return StreamEntry(
+        name,
+        entry.text("format"),
+        None if path is None else _located(path, folder),
+        entry.optional("schema", str),
+        entry.optional("time", str) or "ts",
+        entry.optional("lateness", (str, int)) or 0,
+        tuple(columns),
+        {key: str(value) for key, value in (entry.optional("options", dict) or {}).items()},
+    )
+
+
+def _query(name: str, top: _Section, folder: Path) -> QueryEntry:
+    entry = top.section(f"queries.{name}", ("cql", "plan", "emit_every", "sink", "folder"))
+    sink = entry.optional("sink", str) or "table"
+    if sink not in SINKS:
+        raise JobError(f"{entry.at('sink')} cannot be {sink!r}", hint=f"use one of {', '.join(SINKS)}")
+    path = entry.optional("folder", str)
+    if (sink == "folder") != (path is not None):
+        raise JobError(f"{entry.at('folder')} belongs to the sink 'folder', and only to it")
+    return QueryEntry(
+        name,
+        entry.text("cql"),
+        entry.optional("plan", str),
+        entry.optional("emit_every", (str, int)),
+        sink,
+        None if path is None else _located(path, folder),
+    )
+
+
+class _Section:
+    """A table of the file, which knows where it is."""
+
+    def __init__(self, place: str, content: Mapping[str, Any], known: tuple[str, ...]) -> None:
+        self.place = place
+        self.content = content
+        for key in content:
+            if key not in known:
+                near = get_close_matches(key, known, 1)
+                raise JobError(
+                    f"unknown key {self.at(key)}",
+                    hint=f"did you mean {near[0]}?" if near else f"use {', '.join(known)}",
+                )
+
+    def at(self, key: str) -> str:
+        """A key's full name."""
+        return f"{self.place}.{key}" if self.place else key
+
+    def section(self, place: str, known: tuple[str, ...]) -> _Section:
+        """A table in this one."""
+        found: Any = self.content
+        for part in place.split("."):
+            if part not in found:
+                raise JobError(f"the table [{place}] is missing")
+            found = found[part]
+            if not isinstance(found, dict):
+                raise JobError(f"{place} must be a table, not {found!r}")
+        return _Section(place, found, known)
+
+    def names(self, key: str) -> list[str]:
+        """The names in a table of tables; at least one."""
+        found = self.content.get(key, {})
+        if not isinstance(found, dict) or not found:
+            raise JobError(f"the job has no {key}", hint=f"add a table [{key}.NAME]")
+        return list(found)
+
+    def text(self, key: str) -> str:
+        """A text that must be there."""
+        if key not in self.content:
+            raise JobError(f"{self.at(key)} is missing")
+        value = self.optional(key, str)
+        if not value:
+            raise JobError(f"{self.at(key)} is empty")
+        return str(value)
+
+    def flag(self, key: str) -> bool:
+        """True or false; false if it is not there."""
+        value = self.content.get(key, False)
+        if not isinstance(value, bool):
+            raise JobError(f"{self.at(key)} must be true or false, not {value!r}")
+        return value
+
+    def optional(self, key: str, kind: Any) -> Any:
+        """A value of a kind, or None."""
+        value = self.content.get(key)
+        if value is None:
+            return None
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        if isinstance(value, bool) or not isinstance(value, kinds):
+            wanted = " or ".join(_WORDS[k] for k in kinds)
+            raise JobError(f"{self.at(key)} must be {wanted}, not {value!r}")
+        return value
+
+
+_WORDS = {str: "a text", int: "a whole number", list: "a list", dict: "a table"}
+
+
+def _located(path: str, folder: Path) -> str:
+    return path if ":" in path or path.startswith("/") else str(folder / path)

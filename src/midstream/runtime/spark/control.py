@@ -1,0 +1,107 @@
+"""What a running session answers when a second process asks through its checkpoint."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Any
+
+from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.errors import JobError, MidstreamError
+from midstream.runtime.checkpoint.control import Request, answer_all
+
+if TYPE_CHECKING:
+    from midstream.runtime.spark.session import Session
+
+log = logging.getLogger(__name__)
+
+
+class Listener:
+    """Looks for requests while the session runs."""
+
+    def __init__(self, session: Session, pause: float = 0.5) -> None:
+        self.session = session
+        self.pause = pause
+        self.ending = threading.Event()
+        self.thread = threading.Thread(target=self._listen, name="midstream-control", daemon=True)
+        self.thread.start()
+
+    def stop(self) -> None:
+        """Stops looking."""
+        self.ending.set()
+        if threading.current_thread() is not self.thread:
+            self.thread.join(timeout=10)
+
+    def _listen(self) -> None:
+        files = self.session._driver.files
+        while not self.ending.wait(self.pause):
+            try:
+                answer_all(files, self.answer)
+            except MidstreamError as error:
+                log.warning("the control folder cannot be read: %s", error)
+
+    def answer(self, request: Request) -> Any:
+        """The answer to one request."""
+        session = self.session
+        match request:
+            case {"command": "status"}:
+                return status(session)
+            case {"command": "plan", "query": str(name)}:
+                return {
+                    "query": name,
+                    "plan": session.queries_by(name).plan.text,
+                    "explain": session.queries_by(name).explain(),
+                }
+            case {"command": "migrate", "query": str(name), "plan": str(plan)}:
+                query = session.queries_by(name)
+                query.migrate(
+                    plan, request.get("strategy", "moving_state"), trigger=request.get("trigger", "asked for")
+                )
+                return {"query": name, "from": query.plan.text, "to": query.migrating}
+            case {"command": "add", "query": str(name), "cql": str(cql)}:
+                query = session.query(name, cql, plan=request.get("plan"))
+                return {"query": name, "plan": query.plan.text}
+            case {"command": "drop", "query": str(name)}:
+                session.drop(name)
+                return {"query": name}
+            case {"command": "stop"}:
+                session.request_stop()
+                return {"stopping": True}
+        raise JobError(f"the job does not understand {request}")
+
+
+def status(session: Session) -> dict[str, Any]:
+    """How far a session is."""
+    driver = session._driver
+    manifest = driver.manifest
+    counters = manifest.counters if manifest else {}
+    return {
+        "checkpoint": session.checkpoint,
+        "running": True,
+        "batch": None if manifest is None else manifest.batch_id,
+        "slots": driver.slots,
+        "streams": {
+            name: {
+                "rows": counters.get("rows", {}).get(name, 0),
+                "late": counters.get("late", {}).get(name, 0),
+                "unusable": counters.get("unusable", {}).get(name, 0),
+                "register": _tick(manifest.registers.get(name)) if manifest else None,
+            }
+            for name in session.catalog.streams
+        },
+        "queries": {
+            name: {
+                "cql": query.cql,
+                "plan": query.plan.text,
+                "migrating_to": query.migration.target.plan.text if query.migration else None,
+                "results": counters.get("results", {}).get(name, 0),
+                "released": _tick(manifest.released.get(name)) if manifest else None,
+            }
+            for name, query in driver.queries.items()
+        },
+        "last_batch": driver.last_event,
+    }
+
+
+def _tick(value: int | None) -> int | None:
+    return None if value in (None, BEGINNING, INFINITY) else value

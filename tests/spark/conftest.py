@@ -1,0 +1,16 @@
+"""One Spark session for all tests of a process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[object]:
+    from midstream.runtime.spark import spark_session
+
+    session = spark_session("local[2]", name="tests", **{"spark.sql.shuffle.partitions": "2"})
+    yield session
+    session.stop()
