@@ -78,4 +78,4 @@ def _copy_states(old: Execution, new: Execution) -> None:
 def in_order(result: pa.Table) -> bool:
     """Whether results left in order of their start."""
     times = result["valid_from" if "valid_from" in result.column_names else "ts"].to_pylist()
-    return times == sorted(times)
+    return bool(times == sorted(times))

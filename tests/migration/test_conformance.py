@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from tests.migration.drive import drive, in_order
+from tests.migration.drive import Action, drive, in_order
 from tests.migration.families import ENDLESS, KEEPING, Setting, join_settings, rule_settings
 
 import midstream as ms
@@ -15,6 +17,7 @@ from midstream.migration.legality import keeps_intervals, relational_part
 from midstream.migration.moving_state_paced import MovingStatePaced
 from midstream.migration.protocol import Strategy
 from midstream.migration.registry import STRATEGIES
+from midstream.runtime.live_query import LiveQuery
 
 TRIED = {**STRATEGIES, "moving_state_paced by 3": MovingStatePaced(budget=3)}
 NARROW = {"parallel_track", "genmig_reference_point"}
@@ -40,15 +43,20 @@ def legal(strategy: Strategy, setting: Setting) -> bool:
     return True
 
 
+def cancel_if_running(live: LiveQuery) -> None:
+    if live.migrations.running is not None:
+        live.cancel_migration()
+
+
 def check(setting: Setting, strategy: Strategy, rows: int, place: int, gap: int, cancel: int | None, reopen: bool):
     """Migrates along the setting's plans, one after the other, and holds the result against the oracle."""
     assume(legal(strategy, setting))
-    actions = [
-        (place + i * gap, lambda live, plan=plan: live.migrate(plan, strategy, queue=True))
+    actions: list[tuple[int, Action]] = [
+        (place + i * gap, partial(LiveQuery.migrate, plan=plan, strategy=strategy, queue=True))
         for i, plan in enumerate(setting.plans[1:])
     ]
     if cancel is not None:
-        actions.append((place + cancel, lambda live: live.migrations.running and live.cancel_migration()))
+        actions.append((place + cancel, cancel_if_running))
     found, _ = drive(setting.asked, setting.plans[0], rows, actions, reopen)
     expected = evaluate(setting.asked.plan, setting.asked.tables, setting.asked.catalog)
     same = ms.snapshot_equal(found, expected)

@@ -87,7 +87,7 @@ class TestReferencePointsUnderACount:
                 execution.old.advance(INFINITY)
                 return leave()
 
-            execution.finish = drain_and_leave
+            setattr(execution, "finish", drain_and_leave)  # noqa: B010
             return execution
 
     def migrated(self, strategy) -> pa.Table:

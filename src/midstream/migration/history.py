@@ -30,6 +30,7 @@ class MigrationRecord:
     peak_extra_rows: int
     longest_silence: int
     longest_silence_seconds: float
+    predicted: dict[str, Any] | None = None
 
     @property
     def split_time(self) -> float | None:
@@ -40,6 +41,16 @@ class MigrationRecord:
     def duration(self) -> int:
         """How much application time it took; 0 if it ended where it began."""
         return max(0, self.ended_at - self.started_at)
+
+    def comparison(self) -> str:
+        """What was predicted beside what was measured."""
+        measured = f"took {self.duration} ticks, {self.processed_twice} rows twice, {self.peak_extra_rows} rows held"
+        measured += f", {self.longest_silence} ticks silent"
+        if self.predicted is None:
+            return f"{self.strategy} {measured}"
+        told = f"{self.predicted['duration']:.4g} ticks, {self.predicted['work']:.4g} rows of work"
+        told += f", {self.predicted['rows']:.4g} rows held, {self.predicted['silence']:.4g} ticks silent"
+        return f"{self.strategy} {measured}; predicted {told}"
 
     def as_dict(self) -> dict[str, Any]:
         """All fields as plain values."""
@@ -58,6 +69,7 @@ class Recorder:
         self.started = self.heard = clock()
         self.batches = 0
         self.silence, self.silence_seconds = 0, 0.0
+        self.predicted: dict[str, Any] | None = None
 
     def batch(self, frontier: int, released: int) -> None:
         """Notes the end of a batch and how many results left with it."""
@@ -89,4 +101,5 @@ class Recorder:
             figures.peak_extra_rows,
             self.silence,
             self.silence_seconds,
+            self.predicted,
         )

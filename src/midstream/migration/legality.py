@@ -6,7 +6,7 @@ their results have one form in every plan. Everything else is only equal snapsho
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from midstream.algebra import physical as p
 from midstream.algebra.windows import Unbounded
@@ -125,5 +125,5 @@ def _sources(plan: p.PhysicalNode) -> list[p.Source]:
     return [node for node in p.walk_physical(plan) if isinstance(node, p.Source)]
 
 
-def _listed(windows: dict[str, object]) -> str:
+def _listed(windows: Mapping[str, object]) -> str:
     return ", ".join(f"{alias} {window}" for alias, window in sorted(windows.items()))

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import Source
+from midstream.algebra.statistics import UNKNOWN, Statistics
 from midstream.algebra.time import BEGINNING
 from midstream.migration.execution import Execution, SingleBox
 from midstream.operators.box import Box
@@ -31,7 +32,8 @@ Functions = Mapping[str, UserFunction]
 class Situation:
     """Where a query stands: its frontier, and per source the latest start seen and the register, if any.
 
-    `inside` is the latest end of anything in the old box's states.
+    `inside` is the latest end of anything in the old box's states. The plans, the functions and the statistics matter
+    to `auto` alone.
     """
 
     sources: tuple[Source, ...]
@@ -39,6 +41,10 @@ class Situation:
     starts: Mapping[str, int] = field(default_factory=dict)
     registers: Mapping[str, int] = field(default_factory=dict)
     inside: int = BEGINNING
+    old: Plan | None = None
+    new: Plan | None = None
+    functions: Functions = field(default_factory=dict)
+    statistics: Statistics = UNKNOWN
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from midstream.errors import MigrationError
+from midstream.migration.auto import Auto
 from midstream.migration.genmig import GenMig
 from midstream.migration.genmig_reference_point import GenMigReferencePoint
 from midstream.migration.genmig_shortened import GenMigShortened
@@ -24,6 +25,7 @@ STRATEGIES: dict[str, Strategy] = {
         GenMigShortened(),
     )
 }
+STRATEGIES["auto"] = Auto(STRATEGIES)
 
 
 def strategy_named(name: str) -> Strategy:

@@ -23,6 +23,7 @@ from midstream.algebra.windows import Hop
 from midstream.errors import InputError, MigrationError
 from midstream.migration.execution import Execution, SingleBox
 from midstream.migration.history import MigrationRecord, Recorder
+from midstream.migration.live_statistics import live_statistics
 from midstream.migration.protocol import Decision, Migrating, Situation, Strategy, latest_end
 from midstream.migration.registry import strategy_named
 from midstream.operators.box import Box
@@ -106,6 +107,9 @@ class LiveQuery:
         self.frontier = BEGINNING
         self.registers: dict[str, int] = {}
         self.starts: dict[str, int] = {}
+        self.firsts: dict[str, int] = {}
+        self.counts: dict[str, int] = {}
+        self.batches = 0
         box = Box(plan.physical, self.functions)
         self.execution: Execution = SingleBox(box, self.release, partial(BoxScheduler, schedule=schedule))
         self.migrations = Migrations()
@@ -132,11 +136,13 @@ class LiveQuery:
             return
         if self.frontier == INFINITY:
             raise InputError(f"the query has ended, rows of stream {stream} come too late")
-        latest = int(ticks.max())
+        earliest, latest = int(ticks.min()), int(ticks.max())
         for source in self.sources:
             if source.stream.name == stream:
                 alias = source.stream.alias
                 self.starts[alias] = max(self.starts.get(alias, latest), latest)
+                self.firsts[alias] = min(self.firsts.get(alias, earliest), earliest)
+                self.counts[alias] = self.counts.get(alias, 0) + len(ticks)
                 elements = source_elements(source, rows, ticks)
                 if self.adaptive is not None:
                     self.adaptive.take(alias, elements, ticks)
@@ -146,6 +152,7 @@ class LiveQuery:
     def advance(self, registers: Mapping[str, int]) -> Elements | None:
         """Learns how far the streams are; gives the results that leave because of it."""
         self.registers = dict(registers)
+        self.batches += 1
         frontier = reached(self.sources, registers)
         if frontier > self.frontier:
             self.frontier = frontier
@@ -186,10 +193,12 @@ class LiveQuery:
         chosen = strategy_named(strategy) if isinstance(strategy, str) else strategy
         chosen.refuse(self.plan, plan, self.functions)
         assert isinstance(self.execution, SingleBox)
-        decision = chosen.decide(self.situation())
+        decision = chosen.decide(self.situation(plan))
+        name = decision.get("strategy", chosen.name)
         recorder = Recorder(
-            trigger, (self.plan.text, plan.text), chosen.name, decision.get("split_after"), self.frontier, self.clock
+            trigger, (self.plan.text, plan.text), name, decision.get("split_after"), self.frontier, self.clock
         )
+        recorder.predicted = next((p for p in decision.get("predictions", ()) if p["strategy"] == name), None)
         migrating = chosen.open(self.execution, Box(plan.physical, self.functions), decision)
         migrating.begin()
         self.execution = migrating
@@ -197,10 +206,27 @@ class LiveQuery:
         if self._leave_if_done():
             self._end()
 
-    def situation(self) -> Situation:
+    def situation(self, target: Plan | None = None) -> Situation:
         """Where the query stands, as strategies ask for it."""
+        assert isinstance(self.execution, SingleBox)
         registers = {s.stream.alias: self.registers.get(s.stream.name, BEGINNING) for s in self.sources}
-        return Situation(self.sources, self.frontier, dict(self.starts), registers, latest_end(self.execution))
+        return Situation(
+            self.sources,
+            self.frontier,
+            dict(self.starts),
+            registers,
+            latest_end(self.execution),
+            self.plan,
+            target,
+            self.functions,
+            live_statistics(self.execution.box, self.counts, self.firsts, self.starts, self._batch_ticks),
+        )
+
+    @property
+    def _batch_ticks(self) -> float | None:
+        if not self.firsts or not self.batches:
+            return None
+        return max(1.0, (max(self.starts.values()) - min(self.firsts.values())) / self.batches)
 
     def _leave_if_done(self) -> bool:
         """Goes on with the new plan alone, if the migration has come that far."""

@@ -1,0 +1,107 @@
+"""Auto: of the strategies that may take one plan to the other, the one that is predicted to suit best.
+
+What suits is the user's preference: the least silence, the least memory, or the new plan as soon as possible. Ties go
+to the strategy that does less.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from midstream.errors import MigrationError
+from midstream.migration.costs import Prediction, Predictor
+from midstream.migration.execution import SingleBox
+from midstream.migration.protocol import Decision, Functions, Migrating, Situation, Strategy
+from midstream.operators.box import Box
+from midstream.optimizer.plans import Plan
+
+Preference = Literal["least_silence", "least_memory", "soonest"]
+
+PREFERENCES: dict[str, Callable[[Prediction], tuple[float, ...]]] = {
+    "least_silence": lambda p: (p.silence, p.duration, p.work),
+    "least_memory": lambda p: (p.rows, p.duration, p.work),
+    "soonest": lambda p: (p.duration + p.silence, p.work),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What was chosen, what every legal strategy was predicted to take, and why the others are refused."""
+
+    chosen: str
+    preference: str
+    predictions: tuple[Prediction, ...]
+    refusals: Mapping[str, str]
+
+    def explain(self) -> str:
+        """The predictions as a table, the chosen strategy marked."""
+        lines = [f"migration by {self.chosen} ({self.preference})"]
+        lines.append(f"  {'strategy':24}{'ticks':>12}{'work':>14}{'rows':>12}{'silence':>12}")
+        for p in self.predictions:
+            mark = "*" if p.strategy == self.chosen else " "
+            numbers = f"{p.duration:12.4g}{p.work:14.4g}{p.rows:12.4g}{p.silence:12.4g}"
+            lines.append(f"{mark} {p.strategy:24}{numbers}")
+        lines += [f"  {name:24}refused: {reason}" for name, reason in self.refusals.items()]
+        return "\n".join(lines)
+
+
+def choose(
+    strategies: Mapping[str, Strategy],
+    old: Plan,
+    new: Plan,
+    functions: Functions,
+    situation: Situation,
+    preference: str = "least_silence",
+    capacity: float | None = None,
+) -> Choice:
+    """Asks every strategy whether it may, predicts what it would take, and picks by the preference."""
+    if preference not in PREFERENCES:
+        raise MigrationError(f"unknown preference {preference!r}", hint=f"use one of {', '.join(PREFERENCES)}")
+    predictor = Predictor(old, new, situation, capacity)
+    predictions, refusals = [], {}
+    for name, strategy in strategies.items():
+        if isinstance(strategy, Auto):
+            continue
+        try:
+            strategy.refuse(old, new, functions)
+        except MigrationError as error:
+            refusals[name] = error.message
+            continue
+        predictions.append(predictor.predict(name, strategy.decide(situation)))
+    if not predictions:
+        raise MigrationError(
+            "no strategy can migrate between these plans",
+            detail="; ".join(dict.fromkeys(refusals.values())),
+        )
+    predictions.sort(key=PREFERENCES[preference])
+    return Choice(predictions[0].strategy, preference, tuple(predictions), refusals)
+
+
+class Auto:
+    """Stands for whichever strategy suits best; what it has chosen is part of its decision."""
+
+    name = "auto"
+
+    def __init__(self, strategies: Mapping[str, Strategy], preference: Preference = "least_silence") -> None:
+        self.strategies = strategies
+        self.preference = preference
+
+    def refuse(self, old: Plan, new: Plan, functions: Functions) -> None:
+        """Asks that some strategy may."""
+        choose(self.strategies, old, new, functions, Situation(()), self.preference)
+
+    def decide(self, situation: Situation) -> Decision:
+        """The chosen strategy and what it decides."""
+        if situation.old is None or situation.new is None:
+            raise MigrationError("auto cannot choose without knowing the plans", hint="name a strategy")
+        choice = choose(
+            self.strategies, situation.old, situation.new, situation.functions, situation, self.preference
+        )
+        inner = self.strategies[choice.chosen].decide(situation)
+        return {**inner, "strategy": choice.chosen, "predictions": [p.as_dict() for p in choice.predictions]}
+
+    def open(self, old: SingleBox, new: Box, decision: Decision) -> Migrating:
+        """The chosen strategy's execution."""
+        return self.strategies[decision["strategy"]].open(old, new, decision)

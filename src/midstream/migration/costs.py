@@ -1,0 +1,239 @@
+"""What migrations cost: CAPE's equations derived anew, and predictions for every strategy.
+
+CAPE section 5 models nested-loop window joins. With input rates a and b, a window of W and a reduction factor s, a
+state holds a*W tuples; combining two states looks at a*W*b*W pairs and stores the share s of them (equation 1). Each
+new tuple of a side meets the other side's state, so results come at 2*a*b*W*s (equation 2), which is the rate of the
+input above. Moving state takes the sum over all states that are missing (3, 8). In the old box of parallel track, 2W of
+input costs 2W*(2*a*b*W*Tj + 2*(a + b)*Ts) (5): a tuple is joined, inserted and later purged.
+
+Equations 6 and 7 do not balance as printed, because 6 multiplies an integral over the window by the window once more
+and 7 gives a count where a rate is meant. In the new box states grow from nothing: at time t < W they hold a*t and b*t,
+results come at 2*a*b*s*t, and the first window compares the integral of 2*a*b*t, which is a*b*W*W pairs, and inserts
+(a + b)*W tuples without purging any. From then on it costs what the old box's operator costs.
+
+The predictions extend this to all strategies with the optimizer's estimates in place of the global window: how many
+tuples each stored input holds, and what a plan does per tick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from midstream.algebra.plan import (
+    Aggregate,
+    Difference,
+    Distinct,
+    Intersect,
+    Join,
+    MultiJoin,
+    Relation,
+    aliases,
+    walk_plan,
+)
+from midstream.migration.moving_state_paced import LEAST_WORK, SHARE
+from midstream.migration.protocol import Decision, Situation
+from midstream.optimizer.estimates import Estimator
+from midstream.optimizer.plans import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class NestedLoop:
+    """The costs of a nested-loop window join: `compare` a pair, `insert` (or purge) a tuple, within a window."""
+
+    window: float
+    compare: float = 1.0
+    insert: float = 1.0
+
+    def recomputed_state(self, left_rate: float, right_rate: float, factor: float) -> float:
+        """Equation 1: computing a missing state from the two below it.
+
+        >>> NestedLoop(10).recomputed_state(2, 3, 0.1)
+        660.0
+        """
+        pairs = left_rate * right_rate * self.window**2
+        return self.compare * pairs + self.insert * pairs * factor
+
+    def output_rate(self, left_rate: float, right_rate: float, factor: float) -> float:
+        """Equation 2: how fast results come once states are full."""
+        return 2 * left_rate * right_rate * self.window * factor
+
+    def growing_output_rate(self, left_rate: float, right_rate: float, factor: float, time: float) -> float:
+        """Equation 7, balanced: how fast results come when states have grown for a time.
+
+        >>> NestedLoop(10).growing_output_rate(2, 3, 0.5, 5), NestedLoop(10).growing_output_rate(2, 3, 0.5, 99)
+        (30.0, 60.0)
+        """
+        return 2 * left_rate * right_rate * factor * min(time, self.window)
+
+    def old_operator(self, left_rate: float, right_rate: float) -> float:
+        """Equation 5: two windows of input with full states."""
+        return 2 * self._full_window(left_rate, right_rate)
+
+    def new_operator(self, left_rate: float, right_rate: float) -> float:
+        """Equation 6, balanced: two windows of input, the first of them into growing states.
+
+        >>> NestedLoop(10).new_operator(2, 3)
+        1950.0
+        """
+        pairs = left_rate * right_rate * self.window**2
+        first = self.compare * pairs + self.insert * (left_rate + right_rate) * self.window
+        return first + self._full_window(left_rate, right_rate)
+
+    def _full_window(self, left_rate: float, right_rate: float) -> float:
+        pairs = 2 * left_rate * right_rate * self.window
+        return self.window * (self.compare * pairs + 2 * self.insert * (left_rate + right_rate))
+
+    def track_length(self, height: int) -> float:
+        """Equation 4: how long parallel track takes."""
+        return self.window if height == 1 else 2 * self.window
+
+    def moving_length(self, tree: Tree, factors: Mapping[frozenset[str], float], rates: Mapping[str, float]) -> float:
+        """Equations 3 and 8: computing all states of a left- or right-deep or bushy tree but the result and the leaves.
+
+        >>> factors = {frozenset("BC"): 0.02, frozenset("BCD"): 0.1}
+        >>> NestedLoop(10).moving_length(("A", (("B", "C"), "D")), factors, dict.fromkeys("ABCD", 1.0))
+        146.0
+        """
+        return sum(self._missing(child, factors, rates)[0] for child in tree if isinstance(child, tuple))
+
+    def _missing(
+        self, tree: Tree, factors: Mapping[frozenset[str], float], rates: Mapping[str, float]
+    ) -> tuple[float, float, frozenset[str]]:
+        """The cost of a state and of those below it, its rate, and its streams."""
+        if isinstance(tree, str):
+            return 0.0, rates[tree], frozenset({tree})
+        left, right = (self._missing(child, factors, rates) for child in tree)
+        streams = left[2] | right[2]
+        factor = factors[streams]
+        here = self.recomputed_state(left[1], right[1], factor)
+        return left[0] + right[0] + here, self.output_rate(left[1], right[1], factor), streams
+
+
+Tree = str | tuple["Tree", "Tree"]
+"""A join tree over the names of streams."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a strategy is expected to take beside what the running plan takes anyway.
+
+    `duration` is in ticks until the new plan is alone, `work` in rows handled, `rows` the most that is held, `silence`
+    in ticks without a result; less than a batch is none, because results leave by the batch.
+    """
+
+    strategy: str
+    duration: float
+    work: float
+    rows: float
+    silence: float
+
+    def as_dict(self) -> dict[str, float | str]:
+        """All fields as plain values."""
+        return {
+            "strategy": self.strategy,
+            "duration": self.duration,
+            "work": self.work,
+            "rows": self.rows,
+            "silence": self.silence,
+        }
+
+
+class Predictor:
+    """Predicts what going from one plan to another takes; `capacity` is the rows the machine handles per tick.
+
+    Without a measured capacity it is taken to be twice what the running plan needs.
+    """
+
+    def __init__(self, old: Plan, new: Plan, situation: Situation, capacity: float | None = None) -> None:
+        self.old, self.new, self.situation = old, new, situation
+        self.estimator = Estimator(situation.statistics, old.emission)
+        self.load = max(self._handled(old.logical), 1e-9)
+        self.capacity = capacity or 2 * self.load
+        self.batch_ticks = situation.statistics.batch_ticks or 1.0
+
+    def predict(self, strategy: str, decision: Decision) -> Prediction:
+        """What one strategy takes, with what it would decide now."""
+        match strategy:
+            case "moving_state":
+                return Prediction(strategy, 0.0, self._filling, self._missing_rows, self._silence(self._filling))
+            case "moving_state_paced":
+                return self._paced()
+            case "parallel_track":
+                return self._side_by_side(strategy, decision["old_until"], joint=1.0)
+            case "genmig_reference_point":
+                return self._side_by_side(strategy, decision["split_after"] + 1, joint=0.0)
+        return self._side_by_side(strategy, decision["split_after"] + 1, joint=2.0)
+
+    def _side_by_side(self, strategy: str, until: int, joint: float) -> Prediction:
+        """Two boxes: the new one's work on the way, from nothing to full states, and what joins their results."""
+        duration = float(max(0, until - self.situation.frontier))
+        cost = self.estimator.cost(self.new.logical)
+        growing = duration * (cost.probed + cost.inserted + (cost.matched + cost.evaluated) / 2)
+        results = duration * self.estimator.flow(self.new.logical).rate * joint
+        rows = sum(self._held(r) for r in stored_inputs(self.new.logical).values())
+        return Prediction(strategy, duration, growing + results, rows, 0.0)
+
+    def _paced(self) -> Prediction:
+        budget = max(LEAST_WORK, SHARE * self.load * self.batch_ticks)
+        batches = -(-self._filling // budget)
+        per_batch = min(self._filling, budget)
+        heard = batches * self.batch_ticks * self.load
+        return Prediction(
+            "moving_state_paced",
+            batches * self.batch_ticks,
+            self._filling + heard,
+            2 * self._missing_rows,
+            self._silence(per_batch),
+        )
+
+    def _silence(self, work: float) -> float:
+        ticks = work / self.capacity
+        return ticks if ticks > self.batch_ticks else 0.0
+
+    @property
+    def _filling(self) -> float:
+        """Equations 1 and 3 for hash joins: what is below is probed once, what is found is stored once."""
+        return sum(
+            self._held(relation) * 2 + sum(self._held(child) for child in computed_from(relation))
+            for relation in self._missing
+        )
+
+    @property
+    def _missing_rows(self) -> float:
+        return sum(self._held(relation) for relation in self._missing)
+
+    @property
+    def _missing(self) -> list[Relation]:
+        there = stored_inputs(self.old.logical)
+        return [relation for name, relation in stored_inputs(self.new.logical).items() if name not in there]
+
+    def _held(self, relation: Relation) -> float:
+        return self.estimator.flow(relation).population
+
+    def _handled(self, plan: Relation) -> float:
+        cost = self.estimator.cost(plan)
+        return cost.probed + cost.inserted + cost.matched + cost.evaluated
+
+
+Stored = tuple[frozenset[str], str]
+"""A stored input: its streams, and the operators other than joins below it."""
+
+
+def stored_inputs(plan: Relation) -> dict[Stored, Relation]:
+    """What a plan's operators keep, named so that equal contents have equal names in whatever order they are joined."""
+    found: dict[Stored, Relation] = {}
+    for node in walk_plan(plan):
+        if isinstance(node, Join | MultiJoin | Distinct | Aggregate | Difference | Intersect):
+            for child in node.inputs:
+                others = sorted(n.label for n in walk_plan(child) if not isinstance(n, Join | MultiJoin))
+                found.setdefault((aliases(child), "; ".join(others)), child)
+    return found
+
+
+def computed_from(relation: Relation) -> Iterator[Relation]:
+    """What a stored input is computed from when it is missing."""
+    node = relation
+    while len(node.inputs) == 1:
+        node = node.inputs[0]
+    yield from node.inputs
