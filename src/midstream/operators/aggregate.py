@@ -35,6 +35,7 @@ from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.sweep import Sweep, join_neighbours, sweep
 from midstream.operators.vectors import Numbers, gather, numbers_of, validity_of
 
+
 @dataclass(frozen=True, slots=True)
 class AggregateSpec:
     """An aggregate over columns of the operator's input; `where` names a boolean column that must be true."""
@@ -212,9 +213,7 @@ def _filter(rows: Elements, name: str | None) -> Mask | None:
     return true if valid is None else true & valid
 
 
-def _without_repeats(
-    layout: Layout, rows: Elements, column: pa.Array, where: Mask | None
-) -> tuple[Layout, pa.Array]:
+def _without_repeats(layout: Layout, rows: Elements, column: pa.Array, where: Mask | None) -> tuple[Layout, pa.Array]:
     """The rows' different values per group, each over the union of its intervals, on the same pieces."""
     kept = np.flatnonzero(present_in(column, len(rows), where))
     owners, values = layout.groups[kept], column.take(pa.array(kept))

@@ -65,7 +65,7 @@ class Changes(SliceOperator):
 
 
 class Instants(SliceOperator):
-    """One element of one tick per instant at which a tuple is valid: RSTREAM, and what a window over a sub-query sees."""
+    """One element of one tick per instant at which a tuple is valid: RSTREAM, and what a window over a query sees."""
 
     name = "instants"
 

@@ -36,7 +36,11 @@ class CoverageState(SortedState):
                 continue
             rows = asked[here]
             stored = segment.elements.columns.take(pa.array(there))
-            same = columns_equal(columns.take(pa.array(rows)).columns, stored.columns, True) if columns.num_columns else None
+            same = (
+                columns_equal(columns.take(pa.array(rows)).columns, stored.columns, True)
+                if columns.num_columns
+                else None
+            )
             if same is not None and not same.all():
                 here, there, rows = here[same], there[same], rows[same]
             alive = segment.elements.valid_to[there] > frontier
@@ -76,7 +80,9 @@ def _merge_versions(segments: list[Segment], frontier: int) -> Segment | None:
     together = concatenate([s.elements for s in segments])
     hashes = np.concatenate([s.hashes for s in segments])
     born = np.repeat([s.born for s in segments], [len(s) for s in segments])
-    groups, _ = group_rows(together.columns.columns) if together.columns.num_columns else (np.zeros(len(born), np.intp), 0)
+    groups, _ = (
+        group_rows(together.columns.columns) if together.columns.num_columns else (np.zeros(len(born), np.intp), 0)
+    )
     newest = np.zeros(int(groups.max()) + 1, np.int64)
     np.maximum.at(newest, groups, born)
     keep = np.flatnonzero((born == newest[groups]) & (together.valid_to > frontier))

@@ -13,8 +13,8 @@ from midstream.algebra.plan import JoinKind
 from midstream.algebra.windows import Hop
 from midstream.operators.elements import Elements, Indices, Ticks, concatenate
 from midstream.operators.expressions import Predicate
-from midstream.operators.join import output_of, prepare
 from midstream.operators.hashing import columns_equal
+from midstream.operators.join import output_of, prepare
 from midstream.operators.slices import SliceOperator
 from midstream.operators.state.segment import pairs
 from midstream.operators.state.sorted_state import SortedState
@@ -108,9 +108,7 @@ class OuterJoin(SliceOperator):
 
     def _padded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         names = set(batch.schema.names)
-        arrays = [
-            batch.column(f.name) if f.name in names else pa.nulls(batch.num_rows, f.type) for f in self.schema
-        ]
+        arrays = [batch.column(f.name) if f.name in names else pa.nulls(batch.num_rows, f.type) for f in self.schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
 

@@ -76,7 +76,9 @@ class Concatenate(Operator):
         self.work.given += len(batch)
         if port == 0:
             return batch
-        renamed = pa.RecordBatch.from_arrays(batch.columns.columns, schema=self.schema) if len(self.schema) else batch.columns
+        renamed = (
+            pa.RecordBatch.from_arrays(batch.columns.columns, schema=self.schema) if len(self.schema) else batch.columns
+        )
         return Elements(renamed, batch.valid_from, batch.valid_to)
 
 

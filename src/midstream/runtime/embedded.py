@@ -156,9 +156,7 @@ def batches_and_cuts(
         while start < place:
             end = min(start + batch_rows, place)
             counts = np.bincount(owner[start:end], minlength=len(names))
-            yield {
-                name: tables[name].slice(int(taken[i]), int(counts[i])) for i, name in enumerate(names) if counts[i]
-            }
+            yield {name: tables[name].slice(int(taken[i]), int(counts[i])) for i, name in enumerate(names) if counts[i]}
             taken += counts
             start = end
         if place < len(owner):

@@ -94,7 +94,9 @@ def _steady(factor: int, seed: int) -> float:
     window, keys = 1_000 * factor, 2_000 * factor
     rows = RATE * window // 1000 + 100_000
     tables = _streams("AB", rows, seed, keys)
-    live, streams = _live(f"SELECT A.k, A.v AS a, B.v AS b FROM A [RANGE {window}], B [RANGE {window}] WHERE A.k = B.k", tables)
+    live, streams = _live(
+        f"SELECT A.k, A.v AS a, B.v AS b FROM A [RANGE {window}], B [RANGE {window}] WHERE A.k = B.k", tables
+    )
     taken, took = 0, 0.0
     for parts in batches(streams, tables, 10_000):
         start = time.perf_counter()
@@ -109,7 +111,9 @@ def _memory(report: Report, seed: int) -> None:
     """State against its raw columns, and memory over a run of fifty windows."""
     window, windows = 1_000, 50
     tables = _streams("AB", RATE * window // 1000 * windows, seed, 2_000)
-    live, streams = _live(f"SELECT A.k, A.v AS a, B.v AS b FROM A [RANGE {window}], B [RANGE {window}] WHERE A.k = B.k", tables)
+    live, streams = _live(
+        f"SELECT A.k, A.v AS a, B.v AS b FROM A [RANGE {window}], B [RANGE {window}] WHERE A.k = B.k", tables
+    )
     sizes, shares = [], []
     for parts in batches(streams, tables, 1_000):
         _push(live, streams, parts)
@@ -135,7 +139,11 @@ def _profile(tables: Tables) -> dict[str, float]:
     api.run(_join_query("AB"), tables)
     profiler.disable()
     stats = pstats.Stats(profiler).stats  # type: ignore[attr-defined]
-    parts = {"read time and cut batches": ("embedded.py", "ingest.py"), "hash": ("hashing.py",), "probe": ("segment.py", "join.py")}
+    parts = {
+        "read time and cut batches": ("embedded.py", "ingest.py"),
+        "hash": ("hashing.py",),
+        "probe": ("segment.py", "join.py"),
+    }
     parts |= {"store and merge": ("sorted_state.py",), "order and release": ("live_query.py", "sorting.py")}
     total = sum(entry[2] for entry in stats.values())
     found = {name: 0.0 for name in parts}
@@ -214,7 +222,8 @@ def _duckdb_join(names: str, tables: Tables) -> Callable[[], object]:
     earliest = "least(" + ", ".join(f"{n}.ts" for n in names) + ")"
     equal = " AND ".join(f"{a}.k = {b}.k" for a, b in zip(names[:-1], names[1:], strict=True))
     columns = ", ".join(f"{n}.v" for n in names)
-    text = f"SELECT {columns}, {latest} f FROM {', '.join(names)} WHERE {equal} AND {latest} - {earliest} <= {WINDOW} ORDER BY f"
+    near = f"{latest} - {earliest} <= {WINDOW}"
+    text = f"SELECT {columns}, {latest} f FROM {', '.join(names)} WHERE {equal} AND {near} ORDER BY f"
 
     def run() -> object:
         connection = duckdb.connect()
