@@ -9,10 +9,12 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING
@@ -27,7 +29,7 @@ from midstream.runtime.checkpoint.manifest import Manifest
 from midstream.runtime.checkpoint.store import CheckpointStore
 from midstream.runtime.spark.batch import Batch, finished
 from midstream.runtime.spark.environment import BATCH_SETTINGS
-from midstream.runtime.spark.layout import Layout
+from midstream.runtime.spark.layout import GROUP, PORT, Layout
 from midstream.runtime.spark.results import batch_frame
 from midstream.runtime.spark.running import MigrationUnderWay, RunningQuery
 
@@ -135,15 +137,10 @@ class Driver:
             self._call_sinks(before, self.manifest)
 
     def _no_rows(self) -> DataFrame:
-        from pyspark.sql.pandas.types import from_arrow_type
-        from pyspark.sql.types import IntegerType, StructField, StructType
-
-        from midstream.runtime.spark.layout import GROUP, PORT
-
         assert self.arriving is not None
-        fixed = [StructField(PORT, IntegerType()), StructField(GROUP, IntegerType())]
-        payload = [StructField(f.name, from_arrow_type(f.type)) for f in self.arriving.columns]
-        return self.spark.createDataFrame([], StructType([*fixed, *payload]))
+        fixed = [F.lit(0).cast("int").alias(PORT), F.lit(0).cast("int").alias(GROUP)]
+        payload = [F.lit(None).cast(from_arrow_type(f.type)).alias(f.name) for f in self.arriving.columns]
+        return self.spark.range(0, 0, 1, 1).select(*fixed, *payload)
 
     def _batch(self, query_id: str, batch_id: int, before: Manifest | None) -> Batch:
         assert self.arriving is not None
@@ -200,7 +197,8 @@ class Driver:
             chosen = strategy_named(strategy)
             chosen.refuse(query.plan, target.plan, query.functions)
             require_one_stage(query, target)
-            decision = chosen.decide(self.situation(query))
+            known = replace(self.situation(query), old=query.plan, new=target.plan, functions=query.functions)
+            decision = chosen.decide(known)
             query.migration = MigrationUnderWay(target, chosen.name, dict(decision), trigger=trigger)
 
     def _call_sinks(self, before: Manifest | None, manifest: Manifest) -> None:
