@@ -155,6 +155,14 @@ def test_a_lateness_that_is_none_is_refused(lateness: object) -> None:
         ms.run(QUERY, {"A": A}, lateness=lateness)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("lateness", [None, 2**63, 2**70])
+def test_rows_from_both_ends_of_time_are_not_late(lateness: int | None) -> None:
+    far = pa.table({"ts": [-(2**62) + 1, 2**62 - 1, -(2**62) + 1], "k": [1, 2, 3]})
+    for batch_rows in (1, 3):
+        found = ms.run(QUERY, {"A": far}, lateness=lateness, batch_rows=batch_rows)
+        assert found["k"].to_pylist() == [1, 3, 2] and not found.schema.metadata
+
+
 @pytest.mark.parametrize("batch_rows", [0, -5])
 def test_batches_must_have_rows(batch_rows: int) -> None:
     with pytest.raises(ms.QueryError, match="batch_rows"):

@@ -1,7 +1,4 @@
-"""Multiset difference and intersection per snapshot, and outer, semi and anti joins: operators that look at absence.
-
-All of them count, per piece of time, how many equal tuples (or partners) there are on each side.
-"""
+"""Multiset difference and intersection per snapshot: both count, per piece of time, the equal tuples on each side."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Stream:
         # Each row is held against the rows before it, so that what is late does not depend on batches.
         reached = np.maximum(np.maximum.accumulate(ticks), self.latest)
         self.latest = int(reached[-1])
-        late = ticks < reached - self.declaration.lateness
+        late = reached - ticks > self.declaration.lateness
         if late.any():
             self._bury(rows, late, "late")
             rows, ticks = _where(rows, ticks, ~late)
