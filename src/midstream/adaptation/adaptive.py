@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from midstream.adaptation.controller import Controller, Decision
+from midstream.adaptation.drift import Drift
 from midstream.adaptation.observer import Observer
 from midstream.adaptation.policy import Policy
 from midstream.algebra.declarations import UserFunction
@@ -53,8 +54,9 @@ class Adaptive:
         self.clock = clock or (lambda: 0.0)
         self.observer = Observer(plan.query, functions, clock)
         self.controller = Controller(policy, _longest(plan))
+        self.drift = Drift(self.observer.interests.classes)
         self.history: deque[Decision] = deque(maxlen=REMEMBERED)
-        self._considered_at = 0
+        self._checked_at = 0
         self._batches = 0
         self._running: Plan = plan
 
@@ -81,14 +83,19 @@ class Adaptive:
             self._running = query.plan
         if self._batches < self.policy.warm_up or self._batches % self.policy.check_every:
             return None
-        passed = self.observer.passed_ticks - self._considered_at
+        passed = self.observer.passed_ticks - self._checked_at
         if passed <= 0:
             return None
-        self._considered_at = self.observer.passed_ticks
-        self.observer.watch(query.execution.box)
+        self._checked_at = self.observer.passed_ticks
         statistics = self.observer.snapshot()
+        changed = self.drift.noticed(statistics)
+        if not changed and not self.controller.busy(statistics.moment):
+            return None
+        statistics = self.observer.watched(query.execution.box, statistics)
         work = sum(o.probed + o.inserted for o in statistics.operators)
-        decision = self.controller.consider(self.clock(), statistics, query.plan, passed, work)
+        decision = self.controller.consider(self.clock(), statistics, query.plan, passed, work, changed)
+        if decision is None:
+            return None
         if decision.action in ("migrate", "rollback"):
             decision = self._carry_out(query, decision)
         self._remember(decision)

@@ -80,18 +80,31 @@ class Controller:
     watching: _Watch | None = None
 
     def consider(
-        self, now: float, statistics: Statistics, plan: Plan, passed: int, measured_work: float | None = None
-    ) -> Decision:
-        """Decides, after `passed` ticks in which the running plan did the measured work per tick."""
+        self,
+        now: float,
+        statistics: Statistics,
+        plan: Plan,
+        passed: int,
+        measured_work: float | None = None,
+        changed: bool = True,
+    ) -> Decision | None:
+        """Decides, after `passed` ticks in which the running plan did the measured work per tick.
+
+        Nothing is weighed if nothing has `changed` and no plan is gathering evidence.
+        """
         estimator = Estimator(statistics, plan.emission, self.policy.constants)
         back = self._watch(estimator, statistics.moment, plan, passed, measured_work)
-        if back is not None:
+        if back is not None or not (changed or self.candidates):
             return back
         best = best_plan(plan.query, plan.emission, estimator)
         cost = self._cost(estimator, plan)
         self._gather(estimator, plan, best, cost, passed)
         chosen = self._strongest(estimator, best)
         return self._decide(now, estimator, plan, chosen, cost, statistics.moment)
+
+    def busy(self, moment: int) -> bool:
+        """Whether it is following something: a plan that has been better, or one that is new."""
+        return bool(self.candidates) or (self.watching is not None and moment >= self.watching.settled)
 
     def migrated(self, now: float, moment: int, before: Plan, after: Plan) -> None:
         """Learns that a migration has been made."""

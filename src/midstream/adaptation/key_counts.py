@@ -15,14 +15,14 @@ import numpy.typing as npt
 from midstream.algebra.statistics import KeyProfile
 from midstream.operators.elements import Hashes
 
-SAMPLE = 16
+SAMPLE = 4
 """One value in so many is in the sample."""
 
 HEAVY = 1 / 128
 """The share of tuples from which on a value is heavy."""
 
-EVERY_NTH = 8
-"""Among every so many tuples heavy values are looked for."""
+SEARCHED = 512
+"""Among how many tuples heavy values are looked for."""
 
 TIMES = 2.5
 ENOUGH = 24.0
@@ -109,7 +109,7 @@ class KeyCounts:
 
     def _learn(self, hashes: Hashes) -> None:
         """Looks for heavy values among some of the tuples; once found, they are counted among all."""
-        some = hashes[::EVERY_NTH]
+        some = hashes[:: max(1, len(hashes) // SEARCHED)]
         values, counts = _counted(some)
         often = counts >= max(3.0, HEAVY * len(some))
         if often.any():

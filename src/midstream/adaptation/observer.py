@@ -33,7 +33,7 @@ LOOK_AT = 2048
 """How many rows of a source are looked at in a batch."""
 
 ROWS_PER_LOOK = 1250
-LOOKS_APART = (3, 8)
+LOOKS_APART = (1, 8)
 """A look costs the more, relatively, the smaller batches are; yet it comes after so many batches at least and at most."""
 
 FIRST_LOOKS = 4
@@ -82,7 +82,6 @@ class Observer:
             text: KeyCounts(heavy.get(text) or HeavyValues()) for found in self.interests.keys.values() for text in found
         }
         self._work: dict[int, tuple[Work, int]] = {}
-        self._operators: tuple[OperatorStatistics, ...] = ()
 
     def take(self, alias: str, elements: Elements, ticks: Ticks) -> None:
         """Sees the rows that a source is about to be fed with."""
@@ -174,13 +173,13 @@ class Observer:
         found = self._compiled[key](columns)
         return found if isinstance(found, pa.Array) else found.combine_chunks()
 
-    def watch(self, box: Box) -> None:
-        """Reads the work counters of the running box; times its operators from now on, if there is a clock."""
+    def watched(self, box: Box, statistics: Statistics) -> Statistics:
+        """Statistics with what the running box's operators did since the last time; times them, if there is a clock."""
         if self.timings is not None:
             self.timings.attach(box)
         seen, found = {}, []
         for node, operator in zip(box.nodes, box.operators, strict=True):
-            before, since = self._work.get(id(operator), (Work(), self.passed_ticks))
+            before, since = self._work.get(id(operator), (Work(), 0))
             ticks = max(1, self.passed_ticks - since)
             done = replace(operator.work)
             seconds = self.timings.per_row(operator) if self.timings else None
@@ -190,7 +189,8 @@ class Observer:
             counts = [(getattr(done, n) - getattr(before, n)) / ticks for n in ("taken", "given", "probed", "inserted", "matched")]
             found.append(OperatorStatistics(node.label, *counts, seconds, purge, rows, size))
             seen[id(operator)] = (done, self.passed_ticks)
-        self._work, self._operators = seen, tuple(found)
+        self._work = seen
+        return replace(statistics, operators=tuple(found))
 
     def snapshot(self) -> Statistics:
         """All that is known now."""
@@ -204,7 +204,7 @@ class Observer:
             MappingProxyType(streams),
             MappingProxyType(keys),
             MappingProxyType(selectivities),
-            self._operators,
+            (),
             self.batch_ticks.value or None,
             self.latest or 0,
         )

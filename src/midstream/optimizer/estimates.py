@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -73,6 +74,7 @@ class Estimator:
         self.emission = emission
         self.constants = constants or Constants()
         self._flows: dict[Relation, Flow] = {}
+        self._costs: dict[Relation, float] = {}
         self._equal: dict[frozenset[str], float | None] = {}
 
     def flow(self, plan: Relation) -> Flow:
@@ -90,7 +92,9 @@ class Estimator:
 
     def per_tick(self, plan: Relation) -> float:
         """A whole plan's cost as one number."""
-        return self.cost(plan).per_tick(self.constants)
+        if plan not in self._costs:
+            self._costs[plan] = self.cost(plan).per_tick(self.constants)
+        return self._costs[plan]
 
     def _flow(self, plan: Relation) -> Flow:
         match plan:
@@ -247,7 +251,7 @@ class Estimator:
         return Cost(probed=rates, inserted=rates, matched=matched, given=given, **kept)
 
     def _multi_join_cost(self, plan: MultiJoin) -> Cost:
-        graph = GraphEstimator(JoinGraph(plan.joined, conjuncts(plan.on)), self)
+        graph = GraphEstimator(_one_graph(plan), self)
         masks = tuple(1 << i for i in range(len(plan.joined)))
         total = Cost()
         for i, order in enumerate(plan.orders):
@@ -416,6 +420,13 @@ class GraphEstimator:
         return here.rate * after / before if before > 0 else 0.0
 
 
+@lru_cache(maxsize=1024)
+def _one_graph(plan: MultiJoin) -> JoinGraph:
+    """The graph of one node, whose inputs may be joins."""
+    return JoinGraph(plan.joined, conjuncts(plan.on))
+
+
+@lru_cache(maxsize=1024)
 def has_key(plan: Join) -> bool:
     """Whether a join has an equality between its sides."""
     graph = JoinGraph((plan.left, plan.right), conjuncts(plan.on))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Union as Either
 
 from midstream.algebra.expressions import Expression, columns_of, conjunction, conjuncts
@@ -174,6 +174,13 @@ class JoinGraph:
 
     def leaf(self, number: int) -> Relation:
         """An input after what it can check alone."""
+        return self._leaves[number]
+
+    @cached_property
+    def _leaves(self) -> tuple[Relation, ...]:
+        return tuple(self._leaf(i) for i in range(len(self.inputs)))
+
+    def _leaf(self, number: int) -> Relation:
         mine = self.local(number)
         relation = self.inputs[number]
         return Select(relation, conjunction(mine)) if mine else relation
@@ -272,6 +279,7 @@ def bits(inputs: Inputs) -> Iterator[int]:
         inputs ^= lowest
 
 
+@lru_cache(maxsize=1024)
 def join_graph(relation: Relation) -> JoinGraph:
     """Flattens the inner joins and selections at the top of a relation."""
     inputs: list[Relation] = []

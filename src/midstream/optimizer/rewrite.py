@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from midstream.algebra.plan import Relation, rewrite_plan
 from midstream.errors import InternalError
 from midstream.optimizer.rules import NORMALIZING
@@ -10,6 +12,7 @@ ROUNDS = 100
 """Rules move things down or take them away, so they come to an end; a plan this deep is refused long before."""
 
 
+@lru_cache(maxsize=64)
 def normalize(plan: Relation) -> Relation:
     """The plan with every normalizing rule applied until nothing changes."""
     for _ in range(ROUNDS):

@@ -1,0 +1,98 @@
+"""Runs of one query over recorded streams, with what each batch cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from midstream.adaptation.adaptive import Adaptive
+from midstream.adaptation.controller import Decision
+from midstream.adaptation.policy import Policy
+from midstream.api import Question, ask
+from midstream.migration.execution import SingleBox
+from midstream.optimizer.plans import Plan, plan_query
+from midstream.runtime.embedded import Stream, batches
+from midstream.runtime.live_query import LiveQuery
+
+
+@dataclass(slots=True)
+class Run:
+    """Per batch: where time was after it, the work done in it, and the processor seconds it took."""
+
+    plan: str
+    moments: list[int] = field(default_factory=list)
+    work: list[int] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    migrations: list[tuple[int, str, str]] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+    results: int = 0
+    plans: list[str] = field(default_factory=list)
+
+    def total(self, start: int = 0, end: int | None = None) -> int:
+        """The work of batches that end within a span of time."""
+        return sum(w for m, w in zip(self.moments, self.work, strict=True) if start < m and (end is None or m <= end))
+
+    @property
+    def time(self) -> float:
+        """All processor seconds."""
+        return sum(self.seconds)
+
+
+class _Meter:
+    """Counts the work of a query's boxes, one after the other, with what filling their states took."""
+
+    def __init__(self, query: LiveQuery) -> None:
+        self.query = query
+        self.gone = 0
+        self.box = query.execution.box if isinstance(query.execution, SingleBox) else None
+        self.sent = 0
+
+    def read(self) -> int:
+        """All work so far."""
+        execution = self.query.execution
+        if isinstance(execution, SingleBox) and execution.box is not self.box:
+            assert self.box is not None
+            self.gone += self.box.work.probed + self.box.work.inserted
+            self.box = execution.box
+        sent = 2 * sum(record.processed_twice for record in self.query.history)
+        assert self.box is not None
+        return self.gone + self.box.work.probed + self.box.work.inserted + sent
+
+
+def question_of(query: str, tables: Mapping[str, pa.Table]) -> Question:
+    """A query over recorded streams."""
+    return ask(query, dict(tables))
+
+
+def drive(question: Question, plan: Plan | str | None, batch_rows: int, policy: Policy | None = None) -> Run:
+    """Runs a query from beginning to end; adaptively if there is a policy."""
+    chosen = plan if isinstance(plan, Plan) else plan_query(question.plan, plan)
+    query = LiveQuery(chosen, question.catalog.functions)
+    if policy is not None:
+        query.adaptive = Adaptive(chosen, policy, question.catalog.functions, time.monotonic)
+    streams = {name: Stream(question.catalog.streams[name]) for name in sorted(query.streams)}
+    run, meter, before = Run(chosen.text), _Meter(query), 0
+    running = chosen
+    for parts in batches(streams, {name: question.tables[name] for name in streams}, batch_rows):
+        start = time.process_time()
+        for name, rows in parts.items():
+            query.feed(name, *streams[name].accept(rows))
+        for stream in streams.values():
+            stream.settle()
+        given = query.advance({name: s.register for name, s in streams.items()})
+        run.seconds.append(time.process_time() - start)
+        run.results += 0 if given is None else len(given)
+        done = meter.read()
+        run.work.append(done - before)
+        run.moments.append(max(s.latest for s in streams.values()))
+        run.plans.append(query.plan.text)
+        before = done
+        if query.plan is not running:
+            run.migrations.append((run.moments[-1], running.text, query.plan.text))
+            running = query.plan
+    if query.adaptive is not None:
+        run.decisions = list(query.adaptive.history)
+    return run
