@@ -11,6 +11,11 @@ from midstream.errors import JobError
 from midstream.interface.experiments.report import Report
 
 EXPERIMENTS: dict[str, str] = {
+    "cape-length": "cape_length:cape_length",
+    "cape-intermediate": "cape_intermediate:cape_intermediate",
+    "genmig-rates": "genmig_rates:genmig_rates",
+    "genmig-memory": "genmig_memory:genmig_memory",
+    "genmig-total": "genmig_total:genmig_total",
     "mill-latency": "mill_latency:mill_latency",
     "mill-arcs": "mill_arcs:mill_arcs",
     "mill-burstiness": "mill_burstiness:mill_burstiness",
