@@ -94,7 +94,7 @@ class BoxScheduler:
             inputs = [feeders[i, port] for port in range(operator.ports)]
             wire = self.box.wires[i]
             sink = self.sink if wire.operator == ROOT else None
-            node = self.graph.add(f"{i} {operator.name}", Eager(_given(operator.process)), inputs, sink)
+            node = self.graph.add(f"{i} {operator.name}", Eager(_step_of(self.box, i)), inputs, sink)
             feeders[wire.operator, wire.port] = node
             nodes.append(node)
         return nodes
@@ -110,9 +110,10 @@ def cut(batch: Elements, pieces: int) -> Iterator[Elements]:
         yield batch.slice(start, min(size, len(batch) - start))
 
 
-def _given(process: Callable[[int, Elements], Elements | None]) -> Callable[[int, Elements], Elements | None]:
+def _step_of(box: Box, number: int) -> Callable[[int, Elements], Elements | None]:
+    # Looked up each time: an operator may be exchanged for another one with the same state.
     def step(port: int, batch: Elements) -> Elements | None:
-        result = process(port, batch)
+        result = box.operators[number].process(port, batch)
         return result if result is not None and len(result) else None
 
     return step

@@ -1,0 +1,145 @@
+"""A continuous query of a session in this process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from midstream.algebra.physical import render_physical
+from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.errors import MigrationError
+from midstream.migration.execution import SingleBox
+from midstream.operators.box import Box
+from midstream.operators.elements import Elements
+from midstream.optimizer.plans import Plan, plan_query
+from midstream.runtime.live_query import LiveQuery
+from midstream.runtime.shared_parts import fixed
+from midstream.scheduling.sharing import core_of, grown_box, taps_in
+
+if TYPE_CHECKING:
+    from midstream.runtime.embedded_session import Session
+
+
+class Query:
+    """A continuous query of an embedded session."""
+
+    def __init__(
+        self, session: Session, name: str, cql: str, live: LiveQuery, start: int, emit_every: int | None, keep: bool
+    ) -> None:
+        self.session = session
+        self.name = name
+        self.cql = cql
+        self.live = live
+        self.start = start
+        self.emit_every = emit_every
+        self.keep = keep
+        self.events: list[dict[str, Any]] = []
+        self.core = core_of(live.plan.query, live.plan.emission)
+        self.since: dict[str, int] = {}
+        self._kept: list[pa.Table] = []
+        self._fresh: list[pa.Table] = []
+        self._released = 0
+
+    @property
+    def box(self) -> Box | None:
+        """Its live operators; None while it migrates."""
+        execution = self.live.execution
+        return execution.box if isinstance(execution, SingleBox) else None
+
+    @property
+    def frontier(self) -> int:
+        """How far it is."""
+        return self.live.frontier
+
+    def run_rest(self, upper: Box) -> None:
+        """Goes on with what is left after a part of it has been cut out."""
+        live = self.live
+        assert isinstance(live.execution, SingleBox)
+        live.plan = fixed(live.plan, upper.plan)
+        live.execution = live.execution.beside(upper, live.release)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that runs."""
+        return self.live.plan
+
+    @property
+    def shares(self) -> list[str]:
+        """The shared parts that it reads, directly or through others."""
+        return sorted(self.session.parts.below(self.live.sources))
+
+    def explain(self) -> str:
+        """The plan as it runs, with what it shares and with whom."""
+        shape = f" {self.plan.text}" if self.plan.text else ""
+        lines = [f"Plan{shape}", "", render_physical(self.plan.physical)]
+        for name in self.shares:
+            part = self.session.parts.named[name]
+            lines += ["", f"Shared {name}, read by {', '.join(sorted(part.readers))}", "", render_physical(part.plan)]
+        return "\n".join(lines)
+
+    @property
+    def statistics(self) -> dict[str, Any]:
+        """Counts of what it did and holds; parts that it shares are listed apart."""
+        states = list(self.live.execution.states())
+        return {
+            "released": self._released,
+            "waiting": sum(len(batch) for batch in self.live.release.waiting),
+            "frontier": None if self.live.frontier in (BEGINNING, INFINITY) else self.live.frontier,
+            "state_rows": sum(state.rows for state in states),
+            "state_bytes": sum(state.bytes for state in states),
+            "shared": {name: self.session.parts.named[name].rows for name in self.shares},
+        }
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """When it started and with what, and the plans it has migrated to."""
+        return [*self.events, *({"event": "migrated", "record": record} for record in self.live.history)]
+
+    def results(self) -> pa.Table:
+        """All results released so far, in order; only those not yet polled if the query does not keep them."""
+        return pa.concat_tables((self._kept if self.keep else self._fresh) or [self.live.table(None)])
+
+    def poll(self) -> pa.Table:
+        """The results released since the last poll."""
+        fresh, self._fresh = self._fresh, []
+        return pa.concat_tables(fresh or [self.live.table(None)])
+
+    def migrate(self, plan: Plan | str, strategy: str = "auto", *, trigger: str = "asked for") -> None:
+        """Goes over to another plan while results keep coming; what it shared, it first takes over as its own."""
+        if self.session.queries.get(self.name) is not self:
+            raise MigrationError(f"query {self.name} has been dropped")
+        target = plan_query(self.plan.query, plan, self.emit_every)
+        self.go_on_alone()
+        self.live.migrate(target, strategy, trigger=trigger)
+
+    def go_on_alone(self) -> None:
+        """Shares nothing any more: goes on with copies of the states it shared, which cost nothing to make."""
+        execution, parts = self.live.execution, self.session.parts
+        if not isinstance(execution, SingleBox) or not taps_in(execution.box.plan):
+            return
+        sources, shared = self.live.sources, self.shares
+        grown = grown_box(execution.box, {name: part.box for name, part in parts.named.items()})
+        self.run_rest(grown)
+        self.events.append({"event": "goes on alone", "at": self.frontier, "shared": shared})
+        parts.leave(self.name, sources)
+
+    def drop(self) -> None:
+        """Ends the query."""
+        self.session.drop(self.name)
+
+    def take(self, elements: Elements | None) -> None:
+        """Takes what has been released: everything from the query's start on."""
+        if elements is None:
+            return
+        elements = elements.clipped(self.start, INFINITY) if self.start > BEGINNING else elements
+        if len(elements) == 0:
+            return
+        table = self.live.table(elements)
+        self._released += table.num_rows
+        self._fresh.append(table)
+        if self.keep:
+            self._kept.append(table)
+
+    def __repr__(self) -> str:
+        return f"Query({self.name!r}, {self.cql!r})"

@@ -1,0 +1,297 @@
+"""What queries of one session can share: equal sub-plans, and joins of equal windows under different selections.
+
+A part is a sub-plan whose root remembers something; its key is its content, so that every plan that computes the same
+finds it. Queries that join the same windows by the same conditions, but select and keep different things, share the
+join without selections and with all columns (the core), and select from its output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import pyarrow as pa
+
+from midstream.algebra import physical as p
+from midstream.algebra.emission import Emission
+from midstream.algebra.expressions import Column, Named, conjunction
+from midstream.algebra.plan import Project, Relation, Select, Stream, Window, rewrite_plan, walk_plan
+from midstream.algebra.time import TimeDomain
+from midstream.algebra.windows import Rows
+from midstream.operators.base import Operator
+from midstream.operators.box import Box
+from midstream.operators.distinct import CoverageState, Deduplicate
+from midstream.operators.elements import Elements, concatenate, empty_elements
+from midstream.operators.join import SymmetricJoin
+from midstream.operators.multiway_join import MultiwayJoin
+from midstream.optimizer.join_graph import JoinGraph
+from midstream.optimizer.lower import lower
+from midstream.optimizer.prepare import prepare
+from midstream.optimizer.rewrite import normalize
+
+STATELESS = (p.Source, p.Filter, p.Compute, p.Concatenate, p.AssignWindow)
+
+
+@dataclass(frozen=True, slots=True)
+class Tap(p.Source):
+    """The output of a part, read like a source: its elements come with their validity."""
+
+    part: p.PhysicalNode | None = None
+
+    @property
+    def label(self) -> str:
+        return f"Shared {self.stream.alias}"
+
+    @property
+    def content(self) -> str:
+        assert self.part is not None
+        if self.schema.names == self.part.schema.names:
+            return self.part.content
+        return f"{self.part.content}[{', '.join(sorted(self.schema.names))}]"
+
+    @property
+    def longest(self) -> int | None:
+        assert self.part is not None
+        return self.part.longest
+
+    @property
+    def domain(self) -> TimeDomain:
+        assert self.part is not None
+        return self.part.domain
+
+
+@dataclass(frozen=True, slots=True)
+class PartStream(Stream):
+    """A part in a logical plan: its columns are those of the part, under their own names."""
+
+    relation: Relation | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.columns
+
+    @property
+    def domain(self) -> TimeDomain:
+        assert self.relation is not None
+        return self.relation.domain
+
+
+def key_of(node: p.PhysicalNode) -> str:
+    """What a part is found by: what it holds, and when it answers."""
+    grids = sorted({str(grid) for n in p.walk_physical(node) if (grid := getattr(n, "grid", None)) is not None})
+    return " ".join([node.content, *grids])
+
+
+def parts_of(node: p.PhysicalNode) -> Iterator[p.PhysicalNode]:
+    """The sub-plans that could be shared, larger ones first."""
+    if not isinstance(node, STATELESS):
+        yield node
+    for child in node.inputs:
+        yield from parts_of(child)
+
+
+def tap_on(part: p.PhysicalNode, name: str) -> Tap:
+    """A source that reads a part under a name."""
+    source = next(n for n in p.walk_physical(part) if isinstance(n, p.Source))
+    stream = PartStream(name, name, _timed(part.schema, source), source.stream.time, None)
+    return Tap(part.schema, stream, None, part)
+
+
+def _timed(schema: pa.Schema, source: p.Source) -> pa.Schema:
+    time = source.stream.columns.field(source.stream.time)
+    return schema if time.name in schema.names else schema.append(time)
+
+
+def replaced(node: p.PhysicalNode, change: Callable[[p.PhysicalNode], p.PhysicalNode | None]) -> p.PhysicalNode:
+    """A plan with nodes exchanged from the top down; below an exchanged node nothing is looked at."""
+    new = change(node)
+    if new is not None:
+        return new
+    changes: dict[str, Any] = {}
+    for field in fields(node):
+        value = getattr(node, field.name)
+        if isinstance(value, p.PhysicalNode):
+            changes[field.name] = replaced(value, change)
+        elif isinstance(value, tuple) and value and isinstance(value[0], p.PhysicalNode):
+            changes[field.name] = tuple(replaced(v, change) for v in value)
+    if all(changes[name] == getattr(node, name) for name in changes):
+        return node
+    return replace(node, **changes)
+
+
+def cut_at(node: p.PhysicalNode, names: Mapping[str, str]) -> p.PhysicalNode:
+    """The plan with every part whose key is named replaced by a tap of that name."""
+
+    def tapped(part: p.PhysicalNode) -> p.PhysicalNode | None:
+        if isinstance(part, STATELESS):
+            return None
+        name = names.get(key_of(part))
+        return None if name is None else tap_on(part, name)
+
+    return replaced(node, tapped)
+
+
+def whole(node: p.PhysicalNode) -> p.PhysicalNode:
+    """The plan with its taps replaced by what they read."""
+
+    def untapped(part: p.PhysicalNode) -> p.PhysicalNode | None:
+        if not isinstance(part, Tap):
+            return None
+        assert part.part is not None
+        inner = whole(part.part)
+        if inner.schema.names == part.schema.names:
+            return inner
+        columns = tuple(Named(f.name, Column(f.name, f.type)) for f in part.schema)
+        return p.Compute(part.schema, inner, columns)
+
+    return replaced(node, untapped)
+
+
+def taps_in(node: p.PhysicalNode) -> list[Tap]:
+    """The taps of a plan."""
+    return [n for n in p.walk_physical(node) if isinstance(n, Tap)]
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """The join that a query can share, apart from what the query selects from it.
+
+    `signature` is the same for all queries with the same core; `needed` are the columns that this one reads of it.
+    """
+
+    signature: str
+    needed: frozenset[str]
+    logical: Relation
+    core: Relation
+    emission: Emission
+
+    def part(self, columns: frozenset[str]) -> p.PhysicalNode:
+        """The physical core with some of its columns."""
+        return _lowered(self.core, columns, self.emission)
+
+    def above(self, part: p.PhysicalNode, name: str) -> p.PhysicalNode:
+        """The rest of the query over a part that holds the core, under a name."""
+        tap = tap_on(part, name)
+
+        def tapped(node: p.PhysicalNode) -> p.PhysicalNode | None:
+            if isinstance(node, p.Source) and node.stream.name == name:
+                return replace(tap, schema=node.schema)
+            return None
+
+        return replaced(_rest(self.logical, self.core, name, self.emission), tapped)
+
+
+def core_of(query: Relation, emission: Emission) -> Core | None:
+    """The core of a query with exactly one join of windowed streams; None if it has no such join or several.
+
+    A core of more than two windows keeps the windows alone: intermediate results would be those of all queries.
+    """
+    cores: list[Relation] = []
+
+    def split(graph: JoinGraph) -> Relation:
+        joining = tuple(c for c, mask in zip(graph.conditions, graph.masks, strict=True) if mask.bit_count() > 1)
+        selected = [c for c in graph.conditions if c not in joining]
+        inner = JoinGraph(graph.inputs, joining)
+        core = inner.tree((0, 1)) if len(inner.inputs) == 2 else inner.multiway(inner.default_orders())
+        cores.append(core)
+        return Select(core, conjunction(selected)) if selected else core
+
+    logical = prepare(normalize(query), split)
+    if len(cores) != 1 or not _windows_only(cores[0]):
+        return None
+    core = cores[0]
+    if any(isinstance(node, Window) and node.input is core for node in walk_plan(logical)):
+        return None
+    signature = _lowered(core, frozenset(core.schema.names), emission).content
+    rest = _rest(logical, core, "core", emission)
+    needed = next(n.schema.names for n in p.walk_physical(rest) if isinstance(n, p.Source) and n.stream.name == "core")
+    return Core(signature, frozenset(needed), logical, core, emission)
+
+
+def _lowered(core: Relation, columns: frozenset[str], emission: Emission) -> p.PhysicalNode:
+    kept = tuple(Named(f.name, Column(f.name, f.type)) for f in core.schema if f.name in columns)
+    part = lower(Project(core, kept), emission)
+    while isinstance(part, p.Compute):
+        part = part.input
+    return part
+
+
+def _rest(logical: Relation, core: Relation, name: str, emission: Emission) -> p.PhysicalNode:
+    """The plan above a core, which stands there as a source."""
+    stream = PartStream(name, name, core.schema, core.schema.names[0], core)
+    return lower(rewrite_plan(logical, lambda node: stream if node == core else node), emission)
+
+
+def _windows_only(core: Relation) -> bool:
+    """Whether a join reads nothing but time windows over streams."""
+    leaves = [node for node in walk_plan(core) if isinstance(node, Window | Stream)]
+    inputs = [node for node in leaves if isinstance(node, Window)]
+    plain = all(isinstance(node.input, Stream) and not isinstance(node.spec, Rows) for node in inputs)
+    kinds = {type(node).__name__ for node in walk_plan(core)}
+    return plain and 2 * len(inputs) == len(leaves) and kinds <= {"Join", "MultiJoin", "Window", "Stream"}
+
+
+def present(operator: Operator, build: Callable[[], Operator], frontier: int) -> Elements:
+    """What an operator has given out that is still valid after a frontier, from what it remembers.
+
+    An operator that answers by slices has nothing to add: what it has given ends where its next answer starts.
+    """
+    match operator:
+        case SymmetricJoin():
+            contents = [state.alive(frontier) for state in operator.sides]
+        case MultiwayJoin():
+            contents = [states[0].alive(frontier) for states in operator.indexes]
+        case Deduplicate():
+            (state,) = operator.states
+            assert isinstance(state, CoverageState)
+            return state.current(frontier)
+        case _:
+            return empty_elements(operator.schema)
+    again = build()
+    given = [again.process(port, rows) for port, rows in enumerate(contents) if len(rows)]
+    parts = [part for part in given if part is not None and len(part)]
+    return concatenate(parts) if parts else empty_elements(operator.schema)
+
+
+def split_box(box: Box, part: p.PhysicalNode, name: str) -> tuple[Box, Box]:
+    """A live box as two: the part with its operators, and the rest, which reads the part; no state is touched."""
+    root = next(i for i, node in enumerate(box.nodes) if node is part)
+    count = sum(1 for node in p.walk_physical(part) if not isinstance(node, p.Source))
+    inside = range(root - count + 1, root + 1)
+    lower_box = Box(part, box.functions)
+    lower_box.operators = [box.operators[i] for i in inside]
+    lower_box.frontier = box.frontier
+    tap = tap_on(part, name)
+    upper_box = Box(replaced(box.plan, lambda node: tap if node is part else None), box.functions)
+    upper_box.operators = [operator for i, operator in enumerate(box.operators) if i not in inside]
+    upper_box.frontier = box.frontier
+    return lower_box, upper_box
+
+
+def grown_box(box: Box, parts: Mapping[str, Box]) -> Box:
+    """A box of its own from one that reads parts: the same plan in one piece, with copies of all states.
+
+    Segments never change, so a copy of a state is a list.
+    """
+    grown = Box(whole(box.plan), box.functions)
+    for operator in grown.operators:
+        operator.restore(box.frontier)
+    for operator, donor in zip(_remembering(grown, {}), _remembering(box, parts), strict=True):
+        operator.restore(donor.frontier)
+        for state, known in zip(operator.states, donor.states, strict=True):
+            state.replace_segments(known.segments)
+    grown.frontier = box.frontier
+    return grown
+
+
+def _remembering(box: Box, parts: Mapping[str, Box]) -> Iterator[Operator]:
+    """The operators with state of a box and of the parts it reads, parents first, as the plan in one piece has them."""
+    operators = iter(reversed(box.operators))
+    for node in p.walk_physical(box.plan):
+        if isinstance(node, Tap):
+            yield from _remembering(parts[node.stream.name], parts)
+        elif not isinstance(node, p.Source):
+            operator = next(operators)
+            if operator.states:
+                yield operator

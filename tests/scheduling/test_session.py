@@ -1,0 +1,309 @@
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import midstream as ms
+from midstream.runtime.embedded_query import Query
+from midstream.runtime.embedded_session import Session
+
+SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("v", pa.int64())])
+WINDOW = 9
+JOIN = "FROM A [RANGE 9], B [RANGE 9] WHERE A.k = B.k"
+QUERIES = [
+    f"SELECT A.v, B.v AS w {JOIN}",
+    f"SELECT A.v, B.v AS w {JOIN} AND A.v > 1",
+    f"SELECT A.k AS x {JOIN} AND B.v < 3",
+    f"SELECT DISTINCT A.k {JOIN}",
+    f"SELECT A.k, count(*) AS n, sum(B.v) AS s {JOIN} GROUP BY A.k",
+    f"SELECT A.k, count(*) AS n, sum(B.v) AS s {JOIN} GROUP BY A.k HAVING count(*) > 1",
+    "SELECT A.k, B.v AS w, C.v AS u FROM A [RANGE 9], B [RANGE 9], C [RANGE 9] WHERE A.k = B.k AND B.k = C.k",
+    "SELECT A.k FROM A [RANGE 9], B [RANGE 9], C [RANGE 9] WHERE A.k = B.k AND B.k = C.k AND C.v > 1",
+    "SELECT DISTINCT k FROM A [RANGE 9]",
+    "SELECT k, count(*) AS n FROM A [RANGE 9] GROUP BY k",
+    "SELECT k, v FROM C [RANGE 9] WHERE v > 2",
+    "SELECT k FROM A [RANGE 9] EXCEPT ALL SELECT k FROM B [RANGE 9]",
+    "SELECT ISTREAM A.k, B.v AS w " + JOIN,
+]
+
+
+def session(**options: object) -> Session:
+    made = Session(**options)  # type: ignore[arg-type]
+    for name in "ABC":
+        made.stream(name, SCHEMA)
+    return made
+
+
+def table(rows: list[tuple[int, int, int]]) -> pa.Table:
+    return pa.table([list(column) for column in zip(*sorted(rows), strict=True)] or [[], [], []], schema=SCHEMA)
+
+
+def drawn(rng: random.Random, start: int, count: int = 4) -> list[tuple[int, int, int]]:
+    return [(start + rng.randrange(4), rng.randrange(3), rng.randrange(5)) for _ in range(count)]
+
+
+class Watched:
+    """A session that remembers what it was given, so that every query can be asked of the oracle."""
+
+    def __init__(self) -> None:
+        self.session = session()
+        self.rows: dict[str, list[tuple[int, int, int]]] = {name: [] for name in "ABC"}
+        self.before: dict[str, dict[str, int]] = {}
+        self.pushes: list[tuple[str, int]] = []
+
+    def push(self, name: str, rows: list[tuple[int, int, int]]) -> None:
+        self.pushes.append((name, len(self.rows[name])))
+        self.rows[name] += sorted(rows)
+        self.session.push(name, table(rows))
+
+    def add(self, name: str, cql: str) -> None:
+        self.before[name] = {stream: len(rows) for stream, rows in self.rows.items()}
+        self.session.query(name, cql)
+
+    def _begun(self, stream: str, push: int) -> int:
+        """How many rows of a stream came before a push."""
+        return next((n for s, n in self.pushes[push - 1 :] if s == stream), len(self.rows[stream]))
+
+    def check(self, query: Query) -> None:
+        """A result equals, from its start on, the query alone over streams that begin with what it inherited."""
+        started = query.history[0]
+        start = started["at"]
+        streams = {}
+        istream = "ISTREAM" in query.cql
+        for stream, rows in self.rows.items():
+            early = self.before[query.name][stream]
+            begun = self._begun(stream, started["inherited"].get(stream, len(self.pushes) + 1))
+            kept = [r for r in rows[begun:early] if r[0] + WINDOW >= (start or 0) - istream]
+            streams[stream] = table([*kept, *rows[early:]])
+        expected = ms.reference(query.cql, streams)
+        if start is not None:
+            expected = from_(expected, start)
+        assert ms.snapshot_equal(query.results(), expected), (query.name, query.cql, started)
+
+
+def from_(results: pa.Table, start: int) -> pa.Table:
+    """Results from an instant on."""
+    if "ts" in results.schema.names:
+        return results.filter(pa.compute.field("ts") >= start)
+    begins = pa.compute.max_element_wise(results["valid_from"], start)
+    clipped = results.set_column(results.schema.get_field_index("valid_from"), "valid_from", begins)
+    return clipped.filter(pa.compute.field("valid_from") < pa.compute.field("valid_to"))
+
+
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_queries_added_and_dropped_at_random_each_answer_as_if_alone(seed):
+    rng = random.Random(seed)
+    watched = Watched()
+    for step in range(14):
+        time = 4 * step
+        for name in rng.sample("ABC", 3):
+            watched.push(name, drawn(rng, time))
+            if rng.random() < 0.35:
+                number = len(watched.before)
+                watched.add(f"q{number}", rng.choice(QUERIES))
+            if watched.session.queries and rng.random() < 0.12:
+                watched.session.drop(rng.choice(list(watched.session.queries)))
+        if rng.random() < 0.3:
+            watched.session.scheduling = rng.choice(["dfs", "bfs", "rr", "batch:2", "chain"])
+    watched.session.stop()
+    for query in watched.session.queries.values():
+        watched.check(query)
+
+
+def test_equal_queries_share_everything_that_remembers():
+    made = session()
+    first = made.query("first", QUERIES[0])
+    alone = made.query("second", QUERIES[0])
+    assert first.shares == alone.shares == ["part 1"]
+    rng = random.Random(3)
+    for time in range(0, 40, 4):
+        for name in "AB":
+            made.push(name, table(drawn(rng, time)))
+    single = session()
+    single.query("first", QUERIES[0])
+    rng = random.Random(3)
+    for time in range(0, 40, 4):
+        for name in "AB":
+            single.push(name, table(drawn(rng, time)))
+    assert made.state_rows == single.state_rows
+    assert first.results().equals(alone.results())
+    assert "Shared part 1, read by first, second" in first.explain()
+
+
+def test_fifty_queries_over_the_same_three_windows_keep_at_most_three_times_the_state_of_one():
+    join = "FROM A [RANGE 200], B [RANGE 200], C [RANGE 200] WHERE A.k = B.k AND B.k = C.k"
+
+    def filled(count: int) -> Session:
+        made = session()
+        for i in range(count):
+            made.query(f"q{i}", f"SELECT A.v, B.v AS w, C.v AS u {join} AND A.v = {i}")
+        rng = random.Random(5)
+        for time in range(0, 300, 4):
+            for name in "ABC":
+                rows = [(time + i % 4, rng.randrange(200), rng.randrange(50)) for i in range(12)]
+                made.push(name, table(rows))
+        return made
+
+    one, many = filled(1), filled(50)
+    assert many.state_bytes <= 3 * one.state_bytes
+    assert sum(q.results().num_rows for q in many.queries.values()) > one.queries["q0"].results().num_rows
+
+
+def test_dropping_a_query_frees_just_what_no_other_uses():
+    made = session()
+    made.query("pairs", QUERIES[0])
+    made.query("same", QUERIES[0])
+    made.query("groups", QUERIES[9])
+    rng = random.Random(1)
+    for name in "AB":
+        made.push(name, table(drawn(rng, 0)))
+    everything = made.state_rows
+    made.drop("pairs")
+    assert made.state_rows == everything
+    assert list(made.parts.named) == ["part 1"]
+    made.drop("same")
+    assert made.parts.named == {}
+    assert 0 < made.state_rows < everything
+    made.drop("groups")
+    assert made.state_rows == 0
+
+
+def test_a_dropped_query_can_be_named_again_and_starts_anew():
+    made = session()
+    made.query("q", QUERIES[10])
+    made.push("C", table([(1, 1, 3)]))
+    made.drop("q")
+    again = made.query("q", QUERIES[10])
+    made.push("C", table([(5, 2, 4)]))
+    made.stop()
+    assert again.results()["k"].to_pylist() == [2]
+    with pytest.raises(ms.QueryError, match="there is no query nobody"):
+        made.drop("nobody")
+
+
+def test_poll_gives_each_result_once():
+    made = session()
+    query = made.query("q", QUERIES[10])
+    made.push("C", table([(1, 1, 3)]))
+    made.push("C", table([(5, 2, 4)]))
+    assert query.poll()["k"].to_pylist() == [1]
+    assert query.poll().num_rows == 0
+    made.stop()
+    assert query.poll()["k"].to_pylist() == [2]
+    assert query.results()["k"].to_pylist() == [1, 2]
+    with pytest.raises(ms.JobError, match="stopped"):
+        made.push("C", table([(9, 2, 4)]))
+
+
+def test_a_query_migrates_out_of_what_it_shares_and_the_others_go_on():
+    watched = Watched()
+    cql = QUERIES[6]
+    watched.add("stays", cql)
+    watched.add("moves", cql)
+    rng = random.Random(8)
+    for time in range(0, 24, 4):
+        for name in "ABC":
+            watched.push(name, drawn(rng, time))
+    moves = watched.session.queries["moves"]
+    moves.migrate("(A (B C))", "genmig")
+    assert moves.shares == []
+    for time in range(24, 72, 4):
+        for name in "ABC":
+            watched.push(name, drawn(rng, time))
+    watched.session.stop()
+    assert [event["event"] for event in moves.history] == ["started", "goes on alone", "migrated"]
+    assert moves.plan.text == "(A (B C))"
+    for query in watched.session.queries.values():
+        watched.check(query)
+
+
+def test_a_query_that_shares_a_core_migrates_too():
+    watched = Watched()
+    for i in range(3):
+        watched.add(f"q{i}", f"{QUERIES[6]} AND A.v > {i}")
+    rng = random.Random(9)
+    for time in range(0, 24, 4):
+        for name in "ABC":
+            watched.push(name, drawn(rng, time))
+    moves = watched.session.queries["q2"]
+    assert moves.shares == ["part 1"]
+    moves.migrate("(A (B C))", "genmig")
+    for time in range(24, 60, 4):
+        for name in "ABC":
+            watched.push(name, drawn(rng, time))
+    watched.session.stop()
+    for query in watched.session.queries.values():
+        watched.check(query)
+
+
+def test_a_silent_stream_with_internal_timestamps_holds_nobody_back():
+    now = [0]
+    made = Session(clock=lambda: now[0])
+    plain = pa.schema([("ts", pa.int64()), ("k", pa.int64())])
+    for name in ("fast", "slow"):
+        made.stream(name, plain, timestamps="internal")
+    query = made.query("q", "SELECT k FROM fast [RANGE 5] EXCEPT ALL SELECT k FROM slow [RANGE 5]", emit_every=1)
+    for i in range(1, 6):
+        now[0] = 10 * i
+        made.push("fast", pa.table({"k": [i]}))
+    # Each row is valid for six ticks; all but the newest are over, and left although the other stream never spoke.
+    assert query.results()["k"].to_pylist() == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("skew", "expected"), [(None, []), (5, [0, 1, 2, 3]), (25, [0, 1])])
+def test_a_silent_stream_with_external_timestamps_promises_its_skew(skew, expected):
+    made = session() if skew is None else Session()
+    if skew is not None:
+        for name in "AB":
+            made.stream(name, SCHEMA, skew=skew)
+    query = made.query("q", "SELECT v FROM A [NOW] EXCEPT ALL SELECT v FROM B [NOW]", emit_every=1)
+    for i in range(5):
+        made.push("A", table([(10 * i, 0, i)]))
+    assert query.results()["v"].to_pylist() == expected
+
+
+def test_a_row_behind_its_streams_promise_is_late():
+    made = Session()
+    for name in "AB":
+        made.stream(name, SCHEMA, skew=5)
+    made.push("A", table([(100, 0, 0)]))
+    made.push("B", table([(94, 0, 1), (95, 0, 2)]))
+    assert [(d.stream, d.reason, len(d)) for d in made.dead_letters] == [("B", "late", 1)]
+
+
+def test_on_demand_timestamps_can_be_switched_off():
+    made = Session()
+    made.stream("A", SCHEMA, skew=0)
+    made.stream("B", SCHEMA, skew=0, on_demand=False)
+    query = made.query("q", "SELECT v FROM A [NOW] EXCEPT ALL SELECT v FROM B [NOW]", emit_every=1)
+    for i in range(5):
+        made.push("A", table([(10 * i, 0, i)]))
+    assert query.results().num_rows == 0
+
+
+def test_several_streams_are_pushed_at_once():
+    made = session()
+    query = made.query("q", QUERIES[0])
+    made.push({"A": table([(1, 1, 1)]), "B": table([(2, 1, 2)])})
+    made.stop()
+    assert query.results().select(["v", "w"]).to_pylist() == [{"v": 1, "w": 2}]
+
+
+@pytest.mark.parametrize(
+    ("action", "message"),
+    [
+        (lambda s: s.stream("A", SCHEMA), "there is a stream A already"),
+        (lambda s: s.stream("a b", SCHEMA), "cannot be the name of a stream"),
+        (lambda s: s.stream("D", SCHEMA, timestamps="sundial"), "external, internal or latent"),
+        (lambda s: s.stream("D", SCHEMA, skew=-1), "negative skew"),
+        (lambda s: s.push("Z", table([])), "there is no stream Z"),
+    ],
+)
+def test_mistakes_are_named(action, message):
+    with pytest.raises(ms.InputError, match=message):
+        action(session())
