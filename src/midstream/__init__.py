@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 
-_HOMES = {"Session": "midstream.runtime.spark"}
+_HOMES = {"Session": "midstream.runtime.sessions"}
 
 
 def __getattr__(name: str) -> Any:

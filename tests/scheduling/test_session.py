@@ -307,3 +307,9 @@ def test_several_streams_are_pushed_at_once():
 def test_mistakes_are_named(action, message):
     with pytest.raises(ms.InputError, match=message):
         action(session())
+
+
+def test_without_spark_and_checkpoint_a_session_is_in_this_process():
+    made = ms.Session(scheduling="bfs")  # type: ignore[call-arg]
+    assert isinstance(made, Session)
+    assert made.scheduling.name == "bfs"
