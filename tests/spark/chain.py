@@ -7,33 +7,34 @@ exchanges, manifests, released results.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from midstream.algebra.declarations import Catalog, StreamDeclaration
+from midstream.algebra.declarations import Catalog
 from midstream.algebra.plan import Relation, streams_of
 from midstream.distribution.fragments import Route
 from midstream.operators.hashing import hash_columns
 from midstream.optimizer.plans import Plan, plan_query
-from midstream.runtime.checkpoint.manifest import Manifest
 from midstream.runtime.checkpoint.store import CheckpointStore
 from midstream.runtime.embedded import Stream, batches
 from midstream.runtime.spark.batch import Batch, finished
-from midstream.runtime.spark.driver import needed_columns
+from midstream.runtime.spark.driver import Driver, needed_columns
 from midstream.runtime.spark.layout import GROUP, PORT, SLOT, Layout
 from midstream.runtime.spark.reports import Report
 from midstream.runtime.spark.results import results_of_query
-from midstream.runtime.spark.running import RunningQuery
+from midstream.runtime.spark.running import MigrationUnderWay, RunningQuery
 from midstream.runtime.spark.step import GROUPS, StageStep
+
+Migrations = Mapping[int, tuple[str, str]]
 
 
 @dataclass
 class Chain:
-    """A query run batch by batch on a checkpoint, in this process."""
+    """A query run batch by batch on a checkpoint, in this process; a checkpoint with manifests is resumed."""
 
     relation: Relation
     catalog: Catalog
@@ -42,56 +43,89 @@ class Chain:
     plan: Plan | str | None = None
     emit_every: int | None = None
     seed: int = 0
-    manifest: Manifest | None = None
-    query: RunningQuery = field(init=False)
 
     def __post_init__(self) -> None:
         self.random = np.random.default_rng(self.seed)
-        self.store = CheckpointStore(str(self.folder))
-        chosen = plan_query(self.relation, self.plan, self.emit_every)
-        self.query = RunningQuery.of("q", "", chosen, self.catalog.functions, {}, self.emit_every)
+        self.driver = Driver(None, CheckpointStore(str(self.folder)), self.slots, 3)  # type: ignore[arg-type]
+        self.driver.open()
+        self.slots = self.driver.slots
+        manifest = self.driver.manifest
+        known = manifest.queries["q"].plan if manifest else self.plan
+        self.driver.queries["q"] = self._running(plan_query(self.relation, known, self.emit_every))
+        if manifest and "q" in manifest.migration:
+            self._resume_migration(manifest.migration["q"])
         names = sorted({s.name for s in streams_of(self.relation)})
-        self.streams: dict[int, StreamDeclaration] = {i: self.catalog.streams[name] for i, name in enumerate(names)}
-        self.layout = Layout.of(
+        self.driver.streams = {i: self.catalog.streams[name] for i, name in enumerate(names)}
+        self.layout = self.driver.arriving = Layout.of(
             {
-                port: pa.schema([d.columns.field(c) for c in needed_columns({"q": self.query}, d)])
-                for port, d in self.streams.items()
+                port: pa.schema([d.columns.field(c) for c in needed_columns(self.driver.queries, d)])
+                for port, d in self.driver.streams.items()
             }
         )
 
-    def run(self, inputs: Mapping[str, pa.Table], batch_rows: int) -> pa.Table:
-        """All results over finite inputs."""
-        streams = {d.name: Stream(d) for d in self.streams.values()}
-        for parts in batches(streams, inputs, batch_rows):
-            self.batch(parts)
+    def _running(self, plan: Plan) -> RunningQuery:
+        query = RunningQuery.of("q", "", plan, self.catalog.functions, self.driver.routes, self.emit_every)
+        self.driver.routes.update(query.staged.routes)
+        return query
+
+    def _resume_migration(self, told: Mapping[str, Any]) -> None:
+        target = self._running(plan_query(self.relation, told["plan"], self.emit_every))
+        self.query.migration = MigrationUnderWay(
+            target, told["strategy"], dict(told["decision"]), told["begun"], told["done"], told["trigger"]
+        )
+
+    @property
+    def query(self) -> RunningQuery:
+        """The query as it runs now."""
+        return self.driver.queries["q"]
+
+    @property
+    def next_batch(self) -> int:
+        """The batch that comes next."""
+        return 0 if self.driver.manifest is None else self.driver.manifest.batch_id + 1
+
+    def migrate(self, plan: str, strategy: str) -> None:
+        """Starts a migration with the next batch."""
+        target = self._running(plan_query(self.relation, plan, self.emit_every))
+        self.driver.begin_migration("q", target, strategy, "a test")
+
+    def cut(self, inputs: Mapping[str, pa.Table], batch_rows: int) -> list[dict[str, pa.RecordBatch]]:
+        """The batches of finite inputs."""
+        streams = {d.name: Stream(d) for d in self.driver.streams.values()}
+        return list(batches(streams, inputs, batch_rows))
+
+    def run(self, inputs: Mapping[str, pa.Table], batch_rows: int, migrations: Migrations | None = None) -> pa.Table:
+        """All results over finite inputs, from where the checkpoint is; `migrations` are by batch."""
+        parts = self.cut(inputs, batch_rows)
+        for i in range(self.next_batch, len(parts)):
+            if migrations and i in migrations and self.query.migration is None:
+                self.migrate(*migrations[i])
+            self.batch(parts[i])
         self.batch({}, end=True)
         return self.results()
 
     def results(self) -> pa.Table:
         """What is released by now."""
-        assert self.manifest is not None
-        return results_of_query(self.store.files, self.manifest, "q", self.query.plan)
+        manifest = self.driver.manifest
+        assert manifest is not None
+        return results_of_query(self.driver.files, manifest, "q", self.query.plan)
 
     def batch(self, parts: Mapping[str, pa.RecordBatch], end: bool = False) -> Batch:
         """One batch, committed."""
-        batch_id = 0 if self.manifest is None else self.manifest.batch_id + 1
-        batch = Batch(
-            self.store.uri, "test", batch_id, self.manifest, {"q": self.query}, self.streams, self.layout, self.slots
-        )
+        batch = self.driver._batch("test", self.next_batch, self.driver.manifest)
         if end:
-            batch.registers_now = finished(batch.registers, self.streams)
+            batch.registers_now = finished(batch.registers, self.driver.streams)
         batch.reports = self._reports(batch.steps(), self._arriving(parts))
         for report in batch.reports:
             if report.error is not None:
                 raise report.error
-        self.store.commit(batch.manifest("", {}))
-        self.manifest = self.store.read(batch_id)
+        self.driver._commit(batch, "")
         return batch
 
     def _arriving(self, parts: Mapping[str, pa.RecordBatch]) -> list[list[pa.RecordBatch]]:
         """Each slot's rows, in some order."""
         slots: list[list[pa.RecordBatch]] = [[] for _ in range(self.slots)]
-        for port, declaration in self.streams.items():
+        for port, declaration in self.driver.streams.items():
             rows = parts.get(declaration.name)
             if rows is None or rows.num_rows == 0:
                 continue

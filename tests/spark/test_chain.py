@@ -1,17 +1,43 @@
-"""Random queries through the path of a batch, without Spark: snapshot-equal to the embedded runtime."""
+"""The path of a batch without Spark: slots, stages, migrations and crashes change nothing of what a query gives."""
 
 from __future__ import annotations
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from tests.generators import EVERYTHING, random_case
 from tests.spark.chain import Chain
 
 import midstream as ms
 from midstream.api import ask
+from midstream.runtime.checkpoint import crash_points
+from midstream.runtime.checkpoint.collect import collect
 from midstream.runtime.embedded import run as run_embedded
 
+THREE = (
+    "SELECT A.v AS a, B.v AS b, C.v AS c FROM A [RANGE 20], B [RANGE 20], C [RANGE 20] WHERE A.k = B.k AND B.k = C.k"
+)
+GROUPS = (
+    "SELECT A.k, count(*) AS n FROM A [RANGE 20], B [RANGE 20], C [RANGE 20] WHERE A.k = B.k AND B.k = C.k GROUP BY A.k"
+)
+STAGES = "SELECT DISTINCT A.v FROM A [RANGE 20], B [RANGE 20], C [RANGE 20] WHERE A.k = B.k AND B.v = C.v"
 
-@pytest.mark.parametrize("seed", range(60))
+
+def tables(rows: int = 120, last: int = 200, seed: int = 5) -> dict[str, pa.Table]:
+    random = np.random.default_rng(seed)
+
+    def table() -> pa.Table:
+        columns = {"k": random.integers(0, 6, rows), "v": random.integers(0, 30, rows)}
+        return pa.table({**columns, "ts": np.sort(random.integers(0, last, rows))})
+
+    return {name: table() for name in "ABC"}
+
+
+def as_multiset(table: pa.Table) -> list[str]:
+    return sorted(map(str, table.to_pylist()))
+
+
+@pytest.mark.parametrize("seed", range(40))
 def test_random_queries_give_the_same_in_slots_and_stages(seed, tmp_path):
     case = random_case(seed, EVERYTHING)
     question = ask(case.query, case.inputs, time=case.time)
@@ -20,3 +46,62 @@ def test_random_queries_give_the_same_in_slots_and_stages(seed, tmp_path):
     got = chain.run(question.tables, batch_rows=1 + seed * 7 % 40)
     difference = ms.snapshot_equal(got, expected)
     assert difference, f"{difference}\n{chain.query.staged}\n{case.replay()}"
+
+
+@pytest.mark.parametrize("query", [THREE, GROUPS])
+@pytest.mark.parametrize("strategy", ["moving_state", "genmig"])
+def test_a_migration_changes_no_result(query, strategy, tmp_path):
+    inputs = tables()
+    question = ask(query, inputs)
+    chain = Chain(question.plan, question.catalog, tmp_path, slots=3, plan="((A B) C)")
+    got = chain.run(question.tables, 30, {3: ("(A (B C))", strategy), 8: ("((A C) B)", strategy)})
+    expected = ms.run(query, inputs)
+    assert ms.snapshot_equal(got, expected)
+    assert chain.query.plan.text == "((A C) B)"
+    if query is THREE:
+        assert as_multiset(got) == as_multiset(expected)
+
+
+class Crash(BaseException):
+    pass
+
+
+@pytest.mark.parametrize(("query", "migrates"), [(THREE, True), (GROUPS, True), (STAGES, False)])
+def test_a_crash_at_any_write_changes_nothing(query, migrates, tmp_path, monkeypatch):
+    inputs = tables(rows=40, last=80)
+    question = ask(query, inputs)
+    expected = ms.run(query, inputs)
+    migrations = {2: ("(A (B C))", "genmig")} if migrates else {}
+    reached = 0
+    crash_at = 7
+
+    def reach(name: str) -> None:
+        nonlocal reached
+        reached += 1
+        if reached == crash_at:
+            raise Crash(name)
+
+    for module in _users_of_crash_points():
+        monkeypatch.setattr(module, "reach", reach)
+    crashes = 0
+    while True:
+        chain = Chain(question.plan, question.catalog, tmp_path, plan=None if query is STAGES else "((A B) C)")
+        try:
+            got = chain.run(question.tables, 8, migrations)
+            break
+        except Crash:
+            crashes += 1
+            reached, crash_at = 0, 3 + crashes * 7 % 40
+    assert crashes > 8
+    assert ms.snapshot_equal(got, expected)
+    collect(chain.driver.store, chain.driver.files)
+    named = set().union(*(chain.driver.store.named(i).files for i in chain.driver.store.batch_ids()))
+    assert set(chain.driver.files.list("state")) <= named
+
+
+def _users_of_crash_points() -> list:
+    from midstream.runtime.checkpoint import local_files, store
+
+    found = [module for module in (local_files, store) if hasattr(module, "reach")]
+    assert found and all(module.reach is crash_points.reach for module in found)
+    return found
