@@ -202,7 +202,10 @@ def _clock_field(e: Expressions, d: int) -> Value:
     kind = e.pick("date", "timestamp")
     fields = ("year", "month", "day", "dayofweek", "dayofyear")
     field = e.pick(*fields) if kind == "date" else e.pick(*fields, "hour", "minute", "epoch_ms")
-    return both("integer", f"{field}({{}})", e.of(kind, d))
+    # DuckDB rounds to milliseconds, CQL cuts.
+    return both(
+        "integer", f"{field}({{}})", e.of(kind, d), sql="(epoch_us({}) // 1000)" if field == "epoch_ms" else None
+    )
 
 
 def _moved(e: Expressions, d: int) -> Value:
