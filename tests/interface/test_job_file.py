@@ -1,0 +1,68 @@
+"""Job files: what is wrong is told by its key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from midstream.errors import JobError
+from midstream.interface.jobs.job_file import job_of, read_job
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def described(**changes):
+    job = {
+        "job": {"checkpoint": "here"},
+        "streams": {"A": {"format": "rate"}},
+        "queries": {"q": {"cql": "SELECT * FROM A [NOW]"}},
+    }
+    for key, value in changes.items():
+        table, _, name = key.rpartition("__")
+        place = job
+        for part in table.split("__"):
+            place = place[part]
+        place[name] = value
+    return job
+
+
+@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
+def test_the_examples_are_jobs(example):
+    job = read_job(example)
+    assert job.streams and job.queries and Path(job.checkpoint).parent == EXAMPLES
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"job__chekpoint": "x"}, "unknown key job.chekpoint\n  hint: did you mean checkpoint?"),
+        ({"job__slots": "two"}, "job.slots must be a whole number, not 'two'"),
+        ({"job__ticks": "yes"}, "job.ticks must be true or false, not 'yes'"),
+        ({"streams__A__formt": "x"}, "unknown key streams.A.formt\n  hint: did you mean format?"),
+        ({"streams__A__format": ""}, "streams.A.format is empty"),
+        ({"streams__A__columns": [1]}, "streams.A.columns must be a list of expressions, not 1"),
+        ({"queries__q__sink": "kafka"}, "queries.q.sink cannot be 'kafka'\n  hint: use one of table, console, folder"),
+        ({"queries__q__folder": "x"}, "queries.q.folder belongs to the sink 'folder', and only to it"),
+        ({"queries__r": {}}, "queries.r.cql is missing"),
+    ],
+)
+def test_a_mistake_is_told_by_its_key(changes, told, tmp_path):
+    with pytest.raises(JobError) as error:
+        job_of(described(**changes), tmp_path)
+    assert str(error.value) == told
+
+
+@pytest.mark.parametrize("missing", ["streams", "queries"])
+def test_a_job_needs_streams_and_queries(missing, tmp_path):
+    job = described()
+    del job[missing]
+    with pytest.raises(JobError, match=f"the job has no {missing}"):
+        job_of(job, tmp_path)
+
+
+def test_a_file_that_is_not_toml_is_told_so(tmp_path):
+    path = tmp_path / "job.toml"
+    path.write_text("[job\n")
+    with pytest.raises(JobError, match="is not a TOML file"):
+        read_job(path)

@@ -1,0 +1,118 @@
+"""Jobs in processes of their own: killed at any point they resume, and on a cluster they give the same."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.spark.job_process import QUERY, STAGES
+
+import midstream as ms
+
+ROOT = Path(__file__).parents[2]
+BATCHES = 6
+
+POINTS = [
+    "manifest.before_rename:2",
+    "pack.after_rename:5",
+    "results.before_write:4",
+    "manifest.after_rename:4",
+    "commit.before_sync:3",
+    "retain.before_delete:1",
+]
+
+
+def write_inputs(folder: Path, rows: int = 240) -> dict[str, pa.Table]:
+    random = np.random.default_rng(3)
+    inputs = {}
+    first = time.time() - 1000
+    for name in "ABC":
+        ts = np.sort(random.integers(0, 200, rows))
+        table = pa.table({"k": random.integers(0, 8, rows), "v": random.integers(0, 50, rows), "ts": ts})
+        inputs[name] = table
+        (folder / name).mkdir()
+        for i in range(BATCHES):
+            inside = np.flatnonzero((ts >= i * 200 // BATCHES) & (ts < (i + 1) * 200 // BATCHES))
+            path = folder / name / f"{i:03d}.parquet"
+            pq.write_table(table.take(pa.array(inside)), path)
+            os.utime(path, (first + i, first + i))
+    return inputs
+
+
+def job(folder: Path, master: str, **environment: str) -> subprocess.Popen:
+    paths = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
+    settings = {**os.environ, "PYTHONPATH": paths, "SPARK_LOCAL_IP": "127.0.0.1", **environment}
+    command = [sys.executable, str(ROOT / "tests/spark/job_process.py"), str(folder), master]
+    return subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def check(folder: Path, inputs: dict[str, pa.Table], told: str) -> None:
+    assert "(A (B C))" in told
+    joined, grouped = (pq.read_table(folder / f"{name}.parquet") for name in ("joined", "grouped"))
+    expected = ms.run(QUERY, inputs)
+    assert sorted(map(str, joined.to_pylist())) == sorted(map(str, expected.to_pylist()))
+    assert ms.snapshot_equal(grouped, ms.run(STAGES, inputs))
+
+
+def kill_and_resume(folder: Path, point: str) -> None:
+    inputs = write_inputs(folder)
+    marker = folder / "killed"
+    told = ""
+    for _ in range(4):
+        process = job(folder, "local[2]", MIDSTREAM_CRASH_AT=point, MIDSTREAM_CRASH_ONCE=str(marker))
+        told, errors = process.communicate(timeout=600)
+        if process.returncode == 0:
+            break
+    assert process.returncode == 0, errors[-3000:]
+    assert marker.exists(), f"{point} was never reached"
+    check(folder, inputs, told)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("point", POINTS[:1])
+def test_a_killed_job_resumes_right(point, tmp_path):
+    kill_and_resume(tmp_path, point)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("point", POINTS[1:])
+def test_a_job_killed_elsewhere_resumes_right(point, tmp_path):
+    kill_and_resume(tmp_path, point)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_a_job_killed_at_a_random_moment_resumes_right(seed, tmp_path):
+    inputs = write_inputs(tmp_path)
+    random = np.random.default_rng(seed)
+    process = job(tmp_path, "local[2]")
+    try:
+        process.communicate(timeout=6 + 14 * random.random())
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    if process.returncode != 0 or not (tmp_path / "grouped.parquet").exists():
+        process = job(tmp_path, "local[2]")
+        told, errors = process.communicate(timeout=600)
+        assert process.returncode == 0, errors[-3000:]
+        check(tmp_path, inputs, told)
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_a_cluster_gives_the_same(tmp_path):
+    inputs = write_inputs(tmp_path)
+    process = job(tmp_path, "local-cluster[2,1,1500]")
+    told, errors = process.communicate(timeout=600)
+    assert process.returncode == 0, errors[-3000:]
+    check(tmp_path, inputs, told)
