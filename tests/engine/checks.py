@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ import midstream as ms
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.plan import Relation, streams_of
 from midstream.algebra.semantics import evaluate
-from midstream.algebra.semantics_values import row_identity
+from midstream.algebra.semantics.values import row_identity
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.migration.execution import SingleBox
 from midstream.operators.base import Operator
@@ -37,6 +38,8 @@ from midstream.runtime.live_query import LiveQuery
 from midstream.scheduling.box_scheduler import BoxScheduler
 
 Inputs = Mapping[str, pa.Table]
+Entry = tuple[Any, int, int]
+"""A row's identity and its interval."""
 
 
 def bound(kind: Kind, inputs: Inputs) -> tuple[Relation, Catalog, Plan]:
@@ -140,7 +143,7 @@ def assert_alive(operator: Operator, taken: list[tuple[int, Elements]], frontier
 
 def _assert_states(operator: Operator, taken: list[tuple[int, Elements]], purged: int) -> None:
     for port, state in _states_by_port(operator):
-        expected: Counter[object] = Counter()
+        expected: Counter[Any] = Counter()
         for at, batch in taken:
             if at == port:
                 expected.update(_alive(batch, purged, state, operator))
@@ -158,7 +161,7 @@ def _states_by_port(operator: Operator) -> Iterator[tuple[int, SortedState]]:
             yield port, state
 
 
-def _alive(batch: Elements, purged: int, state: SortedState, operator: Operator) -> list[object]:
+def _alive(batch: Elements, purged: int, state: SortedState, operator: Operator) -> list[Entry]:
     batch = batch.where(batch.valid_to > purged)
     if getattr(operator, "nulls_equal", None) is False and not isinstance(operator, SliceOperator):
         # A null key never finds a partner, so it is not kept where it could only be looked up.
@@ -167,7 +170,7 @@ def _alive(batch: Elements, purged: int, state: SortedState, operator: Operator)
     return _elements(batch, state.schema.names)
 
 
-def _elements(batch: Elements, names: list[str]) -> list[object]:
+def _elements(batch: Elements, names: list[str]) -> list[Entry]:
     columns = [batch.columns.column(name).to_pylist() for name in names]
     rows = zip(*columns, strict=True) if columns else [()] * len(batch)
     times = zip(batch.valid_from.tolist(), batch.valid_to.tolist(), strict=True)
@@ -182,11 +185,9 @@ def _assert_coverage(operator: Deduplicate, taken: list[tuple[int, Elements]], f
     assert found == expected
 
 
-def _instants(elements: list[object], frontier: int) -> set[tuple[object, int]]:
+def _instants(elements: list[Entry], frontier: int) -> set[tuple[Any, int]]:
     return {
-        (row, instant)
-        for row, start, end in elements  # type: ignore[misc]
-        for instant in range(max(start, frontier, -1000), min(end, 1000))
+        (row, instant) for row, start, end in elements for instant in range(max(start, frontier, -1000), min(end, 1000))
     }
 
 
@@ -195,15 +196,15 @@ def _assert_last_rows(operator: RowWindow, taken: list[tuple[int, Elements]]) ->
     state = operator.kept[0]
     rows = [e for _, batch in taken for e in _elements(batch, state.schema.names)]
     places = [state.schema.names.index(name) for name in state.key]
-    early, later = ([e for e in rows if (e[1] < operator.done) is past] for past in (True, False))  # type: ignore[index]
+    early, later = ([e for e in rows if (e[1] < operator.done) is past] for past in (True, False))
     found = _elements(state.alive(BEGINNING), state.schema.names)
     assert len(found) == len(later) + sum(min(operator.count, n) for n in _sizes(early, places).values())
     assert not Counter(later) - Counter(found)
     assert not Counter(found) - Counter(rows)
 
 
-def _sizes(rows: list[object], places: list[int]) -> Counter[object]:
-    return Counter(tuple(row[0][place] for place in places) for row in rows)  # type: ignore[index]
+def _sizes(rows: list[Entry], places: list[int]) -> Counter[Any]:
+    return Counter(tuple(row[0][place] for place in places) for row in rows)
 
 
 def check_snapshot_and_restore(kind: Kind, inputs: Inputs) -> None:

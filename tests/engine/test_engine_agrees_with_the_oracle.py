@@ -24,8 +24,8 @@ from midstream.algebra.snapshots import multiset_equal
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.runtime.live_query import LiveQuery
 
-MANY = settings(max_examples=4 * settings.default.max_examples)
-SOME = settings(max_examples=settings.default.max_examples)
+EXAMPLES = settings().max_examples
+MANY, SOME = settings(max_examples=4 * EXAMPLES), settings(max_examples=EXAMPLES)
 seeds = st.integers(0, 2**32 - 1)
 
 pytestmark = pytest.mark.filterwarnings("ignore::midstream.errors.DeadLetterWarning")
@@ -52,7 +52,7 @@ def start_of(table: pa.Table) -> str:
 
 
 def is_ordered(table: pa.Table) -> bool:
-    starts = table[start_of(table)].cast(pa.int64()).to_pylist()
+    starts: list[int] = table[start_of(table)].cast(pa.int64()).to_pylist()
     return starts == sorted(starts)
 
 
@@ -127,7 +127,7 @@ def test_every_plan_of_a_join_gives_the_same(seed: int) -> None:
     note(case.replay())
     expected = answer(case)
     assert isinstance(expected, pa.Table)
-    plans = ms.plans(case.query, case.inputs)
+    plans = [plan.text for plan in ms.plans(case.query, case.inputs)]
     for plan in [*Random(seed).sample(plans, min(len(plans), 6)), *probe_orders(case, Random(seed))]:
         note(f"plan {plan}")
         difference = multiset_equal(ms.run(case.query, case.inputs, plan=plan, batch_rows=5), expected)
