@@ -21,8 +21,8 @@ from tests.operators.typed_expressions import SCHEMA, bound, random_batch, rando
 from midstream.algebra.declarations import Catalog, ScalarFunction, functions_by_name
 from midstream.algebra.expressions import TRUE, Call, Case, Cast, Column, Expression, Literal, call
 from midstream.algebra.functions import SCALAR
-from midstream.algebra.semantics_scalars import evaluator
-from midstream.algebra.semantics_values import python_values
+from midstream.algebra.semantics.scalars import evaluator
+from midstream.algebra.semantics.values import python_values
 from midstream.errors import InputError, InternalError
 from midstream.operators.expressions import compile_expression, compile_predicate
 from midstream.operators.scalars import KERNELS

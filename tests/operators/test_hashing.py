@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.operators.columns import random_columns, rows_of
 
-from midstream.algebra.semantics_values import row_identity
+from midstream.algebra.semantics.values import row_identity
 from midstream.errors import InternalError, QueryError
 from midstream.operators.hashing import columns_equal, hash_columns, key_validity
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from midstream.algebra.semantics_windows import boundaries_of
+from midstream.algebra.semantics.windows import boundaries_of
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.algebra.windows import Hop
 from midstream.errors import InputError

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.operators.columns import AWKWARD, NESTED, random_columns, rows_of
 
-from midstream.algebra.semantics_values import row_identity, row_order
+from midstream.algebra.semantics.values import row_identity, row_order
 from midstream.errors import InternalError
 from midstream.operators.ordering import group_rows, total_order
 

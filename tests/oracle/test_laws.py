@@ -13,8 +13,8 @@ from tests.generators.sources import ENDLESS
 
 import midstream as ms
 from midstream.algebra.semantics import coalesced
-from midstream.algebra.semantics_values import row_identity
-from midstream.algebra.semantics_windows import Element
+from midstream.algebra.semantics.values import row_identity
+from midstream.algebra.semantics.windows import Element
 from midstream.algebra.snapshots import multiset_equal
 
 elements = st.builds(

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import midstream as ms
-from midstream.algebra.semantics_values import time_ticks
+from midstream.algebra.semantics.values import time_ticks
 
 
 def intervals(window: str, table: pa.Table, column: str = "v") -> list[tuple[Any, ...]]:

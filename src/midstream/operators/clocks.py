@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from midstream.algebra.semantics_clock import zone_of
+from midstream.algebra.semantics.clock import zone_of
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.operators.elements import Ticks
 

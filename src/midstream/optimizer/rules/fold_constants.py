@@ -21,7 +21,7 @@ from midstream.algebra.expressions import (
 )
 from midstream.algebra.functions import SCALAR
 from midstream.algebra.plan import Join, Project, Relation, Select
-from midstream.algebra.semantics_scalars import evaluator
+from midstream.algebra.semantics.scalars import evaluator
 
 FALSE = Literal(False, pa.bool_())
 

@@ -20,9 +20,9 @@ import pyarrow.types as is_type
 
 from midstream.algebra.declarations import Catalog, ScalarFunction
 from midstream.algebra.expressions import Call, Case, Cast, Column, Expression, Literal
-from midstream.algebra.semantics_casts import EXACT, DoesNotFit, cast, fit_decimal, fit_integer
-from midstream.algebra.semantics_clock import reading, same_side_instant, zone_of
-from midstream.algebra.semantics_values import (
+from midstream.algebra.semantics.casts import EXACT, DoesNotFit, cast, fit_decimal, fit_integer
+from midstream.algebra.semantics.clock import reading, same_side_instant, zone_of
+from midstream.algebra.semantics.values import (
     NANOSECONDS,
     Row,
     arrow_array,

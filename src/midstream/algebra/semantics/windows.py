@@ -6,8 +6,8 @@ import datetime as dt
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from midstream.algebra.semantics_clock import EPOCH, MICROSECOND, first_instant, wall_ticks, zone_of
-from midstream.algebra.semantics_values import Row, identity, row_order
+from midstream.algebra.semantics.clock import EPOCH, MICROSECOND, first_instant, wall_ticks, zone_of
+from midstream.algebra.semantics.values import Row, identity, row_order
 from midstream.algebra.time import INFINITY
 from midstream.algebra.windows import Hop, Range, Rows, Unbounded, WindowSpec
 from midstream.errors import InternalError

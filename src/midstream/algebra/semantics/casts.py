@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as is_type
 
-from midstream.algebra.semantics_clock import EPOCH, first_instant, reading, zone_of
-from midstream.algebra.semantics_values import NANOSECONDS
+from midstream.algebra.semantics.clock import EPOCH, first_instant, reading, zone_of
+from midstream.algebra.semantics.values import NANOSECONDS
 from midstream.errors import InternalError
 
 INT64_LIMIT = 2**63

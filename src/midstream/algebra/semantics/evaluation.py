@@ -33,11 +33,11 @@ from midstream.algebra.plan import (
     Window,
     instants,
 )
-from midstream.algebra.semantics_aggregates import aggregate_evaluator
-from midstream.algebra.semantics_scalars import Evaluator, evaluator
-from midstream.algebra.semantics_sequences import sequenced
-from midstream.algebra.semantics_values import Row, arrow_array, python_values, row_identity, row_order, time_ticks
-from midstream.algebra.semantics_windows import Element, Tuple, boundaries_of, in_order, windowed
+from midstream.algebra.semantics.aggregates import aggregate_evaluator
+from midstream.algebra.semantics.scalars import Evaluator, evaluator
+from midstream.algebra.semantics.sequences import sequenced
+from midstream.algebra.semantics.values import Row, arrow_array, python_values, row_identity, row_order, time_ticks
+from midstream.algebra.semantics.windows import Element, Tuple, boundaries_of, in_order, windowed
 from midstream.algebra.time import INFINITY
 from midstream.algebra.windows import Hop, Range
 from midstream.errors import InputError, InternalError, QueryError

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.plan import Sequence
-from midstream.algebra.semantics_scalars import evaluator
-from midstream.algebra.semantics_values import Row
-from midstream.algebra.semantics_windows import Tuple, in_order
+from midstream.algebra.semantics.scalars import evaluator
+from midstream.algebra.semantics.values import Row
+from midstream.algebra.semantics.windows import Tuple, in_order
 
 
 def sequenced(plan: Sequence, first: list[Tuple], second: list[Tuple], catalog: Catalog) -> list[Tuple]:

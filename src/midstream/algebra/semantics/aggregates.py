@@ -11,9 +11,9 @@ import pyarrow.types as is_type
 
 from midstream.algebra.declarations import AggregateFunction, Catalog
 from midstream.algebra.expressions import AggregateCall
-from midstream.algebra.semantics_casts import EXACT, DoesNotFit, fit_decimal, fit_integer
-from midstream.algebra.semantics_scalars import evaluator
-from midstream.algebra.semantics_values import Row, arrow_array, order, python_value, row_identity
+from midstream.algebra.semantics.casts import EXACT, DoesNotFit, fit_decimal, fit_integer
+from midstream.algebra.semantics.scalars import evaluator
+from midstream.algebra.semantics.values import Row, arrow_array, order, python_value, row_identity
 from midstream.errors import InputError, InternalError
 
 GroupEvaluator = Callable[[list[Row]], Any]
