@@ -94,7 +94,7 @@ def from_(results: pa.Table, start: int) -> pa.Table:
     return clipped.filter(pa.compute.field("valid_from") < pa.compute.field("valid_to"))
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_queries_added_and_dropped_at_random_each_answer_as_if_alone(seed):
     rng = random.Random(seed)

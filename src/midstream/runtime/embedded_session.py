@@ -212,7 +212,6 @@ class Session:
         self.parts.feed(name, rows, times)
         for query in self.queries.values():
             query.live.feed(name, rows, times)
-            self.parts.hand_over(query.name, query.live.execution)
 
     def _advance(self) -> None:
         known = self.parts.advance(self._registers())

@@ -20,7 +20,7 @@ from midstream.algebra.time import BEGINNING
 from midstream.migration.execution import Execution, SingleBox
 from midstream.operators.box import Box
 from midstream.operators.build import build
-from midstream.operators.elements import Elements, Ticks
+from midstream.operators.elements import Elements, Ticks, concatenate
 from midstream.optimizer.plans import Plan
 from midstream.runtime.live_query import reached, source_elements
 from midstream.scheduling.box_scheduler import BoxScheduler
@@ -60,7 +60,8 @@ class SharedPart:
         self.buffer = Buffer()
         self.readers: dict[str, Cursor] = {}
         self.frontier = box.frontier
-        self.execution = SingleBox(box, self.buffer.push, partial(BoxScheduler, schedule=schedule))
+        self.given: list[Elements] = []
+        self.execution = SingleBox(box, self.given.append, partial(BoxScheduler, schedule=schedule))
 
     @property
     def box(self) -> Box:
@@ -69,7 +70,7 @@ class SharedPart:
 
     def run_rest(self, upper: Box) -> None:
         """Goes on with what is left after a part of it has been cut out."""
-        self.execution = self.execution.beside(upper, self.buffer.push)
+        self.execution = self.execution.beside(upper, self.given.append)
 
     @property
     def plan(self) -> PhysicalNode:
@@ -105,6 +106,12 @@ class SharedPart:
         again = partial(build, self.box.nodes[root], self.box.functions)
         return present(self.box.operators[root], again, self.box.operators[root].frontier)
 
+    def flush(self) -> None:
+        """Puts what it has given since into the buffer, as one batch: every reader then works it through at once."""
+        if self.given:
+            self.buffer.push(concatenate(self.given))
+            self.given.clear()
+
     def taken(self, reader: str) -> Iterator[Elements]:
         """What a reader has not seen yet."""
         cursor = self.readers[reader]
@@ -121,14 +128,13 @@ class Parts:
         self._numbered = 0
 
     def feed(self, stream: str, rows: pa.RecordBatch, ticks: Ticks) -> None:
-        """Gives rows to the parts that read the stream, and what follows to the parts behind them."""
+        """Gives rows to the parts that read the stream."""
         for part in self.in_order():
             for source in part.execution.sources:
                 if source.stream.name == stream and not isinstance(source, Tap):
                     elements = source_elements(source, rows, ticks)
                     if len(elements):
                         part.execution.feed(source.stream.alias, elements)
-            self.hand_over(part.name, part.execution)
 
     def advance(self, registers: Mapping[str, int]) -> dict[str, int]:
         """Tells the parts how far the streams are; says how far streams and parts are then."""
@@ -139,6 +145,7 @@ class Parts:
             if frontier > part.frontier:
                 part.frontier = frontier
                 part.execution.advance(frontier)
+            part.flush()
             known[part.name] = part.passed
         return known
 
