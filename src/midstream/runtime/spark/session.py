@@ -22,7 +22,6 @@ from midstream.language import parse
 from midstream.optimizer.plans import Plan, plan_query
 from midstream.runtime.checkpoint.lease import Lease
 from midstream.runtime.checkpoint.store import CheckpointStore
-from midstream.runtime.spark.baseline import batch_milliseconds
 from midstream.runtime.spark.batch import TICKS
 from midstream.runtime.spark.control import Listener
 from midstream.runtime.spark.driver import SPARK, Driver, Progress, Sink, needed_columns
@@ -365,10 +364,6 @@ class Session:
         if self._lease is not None:
             self._lease.release()
             self._lease = None
-
-    def batch_milliseconds(self) -> list[int]:
-        """How long each of the last batches took in all, Spark's part included."""
-        return [] if self._stream is None else batch_milliseconds(self._stream)
 
     def results(self, name: str) -> DataFrame:
         """All results of a query that are released so far."""
