@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from midstream.interface.experiments.genmig_split import split_margins
 from midstream.interface.experiments.genmig_workload import END, NEW, OLD, START, STEP, WINDOW, settings, workload
 from midstream.interface.experiments.migration_run import Change, Migrated, Observed, Run
 from midstream.interface.experiments.plots import Plot, Series
@@ -36,6 +37,7 @@ def genmig_rates() -> Report:
     _parallel_track(report, runs)
     _steady(report, runs)
     _paced(report, runs)
+    _every_plan(report)
     return report
 
 
@@ -127,6 +129,18 @@ def _durations(report: Report, runs: Runs) -> None:
             f"{split - min(starts):g} ticks; the end of the batch adds {batch:g}",
             split - min(starts) <= longest + 1 + skew,
         )
+
+
+def _every_plan(report: Report) -> None:
+    checked = split_margins()
+    late = [f"{query} by {-margin:g}" for query, margin in checked.items() if margin < 0]
+    report.verdict(
+        f"the split lies within that bound on other plans too: {len(checked)} with distinct, aggregation, difference, "
+        "union, hops, different windows and a silent stream",
+        "not published; the same bound",
+        f"at least {min(checked.values()):g} ticks to spare" if not late else f"too late: {'; '.join(late)}",
+        not late,
+    )
 
 
 def _parallel_track(report: Report, runs: Runs) -> None:
