@@ -30,8 +30,9 @@ from midstream.inputs import Duration, Time, catalog_of, table_of, tables_of
 from midstream.language import parse
 from midstream.optimizer.plans import Plan, enumerate_plans
 from midstream.runtime.embedded import run as run_embedded
-from midstream.runtime.observing import observe
 from midstream.runtime.ingest import DeadLetters, disorder
+from midstream.runtime.observing import observe
+from midstream.runtime.signed_query import Representation, run_signed
 
 __all__ = [
     "AggregateFunction",
@@ -153,6 +154,7 @@ def run(
     dead_letters: list[DeadLetters] | None = None,
     adaptive: Policy | Mode = "off",
     decisions: list[Decision] | None = None,
+    representation: Representation = "interval",
 ) -> pa.Table:
     """Answers a query over finite inputs: the selected columns with `valid_from` and `valid_to`, or with `ts`.
 
@@ -161,11 +163,30 @@ def run(
     is called with the number of rows of each batch done. With `adaptive="auto"` the query watches its streams and
     migrates to better plans by itself, with "suggest" it only says so; the list `decisions` is given what it decided.
 
+    With `representation="positive_negative"` streams are signed tuples instead of elements with intervals.
+
     Rows may be out of order by `lateness`; by default as much as the tables are. Rows that are later or have no time
     are left out with a `DeadLetterWarning`, counted in the result's schema metadata (`midstream.dead_letters`: JSON, a
     count per stream and reason), and given to the list `dead_letters` if there is one.
     """
     question = ask(query, inputs, time=time, lateness=lateness, functions=functions)
+    if representation == "positive_negative" and on == "embedded" and adaptive == "off":
+        return run_signed(
+            question.plan,
+            question.tables,
+            question.catalog,
+            plan=plan,
+            migrations=tuple(migrations),
+            batch_rows=batch_rows,
+            emit_every=None if emit_every is None else ticks(emit_every, question.plan.domain),
+            progress=progress,
+            dead_letters=dead_letters,
+        )
+    if representation != "interval":
+        raise InputError(
+            f"cannot run in the representation {representation!r}",
+            hint='use "interval", or embedded and not adaptive "positive_negative"',
+        )
     if on != "embedded":
         if adaptive != "off":
             raise InputError("adaptive runs of finite inputs are embedded", hint='use on="embedded", or a session')

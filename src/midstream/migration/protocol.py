@@ -112,10 +112,11 @@ def latest_end(execution: Execution) -> int:
 def common_sources(old: SingleBox, new: SingleBox) -> tuple[Source, ...]:
     """What both boxes must be fed with: per source all columns that either reads."""
     theirs = {source.stream.alias: source for source in new.sources}
-    return tuple(_widened(source, theirs[source.stream.alias]) for source in old.sources)
+    return tuple(widened(source, theirs[source.stream.alias]) for source in old.sources)
 
 
-def _widened(source: Source, other: Source) -> Source:
+def widened(source: Source, other: Source) -> Source:
+    """A source with all columns that two plans read of it."""
     if source.schema.names == other.schema.names:
         return source
     names = set(source.schema.names) | set(other.schema.names)
