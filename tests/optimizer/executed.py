@@ -77,4 +77,3 @@ def _with(plan: Relation, path: tuple[int, ...], part: Relation) -> Relation:
     inputs = list(plan.inputs)
     inputs[path[0]] = _with(inputs[path[0]], path[1:], part)
     return plan.with_inputs(tuple(inputs))
-

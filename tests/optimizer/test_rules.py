@@ -8,12 +8,12 @@ from tests.optimizer.executed import assert_same, bound, rewritten
 
 from midstream.optimizer.rewrite import normalize
 from midstream.optimizer.rules import RULES, share_subplans
+from midstream.optimizer.rules.examples import example
 from midstream.optimizer.rules.pull_aggregation_above_join import pull_aggregation_above_join
 from midstream.optimizer.rules.pull_distinct_above_join import pull_distinct_above_join
 from midstream.optimizer.rules.push_aggregation_below_join import push_aggregation_below_join
 from midstream.optimizer.rules.push_distinct_below_join import push_distinct_below_join
 from midstream.optimizer.rules.push_selection_down import push_selection_down
-from midstream.optimizer.rules.examples import example
 
 SEEDS = 40
 
@@ -37,7 +37,8 @@ ABOUT = {
     "count(B.k) AS d, min(B.k) AS m FROM A [RANGE 9] JOIN B [RANGE 9] ON A.k = B.k GROUP BY B.v",
     "commute_join": "SELECT A.v FROM A [RANGE 9] JOIN B [RANGE 9] ON A.k = B.k",
     "associate_join": "SELECT A.v FROM A [RANGE 9] JOIN B [RANGE 4] ON A.k = B.k JOIN C [RANGE 9] ON A.k = C.k",
-    "close_equalities": "SELECT A.v FROM A [RANGE 9], B [RANGE 9], C [RANGE 9] WHERE A.k = B.k AND B.k = C.k AND C.k = 1",
+    "close_equalities": "SELECT A.v FROM A [RANGE 9], B [RANGE 9], C [RANGE 9] "
+    "WHERE A.k = B.k AND B.k = C.k AND C.k = 1",
 }
 
 
@@ -121,4 +122,3 @@ def test_shared_sub_plans_are_found_whatever_their_aliases_are_called():
     other = example("SELECT DISTINCT y.k FROM A [RANGE 6] AS y WHERE y.v > 3")
     [(text, places)] = share_subplans([first, second, other]).items()
     assert text.startswith("Distinct") and [number for number, _ in places] == [0, 1]
-

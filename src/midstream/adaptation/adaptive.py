@@ -71,7 +71,7 @@ class Adaptive:
             self.observer.take(alias, elements, ticks)
 
     def after_batch(self, query: AdaptiveQuery) -> Decision | None:
-        """Looks at a batch that is over, and decides if it is time to; asks the query to migrate if that is the decision."""
+        """Looks at a batch that is over, decides if it is time to, and asks the query to migrate if that is decided."""
         if self.policy.mode == "off":
             return None
         self.observer.end_batch()
@@ -84,7 +84,7 @@ class Adaptive:
         if self._batches < self.policy.warm_up or self._batches % self.policy.check_every:
             return None
         passed = self.observer.passed_ticks - self._checked_at
-        if passed <= 0:
+        if passed <= 0 or not self.observer.fresh:
             return None
         self._checked_at = self.observer.passed_ticks
         statistics = self.observer.snapshot()

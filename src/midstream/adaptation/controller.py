@@ -1,9 +1,9 @@
 """The decision: stay, suggest, migrate, or go back.
 
-For every plan that has been better lately, the gain over the running plan is added up, and taken back when it turns into
-a loss: a cumulative sum that starts anew at zero (CUSUM). Noise does not get past the least gain, a change that does
-not last gives back what it added, and a plan that keeps being better soon has gained what a migration costs. Only then
-it is worth to have waited no longer: at any moment, what was lost by staying is about what migrating would have cost.
+For every plan that has been better lately, the gain over the running plan is added up, and taken back when it turns
+into a loss: a cumulative sum that starts anew at zero (CUSUM). Noise does not get past the least gain, a change that
+does not last gives back what it added, and a plan that keeps being better soon has gained what a migration costs. So
+what is lost by staying is at most about what migrating would have cost.
 
 Pure: time, statistics and measured work come in, a decision comes out.
 """
@@ -23,6 +23,7 @@ from midstream.optimizer.plans import Plan, best_plan
 
 Action = Literal["stay", "suggest", "migrate", "rollback"]
 HOUR = 3600.0
+PAST_REGIMES = 6
 TRACKED = 6
 """How many plans gather evidence at a time."""
 
@@ -45,7 +46,14 @@ class Decision:
         """The decision as plain values."""
         plans = {"plan": self.plan.text, "target": self.target.text}
         costs = {"cost": self.cost, "target_cost": self.target_cost, "migration_cost": self.migration_cost}
-        return {"moment": self.moment, "action": self.action, **plans, **costs, "evidence": self.evidence, "reason": self.reason}
+        return {
+            "moment": self.moment,
+            "action": self.action,
+            **plans,
+            **costs,
+            "evidence": self.evidence,
+            "reason": self.reason,
+        }
 
 
 @dataclass(slots=True)
@@ -69,6 +77,30 @@ class _Watch:
 
 
 @dataclass(slots=True)
+class Regimes:
+    """For how long the same plan has been the best: now, and in the past."""
+
+    best: Plan | None = None
+    since: int = 0
+    lasted: deque[int] = field(default_factory=lambda: deque(maxlen=PAST_REGIMES))
+
+    def note(self, moment: int, best: Plan, clearly: bool) -> None:
+        """Learns which plan is the best now; `clearly`: by more than noise."""
+        if self.best is None:
+            self.best, self.since = best, moment
+        elif best.logical != self.best.logical and clearly:
+            self.lasted.append(moment - self.since)
+            self.best, self.since = best, moment
+
+    def expected(self, moment: int, otherwise: float) -> float:
+        """How much longer it may be the best: as long as regimes lasted lately, or as long as this one has already."""
+        if len(self.lasted) < PAST_REGIMES // 2:
+            return otherwise
+        usual = float(sorted(self.lasted)[len(self.lasted) // 2])
+        return min(otherwise, max(usual, float(moment - self.since)))
+
+
+@dataclass(slots=True)
 class Controller:
     """Decides for one query; `window` is its longest window in ticks."""
 
@@ -78,6 +110,7 @@ class Controller:
     migrated_at: deque[float] = field(default_factory=deque)
     corrections: dict[Relation, float] = field(default_factory=dict)
     watching: _Watch | None = None
+    regimes: Regimes = field(default_factory=Regimes)
 
     def consider(
         self,
@@ -98,6 +131,7 @@ class Controller:
             return back
         best = best_plan(plan.query, plan.emission, estimator)
         cost = self._cost(estimator, plan)
+        self._note_regime(estimator, best, statistics.moment)
         self._gather(estimator, plan, best, cost, passed)
         chosen = self._strongest(estimator, best)
         return self._decide(now, estimator, plan, chosen, cost, statistics.moment)
@@ -115,6 +149,11 @@ class Controller:
 
     def _cost(self, estimator: Estimator, plan: Plan) -> float:
         return estimator.per_tick(plan.logical) * self.corrections.get(plan.logical, 1.0)
+
+    def _note_regime(self, estimator: Estimator, best: Plan, moment: int) -> None:
+        before = self.regimes.best
+        limit = 0.0 if before is None else self._cost(estimator, before) * (1 - self.policy.least_gain)
+        self.regimes.note(moment, best, self._cost(estimator, best) < limit)
 
     def _gather(self, estimator: Estimator, plan: Plan, best: Plan, cost: float, passed: int) -> None:
         if best.logical != plan.logical:
@@ -141,7 +180,8 @@ class Controller:
         policy, target = self.policy, candidate.plan
         better = self._cost(estimator, target)
         price = migration_cost(plan.logical, target.logical, estimator)
-        saving = (cost - better) * policy.horizon * self.window
+        lasting = self.regimes.expected(moment, policy.horizon * self.window)
+        saving = (cost - better) * lasting
         facts = (
             f"The running plan {plan.text} costs {cost:.4g} per tick; the best known, {target.text}, would cost "
             f"{better:.4g}, and a migration {price:.4g} once."
@@ -155,7 +195,10 @@ class Controller:
         if better > cost * (1 - policy.least_gain):
             why = f"Less than {policy.least_gain:.0%} better is not worth a change. Staying."
         elif saving < policy.margin * price:
-            why = f"Over {policy.horizon:g} windows it would save {saving:.4g}, less than {policy.margin:g} times that. Staying."
+            why = (
+                f"In the {lasting:.4g} ticks for which that is expected to last it would save {saving:.4g}, less than "
+                f"{policy.margin:g} times the migration's cost. Staying."
+            )
         elif candidate.gained < policy.evidence * price or candidate.looks < policy.patience:
             why = (
                 f"It has been better by {candidate.gained:.4g} so far, in {candidate.looks} looks; waiting for "
@@ -165,9 +208,10 @@ class Controller:
             why = f"It would pay, but there have been {policy.per_hour} migrations in the last hour. Staying."
         else:
             action = "migrate" if policy.mode == "auto" else "suggest"
+            doing = "Migrating" if action == "migrate" else "Suggesting a migration"
             why = (
-                f"It has been better by {candidate.gained:.4g} already and would save {saving:.4g} over "
-                f"{policy.horizon:g} windows. {'Migrating' if action == 'migrate' else 'Suggesting a migration'}."
+                f"It has been better by {candidate.gained:.4g} already and would save {saving:.4g} in the "
+                f"{lasting:.4g} ticks for which that is expected to last. {doing}."
             )
         return Decision(moment, action, plan, target, cost, better, price, candidate.gained, f"{facts} {why}")
 

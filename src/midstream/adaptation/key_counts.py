@@ -27,7 +27,7 @@ SEARCHED = 512
 TIMES = 2.5
 ENOUGH = 24.0
 FORGETTING = 0.05
-"""A distribution has changed if it differs so many times, by more than so many pairs; then so much of the past stays."""
+"""A distribution has changed if it differs so many times, in more than so many pairs; then so much of it stays."""
 
 MOST_HEAVY = 64
 MOST_SAMPLED = 8192
@@ -152,9 +152,7 @@ def _among(values: Hashes, ordered: Hashes) -> npt.NDArray[np.bool_]:
     return np.asarray(ordered[at] == values)
 
 
-def _merged(
-    old: Hashes, old_counts: Weights, new: Hashes, new_counts: Weights, fade: float
-) -> tuple[Hashes, Weights]:
+def _merged(old: Hashes, old_counts: Weights, new: Hashes, new_counts: Weights, fade: float) -> tuple[Hashes, Weights]:
     both = np.concatenate([old, new])
     counts = np.concatenate([old_counts * fade, new_counts])
     order = np.argsort(both, kind="stable")

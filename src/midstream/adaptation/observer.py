@@ -33,12 +33,14 @@ LOOK_AT = 2048
 """How many rows of a source are looked at in a batch."""
 
 ROWS_PER_LOOK = 1250
-LOOKS_APART = (1, 8)
-"""A look costs the more, relatively, the smaller batches are; yet it comes after so many batches at least and at most."""
+LOOKS_APART = (2, 8)
+"""Looks cost the more, relatively, the smaller batches are; so many batches lie between them, at least and at most."""
 
 FIRST_LOOKS = 4
 PAIRED = 96
 """How many rows of each of two sources are paired to estimate conditions that are no equalities."""
+
+COUNTED = ("taken", "given", "probed", "inserted", "matched")
 
 Array = Any
 
@@ -61,7 +63,10 @@ class Observer:
     """Gathers statistics of one query."""
 
     def __init__(
-        self, query: Relation, functions: Mapping[str, UserFunction] | None = None, clock: Callable[[], float] | None = None
+        self,
+        query: Relation,
+        functions: Mapping[str, UserFunction] | None = None,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self.interests: Interests = interests_of(query)
         self.functions = dict(functions or {})
@@ -74,12 +79,15 @@ class Observer:
         self._apart = LOOKS_APART[0]
         self._since_look = 0
         self._looking = True
+        self.fresh = False
         self._compiled: dict[tuple[str, str, tuple[str, ...]], Any] = {}
         windows = {s.alias: _window(query, s) for s in streams_of(query)}
         self.sources = {alias: _Source(Smoothed(0.85), span) for alias, span in windows.items()}
         heavy = {text: shared for c in self.interests.classes for shared in [HeavyValues()] for text in c}
         self.keys = {
-            text: KeyCounts(heavy.get(text) or HeavyValues()) for found in self.interests.keys.values() for text in found
+            text: KeyCounts(heavy.get(text) or HeavyValues())
+            for found in self.interests.keys.values()
+            for text in found
         }
         self._work: dict[int, tuple[Work, int]] = {}
 
@@ -109,10 +117,11 @@ class Observer:
         self.batch_ticks.add(passed, 1)
         rows = 0
         for source in self.sources.values():
-            source.rate.add(source.batch_rows, passed)
+            self.fresh = source.rate.add(source.batch_rows, passed) or self.fresh
             source.rows += source.batch_rows
             rows += source.batch_rows
             source.batch_rows = 0
+        self.fresh = self.fresh or self._looking
         self._decide_looking(rows)
 
     def _begin(self, newest: int) -> None:
@@ -186,14 +195,19 @@ class Observer:
             purge = self.timings.purge(operator) if self.timings else None
             rows = sum(state.rows for state in operator.states)
             size = sum(state.bytes for state in operator.states)
-            counts = [(getattr(done, n) - getattr(before, n)) / ticks for n in ("taken", "given", "probed", "inserted", "matched")]
-            found.append(OperatorStatistics(node.label, *counts, seconds, purge, rows, size))
+            rates = {name: (getattr(done, name) - getattr(before, name)) / ticks for name in COUNTED}
+            found.append(
+                OperatorStatistics(
+                    node.label, **rates, seconds_per_row=seconds, purge_seconds=purge, state_rows=rows, state_bytes=size
+                )
+            )
             seen[id(operator)] = (done, self.passed_ticks)
         self._work = seen
         return replace(statistics, operators=tuple(found))
 
     def snapshot(self) -> Statistics:
-        """All that is known now."""
+        """All that is known now; `fresh` says whether there is more to know since."""
+        self.fresh = False
         streams = {alias: self._stream(source) for alias, source in self.sources.items() if source.rate.weight}
         selectivities = {
             text: smoothed.estimate for source in self.sources.values() for text, smoothed in source.selections.items()

@@ -28,10 +28,10 @@ class Smoothed:
     variance: float = 0.0
     recent: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=STEPS_TO_JUMP))
 
-    def add(self, above: float, below: float) -> None:
-        """Takes one step's sums."""
+    def add(self, above: float, below: float) -> bool:
+        """Takes one step's sums; gives whether the past was dropped."""
         if below <= 0:
-            return
+            return False
         if self.below > 0:
             before = self.value
             deviation = (above / below - before) / before if before > 0 else 0.0
@@ -40,11 +40,13 @@ class Smoothed:
         self.below = self.fade * self.below + below
         self.weight = self.fade * self.weight + 1
         self.recent.append((above, below))
-        if self._jumped():
+        jumped = self._jumped()
+        if jumped:
             self.above = sum(a for a, _ in self.recent)
             self.below = sum(b for _, b in self.recent)
             self.weight = float(len(self.recent))
             self.recent.clear()
+        return jumped
 
     @property
     def value(self) -> float:

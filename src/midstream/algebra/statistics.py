@@ -82,7 +82,7 @@ class KeyProfile:
 
 def common(profiles: Sequence[KeyProfile]) -> Estimate:
     """The selectivity of equality between keys: the share of combinations of tuples that agree."""
-    hashes = reduce(lambda a, b: np.intersect1d(a, b, assume_unique=True), [p.hashes for p in profiles])
+    hashes = reduce(_in_both, [p.hashes for p in sorted(profiles, key=lambda p: len(p.hashes))])
     product = np.ones(len(hashes))
     heavy = np.zeros(len(hashes), bool)
     for profile in profiles:
@@ -100,6 +100,15 @@ def common(profiles: Sequence[KeyProfile]) -> Estimate:
     chance = math.sqrt(sample * (sample - 1) * float((sampled**2).sum())) / total
     counts = sum(1 / max(1.0, p.rows / p.sample) for p in profiles)
     return Estimate(total, math.hypot(chance, math.sqrt(counts)))
+
+
+def _in_both(few: Hashes, many: Hashes) -> Hashes:
+    """The hashes that two ordered arrays have in common."""
+    if len(many) == 0:
+        return many
+    at = np.minimum(np.searchsorted(many, few), len(many) - 1)
+    shared: Hashes = few[many[at] == few]
+    return shared
 
 
 @dataclass(frozen=True, slots=True)

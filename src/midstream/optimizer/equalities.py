@@ -53,17 +53,9 @@ def closure(conditions: Sequence[Expression]) -> tuple[Expression, ...]:
     ['(A.k = B.k)', '(A.k = C.k)', '(B.k = C.k)', '(A.k = 5)', '(B.k = 5)', '(C.k = 5)']
     """
     groups = classes(conditions)
-    implied = [
-        equality(a, b)
-        for terms in groups
-        for i, a in enumerate(terms)
-        for b in terms[i + 1 :]
-    ]
+    implied = [equality(a, b) for terms in groups for i, a in enumerate(terms) for b in terms[i + 1 :]]
     constants = [
-        call("=", term, literal)
-        for terms in groups
-        for literal in _constants(terms, conditions)
-        for term in terms
+        call("=", term, literal) for terms in groups for literal in _constants(terms, conditions) for term in terms
     ]
     known = set(implied) | set(constants)
     rest = [c for c in conditions if _canonical(c) not in known]

@@ -44,7 +44,17 @@ GUESSED_ENDLESS = 1_000_000.0
 GUESSED_BATCHES = 8
 """Batches per window."""
 
-GUESSES = {"=": 0.1, "<>": 0.9, "<": 1 / 3, "<=": 1 / 3, ">": 1 / 3, ">=": 1 / 3, "is_null": 0.1, "like": 0.2, "in": 0.3}
+GUESSES = {
+    "=": 0.1,
+    "<>": 0.9,
+    "<": 1 / 3,
+    "<=": 1 / 3,
+    ">": 1 / 3,
+    ">=": 1 / 3,
+    "is_null": 0.1,
+    "like": 0.2,
+    "in": 0.3,
+}
 ROW_OVERHEAD = 24.0
 
 
@@ -124,12 +134,12 @@ class Estimator:
             case Difference(left) | Intersect(left):
                 below = self.flow(left)
                 return Flow(2 * below.rate, below.population / 2, below.width, below.hop)
-            case Sequence(first, second):
+            case Sequence(second=second):
                 return Flow(self.flow(second).rate, self.flow(second).rate, _width(plan.schema))
             case ToStream(inner):
                 return Flow(self.flow(inner).rate, self.flow(inner).rate, _width(plan.schema))
-        below = [self.flow(r) for r in plan.inputs]
-        return Flow(sum(f.rate for f in below), sum(f.population for f in below))
+        inputs = [self.flow(r) for r in plan.inputs]
+        return Flow(sum(f.rate for f in inputs), sum(f.population for f in inputs))
 
     def _stream(self, stream: Stream, window: Window | None) -> Flow:
         known = self.statistics.streams.get(stream.alias)
@@ -184,7 +194,9 @@ class Estimator:
             return Flow(left.rate, left.population / 2, left.width, left.hop)
         pair = GraphEstimator(JoinGraph((plan.left, plan.right), conjuncts(plan.on)), self).flow(0b11)
         padded = {"left": left, "right": right}.get(plan.kind)
-        more = (padded.rate, padded.population) if padded else (left.rate + right.rate, left.population + right.population)
+        more = (
+            (padded.rate, padded.population) if padded else (left.rate + right.rate, left.population + right.population)
+        )
         return Flow(pair.rate + more[0], max(pair.population, more[1]), pair.width)
 
     def _distinct(self, below: Flow, profile: KeyProfile | None) -> Flow:

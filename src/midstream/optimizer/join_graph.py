@@ -27,7 +27,7 @@ class Probing:
     orders: tuple[tuple[int, ...], ...]
 
 
-Shape = Either[int, tuple["Shape", "Shape"], Probing]
+Shape = Either[int, tuple["Shape", "Shape"], Probing]  # noqa: UP007
 """A tree over input numbers: of binary joins and of multi-way joins."""
 
 Inputs = int
@@ -207,9 +207,7 @@ class JoinGraph:
             together |= inputs
         on = list(self._pairwise(owned))
         on += [
-            c
-            for c, m in self.other_conditions
-            if not m & ~together and not any(not m & ~inputs for inputs in owned)
+            c for c, m in self.other_conditions if not m & ~together and not any(not m & ~inputs for inputs in owned)
         ]
         return MultiJoin(tuple(r for r, _ in built), conjunction(on), shape.orders), together
 
@@ -253,7 +251,9 @@ class JoinGraph:
             if alias == leaf_name(relation) or alias in aliases(relation):
                 return i
         known = sorted(a for r in self.inputs for a in aliases(r))
-        raise QueryError(f"the plan names {alias}, which the query does not join", detail=f"it joins {', '.join(known)}")
+        raise QueryError(
+            f"the plan names {alias}, which the query does not join", detail=f"it joins {', '.join(known)}"
+        )
 
 
 def leaf_name(relation: Relation) -> str:
@@ -303,4 +303,3 @@ def join_graph(relation: Relation) -> JoinGraph:
 
     flatten(relation)
     return JoinGraph(tuple(inputs), closure(tuple(dict.fromkeys(conditions))))
-

@@ -172,9 +172,7 @@ class _Lowering:
             return inner
         kept = [Named(f.name, Column(f.name, f.type)) for f in inner.schema if f.name in own | plain]
         columns = sorted([*kept, *(Named(n, e) for n, e in computed.items())], key=lambda c: c.name)
-        return p.Compute(
-            pa.schema([pa.field(c.name, c.expression.type) for c in columns]), inner, tuple(columns)
-        )
+        return p.Compute(pa.schema([pa.field(c.name, c.expression.type) for c in columns]), inner, tuple(columns))
 
     def _aggregate(self, plan: Aggregate) -> p.PhysicalNode:
         columns: dict[str, Expression] = {key.name: key.expression for key in plan.keys}

@@ -15,7 +15,7 @@ from midstream.optimizer.cost import Constants
 from midstream.optimizer.estimates import Estimator, GraphEstimator
 from midstream.optimizer.join_graph import JoinGraph, Shape
 from midstream.optimizer.lower import lower
-from midstream.optimizer.ordering import all_trees, best_shape, mixture, exhaustive_trees, multiway, shape_cost
+from midstream.optimizer.ordering import all_trees, best_shape, exhaustive_trees, mixture, multiway, shape_cost
 from midstream.optimizer.prepare import as_written, prepare
 from midstream.optimizer.rewrite import normalize
 from midstream.optimizer.shapes import Wanted, parse_shape, shape_text

@@ -34,7 +34,7 @@ def _prepared(plan: Relation, choose: Choice) -> Relation:
 
 
 def _in_order(prepared: Relation, plan: Relation) -> Relation:
-    """Columns in the order of the original, which results and set operations go by; a join's own depends on its shape."""
+    """Columns in the order of the original, by which results and set operations go; a join's depends on its shape."""
     if prepared.schema.names == plan.schema.names:
         return prepared
     return Project(prepared, tuple(Named(f.name, Column(f.name, f.type)) for f in plan.schema))

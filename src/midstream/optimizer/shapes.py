@@ -27,7 +27,7 @@ class Orders:
     routes: tuple[tuple[Tree, tuple[Tree, ...]], ...]
 
 
-Tree = Either[str, tuple["Tree", "Tree"], Orders]
+Tree = Either[str, tuple["Tree", "Tree"], Orders]  # noqa: UP007
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,4 +185,3 @@ def _text(node: Relation) -> str:
         return _text(node.input)
     mark = "/distinct" if isinstance(node, Distinct) else "/grouped" if isinstance(node, Aggregate) else ""
     return leaf_name(node) + mark
-

@@ -105,8 +105,6 @@ def _with_groups(plan: Aggregate, marks: frozenset[Mark]) -> Relation:
     return changed
 
 
-def _grouped(
-    plan: Aggregate, graph: JoinGraph, number: int
-) -> tuple[Aggregate, tuple[NamedAggregate, ...]] | None:
+def _grouped(plan: Aggregate, graph: JoinGraph, number: int) -> tuple[Aggregate, tuple[NamedAggregate, ...]] | None:
     read = _linking(graph) | frozenset(n for k in plan.keys for n in columns_of(k.expression))
     return pre_aggregated(plan.aggregates, graph.leaf(number), read)

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from midstream.interface.bench.adaptivity import bench_adaptivity
 from midstream.interface.bench.figures import Report
 from midstream.interface.bench.operators import bench_operators
+from midstream.interface.bench.spark_join import bench_spark_join
 
-BENCHES: dict[str, Callable[[], Report]] = {"operators": bench_operators}
+BENCHES: dict[str, Callable[[], Report]] = {
+    "adaptivity": bench_adaptivity,
+    "operators": bench_operators,
+    "spark-join": bench_spark_join,
+}

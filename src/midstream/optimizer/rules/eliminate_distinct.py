@@ -58,7 +58,8 @@ def key_of(plan: Relation) -> frozenset[str] | None:
         case MultiJoin(joined):
             return _joined_key(list(joined))
         case Project(inner, columns):
-            return _projected_key(key_of(inner), {c.expression.name: c.name for c in columns if _is_plain(c.expression)})
+            renamed = {c.expression.name: c.name for c in columns if isinstance(c.expression, Column)}
+            return _projected_key(key_of(inner), renamed)
     return None
 
 
@@ -73,7 +74,3 @@ def _projected_key(key: frozenset[str] | None, renamed: dict[str, str]) -> froze
     if key is None or not key <= renamed.keys():
         return None
     return frozenset(renamed[name] for name in key)
-
-
-def _is_plain(expression: object) -> bool:
-    return isinstance(expression, Column)

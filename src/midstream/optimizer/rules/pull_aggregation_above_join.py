@@ -13,7 +13,7 @@ def pull_aggregation_above_join(plan: Relation) -> Relation:
 
     >>> from midstream.optimizer.rules.examples import example
     >>> from midstream.optimizer.rules.push_aggregation_below_join import push_aggregation_below_join
-    >>> whole = example("SELECT B.v, sum(A.v), min(B.k), count(*) FROM A [NOW] JOIN B [NOW] ON A.k = B.k GROUP BY B.v", 1)
+    >>> whole = example("SELECT sum(A.v), min(B.k), count(*) FROM A [NOW] JOIN B [NOW] ON A.k = B.k GROUP BY B.v", 1)
     >>> pull_aggregation_above_join(push_aggregation_below_join(whole)) == whole
     True
     """

@@ -29,8 +29,8 @@ def pull_distinct_above_join(plan: Relation) -> Relation:
             return Distinct(Join(left, right, on))
         case Distinct(Join(left, right, on, "inner")) if isinstance(left, Distinct) or isinstance(right, Distinct):
             return Distinct(Join(_many(left), _many(right), on))
-        case Distinct(Project(Join(left, right, on, "inner"), columns)) if (
-            isinstance(left, Distinct) or isinstance(right, Distinct)
+        case Distinct(Project(Join(left, right, on, "inner"), columns)) if isinstance(left, Distinct) or isinstance(
+            right, Distinct
         ):
             return Distinct(Project(Join(_many(left), _many(right), on), columns))
         case _:

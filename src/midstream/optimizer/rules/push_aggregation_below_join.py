@@ -34,7 +34,7 @@ def push_aggregation_below_join(plan: Relation) -> Relation:
 
     >>> from midstream.optimizer.rules.examples import show
     >>> show(push_aggregation_below_join,
-    ...      "SELECT B.v, sum(A.v) AS s, count(*) AS n FROM A [TUMBLE 9] JOIN B [TUMBLE 9] ON A.k = B.k GROUP BY B.v", 1)
+    ...      "SELECT sum(A.v) AS s, count(*) AS n FROM A [TUMBLE 9] JOIN B [TUMBLE 9] ON A.k = B.k GROUP BY B.v", 1)
     Aggregate sum(A.v), count(*) by B.v
     └─ Join on A.k = B.k
        ├─ Window [TUMBLE 9]
@@ -66,7 +66,9 @@ def push_aggregation_below_join(plan: Relation) -> Relation:
 
 def is_partial(relation: Relation) -> bool:
     """Whether a relation holds partial aggregates."""
-    return any(isinstance(n, Aggregate) and any(a.name.startswith(PARTIAL) for a in n.aggregates) for n in walk_plan(relation))
+    return any(
+        isinstance(n, Aggregate) and any(a.name.startswith(PARTIAL) for a in n.aggregates) for n in walk_plan(relation)
+    )
 
 
 def pre_aggregated(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from midstream.algebra.expressions import Column, Expression, Named, columns_of, conjunction, conjuncts, substitute
+from midstream.algebra.expressions import Expression, Named, columns_of, conjunction, conjuncts, substitute
 from midstream.algebra.plan import Aggregate, Distinct, Join, Project, Relation, Select, Stream, Window
 from midstream.algebra.windows import Rows
 
 
 def push_selection_down(plan: Relation) -> Relation:
-    """A selection moves below projections, distinct, groups it reads the keys of, joins, and time windows of sub-queries.
+    """A selection moves below projections, distinct, groups by what it reads, joins, and time windows of sub-queries.
 
     It never passes a row window, whose contents depend on all tuples, nor anything that is no relation at an instant.
 
@@ -37,10 +37,10 @@ def push_selection_down(plan: Relation) -> Relation:
             return Distinct(Select(inner, predicate))
         case Select(Window(inner, spec), predicate) if not isinstance(spec, Rows) and not isinstance(inner, Stream):
             return Window(Select(inner, predicate), spec)
-        case Select(Aggregate(), predicate):
-            return _below_aggregate(plan.input, predicate) or plan
-        case Select(Join(), predicate):
-            return _below_join(plan.input, predicate) or plan
+        case Select(Aggregate() as aggregate, predicate):
+            return _below_aggregate(aggregate, predicate) or plan
+        case Select(Join() as join, predicate):
+            return _below_join(join, predicate) or plan
         case _:
             return plan
 
@@ -81,8 +81,3 @@ def _below_join(join: Join, predicate: Expression) -> Relation | None:
 
 def _selected(relation: Relation, parts: list[Expression]) -> Relation:
     return Select(relation, conjunction(parts)) if parts else relation
-
-
-def plain(columns: tuple[Named, ...]) -> dict[str, str]:
-    """Output names of columns that are passed on as they are, by input name."""
-    return {c.expression.name: c.name for c in columns if isinstance(c.expression, Column)}

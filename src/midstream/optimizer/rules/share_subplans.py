@@ -41,9 +41,7 @@ def anonymous(plan: Relation) -> str:
     return text
 
 
-def _covered(
-    text: str, places: list[tuple[int, Relation]], shared: dict[str, list[tuple[int, Relation]]]
-) -> bool:
+def _covered(text: str, places: list[tuple[int, Relation]], shared: dict[str, list[tuple[int, Relation]]]) -> bool:
     """Whether every place lies within a larger shared sub-plan."""
     mine = {id(node) for _, node in places}
     for other, others in shared.items():
