@@ -112,7 +112,9 @@ class GroupAggregate(SliceOperator):
             groups, examples = np.zeros(len(rows), np.intp), np.zeros(1, np.intp)
         layout = self._layout(rows, groups, start, end)
         counted = layout.once(("rows",), lambda: count_measure(np.ones(len(rows), bool)))
-        values = [self._value(spec, rows, layout) for spec in self.specs]
+        # What is not a number comes of infinities by the rules of arithmetic, and is an answer like any other.
+        with np.errstate(invalid="ignore", over="ignore"):
+            values = [self._value(spec, rows, layout) for spec in self.specs]
         keys = [gather(rows.columns.column(name), examples[layout.pieces.groups]) for name in self.keys]
         result = Elements(
             pa.RecordBatch.from_arrays([*keys, *values], schema=self.schema),
@@ -186,22 +188,31 @@ def _total(spec: AggregateSpec, argument: Argument, layout: Layout) -> Numbers:
 
 
 def _spread(function: str, values: Numbers, present: Mask, count: Numbers, layout: Layout) -> pa.Array:
-    """Variance and deviation from sums of values and squares about a centre near the group's mean."""
+    """Variance and deviation from the mean and the squared distances from it, combined piece by piece."""
     if len(layout.groups) == 0:
         return pa.nulls(len(count), pa.float64())
-    size = int(layout.groups.max()) + 1
-    clean = np.where(present, values, 0.0)
-    sizes = np.bincount(layout.groups, weights=present, minlength=size)
-    centre = np.bincount(layout.groups, weights=clean, minlength=size) / np.maximum(sizes, 1)
-    shifted = np.where(present, values - centre[layout.groups], 0.0)
-    total = layout.sweep(float_sum(shifted, present))
-    squares = layout.sweep(float_sum(shifted * shifted, present))
+    single = layout.single
+    moments = [present[single].astype(np.float64), np.where(present, values, 0.0)[single], np.zeros(len(single))]
+    if len(layout.whole):
+        extra = _moments_of_groups(values, present, layout)
+        moments = [np.concatenate(part) for part in zip(moments, extra, strict=True)]
+    _, _, distances = layout.pieces.moments(*moments)
     sample = function in ("stddev", "variance")
     enough = count > (1 if sample else 0)
     degrees = np.where(enough, count - (1 if sample else 0), 1)
-    variance = np.maximum(squares - total * total / np.maximum(count, 1), 0.0) / degrees
+    variance = distances / degrees
     result = np.sqrt(variance) if function.startswith("stddev") else variance
     return pa.array(result, pa.float64(), mask=~enough)
+
+
+def _moments_of_groups(values: Numbers, present: Mask, layout: Layout) -> tuple[Numbers, Numbers, Numbers]:
+    """Count, mean and squared distances of the rows that enter a slice as one entry per group."""
+    rows = layout.whole[present[layout.whole]]
+    groups, size = layout.groups[rows], int(layout.groups.max()) + 1
+    counts = np.bincount(groups, minlength=size).astype(np.float64)
+    means = np.bincount(groups, values[rows], size) / np.maximum(counts, 1)
+    squares = np.bincount(groups, (values[rows] - means[groups]) ** 2, size)
+    return counts[layout.merged], means[layout.merged], squares[layout.merged]
 
 
 def _filter(rows: Elements, name: str | None) -> Mask | None:

@@ -7,6 +7,7 @@ dyadic ranges: every interval is a union of few nodes, every piece the combinati
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,7 @@ from midstream.operators.elements import Indices, Mask, Ticks
 from midstream.operators.sorting import stable_order
 
 Numbers = npt.NDArray[np.generic]
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,34 +48,74 @@ class Sweep:
         """The combination, by an associative operation, of the values of the elements that cover each piece."""
         size = max(1, len(self))
         tree = np.full(2 * size, neutral, dtype=values.dtype)
+        for elements, nodes in self._cover(size):
+            operation.at(tree, nodes, values[elements])
+        return _pushed_down(tree, size, operation)
+
+    def moments(self, counts: Floats, means: Floats, squares: Floats) -> tuple[Floats, Floats, Floats]:
+        """Count, mean and sum of squared distances from the mean of each piece, from those of the elements.
+
+        Two sets' squares combine by adding what the distance of their means contributes (Chan et al.), so that nothing
+        is subtracted and values far away in other pieces do no harm.
+        """
+        size = max(1, len(self))
+        covers = list(self._cover(size))
+        elements = np.concatenate([e for e, _ in covers]) if covers else np.empty(0, np.intp)
+        nodes = np.concatenate([n for _, n in covers]) if covers else elements
+        n, m = counts[elements], means[elements]
+        count = _added(nodes, n, 2 * size)
+        mean = _added(nodes, n * m, 2 * size) / np.maximum(count, 1)
+        square = _added(nodes, squares[elements] + n * (m - mean[nodes]) ** 2, 2 * size)
+        for parents, children in _levels(size):
+            for side in (slice(children.start, children.stop, 2), slice(children.start + 1, children.stop, 2)):
+                total = count[side] + count[parents]
+                apart = mean[side] - mean[parents]
+                share = count[parents] / np.maximum(total, 1)
+                square[side] += square[parents] + apart * apart * count[side] * share
+                mean[side] += apart * -share
+                count[side] = total
+        return count[size:], mean[size:], square[size:]
+
+    def _cover(self, size: int) -> Iterator[tuple[Indices, Indices]]:
+        """Elements and the tree's nodes that together are their intervals, a few of either at a time."""
+        elements = np.arange(len(self.first))
         low, high = self.first + size, self.last + size
         while True:
             open_ = low < high
             if not open_.any():
-                break
+                return
             if not open_.all():
-                low, high, values = low[open_], high[open_], values[open_]
+                low, high, elements = low[open_], high[open_], elements[open_]
             odd = (low & 1).astype(bool)
-            operation.at(tree, low[odd], values[odd])
+            yield elements[odd], low[odd]
             low = low + odd
             odd = (high & 1).astype(bool)
             high = high - odd
-            operation.at(tree, high[odd], values[odd])
+            yield elements[odd], high[odd]
             low, high = low >> 1, high >> 1
-        return _pushed_down(tree, size, operation)
 
 
 def _pushed_down(tree: Numbers, size: int, operation: np.ufunc) -> Numbers:
     """Combines every node with all its ancestors, level by level, and gives the leaves."""
+    for above, below in _levels(size):
+        parents, children = tree[above], tree[below]
+        children[0::2] = operation(children[0::2], parents)
+        children[1::2] = operation(children[1::2], parents)
+    return tree[size : 2 * size]
+
+
+def _added(places: Indices, values: Floats, size: int) -> Floats:
+    """The sum of the values that fall on each place."""
+    return np.bincount(places, values, size).astype(np.float64, copy=False)
+
+
+def _levels(size: int) -> Iterator[tuple[slice, slice]]:
+    """The tree's levels from the root down: where nodes lie, and where their children do."""
     start = 1
     while start < size:
         end = min(2 * start, size)
-        parents = tree[start:end]
-        children = tree[2 * start : 2 * end]
-        children[0::2] = operation(children[0::2], parents)
-        children[1::2] = operation(children[1::2], parents)
+        yield slice(start, end), slice(2 * start, 2 * end)
         start = 2 * start
-    return tree[size : 2 * size]
 
 
 def sweep(groups: Indices, valid_from: Ticks, valid_to: Ticks) -> Sweep:
