@@ -89,6 +89,7 @@ class VirtualRun:
         self.cost = cost
         self.now = 0
         self.measured = Measured()
+        self._arrived = 0
         self.executor = EnhancedExecutor(graph, self.progress, schedule, DEMANDS[mode], trace)
         self._due = [(s.arrivals[0][0], name) for name, s in self.sources.items() if s.arrivals]
         heapq.heapify(self._due)
@@ -106,10 +107,14 @@ class VirtualRun:
         """Runs until nothing more arrives and nothing can go on."""
         while True:
             self.deliver()
+            arrived = self._arrived
             self.now += self.cost
             if self.executor.step():
                 continue
             self.now -= self.cost
+            if self._arrived > arrived:
+                # Something came while a source was asked how far it is.
+                continue
             if not self._due:
                 break
             self.now = max(self.now, min(self._due[0][0], self._beats[0][0] if self._beats else self._due[0][0]))
@@ -124,6 +129,7 @@ class VirtualRun:
             source = self.sources[name]
             arrived, item = source.arrivals[source.next]
             source.next += 1
+            self._arrived += 1
             if source.timestamps == "internal":
                 item = item._replace(time=arrived)
             source.latest = max(source.latest, item.time)

@@ -60,6 +60,7 @@ class Waiting:
         self.raised = [BEGINNING] * ports
         self.active = [False] * ports
         self.sent = BEGINNING
+        self.owed = BEGINNING
         self.consumed = 0
 
     def register(self, port: int, inputs: Sequence[Cursor]) -> int:
@@ -89,8 +90,8 @@ class Waiting:
         return head.punctuation or head.time <= self.least(inputs)
 
     def more(self, inputs: Sequence[Cursor]) -> bool:
-        """Whether some tuple's time is the least that any register promises."""
-        return self.ready(inputs) is not None
+        """Whether some tuple's time is the least that any register promises, or punctuation is to be passed on."""
+        return self.ready(inputs) is not None or min(self.least(inputs), self.owed) > self.sent
 
     def starving(self, inputs: Sequence[Cursor]) -> int:
         """The first empty input with the least promise: no tuple can be taken before that rises."""
@@ -108,20 +109,28 @@ class Waiting:
 
     def step(self, inputs: Sequence[Cursor], emit: Emit) -> int:
         """Takes the next tuple in order, if it may be taken."""
+        def give(result: Tuple) -> None:
+            # A result says by itself how far the output is.
+            self.sent = max(self.sent, result.time)
+            emit(result)
+
         port = self.ready(inputs)
         taken = 0
         if port is not None:
             item = inputs[port].take()
             self.raised[port] = max(self.raised[port], item.time)
             taken = 1
-            if not item.punctuation:
+            if item.punctuation:
+                self.owed = max(self.owed, item.time)
+            else:
                 self.consumed += 1
-                self.take(port, item, emit)
+                self.take(port, item, give)
         least = self.least(inputs)
-        self.learn(least, emit)
-        if port is not None and item.punctuation and least > self.sent:
-            self.sent = least
-            emit(Tuple(least, item.born, punctuation=True))
+        self.learn(least, give)
+        # Punctuation that came is passed on as far as all inputs have got, now or when they get further.
+        if min(least, self.owed) > self.sent:
+            self.sent = min(least, self.owed)
+            emit(Tuple(self.sent, self.sent, punctuation=True))
         return taken
 
     def take(self, port: int, item: Tuple, emit: Emit) -> None:
