@@ -126,7 +126,7 @@ class EnhancedExecutor(Executor):
             self._raise(arc, least)
         if arcs:
             # What a register promises beyond the least is still to be passed on, once the others have risen.
-            logic.active = [active and raised > least for active, raised in zip(logic.active, logic.raised, strict=True)]
+            logic.active = [a and value > least for a, value in zip(logic.active, logic.raised, strict=True)]
 
     def _arcs_from(self, node: Node) -> list[Arc]:
         return self._from.get(id(node), []) if self.arcs else []
