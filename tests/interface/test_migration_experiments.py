@@ -14,7 +14,7 @@ from midstream.interface.experiments.arrivals import poisson
 from midstream.interface.experiments.cape_length import crossing
 from midstream.interface.experiments.cape_workload import COSTS, configuration
 from midstream.interface.experiments.genmig_split import split_margins
-from midstream.interface.experiments.migration_run import Change, Observed, Run, Sample, Workload
+from midstream.interface.experiments.migration_run import Change, Observed, Run, Sample, Workload, every
 from midstream.interface.experiments.plots import Plot, Series, svg
 from midstream.interface.experiments.report import Figure, Report
 from midstream.interface.experiments.virtual_processor import Costs, Counts, VirtualProcessor, combined, values
@@ -35,7 +35,7 @@ def small_workload(end: int = 2000) -> Workload:
         streams[name] = pa.table({"ts": times, "x": rng.integers(0, 10, len(times))})
     sources = ", ".join(f"{name} [RANGE {WINDOW}]" for name in streams)
     query = f"SELECT A.x AS a, B.x AS b, C.x AS c FROM {sources} WHERE A.x = B.x AND B.x = C.x"
-    return Workload(query, streams, end, STEP)
+    return Workload(query, streams, every(STEP, end))
 
 
 GENMIG, TRACK, MOVING, PACED = GenMig(), ParallelTrackPaper(), MovingState(), MovingStatePaced()
@@ -56,7 +56,7 @@ def test_a_join_is_charged_for_every_row_alive_on_the_other_side_and_not_for_mat
     streams = {"A": at(ts=[1, 2, 3], x=[1, 2, 3]), "B": at(ts=[15, 115], x=[9, 9])}
     query = "SELECT A.x AS a, B.x AS b FROM A [RANGE 50], B [RANGE 50] WHERE A.x = B.x"
     processor = VirtualProcessor(Costs(compare=10, insert=1))
-    observed = Run(Workload(query, streams, 120, 10), "(A B)", processor, "saturated").run()
+    observed = Run(Workload(query, streams, every(10, 120)), "(A B)", processor, "saturated").run()
     # The first B meets three rows that it does not match; the second comes when all of them have ended.
     assert processor.counts == Counts(pairs=3, inserts=5)
     assert processor.now == 35

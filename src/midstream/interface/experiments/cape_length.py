@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,10 +18,13 @@ from midstream.migration.protocol import Strategy
 
 WINDOWS_1 = (1000, 2000, 3500, 5000, 7000)
 GAPS_2 = (100, 50, 25, 16)
-WINDOWS_3 = (200, 350, 500, 650, 800)
+WINDOWS_3 = (100, 200, 350, 500, 650, 800)
 SEEDS = (1, 2, 3, 4, 5)
-STEPS = {"parallel track": 25, "moving state": 5}
-"""Batches per window; only the end of parallel track depends on them."""
+TRACKED = 3
+"""How many of the seeds parallel track is run with."""
+COARSE, FINE = 5, 25
+"""Batches per window: when parallel track ends depends only on how fine they are by then."""
+
 WARM_UP = 2
 """Windows before the migration starts."""
 
@@ -34,6 +37,12 @@ class Point:
     parallel_track: float
     moving_state: float
     load: float
+
+
+SPARSE = (
+    "with few tuples in a window the last old tuple to be combined with a new one is not a whole window old, so the "
+    "old box is free of old tuples before 2W"
+)
 
 
 def set_1(window: int) -> Configuration:
@@ -77,32 +86,30 @@ def settings() -> dict[str, str]:
         "set 1": set_1(0).describe().replace("W 0 ms", f"W {WINDOWS_1[0]} to {WINDOWS_1[-1]} ms"),
         "set 2": set_2(1).describe().replace("IB 1 ms", f"IB {GAPS_2[0]} to {GAPS_2[-1]} ms"),
         "set 3": set_3(0).describe().replace("W 0 ms", f"W {WINDOWS_3[0]} to {WINDOWS_3[-1]} ms"),
-        "arrivals": "Poisson; moving state is the mean over seeds " + ", ".join(map(str, SEEDS)),
-        "run": f"{WARM_UP} windows before the migration instead of 50 s in all; {_batches()}",
+        "arrivals": f"Poisson; moving state is the mean of {len(SEEDS)} seeds, parallel track of {TRACKED}",
+        "run": f"{WARM_UP} windows, then the migration, not 50 s in all; batches of W/{COARSE}, late ones W/{FINE}",
     }
-
-
-def _batches() -> str:
-    return " and ".join(f"W/{per_window} a batch for {name}" for name, per_window in STEPS.items())
 
 
 def measure(configuration: Configuration) -> Point:
     """Both strategies under one configuration."""
     window = configuration.window
-    step = {name: max(1, window // per_window) for name, per_window in STEPS.items()}
-    track = _run(configuration, ParallelTrackPaper(), WARM_UP + 2.25, step["parallel track"], SEEDS[0]).migration
-    moved = [_run(configuration, MovingState(), WARM_UP, step["moving state"], seed) for seed in SEEDS]
-    assert track is not None
+    tracks = [_run(configuration, ParallelTrackPaper(), 2.25, seed) for seed in SEEDS[:TRACKED]]
+    moved = [_run(configuration, MovingState(), 1 / COARSE, seed) for seed in SEEDS]
+    durations = [run.migration.duration for run in tracks if run.migration is not None]
     standstills = [run.migration.standstill for run in moved if run.migration is not None]
-    before = [_load(run, WARM_UP * window) for run in moved]
-    return Point(configuration, track.duration, float(np.mean(standstills)), float(np.mean(before)))
+    loads = [_load(run, WARM_UP * window) for run in moved]
+    return Point(configuration, float(np.mean(durations)), float(np.mean(standstills)), float(np.mean(loads)))
 
 
-def _run(configuration: Configuration, strategy: Strategy, windows: float, step: int, seed: int) -> Observed:
-    """A run that migrates after the warm-up and ends after so many windows, or a step later."""
+def _run(configuration: Configuration, strategy: Strategy, windows: float, seed: int) -> Observed:
+    """A run that migrates after the warm-up and goes on for so many windows."""
     window = configuration.window
-    workload = configuration.workload(round(windows * window) + step, step, seed)
-    return Run(workload, OLD, VirtualProcessor(COSTS), "saturated", Change(WARM_UP * window, NEW, strategy)).run()
+    start, finer, end = (round(n * window) for n in (WARM_UP, WARM_UP + 1.4, WARM_UP + windows))
+    coarse, fine = window // COARSE, window // FINE
+    ends = [*range(coarse, min(finer, end) + 1, coarse), *range(finer + fine, end + 1, fine)]
+    workload = configuration.workload(ends, seed)
+    return Run(workload, OLD, VirtualProcessor(COSTS), "saturated", Change(start, NEW, strategy)).run()
 
 
 def _load(run: Observed, start: int) -> float:
@@ -164,16 +171,16 @@ def _twice_the_window(report: Report, points: Sequence[Point], where: str, publi
         f"{slope:.3f} W, R² {1 - missed:.4f}; the single window furthest off is W = {windows[worst]:.0f} ms "
         f"with {shares[worst]:+.1%}",
         abs(slope - 2) <= 0.1 and missed <= 0.01,
-        "with few tuples in a window the last old tuple to be combined with a new one is not a whole window old, so "
-        "the old box is free of old tuples before 2W",
+        SPARSE + f"; in the smallest window A brings {windows[0] * points[0].configuration.rates['A']:.0f} on average",
     )
 
 
 def _estimates(points: Sequence[Point], along: Sequence[float]) -> list[Series]:
-    estimate: Callable[[float], list[float]] = lambda held: [  # noqa: E731
-        p.configuration.estimated_moving_state(COSTS, held) for p in points
+    names = {"equation 8": 2.0, "equation 8, what joining gives": 1.0}
+    return [
+        Series(name, along, [p.configuration.estimated_moving_state(COSTS, held) for p in points])
+        for name, held in names.items()
     ]
-    return [Series("equation 8", along, estimate(2.0)), Series("equation 8, what joining gives", along, estimate(1.0))]
 
 
 def _rates(report: Report, points: Sequence[Point]) -> None:
@@ -198,7 +205,7 @@ def _rates(report: Report, points: Sequence[Point]) -> None:
         "almost no effect",
         f"spread {spread:.1%} while the rate grows {rates[-1] / rates[0]:.1f} times",
         spread <= 0.05,
-        "the duration changed with the rate",
+        SPARSE + f"; at the lowest rate B brings {points[0].configuration.window * rates[0] / 1000:.0f} on average",
     )
     rising = all(later > earlier for earlier, later in zip(moves, moves[1:], strict=False))
     report.verdict(

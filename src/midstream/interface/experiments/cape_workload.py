@@ -6,7 +6,7 @@ join attribute uniform over 20 values. The old plan is left-deep; the new one jo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,11 +43,11 @@ class Configuration:
         """Tuples per millisecond, by stream."""
         return {name: 1 / gap for name, gap in self.interarrival.items()}
 
-    def workload(self, end: int, step: int, seed: int) -> Workload:
-        """Streams of this configuration."""
+    def workload(self, ends: Sequence[int], seed: int) -> Workload:
+        """Streams of this configuration, in batches with the given ends."""
         rng = np.random.default_rng(seed)
-        streams = {name: self._stream(rng, name, end) for name in ATTRIBUTES}
-        return Workload(QUERY.format(w=self.window), streams, end, step)
+        streams = {name: self._stream(rng, name, ends[-1]) for name in ATTRIBUTES}
+        return Workload(QUERY.format(w=self.window), streams, ends)
 
     def _stream(self, rng: np.random.Generator, name: str, end: int) -> pa.Table:
         times = poisson(rng, self.interarrival[name], end)

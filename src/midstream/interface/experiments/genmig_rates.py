@@ -16,6 +16,7 @@ from midstream.migration.genmig import GenMig
 from midstream.migration.genmig_reference_point import GenMigReferencePoint
 from midstream.migration.moving_state_paced import MovingStatePaced
 from midstream.migration.parallel_track_paper import ParallelTrackPaper
+from midstream.migration.protocol import Strategy
 
 COSTS = Costs(compare=0.0001, insert=0.0001)
 """Small enough that the processor keeps up with both plans at once; only counts, all times here are of the input."""
@@ -44,7 +45,7 @@ def genmig_rates() -> Report:
 def observe() -> Runs:
     """One run per strategy, and one without a migration."""
     load = workload()
-    strategies = {
+    strategies: dict[str, Strategy] = {
         GENMIG: GenMig(),
         REFERENCE: GenMigReferencePoint(),
         PT: ParallelTrackPaper(),

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.interface.experiments.arrivals import poisson
-from midstream.interface.experiments.migration_run import Workload
+from midstream.interface.experiments.migration_run import Workload, every
 
 WINDOW = 10_000
 START = 20_000
@@ -35,7 +35,7 @@ def workload() -> Workload:
         times = poisson(rng, INTERARRIVAL, END)
         streams[name] = pa.table({"ts": times, "x": rng.integers(0, largest + 1, len(times))})
     sources = ", ".join(f"{name} [RANGE {WINDOW}]" for name in LARGEST)
-    return Workload(QUERY.format(sources=sources), streams, END, STEP)
+    return Workload(QUERY.format(sources=sources), streams, every(STEP, END))
 
 
 def settings() -> dict[str, Any]:

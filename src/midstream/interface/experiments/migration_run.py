@@ -7,8 +7,9 @@ start (`"saturated"`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import Literal
 
 import numpy as np
@@ -35,12 +36,11 @@ Pace = Literal["application", "virtual", "saturated"]
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A query over finite streams by time, in milliseconds; `step` is how much time a batch covers."""
+    """A query over finite streams by time, in milliseconds; `ends` are the ends of its batches."""
 
     query: str
     streams: Mapping[str, pa.Table]
-    end: int
-    step: int
+    ends: Sequence[int]
 
     def plan(self, shape: str) -> Plan:
         """The query's plan of a shape."""
@@ -50,17 +50,26 @@ class Workload:
         """For each step its end and the rows of each stream that come in it."""
         rows = {name: _one_batch(table) for name, table in self.streams.items()}
         ticks = {name: batch.column("ts").to_numpy() for name, batch in rows.items()}
-        for start in range(0, self.end, self.step):
+        for start, end in pairwise([0, *self.ends]):
             parts = {}
             for name, batch in rows.items():
-                low, high = np.searchsorted(ticks[name], [start, start + self.step])
+                low, high = np.searchsorted(ticks[name], [start, end])
                 if low < high:
                     parts[name] = batch.slice(low, high - low), ticks[name][low:high]
-            yield start + self.step, parts
+            yield end, parts
 
     def arrived(self, moment: float) -> int:
         """How many rows have come before a moment."""
         return sum(int(np.searchsorted(t.column("ts").to_numpy(), moment)) for t in self.streams.values())
+
+
+def every(step: int, end: int) -> list[int]:
+    """The ends of batches of equal length.
+
+    >>> every(5, 15)
+    [5, 10, 15]
+    """
+    return list(range(step, end + 1, step))
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:
@@ -115,7 +124,7 @@ class Observed:
 
     def cumulative(self) -> list[int]:
         """How many results had left by each sample."""
-        return np.cumsum([sample.released for sample in self.samples]).tolist()
+        return list(accumulate(sample.released for sample in self.samples))
 
     def answer(self) -> list[tuple[object, ...]]:
         """All results with their validity, sorted: what no strategy may change."""
@@ -127,9 +136,9 @@ class Observed:
 
     def longest_silence(self, clock: str, start: float, end: float) -> float:
         """The longest time without a result between two moments of a clock."""
-        moments = [getattr(s, clock) for s in self.samples if s.released and start < getattr(s, clock) <= end]
-        edges = [start, *moments, end]
-        return max(later - earlier for earlier, later in zip(edges, edges[1:], strict=False))
+        heard = [float(getattr(s, clock)) for s in self.samples if s.released]
+        edges = [start, *(moment for moment in heard if start < moment <= end), end]
+        return max(later - earlier for earlier, later in pairwise(edges))
 
 
 @dataclass(frozen=True, slots=True)
