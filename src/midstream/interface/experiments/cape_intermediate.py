@@ -143,12 +143,13 @@ def _low(report: Report, runs: Runs) -> None:
         ms < pt,
         "the counts met at other times",
     )
-    lag, total = _largest_lag(runs[MS], runs[PT]), sum(s.released for s in runs[MS].samples)
+    total = sum(s.released for s in runs[MS].samples)
+    lags = [_low_lag(seed) for seed in SEEDS]
     report.verdict(
         "low: the output of both strategies is alike (figure 14), less than a tenth of all results apart",
         "no strong advantage",
-        f"never more than {lag} of {total} results apart",
-        lag < 0.1 * total,
+        f"{total} results in all; with {len(lags)} seeds at most {max(lags)} apart, {np.mean(lags):.1f} on average",
+        0 < max(lags) < 0.1 * total,
         "parallel track holds back what the new box gives until the old box is empty",
     )
 
@@ -168,7 +169,8 @@ def _high(report: Report, runs: Runs) -> None:
     report.verdict(
         "high: parallel track gives results earlier after the start (figure 16)",
         "earlier",
-        f"after {first[PT]:,.0f} ms, moving state after {first[MS]:,.0f} ms",
+        f"after {first[PT]:,.0f} ms, moving state after {first[MS]:,.0f} ms, which then overtakes it "
+        f"{_ahead_until(runs[PT], runs[MS], begun) - begun:,.0f} ms after the start",
         first[PT] < first[MS],
     )
     report.verdict(
@@ -255,6 +257,27 @@ def _settled(run: Observed, new: Observed) -> float:
     pairs = list(zip(run.samples, new.samples, strict=True))
     different = [i for i, (mine, its) in enumerate(pairs) if mine.combined != its.combined]
     return run.samples[min(different[-1] + 1 if different else 0, len(pairs) - 1)].virtual
+
+
+def _low_lag(seed: int) -> int:
+    """How far the outputs are apart at most: with two results a second, one run may have none while it migrates."""
+    workload = LOW.workload(every(STEPS["low"], START + 3 * LOW.window), seed)
+    moving, track = (
+        Run(workload, OLD, VirtualProcessor(COSTS), "virtual", Change(START, NEW, strategy)).run()
+        for strategy in (MovingState(), ParallelTrackPaper())
+    )
+    return _largest_lag(moving, track)
+
+
+def _ahead_until(track: Observed, moving: Observed, start: float) -> float:
+    """When moving state has given as many results as parallel track, after its first one since a moment."""
+    times, given = track.series("virtual"), track.cumulative()
+    first = _first_result(moving, start)
+    for sample, count in zip(moving.samples, moving.cumulative(), strict=True):
+        there = given[max(0, int(np.searchsorted(times, sample.virtual, side="right")) - 1)]
+        if sample.virtual >= first and count >= there:
+            return sample.virtual
+    return moving.samples[-1].virtual
 
 
 def _largest_lag(one: Observed, other: Observed) -> int:
