@@ -8,20 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from midstream.algebra.expressions import columns_of
 from midstream.algebra.plan import Aggregate, Distinct, Join, MultiJoin, Relation, aliases, walk_plan
 from midstream.optimizer.estimates import Estimator
+
+RESORTING = 0.3
+"""What it costs to sort a kept row by another key, relative to storing it."""
 
 Kept = tuple[frozenset[str], bool, bool]
 """What a state holds: of which streams, and whether duplicates are gone or groups are formed."""
 
 
-def kept_by(plan: Relation) -> dict[Kept, Relation]:
-    """What a plan's operators keep."""
-    found: dict[Kept, Relation] = {}
+def kept_by(plan: Relation) -> dict[Kept, tuple[Relation, frozenset[str]]]:
+    """What a plan's operators keep, and by which columns they look it up."""
+    found: dict[Kept, tuple[Relation, frozenset[str]]] = {}
     for node in walk_plan(plan):
         if isinstance(node, Join | MultiJoin | Distinct | Aggregate):
+            read = columns_of(node.on) if isinstance(node, Join | MultiJoin) else frozenset()
             for child in node.inputs:
-                found.setdefault(_name(child), child)
+                found.setdefault(_name(child), (child, read & frozenset(child.schema.names)))
     return found
 
 
@@ -37,10 +42,10 @@ def migration_cost(old: Relation, new: Relation, estimator: Estimator) -> float:
     there = kept_by(old)
     constants = estimator.constants
     total = 0.0
-    for name, relation in kept_by(new).items():
+    for name, (relation, key) in kept_by(new).items():
         held = estimator.flow(relation).population
         if name in there:
-            total += 0.1 * constants.insert * held
+            total += 0.0 if there[name][1] == key else RESORTING * constants.insert * held
         else:
             read = sum(estimator.flow(child).population for child in _sources(relation))
             total += constants.probe * read + (constants.insert + constants.match) * held

@@ -29,11 +29,11 @@ from midstream.operators.elements import Elements, Ticks
 from midstream.operators.expressions import compile_expression, compile_predicate
 from midstream.operators.hashing import hash_columns, key_validity
 
-LOOK_AT = 2048
+LOOK_AT = 1024
 """How many rows of a source are looked at in a batch."""
 
-ROWS_PER_LOOK = 1250
-LOOKS_APART = (2, 8)
+ROWS_PER_LOOK = 1000
+LOOKS_APART = (2, 12)
 """Looks cost the more, relatively, the smaller batches are; so many batches lie between them, at least and at most."""
 
 FIRST_LOOKS = 4

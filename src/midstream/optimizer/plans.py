@@ -8,7 +8,7 @@ from itertools import islice
 
 from midstream.algebra.emission import Emission, emission_of
 from midstream.algebra.physical import PhysicalNode
-from midstream.algebra.plan import Relation
+from midstream.algebra.plan import Relation, aliases
 from midstream.algebra.statistics import UNKNOWN, Statistics
 from midstream.errors import QueryError
 from midstream.optimizer.cost import Constants
@@ -127,7 +127,8 @@ def _shaped(normal: Relation, wanted: Wanted) -> Relation:
         return as_written(graph)
 
     logical = prepare(query, choose)
-    if not used and len(wanted.names) > 1:
+    alone = isinstance(wanted.tree, str) and wanted.tree in aliases(query)
+    if not used and not alone:
         raise QueryError(
             f"the plan names {', '.join(sorted(wanted.names))}, which are not the inputs of any join of the query",
             hint="name every alias that the query joins, once",

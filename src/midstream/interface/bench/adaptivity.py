@@ -28,8 +28,10 @@ AUTO = Policy("auto")
 def bench_adaptivity(seed: int = 7, cases: int = 40) -> Report:
     """All figures; `cases` is how many random workloads the cost model is held against."""
     report = Report("adaptivity")
-    _shift(report, "four-way shift", "ABCD", [0, 1, 2, 0], 2500, seed)
-    _shift(report, "six-way shift", "ABCDEF", [0, 3, 4], 1500, seed)
+    four = hot_chain("ABCD", [(0,), (1,), (2,), (0,)], 2000, 4.0, WINDOW, 10.0)
+    six = hot_chain("ABCDEF", [(0, 1, 2), (2, 3, 4), (0, 1, 2)], 1200, 4.0, WINDOW, 2.5, cold=0.05)
+    _shift(report, "four-way shift", "ABCD", four, seed)
+    _shift(report, "six-way shift", "ABCDEF", six, seed)
     _steady(report, seed)
     _slow_drift(report, seed)
     _flip_flop(report, seed)
@@ -40,10 +42,9 @@ def bench_adaptivity(seed: int = 7, cases: int = 40) -> Report:
     return report
 
 
-def _shift(report: Report, name: str, names: str, hot: Sequence[int], ticks: int, seed: int) -> None:
-    phases = hot_chain(names, hot, ticks, 4.0, WINDOW, 10.0)
+def _shift(report: Report, name: str, names: str, phases: Sequence[Phase], seed: int) -> None:
     question = question_of(chain_query(names, WINDOW), record(chain_columns(names), phases, seed))
-    ends = [ticks * (i + 1) for i in range(len(phases))]
+    ends = [phase.ticks * (i + 1) for i, phase in enumerate(phases)]
     static = [drive(question, plan, BATCH) for plan in _rivals(question, names, phases, seed)]
     adaptive = drive(question, None, BATCH, AUTO)
     _same_results(static, adaptive)
@@ -101,7 +102,7 @@ def _informed(question: Question) -> Plan:
 
 def _steady(report: Report, seed: int) -> None:
     names = "ABCD"
-    phases = hot_chain(names, [1], 300 * 25, 4.0, WINDOW, 5.0)
+    phases = hot_chain(names, [(1,)], 300 * 25, 4.0, WINDOW, 5.0)
     question = question_of(chain_query(names, WINDOW), record(chain_columns(names), phases, seed, noise=0.3))
     run = drive(question, _informed(question), sum(t.num_rows for t in question.tables.values()) // 300, AUTO)
     report.add("steady, 300 noisy batches: migrations", len(run.migrations), "count", 0, "at most")

@@ -63,12 +63,14 @@ def chain_columns(names: str) -> dict[str, list[str]]:
     return {name: [link for link in links if name.lower() in link] for name in names}
 
 
-def hot_chain(names: str, hot: Sequence[int], ticks: int, rate: float, window: int, fan: float) -> list[Phase]:
-    """Phases in each of which one link of a chain multiplies and the others are selective; rates change as well."""
+def hot_chain(
+    names: str, hot: Sequence[tuple[int, ...]], ticks: int, rate: float, window: int, fan: float, cold: float = 0.1
+) -> list[Phase]:
+    """Phases in each of which some links of a chain multiply and the others are selective; rates change as well."""
     links = [f"{a.lower()}{b.lower()}" for a, b in zip(names, names[1:], strict=False)]
     phases = []
-    for number, hot_link in enumerate(hot):
+    for number, hot_links in enumerate(hot):
         rates = {name: rate * (1.5 if (i + number) % 3 == 0 else 1.0) for i, name in enumerate(names)}
-        values = {link: window * rate / (fan if i == hot_link else 0.1) for i, link in enumerate(links)}
+        values = {link: window * rate / (fan if i in hot_links else cold) for i, link in enumerate(links)}
         phases.append(Phase(ticks, rates, values))
     return phases

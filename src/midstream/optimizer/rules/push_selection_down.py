@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from midstream.algebra.expressions import Expression, Named, columns_of, conjunction, conjuncts, substitute
 from midstream.algebra.plan import Aggregate, Distinct, Join, Project, Relation, Select, Stream, Window
 from midstream.algebra.windows import Rows
@@ -39,6 +41,8 @@ def push_selection_down(plan: Relation) -> Relation:
             return Window(Select(inner, predicate), spec)
         case Select(Aggregate() as aggregate, predicate):
             return _below_aggregate(aggregate, predicate) or plan
+        case Select(Join(kind="inner") as join, predicate):
+            return _below_inner_joins(join, predicate) or plan
         case Select(Join() as join, predicate):
             return _below_join(join, predicate) or plan
         case _:
@@ -61,15 +65,46 @@ def _below_aggregate(aggregate: Aggregate, predicate: Expression) -> Relation | 
     return Select(pushed, conjunction(above)) if above else pushed
 
 
+def _below_inner_joins(join: Join, predicate: Expression) -> Relation | None:
+    """Each conjunct at once below the one input, of all the joins there are, that has its columns."""
+    inputs = list(_joined(join))
+    names = [frozenset(relation.schema.names) for relation in inputs]
+    below: list[list[Expression]] = [[] for _ in inputs]
+    above = []
+    for part in conjuncts(predicate):
+        read = columns_of(part)
+        owner = next((i for i, own in enumerate(names) if read and read <= own), None)
+        (above if owner is None else below[owner]).append(part)
+    if not any(below):
+        return None
+    pushed = _rebuilt(join, iter([_selected(r, parts) for r, parts in zip(inputs, below, strict=True)]))
+    return _selected(pushed, above)
+
+
+def _joined(relation: Relation) -> Iterator[Relation]:
+    if isinstance(relation, Join) and relation.kind == "inner":
+        yield from _joined(relation.left)
+        yield from _joined(relation.right)
+    else:
+        yield relation
+
+
+def _rebuilt(relation: Relation, inputs: Iterator[Relation]) -> Relation:
+    if isinstance(relation, Join) and relation.kind == "inner":
+        left = _rebuilt(relation.left, inputs)
+        return Join(left, _rebuilt(relation.right, inputs), relation.on)
+    return next(inputs)
+
+
 def _below_join(join: Join, predicate: Expression) -> Relation | None:
     """Each conjunct below the side that has its columns, if that side is not padded with nulls."""
     left_names, right_names = set(join.left.schema.names), set(join.right.schema.names)
     to_left, to_right, above = [], [], []
     for part in conjuncts(predicate):
         read = columns_of(part)
-        if read and read <= left_names and join.kind in ("inner", "left", "semi", "anti"):
+        if read and read <= left_names and join.kind in ("left", "semi", "anti"):
             to_left.append(part)
-        elif read and read <= right_names and join.kind in ("inner", "right"):
+        elif read and read <= right_names and join.kind == "right":
             to_right.append(part)
         else:
             above.append(part)
