@@ -7,12 +7,14 @@ from functools import partial
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from tests.generators import cases
 from tests.migration.drive import Action, drive, in_order
-from tests.migration.families import ENDLESS, KEEPING, Setting, join_settings, rule_settings
+from tests.migration.families import ENDLESS, KEEPING, Setting, equivalent_plans, join_settings, rule_settings
 
 import midstream as ms
 from midstream.algebra.semantics import evaluate
 from midstream.algebra.snapshots import multiset_equal
+from midstream.api import ask
 from midstream.migration.legality import keeps_intervals, relational_part
 from midstream.migration.moving_state_paced import MovingStatePaced
 from midstream.migration.protocol import Strategy
@@ -69,14 +71,14 @@ def check(setting: Setting, strategy: Strategy, rows: int, place: int, gap: int,
 
 
 @pytest.mark.parametrize("name", sorted(TRIED))
-@examples(40)
+@examples(25)
 @given(setting=join_settings(), rows=BATCHES, place=PLACES, gap=st.integers(0, 6), reopen=st.booleans())
 def test_join_orders_replace_each_other(name, setting, rows, place, gap, reopen):
     check(setting, TRIED[name], rows, place, gap, None, reopen)
 
 
 @pytest.mark.parametrize("name", sorted(TRIED.keys() - NARROW))
-@examples(40)
+@examples(30)
 @given(setting=rule_settings(), rows=BATCHES, place=PLACES, gap=st.integers(0, 6), reopen=st.booleans())
 def test_rewritten_plans_replace_each_other(name, setting, rows, place, gap, reopen):
     check(setting, TRIED[name], rows, place, gap, None, reopen)
@@ -97,7 +99,7 @@ def test_plans_without_a_split_time_replace_each_other(name, setting, rows, plac
 
 
 @pytest.mark.parametrize("name", sorted(TRIED))
-@examples(30)
+@examples(20)
 @given(data=st.data(), rows=BATCHES, place=PLACES, cancel=st.integers(0, 8), reopen=st.booleans())
 def test_a_cancelled_migration_leaves_no_trace(name, data, rows, place, cancel, reopen):
     rewritten = rule_settings(KEEPING) if name in NARROW else rule_settings()
@@ -108,3 +110,13 @@ def test_a_cancelled_migration_leaves_no_trace(name, data, rows, place, cancel, 
 @given(setting=join_settings(most=6), name=st.sampled_from(sorted(TRIED)), rows=BATCHES, place=PLACES)
 def test_joins_of_up_to_six_streams_replace_each_other(setting, name, rows, place):
     check(setting, TRIED[name], rows, place, 3, None, False)
+
+
+@examples(40)
+@given(case=cases(most_rows=8), data=st.data(), name=st.sampled_from(sorted(TRIED)), rows=BATCHES, place=PLACES)
+def test_any_query_of_the_language_survives_a_migration(case, data, name, rows, place):
+    """All constructs, types and kinds of time; plans as the rules give them."""
+    asked = ask(case.query, case.inputs)
+    plans = data.draw(st.lists(st.sampled_from(list(equivalent_plans(asked.plan))), min_size=2, max_size=2))
+    cancel = data.draw(st.sampled_from([None, None, 1, 3]))
+    check(Setting(case.query, asked, tuple(plans)), TRIED[name], rows, place, 0, cancel, data.draw(st.booleans()))

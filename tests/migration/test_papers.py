@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import pyarrow as pa
 import pytest
 from tests.migration.drive import drive, in_order
@@ -224,3 +226,18 @@ def test_the_shortened_split_is_earlier_where_nothing_long_lived_is_left():
         found, live = drive(asked, plans[0], 2, [act])
         assert live.history[0].split_time == split
         assert ms.snapshot_equal(found, ms.reference(text, inputs))
+
+
+def test_a_migration_starts_at_a_moment_of_wall_clock_time_where_time_is_a_timestamp():
+    zone = dt.timezone(dt.timedelta(hours=2))
+    times = [dt.datetime(2024, 5, 1, 12, 0, s, tzinfo=dt.UTC) for s in (0, 20, 40)]
+    rows = pa.table({"ts": pa.array(times, pa.timestamp("us", "UTC")), "k": [1, 1, 1]})
+    query = "SELECT A.k FROM A [RANGE '1 minute'], B [RANGE '1 minute'] WHERE A.k = B.k"
+    history: list = []
+    asked = ask(query, {"A": rows, "B": rows})
+    change = ms.Migration(at=dt.datetime(2024, 5, 1, 14, 0, 30, tzinfo=zone), plan="(B A)", strategy="moving_state")
+    found = run_embedded(
+        asked.plan, asked.tables, asked.catalog, plan="(A B)", migrations=[change], batch_rows=1, history=history
+    )
+    assert history[0].started_at == int(times[1].timestamp() * 1_000_000)
+    assert ms.snapshot_equal(found, ms.reference(query, {"A": rows, "B": rows}))
