@@ -69,9 +69,15 @@ class Chain:
         return query
 
     def _resume_migration(self, told: Mapping[str, Any]) -> None:
-        target = self._running(plan_query(self.relation, told["plan"], self.emit_every))
+        target = self.driver.target(self.query, plan_query(self.relation, told["plan"], self.emit_every))
         self.query.migration = MigrationUnderWay(
-            target, told["strategy"], dict(told["decision"]), told["begun"], told["done"], told["trigger"]
+            target,
+            told["strategy"],
+            dict(told["decision"]),
+            told["begun"],
+            told["done"],
+            told["trigger"],
+            told["apart"],
         )
 
     @property
@@ -86,7 +92,7 @@ class Chain:
 
     def migrate(self, plan: str, strategy: str) -> None:
         """Starts a migration with the next batch."""
-        target = self._running(plan_query(self.relation, plan, self.emit_every))
+        target = self.driver.target(self.query, plan_query(self.relation, plan, self.emit_every))
         self.driver.begin_migration("q", target, strategy, "a test")
 
     def cut(self, inputs: Mapping[str, pa.Table], batch_rows: int) -> list[dict[str, pa.RecordBatch]]:
@@ -129,7 +135,7 @@ class Chain:
             rows = parts.get(declaration.name)
             if rows is None or rows.num_rows == 0:
                 continue
-            route = self.query.staged.routes.get(declaration.name, Route(None))
+            route = self.driver.routes.get(declaration.name, Route(None))
             groups = self._groups(route, rows)
             columns = [rows.column(name) for name in self.layout.schemas[port].names]
             fixed = [pa.array(np.full(rows.num_rows, port, np.int32)), pa.array(groups)]

@@ -62,11 +62,37 @@ def test_a_migration_changes_no_result(query, strategy, tmp_path):
         assert as_multiset(got) == as_multiset(expected)
 
 
+KEYS = "SELECT A.v AS a, C.v AS c FROM A [RANGE 20], B [RANGE 20], C [RANGE 20] WHERE A.k = B.k AND B.v = C.v"
+KEYS_GROUPED = (
+    "SELECT C.k, count(*) AS n FROM A [RANGE 20], B [RANGE 20], C [RANGE 20] WHERE A.k = B.k AND B.v = C.v GROUP BY C.k"
+)
+
+
+@pytest.mark.parametrize("query", [KEYS, KEYS_GROUPED, STAGES])
+def test_plans_of_several_stages_migrate_side_by_side(query, tmp_path):
+    inputs = tables()
+    question = ask(query, inputs)
+    chain = Chain(question.plan, question.catalog, tmp_path, slots=3, plan="((A B) C)")
+    got = chain.run(question.tables, 30, {3: ("(A (B C))", "genmig"), 8: ("((A B) C)", "auto")})
+    expected = ms.run(query, inputs)
+    assert chain.query.staged.stages > 1
+    assert ms.snapshot_equal(got, expected)
+    if query is KEYS:
+        assert as_multiset(got) == as_multiset(expected)
+
+
+def test_moving_state_over_several_stages_is_refused(tmp_path):
+    question = ask(KEYS, tables())
+    chain = Chain(question.plan, question.catalog, tmp_path, plan="((A B) C)")
+    with pytest.raises(ms.MigrationError, match="several stages"):
+        chain.migrate("(A (B C))", "moving_state")
+
+
 class Crash(BaseException):
     pass
 
 
-@pytest.mark.parametrize(("query", "migrates"), [(THREE, True), (GROUPS, True), (STAGES, False)])
+@pytest.mark.parametrize(("query", "migrates"), [(THREE, True), (GROUPS, True), (STAGES, True)])
 def test_a_crash_at_any_write_changes_nothing(query, migrates, tmp_path, monkeypatch):
     inputs = tables(rows=40, last=80)
     question = ask(query, inputs)
@@ -85,7 +111,7 @@ def test_a_crash_at_any_write_changes_nothing(query, migrates, tmp_path, monkeyp
         monkeypatch.setattr(module, "reach", reach)
     crashes = 0
     while True:
-        chain = Chain(question.plan, question.catalog, tmp_path, plan=None if query is STAGES else "((A B) C)")
+        chain = Chain(question.plan, question.catalog, tmp_path, plan="((A B) C)")
         try:
             got = chain.run(question.tables, 8, migrations)
             break

@@ -39,13 +39,16 @@ class Piece:
     placement: Placement
 
 
-def cut(plan: p.PhysicalNode, arriving: Mapping[str, Route] | None = None) -> Staged:
-    """The plan in fragments; `arriving` are the routes by which streams arrive already."""
+def cut(plan: p.PhysicalNode, arriving: Mapping[str, Route] | None = None, settled: bool = False) -> Staged:
+    """The plan in fragments; `arriving` are the routes by which streams arrive already.
+
+    A stream that arrives anywhere can be given a route, unless what arrives is `settled`.
+    """
     cutting = _Cutting()
     root = cutting.place(plan)
     cutting.settle(root, STAY)
     cutting.parts.append(_Part(root.node, STAY))
-    return _staged(cutting, dict(arriving or {}))
+    return _staged(cutting, dict(arriving or {}), frozenset(arriving or ()) if settled else frozenset())
 
 
 @dataclass(slots=True)
@@ -231,7 +234,7 @@ def receive(producer: p.PhysicalNode, fragment: int, route: Route) -> Received:
     return Received(producer.schema, stream, producer=producer, fragment=fragment, route=route)
 
 
-def _staged(cutting: _Cutting, arriving: dict[str, Route]) -> Staged:
+def _staged(cutting: _Cutting, arriving: dict[str, Route], settled: frozenset[str]) -> Staged:
     """Numbers fragments and stages, and reads sources through exchanges where they cannot be read directly."""
     fragments: list[Fragment] = []
     numbers: dict[int, int] = {}
@@ -241,7 +244,7 @@ def _staged(cutting: _Cutting, arriving: dict[str, Route]) -> Staged:
         received = [leaf for leaf in leaves(node) if isinstance(leaf, Received)]
         sources = [leaf for leaf in leaves(node) if not isinstance(leaf, Received)]
         wants = {source.stream.alias: cutting.wanted[source.stream.alias] for source in sources}
-        if received or not _arrive(sources, wants, arriving, used):
+        if received or not _arrive(sources, wants, arriving, used, settled):
             for source in sources:
                 above = _lifted(node, source, wants[source.stream.alias])
                 number = len(fragments)
@@ -255,14 +258,18 @@ def _staged(cutting: _Cutting, arriving: dict[str, Route]) -> Staged:
 
 
 def _arrive(
-    sources: Sequence[p.Source], wants: Mapping[str, Route], arriving: dict[str, Route], used: dict[str, Route]
+    sources: Sequence[p.Source],
+    wants: Mapping[str, Route],
+    arriving: dict[str, Route],
+    used: dict[str, Route],
+    settled: frozenset[str],
 ) -> bool:
     """Whether all sources can be read as their streams arrive; if so, streams without a route get one."""
     planned = dict(arriving)
     for source in sources:
         want = _own(wants[source.stream.alias], source)
         here = planned.get(source.stream.name, STAY)
-        if here.key is None and want.key is not None:
+        if here.key is None and want.key is not None and source.stream.name not in settled:
             planned[source.stream.name] = want
         elif want.key is not None and here != want:
             return False

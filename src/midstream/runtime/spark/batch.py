@@ -12,17 +12,29 @@ from pyspark.sql import functions as F
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.migration.legality import keeps_intervals
 from midstream.runtime.checkpoint.manifest import Manifest, QueryEntry, ResultFile
 from midstream.runtime.checkpoint.packs import SegmentEntry
 from midstream.runtime.spark.fragment_life import FragmentWork, MigrationWork
 from midstream.runtime.spark.layout import NOTE, SLOT, Layout
 from midstream.runtime.spark.reports import FragmentReport, Report
 from midstream.runtime.spark.running import RunningQuery
+from midstream.runtime.spark.sides import NEW, Side, base_name
 from midstream.runtime.spark.step import StageStep
 from midstream.runtime.spark.tagging import default_routing, exchange_type, slot_of
 
 TICKS = "#ticks"
 """The stream of a session's clock: it moves the registers of all streams whose time is a timestamp."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A plan at work: its name in reports and manifests, the name its state is stored under, and for which time."""
+
+    name: str
+    query: RunningQuery
+    stored: str
+    side: Side | None = None
 
 
 @dataclass(slots=True)
@@ -80,12 +92,11 @@ class Batch:
 
     def steps(self) -> list[StageStep]:
         """The steps of all stages."""
-        ports = _ports(self.queries)
-        schemas = {
-            port: self.queries[name].staged.fragment(number).plan.schema for (name, number), port in ports.items()
-        }
-        exchanged = Layout.of(schemas)
-        count = max((query.staged.stages for query in self.queries.values()), default=1)
+        parts = self.parts()
+        ports = _ports(parts)
+        plans = {part.name: part.query.staged for part in parts}
+        exchanged = Layout.of({port: plans[name].fragment(n).plan.schema for (name, n), port in ports.items()})
+        count = max((staged.stages for staged in plans.values()), default=1)
         return [
             StageStep(
                 self.checkpoint,
@@ -97,26 +108,47 @@ class Batch:
                 self.arriving if stage == 0 else exchanged,
                 exchanged,
                 tuple(self.routing),
-                tuple(work for query in self.queries.values() for work in self._work(query, stage, ports)),
+                tuple(work for part in parts for work in self._work(part, stage, ports)),
             )
             for stage in range(count)
         ]
 
-    def _work(self, query: RunningQuery, stage: int, ports: Mapping[tuple[str, int], int]) -> list[FragmentWork]:
+    def parts(self) -> list[Part]:
+        """All plans at work."""
+        found = []
+        for name, query in self.queries.items():
+            migration = query.migration
+            if migration is None or not migration.apart:
+                found.append(Part(name, query, name))
+            elif migration.done:
+                found.append(Part(name, migration.target, name + NEW))
+            else:
+                split, target = migration.decision["split_after"], migration.target
+                whole = keeps_intervals(query.plan.physical) and keeps_intervals(target.plan.physical)
+                found.append(Part(name, query, name, Side(split, False, whole)))
+                found.append(Part(name + NEW, target, name + NEW, Side(split, True, whole)))
+        return found
+
+    def _stored(self, part: Part, fragment: int) -> Mapping[int, Sequence[SegmentEntry]]:
+        return {} if self.before is None else self.before.segments.get(part.stored, {}).get(fragment, {})
+
+    def _work(self, part: Part, stage: int, ports: Mapping[tuple[str, int], int]) -> list[FragmentWork]:
+        query = part.query
         restored = query.frontiers(self.advanced_to(query.name))
         advanced = query.frontiers(self.advance_to(query))
         return [
             FragmentWork(
-                query.name,
+                part.name,
                 fragment,
                 query.plan,
                 query.functions,
                 restored[fragment.number],
                 advanced[fragment.number],
-                {} if self.before is None else self.before.segments.get(query.name, {}).get(fragment.number, {}),
-                ports.get((query.name, fragment.number), -2),
-                {ports[query.name, r.fragment]: r.stream.alias for r in fragment.received},
+                self._stored(part, fragment.number),
+                ports.get((part.name, fragment.number), -2),
+                {ports[part.name, r.fragment]: r.stream.alias for r in fragment.received},
                 self._migration(query, fragment.number),
+                part.side,
             )
             for fragment in query.staged.fragments
             if fragment.stage == stage
@@ -124,7 +156,7 @@ class Batch:
 
     def _migration(self, query: RunningQuery, fragment: int) -> MigrationWork | None:
         migration = query.migration
-        if migration is None or fragment != query.staged.root.number:
+        if migration is None or migration.apart or fragment != query.staged.root.number:
             return None
         begins = migration.begun is None or migration.begun == self.batch_id
         return MigrationWork(
@@ -146,7 +178,7 @@ class Batch:
             latest=latest,
             advanced_to={name: self.advance_to(query) for name, query in self.queries.items()},
             routing=list(self.routing),
-            segments={name: self._segments(name) for name in self.queries},
+            segments={part.name: self._segments(part.name) for part in self.parts()},
             results=results,
             released={name: self._released(query, registers) for name, query in self.queries.items()},
             dead_letters=[*before.dead_letters, *(f for r in self.reports for f in r.dead_letters)],
@@ -175,18 +207,32 @@ class Batch:
     def _released(self, query: RunningQuery, registers: Mapping[str, int]) -> int:
         before = BEGINNING if self.before is None else self.before.released.get(query.name, BEGINNING)
         # What must wait was worked through up to the last registers only; the rest is complete up to the new ones.
-        if query.migration is not None:
+        migration = query.migration
+        if migration is not None and migration.apart:
+            first = migration.decision["split_after"] + 1
+            old, new = (self._complete(q, registers) for q in (query, migration.target))
+            reached = new if migration.done else old if old < first else max(first, new)
+        elif migration is not None:
             reached = min([self.advance_to(query), *(part.passed for part in self._roots(query))])
         else:
-            reached = query.passed(self.advance_to(query)) if query.waits else query.reached(registers)
+            reached = self._complete(query, registers)
         return max(before, reached)
+
+    def _complete(self, query: RunningQuery, registers: Mapping[str, int]) -> int:
+        """How far a plan's results are complete."""
+        return query.passed(self.advance_to(query)) if query.waits else query.reached(registers)
 
     def _migration_after(self, query: RunningQuery) -> dict[str, Any] | None:
         migration = query.migration
         if migration is None or migration.done:
             return None
-        done = all(part.migrated is not False for part in self._roots(query))
-        return {**migration.to_json(), "begun": migration.begun or self.batch_id, "done": done}
+        if migration.apart:
+            first = migration.decision["split_after"] + 1
+            done = all(q.passed(self.advance_to(query)) >= first for q in (query, migration.target))
+        else:
+            done = all(part.migrated is not False for part in self._roots(query))
+        begun = self.batch_id if migration.begun is None else migration.begun
+        return {**migration.to_json(), "begun": begun, "done": done}
 
     def _roots(self, query: RunningQuery) -> list[FragmentReport]:
         root = (query.name, query.staged.root.number)
@@ -205,7 +251,7 @@ class Batch:
             file
             for report in sorted(self.reports, key=lambda r: r.slot)
             for (name, _), part in report.fragments.items()
-            if name == query
+            if base_name(name) == query
             for file in part.results
         ]
 
@@ -234,8 +280,8 @@ def with_counters(manifest: Manifest, **more: Any) -> Manifest:
     return replace(manifest, counters={**manifest.counters, **more})
 
 
-def _ports(queries: Mapping[str, RunningQuery]) -> dict[tuple[str, int], int]:
-    moving = [(name, f.number) for name, q in queries.items() for f in q.staged.fragments if f.reader is not None]
+def _ports(parts: Sequence[Part]) -> dict[tuple[str, int], int]:
+    moving = [(p.name, f.number) for p in parts for f in p.query.staged.fragments if f.reader is not None]
     return {name: port for port, name in enumerate(moving)}
 
 

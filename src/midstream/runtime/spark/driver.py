@@ -20,8 +20,10 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING
 from midstream.distribution.fragments import Route
 from midstream.errors import JobError, MigrationError
+from midstream.migration.legality import is_to_stream
 from midstream.migration.protocol import Situation
 from midstream.migration.registry import strategy_named
+from midstream.optimizer.plans import Plan
 from midstream.runtime.checkpoint.collect import collect
 from midstream.runtime.checkpoint.files import Files
 from midstream.runtime.checkpoint.lists import shorten
@@ -32,6 +34,7 @@ from midstream.runtime.spark.environment import BATCH_SETTINGS
 from midstream.runtime.spark.layout import GROUP, PORT, Layout
 from midstream.runtime.spark.results import batch_frame
 from midstream.runtime.spark.running import MigrationUnderWay, RunningQuery
+from midstream.runtime.spark.sides import base_name
 
 SPARK = "spark"
 """The folder under the checkpoint that is Spark's own."""
@@ -185,6 +188,12 @@ class Driver:
             max(ends, default=BEGINNING),
         )
 
+    def target(self, query: RunningQuery, plan: Plan) -> RunningQuery:
+        """The query by another plan; streams arrive as they do."""
+        return RunningQuery.of(
+            query.name, query.cql, plan, query.functions, self.routes, query.emit_every, settled=True
+        )
+
     def begin_migration(self, name: str, target: RunningQuery, strategy: str, trigger: str) -> None:
         """Starts a migration with the next batch."""
         with self.gate:
@@ -194,12 +203,14 @@ class Driver:
                     f"query {name} is migrating already, to {query.migration.target.plan.text}",
                     hint="wait for the end of that migration",
                 )
-            chosen = strategy_named(strategy)
+            apart = not fit_one_box(query, target)
+            chosen = strategy_named("genmig" if apart and strategy == "auto" else strategy)
             chosen.refuse(query.plan, target.plan, query.functions)
-            require_one_stage(query, target)
+            if apart:
+                require_split(query, target, chosen.name)
             known = replace(self.situation(query), old=query.plan, new=target.plan, functions=query.functions)
             decision = chosen.decide(known)
-            query.migration = MigrationUnderWay(target, chosen.name, dict(decision), trigger=trigger)
+            query.migration = MigrationUnderWay(target, chosen.name, dict(decision), None, False, trigger, apart)
 
     def _call_sinks(self, before: Manifest | None, manifest: Manifest) -> None:
         for name, sinks in self.sinks.items():
@@ -239,11 +250,12 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
         for name, value in report.seconds.items():
             seconds[name] = max(seconds.get(name, 0.0), value)
     by_query: dict[str, dict[str, int]] = {}
+    plans = {part.name: part.query.staged for part in batch.parts()}
     for (query, fragment), part in parts:
         total = by_query.setdefault(
-            query, {k: 0 for k in ("results", "state_rows", "state_bytes", "probed", "matched", "inserted")}
+            base_name(query), {k: 0 for k in ("results", "state_rows", "state_bytes", "probed", "matched", "inserted")}
         )
-        if batch.queries[query].staged.fragment(fragment).reader is None:
+        if plans[query].fragment(fragment).reader is None:
             total["results"] += part.rows_out
         for name in ("state_rows", "state_bytes", "probed", "matched", "inserted"):
             total[name] += getattr(part, name)
@@ -260,18 +272,22 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
     }
 
 
-def require_one_stage(query: RunningQuery, target: RunningQuery) -> None:
-    """A migration on Spark needs plans whose rows meet in the same slots."""
-    for plan in (query, target):
-        if len(plan.staged.fragments) > 1:
-            raise MigrationError(
-                f"the plan {plan.plan.text} of query {query.name} has several stages and cannot migrate on Spark yet",
-                detail=str(plan.staged),
-            )
-    if query.staged.routes != target.staged.routes:
+def fit_one_box(query: RunningQuery, target: RunningQuery) -> bool:
+    """Whether all that two plans need meets in the same slots, so that both can run in one task."""
+    one_stage = len(query.staged.fragments) == len(target.staged.fragments) == 1
+    return one_stage and query.staged.routes == target.staged.routes
+
+
+def require_split(query: RunningQuery, target: RunningQuery, strategy: str) -> None:
+    """Plans of several stages migrate side by side: by a strategy with a split, and not below an ISTREAM."""
+    if strategy not in ("genmig", "genmig_reference_point"):
         raise MigrationError(
-            f"the plan {target.plan.text} of query {query.name} needs its streams by other keys than they arrive by"
+            f"{strategy} cannot migrate query {query.name}: its plans have several stages, or need rows in other slots",
+            detail=str(target.staged),
+            hint="use strategy genmig, which runs both plans side by side",
         )
+    if any(is_to_stream(plan.plan.physical) for plan in (query, target)):
+        raise MigrationError(f"query {query.name} gives a stream, and its plans of several stages cannot migrate yet")
 
 
 def _summed(counts: Any) -> dict[str, int]:

@@ -28,6 +28,7 @@ from midstream.runtime.checkpoint.names import name_for
 from midstream.runtime.checkpoint.packs import SegmentEntry, StateKey, open_states, write_pack
 from midstream.runtime.live_query import result_table
 from midstream.runtime.spark.reports import FragmentReport
+from midstream.runtime.spark.sides import Side, base_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class FragmentWork:
     port: int
     received: Mapping[int, str]
     migration: MigrationWork | None = None
+    side: Side | None = None
 
     @property
     def name(self) -> tuple[str, int]:
@@ -77,7 +79,7 @@ class FragmentLife:
         self.entries = list(work.segments.get(slot, ()))
         self.rows_in = 0
         self.boxes = [Box(work.fragment.plan, work.functions)]
-        self.execution: Execution = SingleBox(self.boxes[0], self.given.append)
+        self.execution: Execution = SingleBox(self.boxes[0], self._give)
         self.migrating: Migrating | None = None
         self.open()
 
@@ -119,6 +121,17 @@ class FragmentLife:
     def sources(self) -> tuple[Source, ...]:
         """What it must be fed with: streams, and what other fragments give."""
         return self.execution.sources
+
+    def _give(self, results: Elements) -> None:
+        side = self.work.side if self.work.fragment.reader is None else None
+        counted = results if side is None else side.given(results)
+        if len(counted):
+            self.given.append(counted)
+
+    def take(self, source: Source, elements: Elements) -> None:
+        """Takes elements of a stream."""
+        for part in [elements] if self.work.side is None else self.work.side.fed(elements):
+            self.feed(source.stream.alias, part)
 
     def feed(self, alias: str, elements: Elements) -> None:
         """Takes elements of a source."""
@@ -174,7 +187,7 @@ class FragmentLife:
         elements = self.output()
         if elements is None:
             return []
-        path = name_for(f"results/{self.work.query}", batch_id, self.slot, 0)
+        path = name_for(f"results/{base_name(self.work.query)}", batch_id, self.slot, 0)
         self.files.write_atomic(
             path, parquet_bytes(result_table(self.work.plan, elements)), point="results", sync=False
         )

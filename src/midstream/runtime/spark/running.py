@@ -29,6 +29,8 @@ class MigrationUnderWay:
     begun: int | None = None
     done: bool = False
     trigger: str = "asked for"
+    apart: bool = False
+    """Whether both plans run side by side, each for its own time, rather than in one box."""
 
     def to_json(self) -> dict[str, Any]:
         """What a manifest says of it."""
@@ -39,6 +41,7 @@ class MigrationUnderWay:
             "begun": self.begun,
             "done": self.done,
             "trigger": self.trigger,
+            "apart": self.apart,
         }
 
 
@@ -63,9 +66,10 @@ class RunningQuery:
         functions: Mapping[str, UserFunction],
         arriving: Mapping[str, Route],
         emit_every: int | None = None,
+        settled: bool = False,
     ) -> RunningQuery:
-        """A query by a plan, whose streams arrive by the given routes where they have one."""
-        staged = cut(plan.physical, arriving)
+        """A query by a plan, whose streams arrive by the given routes; `settled` routes cannot be chosen any more."""
+        staged = cut(plan.physical, arriving, settled)
         boxes = {f.number: Box(f.plan, functions) for f in staged.fragments}
         return RunningQuery(name, cql, plan, functions, staged, emit_every, boxes)
 

@@ -205,7 +205,7 @@ class Session:
         with driver.gate:
             query = self._query(name)
             chosen = plan_query(query.plan.query, plan, query.emit_every)
-            target = RunningQuery.of(name, query.cql, chosen, query.functions, driver.routes, query.emit_every)
+            target = driver.target(query, chosen)
             driver.begin_migration(name, target, strategy, trigger)
             if self._stream is not None and self._stream.isActive and self._columns() != self._carried:
                 self._carry_other_columns(query)
@@ -241,10 +241,15 @@ class Session:
         if told is None:
             return None
         plan = plan_query(running.plan.query, told["plan"], running.emit_every)
-        routes = self._driver.routes
-        target = RunningQuery.of(running.name, running.cql, plan, self.functions, routes, running.emit_every)
+        target = self._driver.target(running, plan)
         return MigrationUnderWay(
-            target, told["strategy"], dict(told["decision"]), told["begun"], told["done"], told["trigger"]
+            target,
+            told["strategy"],
+            dict(told["decision"]),
+            told["begun"],
+            told["done"],
+            told["trigger"],
+            told["apart"],
         )
 
     def drop(self, name: str) -> None:

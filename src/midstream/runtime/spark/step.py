@@ -111,7 +111,7 @@ class StageStep:
             for life in lives:
                 for source in life.sources:
                     if source.stream.name == declaration.name and len(ticks):
-                        life.feed(source.stream.alias, source_elements(source, rows, ticks))
+                        life.take(source, source_elements(source, rows, ticks))
         return intake.dead
 
     def _receive(self, parts: Mapping[int, pa.RecordBatch], lives: list[FragmentLife]) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,44 @@
+"""Two plans of a query side by side, each answering for its own time: how plans of several stages migrate.
+
+As in GenMig, a split lies after every end that the old plan can contain. The old plan gets what starts before it, the new
+plan what is valid after it, so both see all that their time needs. The halves of a result could lie in different slots,
+so none are mended: where plans keep intervals the old one gives its results whole and the new one leaves out its halves of
+them (the reference point); elsewhere results are cut at the split, which no snapshot can tell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.migration.split import Split
+from midstream.operators.elements import Elements
+
+NEW = "~new"
+"""What is added to a query's name for the plan that it migrates to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of two plans: the old one or the new one; `whole` says that both keep intervals."""
+
+    split_after: int
+    new: bool
+    whole: bool
+
+    def fed(self, elements: Elements) -> list[Elements]:
+        """What of a source's elements it takes."""
+        before, crossing, later = Split(self.split_after).parts(elements)
+        return [crossing, later] if self.new else [before]
+
+    def given(self, results: Elements) -> Elements:
+        """What of its results counts."""
+        first = Split(self.split_after).first
+        if self.whole:
+            return results.where(results.valid_from >= first) if self.new else results
+        return results.clipped(first, INFINITY) if self.new else results.clipped(BEGINNING, first)
+
+
+def base_name(name: str) -> str:
+    """The query's name, whichever side it is."""
+    return name.removesuffix(NEW)
