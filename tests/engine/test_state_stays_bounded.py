@@ -1,4 +1,4 @@
-"""State is bounded by the window: over ten windows it holds no more, in rows and in segments, than over three."""
+"""State is bounded by the window: over six windows it holds no more, in rows and in segments, than over three."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def sizes(kind: Kind, windows: int) -> Iterator[tuple[SortedState, int, int]]:
 @pytest.mark.parametrize("name", [name for name in KINDS if name not in LEFT_OUT])
 def test_states_hold_what_is_alive_and_little_more(name: str) -> None:
     kind = KINDS[name]
-    short, long = ([(stored, alive) for _, stored, alive in sizes(kind, windows)] for windows in (3, 10))
+    short, long = ([(stored, alive) for _, stored, alive in sizes(kind, windows)] for windows in (3, 6))
     if not short:
         return
     most_alive = max(alive for _, alive in short)
