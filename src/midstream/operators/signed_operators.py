@@ -233,5 +233,3 @@ def build_signed(node: p.PhysicalNode, functions: Functions) -> SignedOperator:
         f"the positive-negative representation has no {node.label.partition(' ')[0]}",
         hint="use the interval representation, or another plan of the query",
     )
-
-

@@ -25,7 +25,8 @@ def bench_spark_join(batches: int = 7, seed: int = 3) -> Report:
     spark = spark_session()
     with tempfile.TemporaryDirectory(prefix="midstream-bench-") as temporary:
         root = Path(temporary)
-        for names, rows, bars in (("AB", 100_000, (2.0, 10.0)), ("AB", 500_000, (5.0, None)), ("ABCD", 200_000, (4.0, None))):
+        runs = (("AB", 100_000, (2.0, 10.0)), ("AB", 500_000, (5.0, None)), ("ABCD", 200_000, (4.0, None)))
+        for names, rows, bars in runs:
             label = f"{len(names)}-way, {rows // 1000}k rows a batch"
             data = root / f"{names}-{rows}"
             folders = _write(data, names, rows // len(names), batches, seed)
