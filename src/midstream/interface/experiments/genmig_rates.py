@@ -40,8 +40,8 @@ def genmig_rates() -> Report:
     _paced(report, runs)
     _every_plan(report)
     report.notes.append(
-        "Durations and silences are of application time, seen once a batch: the processor is taken to keep up. What paced "
-        "moving state does between two batches is bounded by its budget and is not charged here."
+        "Durations and silences are of application time, seen once a batch: the processor is taken to keep up. What "
+        "paced moving state does between two batches is bounded by its budget and is not charged here."
     )
     return report
 
