@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 
 from midstream.algebra.emission import Emission, emission_of
@@ -36,12 +37,12 @@ class Plan:
     logical: Relation = field(repr=False)
     emission: Emission = field(repr=False)
 
-    @property
+    @cached_property
     def text(self) -> str:
         """The join shape, as `plan=` takes it."""
         return shape_text(self.logical)
 
-    @property
+    @cached_property
     def physical(self) -> PhysicalNode:
         """The physical plan."""
         return lower(self.logical, self.emission)

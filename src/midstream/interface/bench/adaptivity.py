@@ -32,6 +32,7 @@ def bench_adaptivity(seed: int = 7, cases: int = 40) -> Report:
     six = hot_chain("ABCDEF", [(0, 1, 2), (2, 3, 4), (0, 1, 2)], 1200, 4.0, WINDOW, 2.5, cold=0.05)
     _shift(report, "four-way shift", "ABCD", four, seed)
     _shift(report, "six-way shift", "ABCDEF", six, seed)
+    _time(report, seed)
     _steady(report, seed)
     _slow_drift(report, seed)
     _flip_flop(report, seed)
@@ -55,8 +56,23 @@ def _shift(report: Report, name: str, names: str, phases: Sequence[Phase], seed:
     report.add(f"{name}: adaptive / clairvoyant, work", adaptive.total() / clairvoyant, "ratio", 1.15, "at most")
     report.add(f"{name}: best static / adaptive in its worst phase, work", worst, "ratio", 3.0)
     report.add(f"{name}: best static / adaptive, work", best.total() / adaptive.total(), "ratio", 1.3)
-    report.add(f"{name}: best static / adaptive, processor time", best.time / adaptive.time, "ratio")
     report.add(f"{name}: migrations", len(adaptive.migrations), "count")
+
+
+def _time(report: Report, seed: int) -> None:
+    """The four-way shift with ten times as many rows in batches ten times as large: what counts is time, not rows."""
+    names, hot = "ABCD", [(0,), (1,), (2,)]
+    few = question_of(
+        chain_query(names, WINDOW), record(chain_columns(names), hot_chain(names, hot, 800, 4.0, WINDOW, 10.0), seed)
+    )
+    best = min((drive(few, plan, BATCH) for plan in enumerate_plans(few.plan)), key=lambda run: run.total())
+    many = question_of(
+        chain_query(names, WINDOW), record(chain_columns(names), hot_chain(names, hot, 1500, 40.0, WINDOW, 10.0), seed)
+    )
+    static, adaptive = drive(many, best.plan, 10 * BATCH), drive(many, None, 10 * BATCH, AUTO)
+    _same_results([static], adaptive)
+    title = "four-way shift, batches of 5,000 rows: best static / adaptive, processor time"
+    report.add(title, static.time / adaptive.time, "ratio")
 
 
 def _rivals(question: Question, names: str, phases: Sequence[Phase], seed: int) -> list[Plan]:
