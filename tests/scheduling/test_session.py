@@ -19,6 +19,9 @@ QUERIES = [
     f"SELECT A.v, B.v AS w {JOIN} AND A.v > 1",
     f"SELECT A.k AS x {JOIN} AND B.v < 3",
     f"SELECT DISTINCT A.k {JOIN}",
+    "SELECT A.v, C.v AS w FROM A [RANGE 9], C [RANGE 9] WHERE A.k = C.k",
+    "SELECT B.k, C.v AS w FROM B [RANGE 9], C [RANGE 9] WHERE B.k < C.k",
+    "SELECT A.k, C.v AS w FROM A [RANGE 9] LEFT JOIN C [RANGE 9] ON A.k = C.k",
     f"SELECT A.k, count(*) AS n, sum(B.v) AS s {JOIN} GROUP BY A.k",
     f"SELECT A.k, count(*) AS n, sum(B.v) AS s {JOIN} GROUP BY A.k HAVING count(*) > 1",
     "SELECT A.k, B.v AS w, C.v AS u FROM A [RANGE 9], B [RANGE 9], C [RANGE 9] WHERE A.k = B.k AND B.k = C.k",
@@ -29,6 +32,9 @@ QUERIES = [
     "SELECT k FROM A [RANGE 9] EXCEPT ALL SELECT k FROM B [RANGE 9]",
     "SELECT ISTREAM A.k, B.v AS w " + JOIN,
 ]
+THREE = "SELECT A.k, B.v AS w, C.v AS u FROM A [RANGE 9], B [RANGE 9], C [RANGE 9] WHERE A.k = B.k AND B.k = C.k"
+COUNTED = "SELECT k, count(*) AS n FROM A [RANGE 9] GROUP BY k"
+FILTERED = "SELECT k, v FROM C [RANGE 9] WHERE v > 2"
 
 
 def session(**options: object) -> Session:
@@ -154,11 +160,31 @@ def test_fifty_queries_over_the_same_three_windows_keep_at_most_three_times_the_
     assert sum(q.results().num_rows for q in many.queries.values()) > one.queries["q0"].results().num_rows
 
 
+def test_different_joins_of_one_window_keep_it_once_and_the_second_starts_from_it():
+    made = session()
+    made.query("with b", "SELECT A.k, A.v, B.v AS w FROM A [RANGE 9], B [RANGE 9] WHERE A.k = B.k")
+    rng = random.Random(2)
+    for time in range(0, 20, 4):
+        for name in "ABC":
+            made.push(name, table(drawn(rng, time)))
+    alone = made.state_rows
+    late = made.query("with c", "SELECT A.k, A.v, C.v AS u FROM A [RANGE 9], C [RANGE 9] WHERE A.k = C.k")
+    assert late.history[0]["inherited"] == {"A": 1}
+    for time in range(20, 60, 4):
+        for name in "ABC":
+            made.push(name, table(drawn(rng, time)))
+    # Three windows, not four.
+    assert made.state_rows < 2 * alone
+    first, second = (made.queries[n].box.operators for n in ("with b", "with c"))  # type: ignore[union-attr]
+    kept = [next(s for o in ops for s in o.states if "Source A" in s.id) for ops in (first, second)]
+    assert kept[0].segments == kept[1].segments and len(kept[0].segments) > 0
+
+
 def test_dropping_a_query_frees_just_what_no_other_uses():
     made = session()
     made.query("pairs", QUERIES[0])
     made.query("same", QUERIES[0])
-    made.query("groups", QUERIES[9])
+    made.query("groups", COUNTED)
     rng = random.Random(1)
     for name in "AB":
         made.push(name, table(drawn(rng, 0)))
@@ -175,10 +201,10 @@ def test_dropping_a_query_frees_just_what_no_other_uses():
 
 def test_a_dropped_query_can_be_named_again_and_starts_anew():
     made = session()
-    made.query("q", QUERIES[10])
+    made.query("q", FILTERED)
     made.push("C", table([(1, 1, 3)]))
     made.drop("q")
-    again = made.query("q", QUERIES[10])
+    again = made.query("q", FILTERED)
     made.push("C", table([(5, 2, 4)]))
     made.stop()
     assert again.results()["k"].to_pylist() == [2]
@@ -188,7 +214,7 @@ def test_a_dropped_query_can_be_named_again_and_starts_anew():
 
 def test_poll_gives_each_result_once():
     made = session()
-    query = made.query("q", QUERIES[10])
+    query = made.query("q", FILTERED)
     made.push("C", table([(1, 1, 3)]))
     made.push("C", table([(5, 2, 4)]))
     assert query.poll()["k"].to_pylist() == [1]
@@ -202,7 +228,7 @@ def test_poll_gives_each_result_once():
 
 def test_a_query_migrates_out_of_what_it_shares_and_the_others_go_on():
     watched = Watched()
-    cql = QUERIES[6]
+    cql = THREE
     watched.add("stays", cql)
     watched.add("moves", cql)
     rng = random.Random(8)
@@ -225,7 +251,7 @@ def test_a_query_migrates_out_of_what_it_shares_and_the_others_go_on():
 def test_a_query_that_shares_a_core_migrates_too():
     watched = Watched()
     for i in range(3):
-        watched.add(f"q{i}", f"{QUERIES[6]} AND A.v > {i}")
+        watched.add(f"q{i}", f"{THREE} AND A.v > {i}")
     rng = random.Random(9)
     for time in range(0, 24, 4):
         for name in "ABC":

@@ -19,13 +19,15 @@ from midstream.errors import InputError, JobError, QueryError
 from midstream.inputs import Duration, declare, table_of
 from midstream.language import parse
 from midstream.migration.execution import Execution, SingleBox
+from midstream.operators.elements import Elements
 from midstream.operators.state.segment import Segment
 from midstream.optimizer.plans import Plan, plan_query
 from midstream.runtime.embedded_query import Query
 from midstream.runtime.ingest import DeadLetters
 from midstream.runtime.live_query import LiveQuery
 from midstream.runtime.session_streams import SessionStream
-from midstream.runtime.shared_parts import Parts, fixed, frontier_of
+from midstream.runtime.shared_parts import Owner, Parts, SharedPart, fixed, frontier_of
+from midstream.runtime.shared_windows import inherit_windows, unify
 from midstream.scheduling.box_scheduler import BoxScheduler
 from midstream.scheduling.schedule import Schedule, schedule_of
 from midstream.scheduling.sharing import core_of, taps_in
@@ -146,7 +148,7 @@ class Session:
             fixed(chosen, physical) if taps_in(physical) else chosen, self.functions, schedule=self._scheduling
         )
         query = Query(self, name, cql, live, self._begin(live), every, keep)
-        self._inherit(query, fresh)
+        self._inherit(query, fresh, share)
         self.queries[name] = query
         return query
 
@@ -218,6 +220,7 @@ class Session:
         for query in self.queries.values():
             self.parts.hand_over(query.name, query.live.execution)
             query.take(query.live.advance(known))
+        unify(self._owners())
 
     def _shared(self, plan: Plan) -> tuple[PhysicalNode, Sequence[str]]:
         """The plan with taps on what others run already, and the parts that were made for it just now."""
@@ -233,7 +236,9 @@ class Session:
             return physical, ()
         columns = core.needed.union(*alike)
         part = self.parts.new_core(core, columns, self._registers(), self._pushes + 1, self._scheduling)
-        return core.above(part.plan, part.name), (part.name,)
+        known = inherit_windows(part, part.execution, self._others(part))
+        part.given.clear()  # what follows from the inherited content belongs to the part's present
+        return core.above(part.plan, part.name), () if known else (part.name,)
 
     def _begin(self, live: LiveQuery) -> int:
         """Sets a new query to where its streams are; gives the instant from which on its results are whole."""
@@ -242,13 +247,14 @@ class Session:
             live.frontier = frontier
             live.execution.restore(frontier)
         # A part remembers only what is valid after its own frontier, which may be ahead of the query's.
-        shared = [self.parts.named[tap.stream.name].frontier for tap in taps_in(live.plan.physical)]
+        parts = [self.parts.named[tap.stream.name] for tap in taps_in(live.plan.physical)]
+        shared = [max(part.frontier, part.whole_from) for part in parts]
         start = max([frontier, *shared])
         # What changed at an instant shows only to those who also know the instant before.
         return start + 1 if shared and start > BEGINNING and isinstance(live.plan.query, ToStream) else start
 
-    def _inherit(self, query: Query, fresh: Sequence[str]) -> None:
-        """Gives a new query the present content of the parts it reads; its history says since when they have it."""
+    def _inherit(self, query: Query, fresh: Sequence[str], share: bool) -> None:
+        """Gives a new query the present content of what it shares; its history says since which push that is kept."""
         inherited: dict[str, int] = {}
         query.since = {source.stream.alias: self._pushes + 1 for source in query.live.sources}
         taps = taps_in(query.plan.physical)
@@ -257,10 +263,13 @@ class Session:
             part.join(query.name)
             query.since |= part.since
             if part.name not in fresh:
-                inherited |= part.since
-                content = part.present()
-                if len(content):
-                    query.live.execution.feed(tap.stream.alias, content)
+                inherited |= {alias: push for alias, push in part.since.items() if push <= self._pushes}
+                self._give(query, tap.stream.alias, part.present())
+        if share and isinstance(query.live.execution, SingleBox):
+            known = inherit_windows(query, query.live.execution, self._owners())
+            at = isinstance(query.plan.query, ToStream)
+            query.start = max([query.start, *(window.operator.frontier + at for window in known.values())])
+            inherited |= {alias: window.since for alias, window in known.items()}
         query.events.append(
             {
                 "event": "started",
@@ -269,6 +278,16 @@ class Session:
                 "inherited": dict(sorted(inherited.items())),
             }
         )
+
+    def _give(self, query: Query, alias: str, content: Elements) -> None:
+        if len(content):
+            query.live.execution.feed(alias, content)
+
+    def _others(self, part: SharedPart) -> list[Owner]:
+        return [owner for owner in self._owners() if owner is not part]
+
+    def _owners(self) -> list[Owner]:
+        return [*self.queries.values(), *self.parts.named.values()]
 
     def _executions(self) -> Iterator[Execution]:
         yield from (part.execution for part in self.parts.named.values())

@@ -57,6 +57,7 @@ class SharedPart:
         self.name = name
         self.since = dict(since)
         self.signature = signature
+        self.whole_from = BEGINNING
         self.buffer = Buffer()
         self.readers: dict[str, Cursor] = {}
         self.frontier = box.frontier
