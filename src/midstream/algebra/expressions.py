@@ -269,5 +269,3 @@ def call(function: str, *args: Expression, type: pa.DataType | None = None) -> C
     '(A.k = B.k)'
     """
     return Call(function, args, type or pa.bool_())
-
-

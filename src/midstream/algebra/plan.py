@@ -225,7 +225,8 @@ class MultiJoin(Relation):
         everyone = set(range(len(self.joined)))
         _require(len(self.orders) == len(self.joined), "every input needs a probe order")
         for i, order in enumerate(self.orders):
-            _require(set(order) == everyone - {i} and len(order) == len(everyone) - 1, "a probe order visits all others once")
+            once = set(order) == everyone - {i} and len(order) == len(everyone) - 1
+            _require(once, "a probe order visits all others once")
 
     @property
     def schema(self) -> pa.Schema:
@@ -431,9 +432,9 @@ class Sequence(Relation):
 
 @dataclass(frozen=True, slots=True)
 class ToStream(Relation):
-    """Turns a relation into a stream: what entered (ISTREAM), what left (DSTREAM), or all of it at every instant (RSTREAM).
+    """Turns a relation into a stream: what entered (ISTREAM), what left (DSTREAM), or all of it always (RSTREAM).
 
-    These are multiset differences of neighbouring snapshots, never starts and ends of intervals.
+    The first two are multiset differences of neighbouring snapshots, never starts and ends of intervals.
     """
 
     input: Relation

@@ -114,7 +114,8 @@ def _one(number: str, unit: str, text: str, domain: TimeDomain) -> int:
     if factor is None:
         if not unit:
             raise QueryError(f"{text!r} has no unit", hint=f"write for instance '{number} seconds'")
-        raise QueryError(f"unknown unit of time {unit!r}", hint="use " + ", ".join(k for k in _UNITS if len(k) >= 3 and k not in ("sec", "min")))
+        known = [name for name in _UNITS if len(name) >= 3 and name not in ("sec", "min")]
+        raise QueryError(f"unknown unit of time {unit!r}", hint="use " + ", ".join(known))
     whole, _, fraction = number.partition(".")
     value = int(whole) * factor
     if fraction:

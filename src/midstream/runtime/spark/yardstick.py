@@ -1,0 +1,125 @@
+"""Yardsticks on Spark: the same join by Spark's own operators, and the same job with a step that only counts rows.
+
+All of them read the same files at the same rate, write their results as Parquet and are timed by Spark's own account of
+each trigger, so that their times can be held against each other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from midstream.runtime.spark.session import Session
+
+SCHEMA = "ts timestamp, k bigint, v bigint"
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+IN_MEMORY = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """How long each trigger with rows took, in seconds, and how many results there were."""
+
+    seconds: tuple[float, ...]
+    results: int
+
+    def steady(self, warm_up: int) -> float:
+        """The median trigger after some to warm up."""
+        kept = sorted(self.seconds[warm_up:]) or sorted(self.seconds)
+        return kept[len(kept) // 2]
+
+
+def native_join(
+    spark: SparkSession, folders: Sequence[Path], window: str, work: Path, provider: str = IN_MEMORY
+) -> Timed:
+    """Spark's stream-stream interval join; a cascade where there are more than two streams."""
+    spark.conf.set("spark.sql.streaming.stateStore.providerClass", provider)
+    first, *others = [_watermarked(spark, folder, i) for i, folder in enumerate(folders)]
+    joined = first
+    for i, other in enumerate(others, 1):
+        near = [f"t{i} BETWEEN t{j} - INTERVAL {window} AND t{j} + INTERVAL {window}" for j in range(i)]
+        joined = joined.join(other, F.expr(f"k0 = k{i} AND " + " AND ".join(near)))
+        # Only one event-time column may enter the next stateful operator: the others become plain ones.
+        plain = [F.col(f"t{j}").cast("long").cast("timestamp").alias(f"t{j}") for j in range(1, i + 1)]
+        kept = ["t0", "k0", *(f"v{j}" for j in range(i + 1))]
+        joined = joined.select(*kept, *(plain if i < len(others) else []))
+    query = (
+        joined.writeStream.format("parquet")
+        .option("path", str(work / "results"))
+        .option("checkpointLocation", str(work / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    spark.conf.unset("spark.sql.streaming.stateStore.providerClass")
+    return Timed(_seconds(query), spark.read.parquet(str(work / "results")).count())
+
+
+def our_join(spark: SparkSession, folders: Mapping[str, Path], cql: str, work: Path, migrate: Any = None) -> Timed:
+    """The same join through a session; `migrate(session)` may plan a change of plan."""
+    with Session(spark, checkpoint=str(work / "checkpoint")) as session:
+        for name, folder in folders.items():
+            session.stream(name, _files(spark, folder), time="ts")
+        session.query("join", cql)
+        if migrate is not None:
+            migrate(session)
+        session.process_available()
+        stream = session._stream
+        assert stream is not None
+        seconds = _seconds(stream)
+        session.finish()
+        return Timed(seconds, session.results("join").count())
+
+
+def counting_job(spark: SparkSession, folders: Sequence[Path], work: Path, slots: int) -> Timed:
+    """A job of the same shape whose step only counts its rows: Spark's own part of a batch."""
+    frames = [_files(spark, f).withColumn("port", F.lit(i)) for i, f in enumerate(folders)]
+    union = frames[0]
+    for frame in frames[1:]:
+        union = union.unionByName(frame)
+    counted: list[int] = []
+
+    def on_batch(batch: DataFrame, _: int) -> None:
+        slot = F.pmod(F.xxhash64("k"), F.lit(slots)).cast("int")
+        steps = batch.repartitionById(slots, slot).mapInArrow(_count, "rows bigint")
+        counted.append(sum(row[0] for row in steps.collect()))
+
+    query = (
+        union.writeStream.foreachBatch(on_batch)
+        .option("checkpointLocation", str(work / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return Timed(_seconds(query), sum(counted))
+
+
+def _count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield pa.RecordBatch.from_pydict({"rows": [sum(batch.num_rows for batch in batches)]})
+
+
+def _files(spark: SparkSession, folder: Path) -> DataFrame:
+    return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+
+def _watermarked(spark: SparkSession, folder: Path, i: int) -> DataFrame:
+    frame = _files(spark, folder).selectExpr(f"ts AS t{i}", f"k AS k{i}", f"v AS v{i}")
+    return frame.withWatermark(f"t{i}", "0 seconds")
+
+
+def _seconds(query: StreamingQuery) -> tuple[float, ...]:
+    """The length of every trigger that had rows."""
+    taken = []
+    for progress in query.recentProgress:
+        told = progress if isinstance(progress, dict) else json.loads(progress.json)
+        if told.get("numInputRows"):
+            taken.append(told["durationMs"]["triggerExecution"] / 1000)
+    return tuple(taken)
