@@ -70,15 +70,7 @@ class Chain:
 
     def _resume_migration(self, told: Mapping[str, Any]) -> None:
         target = self.driver.target(self.query, plan_query(self.relation, told["plan"], self.emit_every))
-        self.query.migration = MigrationUnderWay(
-            target,
-            told["strategy"],
-            dict(told["decision"]),
-            told["begun"],
-            told["done"],
-            told["trigger"],
-            told["apart"],
-        )
+        self.query.migration = MigrationUnderWay.resumed(target, told)
 
     @property
     def query(self) -> RunningQuery:

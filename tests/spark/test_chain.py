@@ -63,9 +63,7 @@ def test_a_migration_changes_no_result(query, strategy, tmp_path):
 
 
 KEYS = "SELECT A.v AS a, C.v AS c FROM A [RANGE 20], B [RANGE 20], C [RANGE 20] WHERE A.k = B.k AND B.v = C.v"
-KEYS_GROUPED = (
-    "SELECT C.k, count(*) AS n FROM A [RANGE 20], B [RANGE 20], C [RANGE 20] WHERE A.k = B.k AND B.v = C.v GROUP BY C.k"
-)
+KEYS_GROUPED = KEYS.replace("A.v AS a, C.v AS c", "C.k, count(*) AS n") + " GROUP BY C.k"
 
 
 @pytest.mark.parametrize("query", [KEYS, KEYS_GROUPED, STAGES])
@@ -117,8 +115,8 @@ def test_a_crash_at_any_write_changes_nothing(query, migrates, tmp_path, monkeyp
             break
         except Crash:
             crashes += 1
-            reached, crash_at = 0, 3 + crashes * 7 % 40
-    assert crashes > 8
+            reached, crash_at = 0, 3 + crashes * 13 % 150
+    assert crashes > 3
     assert ms.snapshot_equal(got, expected)
     collect(chain.driver.store, chain.driver.files)
     named = set().union(*(chain.driver.store.named(i).files for i in chain.driver.store.batch_ids()))

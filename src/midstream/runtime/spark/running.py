@@ -32,6 +32,12 @@ class MigrationUnderWay:
     apart: bool = False
     """Whether both plans run side by side, each for its own time, rather than in one box."""
 
+    @staticmethod
+    def resumed(target: RunningQuery, told: Mapping[str, Any]) -> MigrationUnderWay:
+        """The migration that a manifest tells of."""
+        known = [told[name] for name in ("begun", "done", "trigger", "apart")]
+        return MigrationUnderWay(target, told["strategy"], dict(told["decision"]), *known)
+
     def to_json(self) -> dict[str, Any]:
         """What a manifest says of it."""
         return {

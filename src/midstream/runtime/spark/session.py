@@ -242,15 +242,7 @@ class Session:
             return None
         plan = plan_query(running.plan.query, told["plan"], running.emit_every)
         target = self._driver.target(running, plan)
-        return MigrationUnderWay(
-            target,
-            told["strategy"],
-            dict(told["decision"]),
-            told["begun"],
-            told["done"],
-            told["trigger"],
-            told["apart"],
-        )
+        return MigrationUnderWay.resumed(target, told)
 
     def drop(self, name: str) -> None:
         """Ends a query; its state goes with the next batch, its results with the next collection."""

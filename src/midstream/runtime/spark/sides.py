@@ -1,9 +1,9 @@
 """Two plans of a query side by side, each answering for its own time: how plans of several stages migrate.
 
-As in GenMig, a split lies after every end that the old plan can contain. The old plan gets what starts before it, the new
-plan what is valid after it, so both see all that their time needs. The halves of a result could lie in different slots,
-so none are mended: where plans keep intervals the old one gives its results whole and the new one leaves out its halves of
-them (the reference point); elsewhere results are cut at the split, which no snapshot can tell.
+As in GenMig, a split lies after every end that the old plan can contain. The old plan gets what starts before it, the
+new plan what is valid after it, so both see all that their time needs. The halves of a result could lie in different
+slots, so none are mended: where plans keep intervals the old one gives its results whole and the new one leaves out its
+halves of them (the reference point); elsewhere results are cut at the split, which no snapshot can tell.
 """
 
 from __future__ import annotations
