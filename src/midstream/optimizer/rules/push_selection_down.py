@@ -70,7 +70,7 @@ def _below_inner_joins(join: Join, predicate: Expression) -> Relation | None:
     inputs = list(_joined(join))
     names = [frozenset(relation.schema.names) for relation in inputs]
     below: list[list[Expression]] = [[] for _ in inputs]
-    above = []
+    above: list[Expression] = []
     for part in conjuncts(predicate):
         read = columns_of(part)
         owner = next((i for i, own in enumerate(names) if read and read <= own), None)
