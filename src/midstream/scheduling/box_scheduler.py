@@ -2,7 +2,8 @@
 
 A batch is worked through before the next one is taken, so that between two calls nothing is in flight: a frontier may
 pass, states may be taken away, the schedule may change. Tables other than plain depth-first choose among pieces of the
-batch, each a tuple of the graph.
+batch, each a tuple of the graph. Plain depth-first has nothing to choose, so it runs in its compiled form, which visits
+the same operators in the same order without asking the table; a trace is always made by the table.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from midstream.operators.box import ROOT, Box, Wire
 from midstream.operators.elements import Elements
 from midstream.scheduling.break_points import chain
+from midstream.scheduling.depth_first import DepthFirst
 from midstream.scheduling.executor import Executor
 from midstream.scheduling.graph import Eager, Node, QueryGraph
 from midstream.scheduling.schedule import Schedule, schedule_of
@@ -32,6 +34,8 @@ class BoxScheduler:
     def __init__(self, box: Box, sink: Sink, schedule: str | Schedule = "dfs", trace: list[str] | None = None) -> None:
         self.box = box
         self.sink = sink
+        self.compiled = DepthFirst(box, sink)
+        self.traced = trace is not None
         self.graph = QueryGraph()
         self.nodes = self._build()
         self.executor = Executor(self.graph, trace=trace)
@@ -51,9 +55,13 @@ class BoxScheduler:
         # Depth-first would take one piece after the other to its end: it may as well take the whole.
         plain = schedule.table is DEPTH_FIRST and not (schedule.parts or schedule.breaks or schedule.chain)
         self.pieces = 1 if plain else PIECES
+        self.by_table = not plain or self.traced
 
     def feed(self, wire: Wire, batch: Elements | None) -> None:
         """Sends a batch along a wire and whatever follows from it onwards."""
+        if not self.by_table:
+            self.compiled.feed(wire, batch)
+            return
         if batch is None or not len(batch):
             return
         if wire.operator == ROOT:
@@ -76,6 +84,9 @@ class BoxScheduler:
 
     def advance(self, frontier: int) -> None:
         """Carries a frontier from the sources to the root."""
+        if not self.by_table:
+            self.compiled.advance(frontier)
+            return
         self.box.frontier = max(self.box.frontier, frontier)
         for i, operator in enumerate(self.box.operators):
             incoming = self.box.incoming(i, frontier)
