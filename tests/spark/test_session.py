@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from tests.spark.feeding import Feed
+from tests.spark.feeding import SCHEMA, Feed
 
 import midstream as ms
 from midstream.errors import JobError
@@ -132,3 +132,34 @@ def test_a_second_process_can_ask_migrate_and_stop(spark, tmp_path, feeds):
         other.join()
     assert told["status"]["queries"]["q"]["plan"] == told["plan"]["plan"]
     assert told["add"]["query"] == "r"
+
+
+def test_a_stream_can_be_added_to_a_session_whose_sources_are_named(spark, tmp_path):
+    from midstream.runtime.spark.sources import EVOLUTION
+
+    feeds = {name: Feed(tmp_path / name) for name in "ABC"}
+
+    def opened(names: str) -> ms.Session:
+        session = ms.Session(spark, checkpoint=str(tmp_path / "checkpoint"), slots=2)
+        for name in names:
+            options = {"maxFilesPerTrigger": "1"}
+            session.open_stream(name, "parquet", path=str(tmp_path / name), schema=SCHEMA, options=options)
+        session.query("q", JOIN)
+        return session
+
+    spark.conf.set(EVOLUTION, "true")
+    try:
+        feeds["A"].rows((1, 10, 0))
+        feeds["B"].rows((1, 11, 3))
+        with opened("AB") as session:
+            session.process_available()
+        feeds["A"].rows((1, 12, 4))
+        feeds["C"].rows((1, 13, 5))
+        with opened("CAB") as session:
+            session.query("r", "SELECT A.v AS a, C.v AS b FROM A [RANGE 10], C [RANGE 10] WHERE A.k = C.k")
+            session.process_available()
+            session.finish()
+            assert pairs(session.queries["q"].table()) == [(10, 11), (12, 11)]
+            assert pairs(session.queries["r"].table()) == [(12, 13)]
+    finally:
+        spark.conf.unset(EVOLUTION)
