@@ -118,11 +118,13 @@ class SortedState:
         if last - first <= SPAN:
             # More segments cost every probe; a few more expired rows cost almost nothing.
             return [(last, elements, hashes)]
-        buckets = elements.valid_from // (SPAN * width)
+        # A batch much longer than the window must not fall into a crowd of tiny segments.
+        step = max(SPAN, (last - first) // (2 * BUCKETS) + 1)
+        places = elements.valid_from // (step * width)
         parts = []
-        for bucket in np.unique(buckets):
-            rows = np.flatnonzero(buckets == bucket)
-            parts.append((SPAN * int(bucket) + SPAN - 1, elements.take(rows), hashes[rows]))
+        for place in np.unique(places):
+            rows = np.flatnonzero(places == place)
+            parts.append((step * int(place) + step - 1, elements.take(rows), hashes[rows]))
         return parts
 
     def _due(self, frontier: int) -> list[list[Segment]]:
