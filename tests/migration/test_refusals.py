@@ -108,11 +108,14 @@ def test_a_time_of_another_kind_is_refused():
 def test_one_migration_at_a_time_unless_queued():
     asked = ask("SELECT A.k FROM A [RANGE 50], B [RANGE 50] WHERE A.k = B.k", INPUTS)
     old, new = (plan_query(asked.plan, shape) for shape in ("(A B)", "(B A)"))
+    other = plan_query(ask("SELECT k FROM A [NOW]", INPUTS).plan)
 
     def twice(live):
         live.migrate(new, "genmig")
         with pytest.raises(ms.MigrationError, match="another migration of this query is running"):
             live.migrate(old, "genmig")
+        with pytest.raises(ms.MigrationError, match="another query"):
+            live.migrate(other, "genmig", queue=True)
         live.migrate(old, "genmig", queue=True)
 
     _, live = drive(asked, old, 1, [(2, twice)])

@@ -176,6 +176,9 @@ class LiveQuery:
                     "another migration of this query is running",
                     hint="wait for its end, cancel it, or have this one queued",
                 )
+            # Refused now or never: by then nobody could be told.
+            before = self.migrations.waiting[-1][0] if self.migrations.waiting else self.migrations.running.plan
+            _strategy(strategy).refuse(before, plan, self.functions)
             self.migrations.waiting.append((plan, strategy, trigger))
             return
         self._start(plan, strategy, trigger)
@@ -190,7 +193,7 @@ class LiveQuery:
         self.migrations.waiting.clear()
 
     def _start(self, plan: Plan, strategy: str | Strategy, trigger: str) -> None:
-        chosen = strategy_named(strategy) if isinstance(strategy, str) else strategy
+        chosen = _strategy(strategy)
         chosen.refuse(self.plan, plan, self.functions)
         assert isinstance(self.execution, SingleBox)
         decision = chosen.decide(self.situation(plan))
@@ -245,6 +248,10 @@ class LiveQuery:
     def table(self, elements: Elements | None) -> pa.Table:
         """Results as users see them."""
         return result_table(self.plan, elements)
+
+
+def _strategy(wanted: str | Strategy) -> Strategy:
+    return strategy_named(wanted) if isinstance(wanted, str) else wanted
 
 
 def source_elements(source: Source, rows: pa.RecordBatch, ticks: Ticks) -> Elements:
