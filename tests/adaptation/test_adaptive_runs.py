@@ -100,3 +100,10 @@ def test_smoothing_follows_a_jump_but_not_noise():
     assert steady.value == pytest.approx(10, rel=0.1) and 0.05 < steady.noise < 0.4
     jumps = [steady.add(500, 10) for _ in range(5)]
     assert any(jumps) and steady.value == pytest.approx(50, rel=0.05)
+
+
+def test_a_stream_that_only_multiplies_can_be_observed():
+    tables = {name: pa.table({"ts": range(40), "k": [i % 3 for i in range(40)]}) for name in "AB"}
+    query = "SELECT DISTINCT 1 AS one FROM A [RANGE 5], B [RANGE 5]"
+    assert ms.plans(query, tables)
+    assert ms.snapshot_equal(ms.run(query, tables, batch_rows=5, adaptive=EAGER), ms.reference(query, tables))

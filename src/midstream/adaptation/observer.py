@@ -19,7 +19,7 @@ from midstream.adaptation.key_counts import HeavyValues, KeyCounts
 from midstream.adaptation.smoothing import Smoothed
 from midstream.adaptation.timings import Timings
 from midstream.algebra.declarations import UserFunction
-from midstream.algebra.expressions import Expression
+from midstream.algebra.expressions import Expression, columns_of
 from midstream.algebra.physical import longest_validity
 from midstream.algebra.plan import Relation, Stream, Window, streams_of, walk_plan
 from midstream.algebra.statistics import Estimate, OperatorStatistics, Statistics, StreamStatistics
@@ -151,6 +151,8 @@ class Observer:
                 columns = columns.filter(pa.array(kept))
         fade = self._fade(source)
         for text, terms in self.interests.keys.get(alias, {}).items():
+            if not all(columns_of(term) <= set(columns.schema.names) for term in terms):
+                continue  # another plan would read it, this one does not
             values = [self._expression(alias, term, columns) for term in terms]
             valid = key_validity(values) if len(terms) == 1 else None
             if valid is not None:

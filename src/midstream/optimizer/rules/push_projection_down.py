@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from midstream.algebra.expressions import Column, Named, columns_of, substitute
 from midstream.algebra.plan import Aggregate, Join, Project, Relation, Select, Union
 
@@ -62,9 +64,14 @@ def _narrow_join(join: Join, read: frozenset[str]) -> Relation:
     return join.with_inputs(tuple(narrowed(side, wanted) for side in join.inputs))
 
 
+def _weight(field: pa.Field) -> tuple[bool, str]:
+    """Light columns first: the one that lowering keeps, too."""
+    return not pa.types.is_primitive(field.type), field.name
+
+
 def narrowed(relation: Relation, wanted: frozenset[str]) -> Relation:
     """A relation with its wanted columns alone; one is kept in any case, so that its tuples still count."""
-    kept = [f for f in relation.schema if f.name in wanted] or [relation.schema.field(0)]
+    kept = [f for f in relation.schema if f.name in wanted] or [min(relation.schema, key=_weight)]
     if len(kept) == len(relation.schema):
         return relation
     columns = tuple(Named(f.name, Column(f.name, f.type)) for f in kept)
