@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -84,6 +87,62 @@ def test_moving_state_over_several_stages_is_refused(tmp_path):
     chain = Chain(question.plan, question.catalog, tmp_path, plan="((A B) C)")
     with pytest.raises(ms.MigrationError, match="several stages"):
         chain.migrate("(A (B C))", "moving_state")
+
+
+TWO = "SELECT A.v AS a, B.v AS b FROM A [RANGE 50], B [RANGE 50] WHERE A.k = B.k"
+
+
+def rows(*rows: tuple[int, int, int], kind: pa.DataType | None = None) -> pa.RecordBatch:
+    k, v, ts = (pa.array(column, pa.int64()) for column in zip(*rows, strict=True))
+    return pa.RecordBatch.from_arrays([k, v, ts.cast(kind or pa.int64())], names=["k", "v", "ts"])
+
+
+def silent_chain(folder: Path, kind: pa.DataType | None = None, **declared: object) -> Chain:
+    """A chain over two streams, of which B is declared as told."""
+    empty = pa.table(rows((0, 0, 0), kind=kind)).slice(0, 0)
+    query = TWO if kind is None else TWO.replace("50", "50 SECONDS")
+    question = ask(query, {"A": empty, "B": empty})
+    streams = dict(question.catalog.streams)
+    streams["B"] = replace(streams["B"], **declared)
+    return Chain(question.plan, replace(question.catalog, streams=streams), folder, slots=2)
+
+
+def test_a_silent_stream_holds_others_back_unless_its_skew_is_declared(tmp_path):
+    waiting = silent_chain(tmp_path / "waits")
+    willing = silent_chain(tmp_path / "says", skew=5, on_demand=True)
+    for chain in (waiting, willing):
+        chain.batch({"A": rows((1, 10, 100)), "B": rows((1, 20, 90))})
+        assert chain.driver.manifest.registers == {"A": 100, "B": 90}
+        chain.batch({"A": rows((1, 11, 130))})
+        chain.batch({"A": rows((1, 12, 131))})
+    assert waiting.driver.manifest.registers == {"A": 131, "B": 90}
+    assert waiting.results().num_rows == 0
+    assert willing.driver.manifest.registers == {"A": 131, "B": 126}
+    assert willing.results().column("a").to_pylist() == [10]
+
+
+def test_rows_below_what_a_silent_stream_has_said_are_late(tmp_path):
+    chain = silent_chain(tmp_path, skew=5, on_demand=True)
+    chain.batch({"A": rows((1, 10, 100))})
+    assert chain.driver.manifest.registers["B"] == 95
+    resumed = silent_chain(tmp_path, skew=5, on_demand=True)
+    resumed.batch({"B": rows((1, 20, 94), (1, 21, 95))})
+    manifest = resumed.driver.manifest
+    assert manifest.counters["late"] == {"B": 1}
+    assert len(manifest.dead_letters) == 1
+    resumed.batch({}, end=True)
+    assert resumed.results().column("b").to_pylist() == [21]
+
+
+def test_a_silent_stamped_stream_follows_stamped_streams_only(tmp_path):
+    stamped = {"timestamps": "internal", "on_demand": True}
+    chain = silent_chain(tmp_path, kind=pa.timestamp("us"), **stamped)
+    a = rows((1, 10, 1_000), kind=pa.timestamp("us"))
+    chain.batch({"A": a})
+    assert "B" not in chain.driver.manifest.registers
+    chain.driver.streams[0] = replace(chain.driver.streams[0], **stamped)
+    chain.batch({"A": a})
+    assert chain.driver.manifest.registers == {"A": 1_000, "B": 1_000}
 
 
 class Crash(BaseException):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 from pathlib import Path
@@ -91,6 +92,20 @@ def test_a_fresh_spark_checkpoint_under_old_state_is_refused(spark, tmp_path, fe
     shutil.rmtree(tmp_path / "checkpoint" / "spark")
     with session_on(spark, tmp_path, feeds) as session, pytest.raises(JobError, match="another Spark query"):
         session.process_available()
+
+
+def test_stamped_rows_have_the_time_that_spark_has_logged(spark, tmp_path, feeds):
+    feeds["A"].rows((1, 10, 0))
+    feeds["A"].rows((1, 11, 0))
+    cql = "SELECT A.v AS a FROM A [NOW]"
+    with session_on(spark, tmp_path, {"A": feeds["A"]}, cql, timestamps="internal") as session:
+        session.process_available()
+        session.finish()
+        table = session.queries["q"].table()
+    offsets = [(tmp_path / f"checkpoint/spark/offsets/{i}").read_text().splitlines() for i in range(2)]
+    logged = [json.loads(lines[1])["batchTimestampMs"] * 1000 for lines in offsets]
+    assert table.column("valid_from").cast(pa.int64()).to_pylist() == logged
+    assert table.column("a").to_pylist() == [10, 11]
 
 
 def test_a_second_driver_is_refused(spark, tmp_path, feeds):

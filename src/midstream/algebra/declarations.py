@@ -16,7 +16,10 @@ Timestamps = Literal["external", "internal", "latent"]
 
 @dataclass(frozen=True, slots=True)
 class StreamDeclaration:
-    """A stream's name, columns and time column; `lateness` and `skew` in ticks."""
+    """A stream's name, columns and time column; `lateness` and `skew` in ticks.
+
+    `on_demand`: whether the stream, while silent, says how far it is by what others have; by its skew, if external.
+    """
 
     name: str
     columns: pa.Schema
@@ -24,6 +27,7 @@ class StreamDeclaration:
     lateness: int = 0
     timestamps: Timestamps = "external"
     skew: int = 0
+    on_demand: bool = False
 
     def __post_init__(self) -> None:
         if self.time not in self.columns.names:

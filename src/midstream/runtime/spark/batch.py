@@ -202,7 +202,19 @@ class Batch:
                 seen = max(seen, clock)
             if seen > BEGINNING:
                 registers[name] = max(registers.get(name, BEGINNING), seen - declaration.lateness)
+        self._raise_silent(latest, registers)
         return latest, registers
+
+    def _raise_silent(self, latest: Mapping[str, int], registers: dict[str, int]) -> None:
+        """Streams that had no rows in this batch say how far they are, so that nobody waits for them."""
+        heard = {stream for report in self.reports for stream, count in report.rows.items() if count}
+        for silent in self.streams.values():
+            if not silent.on_demand or silent.name in heard:
+                continue
+            others = [d.name for d in self.streams.values() if d is not silent and _comparable(silent, d)]
+            newest = max((latest.get(name, BEGINNING) for name in others), default=BEGINNING)
+            if newest > BEGINNING:
+                registers[silent.name] = max(registers.get(silent.name, BEGINNING), newest - silent.skew)
 
     def _released(self, query: RunningQuery, registers: Mapping[str, int]) -> int:
         before = BEGINNING if self.before is None else self.before.released.get(query.name, BEGINNING)
@@ -278,6 +290,13 @@ def finished(registers: Mapping[str, int], streams: Mapping[int, StreamDeclarati
 def with_counters(manifest: Manifest, **more: Any) -> Manifest:
     """The manifest with some more to remember."""
     return replace(manifest, counters={**manifest.counters, **more})
+
+
+def _comparable(silent: StreamDeclaration, other: StreamDeclaration) -> bool:
+    """Whether the newest time of a stream says how far a silent one is."""
+    if silent.timestamps != "external":
+        return other.timestamps != "external" or other.name == TICKS
+    return other.name != TICKS and other.domain.agrees_with(silent.domain)
 
 
 def _ports(parts: Sequence[Part]) -> dict[tuple[str, int], int]:

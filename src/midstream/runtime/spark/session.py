@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from midstream.algebra.declarations import Catalog, StreamDeclaration, UserFunction, functions_by_name
+from midstream.algebra.declarations import Catalog, StreamDeclaration, Timestamps, UserFunction, functions_by_name
 from midstream.algebra.plan import Relation
 from midstream.algebra.time import ticks
 from midstream.errors import InputError, JobError, MigrationError, QueryError
@@ -24,6 +24,7 @@ from midstream.runtime.checkpoint.lease import Lease
 from midstream.runtime.checkpoint.store import CheckpointStore
 from midstream.runtime.spark.batch import TICKS
 from midstream.runtime.spark.control import Listener
+from midstream.runtime.spark.declaring import stream_input
 from midstream.runtime.spark.driver import SPARK, Driver, Progress, Sink, needed_columns
 from midstream.runtime.spark.environment import require_classic, ship_package, spark_session
 from midstream.runtime.spark.results import dead_letters_frame, results_frame, results_of_query, spark_path
@@ -129,21 +130,20 @@ class Session:
         *,
         time: str = "ts",
         lateness: Duration = 0,
+        timestamps: Timestamps = "external",
+        skew: Duration | None = None,
         columns: pa.Schema | None = None,
     ) -> Session:
         """Adds a stream: any streaming DataFrame with a time column.
 
+        `timestamps`: external ones come with the rows; internal and latent ones are the time of the batch. `skew` is
+        how far an external stream may be behind the others: with it, others need not wait while the stream is silent.
         `columns` are the stream's columns as queries shall see them, if they are not to be taken from the frame.
         """
         _check_name("stream", name)
         if name in self._inputs:
             raise InputError(f"there is a stream {name} already")
-        if not isinstance(frame, DataFrame) or not frame.isStreaming:
-            raise InputError(
-                f"stream {name} must be a streaming DataFrame", hint="make it with spark.readStream, not spark.read"
-            )
-        schema = columns_of_frame(name, frame) if columns is None else columns
-        self._inputs[name] = StreamInput(declare(name, schema, time, lateness), frame)
+        self._inputs[name] = stream_input(name, frame, columns, time, lateness, timestamps, skew)
         return self
 
     def open_stream(
@@ -157,6 +157,8 @@ class Session:
         columns: Sequence[str] = (),
         time: str = "ts",
         lateness: Duration = 0,
+        timestamps: Timestamps = "external",
+        skew: Duration | None = None,
     ) -> Session:
         """Adds a stream from one of Spark's sources, by name, so that others can be added to the session later.
 
@@ -164,7 +166,7 @@ class Session:
         """
         _check_name("stream", name)
         frame = open_source(self.spark, name, format, path, schema, options or {}, columns)
-        return self.stream(name, frame, time=time, lateness=lateness)
+        return self.stream(name, frame, time=time, lateness=lateness, timestamps=timestamps, skew=skew)
 
     def ticks(self) -> Session:
         """Adds a clock that moves time when no rows come; it is recorded as data, so a repeated batch sees it again."""

@@ -75,10 +75,17 @@ def _group(declaration: StreamDeclaration, routes: Mapping[str, Route]) -> Colum
     route = routes.get(declaration.name)
     if route is not None and route.is_one_slot:
         return F.lit(ONE_SLOT_GROUP).cast(IntegerType())
-    key = declaration.time if route is None or route.key is None else None
-    names = (key,) if key is not None else tuple(route.key or ()) if route else ()
+    names = _spreading(declaration) if route is None or route.key is None else tuple(route.key)
     hashed = F.xxhash64(*(_normal(declaration, name) for name in names))
     return F.shiftrightunsigned(hashed, 64 - GROUP_BITS).cast(IntegerType())
+
+
+def _spreading(declaration: StreamDeclaration) -> tuple[str, ...]:
+    """Columns by which rows that may go anywhere are spread; stamped ones of a batch all have the same time."""
+    if declaration.timestamps == "external":
+        return (declaration.time,)
+    plain = (f.name for f in declaration.columns if not pa.types.is_nested(f.type))
+    return tuple(plain)
 
 
 def _normal(declaration: StreamDeclaration, name: str) -> Column:
