@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,9 @@ import midstream as ms
 from midstream.api import ask
 from midstream.runtime.checkpoint import crash_points
 from midstream.runtime.checkpoint.collect import collect
+from midstream.runtime.checkpoint.lease import Lease
 from midstream.runtime.embedded import run as run_embedded
+from midstream.runtime.spark.heartbeat import Heartbeat
 
 THREE = (
     "SELECT A.v AS a, B.v AS b, C.v AS c FROM A [RANGE 20], B [RANGE 20], C [RANGE 20] WHERE A.k = B.k AND B.k = C.k"
@@ -143,6 +146,24 @@ def test_a_silent_stamped_stream_follows_stamped_streams_only(tmp_path):
     chain.driver.streams[0] = replace(chain.driver.streams[0], **stamped)
     chain.batch({"A": a})
     assert chain.driver.manifest.registers == {"A": 1_000, "B": 1_000}
+
+
+def test_a_driver_that_lost_its_lease_commits_nothing(tmp_path):
+    chain = silent_chain(tmp_path)
+    chain.driver.lease = Heartbeat(chain.driver.files, pause=0.01)
+    chain.batch({"A": rows((1, 10, 100))})
+    first = chain.driver.lease.lease
+    while first.beats < 3:
+        time.sleep(0.01)
+    with pytest.raises(ms.errors.JobError, match="another driver"):
+        Lease.take(chain.driver.files, "other")
+    chain.driver.lease.pause = 60
+    other = Lease.take(chain.driver.files, "other", clock=lambda: time.time() + 100)
+    with pytest.raises(ms.errors.JobError, match="is lost"):
+        chain.batch({"A": rows((1, 11, 101))})
+    assert chain.driver.store.latest().batch_id == 0
+    chain.driver.lease.stop()
+    other.check()
 
 
 class Crash(BaseException):

@@ -31,6 +31,7 @@ from midstream.runtime.checkpoint.manifest import Manifest
 from midstream.runtime.checkpoint.store import CheckpointStore
 from midstream.runtime.spark.batch import Batch, finished
 from midstream.runtime.spark.environment import BATCH_SETTINGS
+from midstream.runtime.spark.heartbeat import Heartbeat
 from midstream.runtime.spark.layout import GROUP, PORT, Layout
 from midstream.runtime.spark.results import batch_frame
 from midstream.runtime.spark.running import MigrationUnderWay, RunningQuery
@@ -58,6 +59,7 @@ class Driver:
     listeners: list[Progress] = field(default_factory=list)
     before_batch: list[Callable[[int], None]] = field(default_factory=list)
     arriving: Layout | None = None
+    lease: Heartbeat | None = None
     manifest: Manifest | None = None
     last_event: dict[str, Any] | None = None
     failure: BaseException | None = None
@@ -154,6 +156,8 @@ class Driver:
     def _commit(self, batch: Batch, offsets: str, **more: Any) -> None:
         settings = {"arrival": {name: route.key for name, route in self.routes.items()}, **more}
         manifest = shorten(self.files, batch.manifest(offsets, settings))
+        if self.lease is not None:
+            self.lease.check()
         self.store.commit(manifest)
         self.manifest = manifest
         self._follow(manifest)

@@ -20,13 +20,13 @@ from midstream.errors import InputError, JobError, MigrationError, QueryError
 from midstream.inputs import Duration, declare
 from midstream.language import parse
 from midstream.optimizer.plans import Plan, plan_query
-from midstream.runtime.checkpoint.lease import Lease
 from midstream.runtime.checkpoint.store import CheckpointStore
 from midstream.runtime.spark.batch import TICKS
 from midstream.runtime.spark.control import Listener
 from midstream.runtime.spark.declaring import stream_input
 from midstream.runtime.spark.driver import SPARK, Driver, Progress, Sink, needed_columns
 from midstream.runtime.spark.environment import require_classic, ship_package, spark_session
+from midstream.runtime.spark.heartbeat import Heartbeat
 from midstream.runtime.spark.results import dead_letters_frame, results_frame, results_of_query, spark_path
 from midstream.runtime.spark.running import MigrationUnderWay, RunningQuery
 from midstream.runtime.spark.sources import open_source
@@ -103,7 +103,6 @@ class Session:
         self.functions = functions_by_name(list(functions))
         self._inputs: dict[str, StreamInput] = {}
         self._stream: StreamingQuery | None = None
-        self._lease: Lease | None = None
         self._carried: dict[str, list[str]] = {}
         self._trigger: str | None = None
         self._listener: Listener | None = None
@@ -273,8 +272,8 @@ class Session:
         if not self._inputs or not self._driver.queries:
             raise JobError("a session needs at least one stream and one query before it starts")
         ship_package(self.spark)
-        if self._lease is None:
-            self._lease = Lease.take(self._driver.files)
+        if self._driver.lease is None:
+            self._driver.lease = Heartbeat(self._driver.files)
         self._trigger = trigger
         self._driver.failure = None
         self._stopping.clear()
@@ -360,9 +359,9 @@ class Session:
             self._listener = None
         with self._driver.gate:
             self._halt()
-        if self._lease is not None:
-            self._lease.release()
-            self._lease = None
+        if self._driver.lease is not None:
+            self._driver.lease.stop()
+            self._driver.lease = None
 
     def results(self, name: str) -> DataFrame:
         """All results of a query that are released so far."""
