@@ -18,6 +18,7 @@ from midstream.runtime.checkpoint import crash_points
 from midstream.runtime.checkpoint.collect import collect
 from midstream.runtime.checkpoint.lease import Lease
 from midstream.runtime.embedded import run as run_embedded
+from midstream.runtime.spark.accounts import history_of, statistics_of
 from midstream.runtime.spark.heartbeat import Heartbeat
 
 THREE = (
@@ -90,6 +91,39 @@ def test_moving_state_over_several_stages_is_refused(tmp_path):
     chain = Chain(question.plan, question.catalog, tmp_path, plan="((A B) C)")
     with pytest.raises(ms.MigrationError, match="several stages"):
         chain.migrate("(A (B C))", "moving_state")
+
+
+def test_the_history_outlives_a_restart(tmp_path):
+    question = ask(THREE, tables())
+    chain = Chain(question.plan, question.catalog, tmp_path, slots=3, plan="((A B) C)")
+    parts = chain.cut(question.tables, 30)
+    chain.batch(parts[0])
+    chain.migrate("(A (B C))", "genmig")
+    expected = {"trigger": "a test", "old_plan": "((A B) C)", "new_plan": "(A (B C))", "strategy": "genmig"}
+    waiting = {**expected, "start_batch": None, "end_batch": None, "status": "waiting"}
+    assert history_of(chain.driver, chain.query) == [waiting]
+    chain.batch(parts[1])
+    chain = Chain(question.plan, question.catalog, tmp_path, plan="((A B) C)")
+    assert history_of(chain.driver, chain.query) == [{**waiting, "start_batch": 1, "status": "under way"}]
+    chain.run(question.tables, 30)
+    chain = Chain(question.plan, question.catalog, tmp_path)
+    (record,) = history_of(chain.driver, chain.query)
+    assert {**record, "end_batch": None} == {**expected, "start_batch": 1, "end_batch": None, "status": "done"}
+    assert 1 < record["end_batch"] <= chain.driver.manifest.batch_id
+
+
+def test_statistics_tell_what_came_and_what_is_held(tmp_path):
+    chain = silent_chain(tmp_path)
+    assert statistics_of(chain.driver, chain.query)["batch"] is None
+    chain.batch({"A": rows((1, 10, 100), (2, 11, 101)), "B": rows((1, 20, 90))})
+    chain.batch({"A": rows((1, 12, 50)), "B": rows((1, 21, 102))})
+    told = statistics_of(chain.driver, chain.query)
+    assert (told["batch"], told["rows"], told["late"]) == (1, {"A": 3, "B": 2}, {"A": 1, "B": 0})
+    assert told["registers"] == {"A": 101, "B": 102}
+    assert told["results"] == 2
+    assert sorted(state["rows"] for state in told["states"].values()) == [2, 2]
+    assert told["state_rows"] == 4
+    assert told["state_bytes"] == sum(state["bytes"] for state in told["states"].values()) > 0
 
 
 TWO = "SELECT A.v AS a, B.v AS b FROM A [RANGE 50], B [RANGE 50] WHERE A.k = B.k"

@@ -35,6 +35,7 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
     for name, query in told["queries"].items():
         moving = f", migrating to {query['migrating_to']}" if query["migrating_to"] else ""
         lines.append(f"query {name}: {query['results']:,} results, plan {query['plan'] or 'without joins'}{moving}")
+        lines += [_migration(record) for record in query["history"]]
     show_text("\n".join(lines))
 
 
@@ -105,6 +106,14 @@ def stop(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json = 
     """
     told = _asked(checkpoint, timeout, command="stop")
     show_json(told) if json else show_text("the job stops after the batch under way")
+
+
+def _migration(record: dict[str, Any]) -> str:
+    batches = f"batches {record['start_batch']} to {record['end_batch']}" if record["status"] == "done" else "not ended"
+    return (
+        f"  {record['old_plan']} to {record['new_plan']} by {record['strategy']}, {record['trigger']}: "
+        f"{record['status']}, {batches}"
+    )
 
 
 def _asked(checkpoint: str, patience: float, **request: Any) -> Any:

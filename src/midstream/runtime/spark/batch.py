@@ -26,6 +26,9 @@ from midstream.runtime.spark.tagging import default_routing, exchange_type, slot
 TICKS = "#ticks"
 """The stream of a session's clock: it moves the registers of all streams whose time is a timestamp."""
 
+REMEMBERED = 100
+"""How many migrations of a query manifests remember."""
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -279,7 +282,18 @@ class Batch:
             name: before.get("results", {}).get(name, 0) + sum(f.rows for f in self._results(name))
             for name in self.queries
         }
+        counted["history"] = {
+            name: [*before.get("history", {}).get(name, ()), *self._finished_migration(query)][-REMEMBERED:]
+            for name, query in self.queries.items()
+        }
         return counted
+
+    def _finished_migration(self, query: RunningQuery) -> list[dict[str, Any]]:
+        """The migration that this batch ends, if any."""
+        migration = query.migration
+        if migration is None or not migration.done:
+            return []
+        return [migration.record(query.plan.text, self.batch_id, "done")]
 
 
 def finished(registers: Mapping[str, int], streams: Mapping[int, StreamDeclaration]) -> dict[str, int]:

@@ -6,9 +6,9 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
-from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.errors import JobError, MidstreamError
 from midstream.runtime.checkpoint.control import Request, answer_all
+from midstream.runtime.spark.accounts import history_of, told_tick
 
 if TYPE_CHECKING:
     from midstream.runtime.spark.session import Session
@@ -85,7 +85,7 @@ def status(session: Session) -> dict[str, Any]:
                 "rows": counters.get("rows", {}).get(name, 0),
                 "late": counters.get("late", {}).get(name, 0),
                 "unusable": counters.get("unusable", {}).get(name, 0),
-                "register": _tick(manifest.registers.get(name)) if manifest else None,
+                "register": told_tick(manifest.registers.get(name)) if manifest else None,
             }
             for name in session.catalog.streams
         },
@@ -95,13 +95,10 @@ def status(session: Session) -> dict[str, Any]:
                 "plan": query.plan.text,
                 "migrating_to": query.migration.target.plan.text if query.migration else None,
                 "results": counters.get("results", {}).get(name, 0),
-                "released": _tick(manifest.released.get(name)) if manifest else None,
+                "released": told_tick(manifest.released.get(name)) if manifest else None,
+                "history": history_of(driver, query),
             }
             for name, query in driver.queries.items()
         },
         "last_batch": driver.last_event,
     }
-
-
-def _tick(value: int | None) -> int | None:
-    return None if value in (None, BEGINNING, INFINITY) else value

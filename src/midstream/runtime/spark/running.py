@@ -50,6 +50,18 @@ class MigrationUnderWay:
             "apart": self.apart,
         }
 
+    def record(self, old_plan: str, end_batch: int | None, status: str) -> dict[str, Any]:
+        """What a query's history says of it."""
+        return {
+            "trigger": self.trigger,
+            "old_plan": old_plan,
+            "new_plan": self.target.plan.text,
+            "strategy": self.strategy,
+            "start_batch": self.begun,
+            "end_batch": end_batch,
+            "status": status,
+        }
+
 
 @dataclass(slots=True)
 class RunningQuery:

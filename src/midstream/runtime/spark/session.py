@@ -21,6 +21,7 @@ from midstream.inputs import Duration, declare
 from midstream.language import parse
 from midstream.optimizer.plans import Plan, plan_query
 from midstream.runtime.checkpoint.store import CheckpointStore
+from midstream.runtime.spark.accounts import history_of, statistics_of
 from midstream.runtime.spark.batch import TICKS
 from midstream.runtime.spark.control import Listener
 from midstream.runtime.spark.declaring import stream_input
@@ -65,6 +66,16 @@ class Query:
         """The plan it is migrating to, if it is."""
         under_way = self._running.migration
         return None if under_way is None else under_way.target.plan.text
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """Its migrations, oldest first, also those before a restart; the last may be waiting or under way."""
+        return history_of(self.session._driver, self._running)
+
+    @property
+    def statistics(self) -> dict[str, Any]:
+        """Counts of what it did and holds, as of the last batch."""
+        return statistics_of(self.session._driver, self._running)
 
     def results(self) -> DataFrame:
         """All results released so far."""
