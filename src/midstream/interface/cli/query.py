@@ -23,6 +23,7 @@ class Engine(StrEnum):
     """What can answer a query."""
 
     EMBEDDED = "embedded"
+    SPARK = "spark"
     REFERENCE = "reference"
 
 
@@ -32,7 +33,8 @@ def query(
     stream: options.Streams,
     time: options.TimeColumn = [],  # noqa: B006
     on: Annotated[
-        Engine, typer.Option(help="The engine, or the slow and naive reference for small inputs.")
+        Engine,
+        typer.Option(help="The engine, here or on local Spark, or the naive reference for small inputs."),
     ] = Engine.EMBEDDED,
     plan: options.Plan = None,
     lateness: options.Lateness = [],  # noqa: B006
