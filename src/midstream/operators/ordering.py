@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -187,5 +186,7 @@ def _as_integers(column: pa.Array) -> Numbers:
 
 def _dense(values: Numbers) -> tuple[Indices, int]:
     """Codes from zero up in order of first appearance, and how many there are."""
+    import pandas as pd  # heavy, and nothing else here needs it
+
     codes, distinct = pd.factorize(values.astype(np.int64, copy=False), use_na_sentinel=False)
     return codes, len(distinct)
