@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ def described(**changes):
     }
     for key, value in changes.items():
         table, _, name = key.rpartition("__")
-        place = job
+        place: Any = job
         for part in table.split("__"):
             place = place[part]
         place[name] = value

@@ -58,9 +58,7 @@ def open_again(live: LiveQuery) -> None:
         migrating = running.strategy.open(fresh, Box(running.plan.physical, live.functions), dict(running.decision))
         migrating.figures = running.execution.figures
         fresh = migrating
-        live.migrations.running = Running(
-            running.plan, running.strategy, running.decision, migrating, running.recorder
-        )
+        live.migrations.running = Running(running.plan, running.strategy, running.decision, migrating, running.recorder)
     _copy_states(live.execution, fresh)
     fresh.restore(live.frontier)
     live.execution = fresh

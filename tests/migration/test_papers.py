@@ -199,8 +199,7 @@ def test_genmig_takes_no_longer_than_the_longest_validity_one_tick_and_the_skew(
     text = "SELECT A.k FROM A [RANGE 100], B [RANGE 40], C [RANGE 70] WHERE A.k = B.k AND B.k = C.k"
     names = ("A", "B", "C")
     inputs = {
-        name: pa.table({"ts": list(range(i, 500, 3)), "k": [1] * len(range(i, 500, 3))})
-        for i, name in enumerate(names)
+        name: pa.table({"ts": list(range(i, 500, 3)), "k": [1] * len(range(i, 500, 3))}) for i, name in enumerate(names)
     }
     history: list = []
     asked = ask(text, inputs)

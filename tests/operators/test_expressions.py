@@ -9,13 +9,13 @@ import random
 from decimal import Decimal
 from typing import Any
 
-import cloudpickle
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark import cloudpickle
 from tests.operators.typed_expressions import SCHEMA, bound, random_batch, random_call, random_cast, random_expression
 
 from midstream.algebra.declarations import Catalog, ScalarFunction, functions_by_name

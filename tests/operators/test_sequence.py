@@ -200,9 +200,11 @@ def test_an_operator_that_went_on_from_its_states_answers_the_same():
         box = moved
         operator = next(o for o in box.operators if isinstance(o, sequence.FollowedBy))
         for port, name in enumerate(("cases", "products")):
-            table = inputs[name].filter(
-                (pa.compute.field("ts") >= low) & (pa.compute.field("ts") < low + 5)
-            ).combine_chunks()
+            table = (
+                inputs[name]
+                .filter((pa.compute.field("ts") >= low) & (pa.compute.field("ts") < low + 5))
+                .combine_chunks()
+            )
             columns = {f.name: table.column(f.name.split(".")[-1]).combine_chunks() for f in operator.kept[port].schema}
             times = table.column("ts").to_numpy()
             batch = pa.RecordBatch.from_pydict(columns, schema=operator.kept[port].schema)

@@ -178,9 +178,7 @@ def test_registers_never_fall_never_lie_and_output_stays_in_order(streams, table
         name: VirtualSource(stamped([t for t, _ in sorted(rows)], [v for _, v in sorted(rows)]), heartbeat=40)
         for name, rows in zip("abc", streams, strict=True)
     }
-    built.run = VirtualRun(
-        built.graph, sources, cost=cost, mode=mode, schedule=Schedule(table, breaks=breaks)
-    )
+    built.run = VirtualRun(built.graph, sources, cost=cost, mode=mode, schedule=Schedule(table, breaks=breaks))
     built.run.run()
     times = [item.time for item in built.collected]
     assert times == sorted(times)

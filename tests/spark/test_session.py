@@ -108,6 +108,20 @@ def test_stamped_rows_have_the_time_that_spark_has_logged(spark, tmp_path, feeds
     assert table.column("a").to_pylist() == [10, 11]
 
 
+def test_the_command_line_asks_spark(spark, tmp_path, feeds):
+    from typer.testing import CliRunner
+
+    from midstream.interface.cli import app
+
+    tables = {"A": feeds["A"].rows((1, 10, 0), (2, 20, 1)), "B": feeds["B"].rows((1, 11, 3))}
+    files = [word for n, f in feeds.items() for word in ("--stream", f"{n}={f.folder / '000000.parquet'}")]
+    done = CliRunner().invoke(app, ["query", JOIN, *files, "--on", "spark", "--json"])
+    assert done.exit_code == 0, done.output
+    answer = json.loads(done.stdout)
+    assert answer["on"] == "spark"
+    assert answer["rows"] == ms.run(JOIN, tables).to_pylist()
+
+
 def test_a_second_driver_is_refused(spark, tmp_path, feeds):
     feeds["A"].rows((1, 10, 0))
     feeds["B"].rows((1, 11, 3))

@@ -96,9 +96,7 @@ class Auto:
         """The chosen strategy and what it decides."""
         if situation.old is None or situation.new is None:
             raise MigrationError("auto cannot choose without knowing the plans", hint="name a strategy")
-        choice = choose(
-            self.strategies, situation.old, situation.new, situation.functions, situation, self.preference
-        )
+        choice = choose(self.strategies, situation.old, situation.new, situation.functions, situation, self.preference)
         inner = self.strategies[choice.chosen].decide(situation)
         return {**inner, "strategy": choice.chosen, "predictions": [p.as_dict() for p in choice.predictions]}
 

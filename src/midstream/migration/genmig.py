@@ -77,9 +77,7 @@ def after_every_start_seen(situation: Situation) -> int:
 class SplitExecution:
     """Runs the old box before the split and the new box after it."""
 
-    def __init__(
-        self, old: SingleBox, new: Box, split: Split, joint: Callable[[Box, Box, Split], Joint]
-    ) -> None:
+    def __init__(self, old: SingleBox, new: Box, split: Split, joint: Callable[[Box, Box, Split], Joint]) -> None:
         self.before, self.after = old, old.beside(new, old.sink)
         self.split = split
         self.figures = Figures()

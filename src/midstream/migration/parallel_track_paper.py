@@ -201,9 +201,7 @@ def timed(node: p.PhysicalNode, window: int) -> p.PhysicalNode:
             left, right = timed(node.left, window), timed(node.right, window)
             aliases = [*_aliases(left.schema), *_aliases(right.schema)]
             residual = conjunction([*conjuncts(node.residual), _within(aliases, window)])
-            joined = replace(
-                node, left=left, right=right, residual=residual, schema=_with_extras(node.schema, aliases)
-            )
+            joined = replace(node, left=left, right=right, residual=residual, schema=_with_extras(node.schema, aliases))
             return p.AssignWindow(joined.schema, joined, Range(window))
     raise InternalError(f"{node.label} has no timestamps")
 

@@ -58,4 +58,3 @@ class SignedGenMig:
 
     def _from_new(self, batch: Elements) -> None:
         self.sink(batch.where(batch.valid_from > self.last))
-

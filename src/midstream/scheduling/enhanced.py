@@ -197,4 +197,3 @@ class EnhancedExecutor(Executor):
 def _raised(arc: Arc) -> int:
     assert isinstance(arc.target.logic, Waiting)
     return arc.target.logic.raised[arc.port]
-

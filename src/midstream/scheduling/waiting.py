@@ -109,6 +109,7 @@ class Waiting:
 
     def step(self, inputs: Sequence[Cursor], emit: Emit) -> int:
         """Takes the next tuple in order, if it may be taken."""
+
         def give(result: Tuple) -> None:
             # A result says by itself how far the output is.
             self.sent = max(self.sent, result.time)

@@ -42,9 +42,7 @@ def _settings(seconds: float) -> dict[str, Setting]:
 
 def mill_arcs(seconds: float = SECONDS) -> Report:
     """Figure 15."""
-    runs = {
-        graph: {mode: simulate(setting, mode) for mode in MODES} for graph, setting in _settings(seconds).items()
-    }
+    runs = {graph: {mode: simulate(setting, mode) for mode in MODES} for graph, setting in _settings(seconds).items()}
     report = Report(
         "mill-arcs",
         "Timestamps along arcs against punctuation through every operator",

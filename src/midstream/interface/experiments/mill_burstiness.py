@@ -19,9 +19,7 @@ def mill_burstiness(seconds: float = SECONDS, slides: Sequence[float] = SLIDES) 
     """Figure 16."""
     without, with_them = [], []
     for slide in slides:
-        setting = Setting(
-            union_with_count(int(slide * SECOND)), {"a": Traffic(1000), "b": Traffic(200)}, seconds
-        )
+        setting = Setting(union_with_count(int(slide * SECOND)), {"a": Traffic(1000), "b": Traffic(200)}, seconds)
         without.append(burstiness(simulate(setting, "none"), seconds))
         with_them.append(burstiness(simulate(setting, "on demand"), seconds))
     report = Report(
