@@ -122,29 +122,35 @@ class Probe:
 
     def _verified(self, batch: Elements, hashes: Hashes, pairs: Pairs) -> Elements | None:
         """The pairs that overlap in time and whose keys are equal, not just their hashes."""
-        stored_from = _joined([s.elements.valid_from[at] for s, at in pairs.parts()])
-        stored_to = _joined([s.elements.valid_to[at] for s, at in pairs.parts()])
-        valid_from = np.maximum(batch.valid_from[pairs.here], stored_from)
-        valid_to = np.minimum(batch.valid_to[pairs.here], stored_to)
+        stored_from = _joined([s.elements.valid_from.take(at) for s, at in pairs.parts()])
+        stored_to = _joined([s.elements.valid_to.take(at) for s, at in pairs.parts()])
+        valid_from = np.maximum(batch.valid_from.take(pairs.here), stored_from)
+        valid_to = np.minimum(batch.valid_to.take(pairs.here), stored_to)
         keep = valid_from < valid_to
         if not keep.all():
             kept = keep.nonzero()[0]
             pairs, valid_from, valid_to = pairs.where(kept), valid_from[kept], valid_to[kept]
+        gathered: dict[tuple[bool, int], pa.Array] = {}
         if self.key and len(pairs.here):
-            left = [gather(batch.columns.column(name), pairs.here) for name in self.key]
+            places = [batch.columns.schema.get_field_index(name) for name in self.key]
+            left = [gather(batch.columns.column(i), pairs.here) for i in places]
             right = [gather_stored(pairs, i) for i in self.stored_key]
             equal = columns_equal(left, right, self.nulls_equal)
-            if not equal.all():
+            if equal.all():
+                gathered = {(True, i): column for i, column in zip(places, left, strict=True)}
+                gathered |= {(False, i): column for i, column in zip(self.stored_key, right, strict=True)}
+            else:
                 kept = equal.nonzero()[0]
                 pairs, valid_from, valid_to = pairs.where(kept), valid_from[kept], valid_to[kept]
         if len(pairs.here) == 0:
             return None
-        columns = [
-            gather(batch.columns.column(i), pairs.here) if probing else gather_stored(pairs, i)
-            for probing, i in self.output.places
-        ]
+        for probing, i in self.output.places:
+            if (probing, i) not in gathered:
+                column = gather(batch.columns.column(i), pairs.here) if probing else gather_stored(pairs, i)
+                gathered[probing, i] = column
+        columns = [gathered[place] for place in self.output.places]
         payload = pa.RecordBatch.from_arrays(columns, schema=self.output.schema)
-        return Elements(payload, valid_from, valid_to, hashes[pairs.here] if self.hashed else None, self.hashed)
+        return Elements(payload, valid_from, valid_to, hashes.take(pairs.here) if self.hashed else None, self.hashed)
 
 
 def gather_stored(pairs: Pairs, i: int) -> pa.Array:
@@ -152,7 +158,7 @@ def gather_stored(pairs: Pairs, i: int) -> pa.Array:
     views = [segment.view(i) for segment in pairs.segments]
     if any(view is None for view in views):
         return pa.concat_arrays([s.elements.columns.column(i).take(pa.array(at)) for s, at in pairs.parts()])
-    parts = [view[at] for view, (_, at) in zip(views, pairs.parts(), strict=True) if view is not None]
+    parts = [view.take(at) for view, (_, at) in zip(views, pairs.parts(), strict=True) if view is not None]
     return column_of(_joined(parts), pairs.segments[0].elements.columns.schema.field(i).type)
 
 

@@ -19,6 +19,7 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.errors import InputError, QueryError
 from midstream.migration.history import MigrationRecord
 from midstream.operators.elements import Elements, Ticks
+from midstream.operators.sorting import stable_order
 from midstream.optimizer.plans import Plan, plan_query
 from midstream.runtime.ingest import DeadLetters, checked, report, ticks_of, within_reach
 from midstream.runtime.live_query import LiveQuery
@@ -147,7 +148,7 @@ def batches_and_cuts(
     progress = [_progress(tables[name], streams[name].declaration) for name in names]
     owner = np.repeat(np.arange(len(names)), [len(p) for p in progress])
     along = np.concatenate(progress) if progress else np.empty(0, np.int64)
-    order = np.argsort(along, kind="stable")
+    order = stable_order(along)
     owner, along = owner[order], along[order]
     places = np.searchsorted(along, np.array(cuts, np.int64))
     taken = np.zeros(len(names), np.intp)

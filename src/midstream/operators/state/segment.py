@@ -110,10 +110,10 @@ def matches(probes: Hashes, hashes: Hashes) -> tuple[Indices, Indices, Indices] 
         return None
     low = hashes.searchsorted(probes)
     np.minimum(low, len(hashes) - 1, out=low)
-    hit = (hashes[low] == probes).nonzero()[0]
+    hit = (hashes.take(low) == probes).nonzero()[0]
     if len(hit) == 0:
         return None
-    return hit, low[hit], hashes.searchsorted(probes[hit], side="right")
+    return hit, low.take(hit), hashes.searchsorted(probes.take(hit), side="right")
 
 
 def expand(hit: Indices, low: Indices, high: Indices) -> tuple[Indices, Indices, Indices]:

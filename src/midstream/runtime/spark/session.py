@@ -57,7 +57,7 @@ class Query:
         shape = f" {self.plan.text}" if self.plan.text else ""
         return f"Plan{shape}\n\n{self._running.staged}"
 
-    def migrate(self, plan: Plan | str, strategy: str = "moving_state", *, trigger: str = "asked for") -> None:
+    def migrate(self, plan: Plan | str, strategy: str = "auto", *, trigger: str = "asked for") -> None:
         """Goes over to another plan, beginning with the next batch, while results keep coming."""
         self.session._migrate(self.name, plan, strategy, trigger)
 
