@@ -48,7 +48,7 @@ def native_join(
         near = [f"t{i} BETWEEN t{j} - INTERVAL {window} AND t{j} + INTERVAL {window}" for j in range(i)]
         joined = joined.join(other, F.expr(f"k0 = k{i} AND " + " AND ".join(near)))
         # Only one event-time column may enter the next stateful operator: the others become plain ones.
-        plain = [F.col(f"t{j}").cast("long").cast("timestamp").alias(f"t{j}") for j in range(1, i + 1)]
+        plain = [F.expr(f"timestamp_micros(unix_micros(t{j}))").alias(f"t{j}") for j in range(1, i + 1)]
         kept = ["t0", "k0", *(f"v{j}" for j in range(i + 1))]
         joined = joined.select(*kept, *(plain if i < len(others) else []))
     query = (
