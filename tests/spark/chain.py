@@ -19,6 +19,7 @@ from midstream.algebra.plan import Relation, streams_of
 from midstream.distribution.fragments import Route
 from midstream.operators.hashing import hash_columns
 from midstream.optimizer.plans import Plan, plan_query
+from midstream.runtime.checkpoint.manifest import Manifest
 from midstream.runtime.checkpoint.store import CheckpointStore
 from midstream.runtime.embedded import Stream, batches
 from midstream.runtime.spark.batch import Batch, finished
@@ -43,6 +44,12 @@ class Chain:
     plan: Plan | str | None = None
     emit_every: int | None = None
     seed: int = 0
+
+    @property
+    def manifest(self) -> Manifest:
+        """The newest manifest, which there is after the first batch."""
+        assert self.driver.manifest is not None
+        return self.driver.manifest
 
     def __post_init__(self) -> None:
         self.random = np.random.default_rng(self.seed)
