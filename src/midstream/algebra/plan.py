@@ -63,6 +63,43 @@ class Relation:
 
 
 @dataclass(frozen=True, slots=True)
+class UnaryRelation(Relation):
+    """A relation computed from one other; its columns are those of its input unless it says otherwise."""
+
+    input: Relation
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.input.schema
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[Relation, ...]) -> Relation:
+        return replace(self, input=inputs[0])
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryRelation(Relation):
+    """A relation computed from two others; its columns are those of the left one unless it says otherwise."""
+
+    left: Relation
+    right: Relation
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.left.schema
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: tuple[Relation, ...]) -> Relation:
+        return replace(self, left=inputs[0], right=inputs[1])
+
+
+@dataclass(frozen=True, slots=True)
 class Stream(Relation):
     """A stream as it comes in: a tuple at `t` is valid over `[t, t+1)`. `columns` are the stream's own, unqualified."""
 
@@ -95,10 +132,9 @@ class Stream(Relation):
 
 
 @dataclass(frozen=True, slots=True)
-class Window(Relation):
+class Window(UnaryRelation):
     """Sets the validity of its input's tuples; over anything but a stream, one element per instant of its input."""
 
-    input: Relation
     spec: WindowSpec
 
     def __post_init__(self) -> None:
@@ -107,26 +143,14 @@ class Window(Relation):
                 _require(name in self.input.schema.names, f"no column {name} to partition by")
 
     @property
-    def schema(self) -> pa.Schema:
-        return self.input.schema
-
-    @property
-    def inputs(self) -> tuple[Relation, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[Relation, ...]) -> Relation:
-        return replace(self, input=inputs[0])
-
-    @property
     def label(self) -> str:
         return f"Window {self.spec.show(self.domain)}"
 
 
 @dataclass(frozen=True, slots=True)
-class Select(Relation):
+class Select(UnaryRelation):
     """Keeps the tuples for which the predicate is true."""
 
-    input: Relation
     predicate: Expression
 
     def __post_init__(self) -> None:
@@ -134,26 +158,14 @@ class Select(Relation):
         _readable(self.predicate, self.input.schema)
 
     @property
-    def schema(self) -> pa.Schema:
-        return self.input.schema
-
-    @property
-    def inputs(self) -> tuple[Relation, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[Relation, ...]) -> Relation:
-        return replace(self, input=inputs[0])
-
-    @property
     def label(self) -> str:
         return f"Select {_bare(self.predicate)}"
 
 
 @dataclass(frozen=True, slots=True)
-class Project(Relation):
+class Project(UnaryRelation):
     """Computes columns from each tuple; duplicates stay."""
 
-    input: Relation
     columns: tuple[Named, ...]
 
     def __post_init__(self) -> None:
@@ -166,23 +178,14 @@ class Project(Relation):
         return pa.schema([pa.field(c.name, c.expression.type) for c in self.columns])
 
     @property
-    def inputs(self) -> tuple[Relation, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[Relation, ...]) -> Relation:
-        return replace(self, input=inputs[0])
-
-    @property
     def label(self) -> str:
         return "Project " + ", ".join(map(str, self.columns))
 
 
 @dataclass(frozen=True, slots=True)
-class Join(Relation):
+class Join(BinaryRelation):
     """Pairs of tuples for which the condition is true; outer kinds pad with nulls, semi and anti keep left tuples."""
 
-    left: Relation
-    right: Relation
     on: Expression = TRUE
     kind: JoinKind = "inner"
 
@@ -197,13 +200,6 @@ class Join(Relation):
         if self.kind in ("semi", "anti"):
             return self.left.schema
         return pa.schema([*self.left.schema, *self.right.schema])
-
-    @property
-    def inputs(self) -> tuple[Relation, ...]:
-        return (self.left, self.right)
-
-    def with_inputs(self, inputs: tuple[Relation, ...]) -> Relation:
-        return replace(self, left=inputs[0], right=inputs[1])
 
     @property
     def label(self) -> str:
@@ -247,21 +243,8 @@ class MultiJoin(Relation):
 
 
 @dataclass(frozen=True, slots=True)
-class Distinct(Relation):
+class Distinct(UnaryRelation):
     """Keeps one copy of each tuple per snapshot; nulls are equal to each other here."""
-
-    input: Relation
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self.input.schema
-
-    @property
-    def inputs(self) -> tuple[Relation, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[Relation, ...]) -> Relation:
-        return replace(self, input=inputs[0])
 
     @property
     def label(self) -> str:
@@ -269,10 +252,9 @@ class Distinct(Relation):
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate(Relation):
+class Aggregate(UnaryRelation):
     """One tuple per group and snapshot. Without keys: one tuple at the instants at which the input is not empty."""
 
-    input: Relation
     keys: tuple[Named, ...]
     aggregates: tuple[NamedAggregate, ...]
 
@@ -290,13 +272,6 @@ class Aggregate(Relation):
     def schema(self) -> pa.Schema:
         keys = [pa.field(k.name, k.expression.type) for k in self.keys]
         return pa.schema([*keys, *(pa.field(a.name, a.call.type) for a in self.aggregates)])
-
-    @property
-    def inputs(self) -> tuple[Relation, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[Relation, ...]) -> Relation:
-        return replace(self, input=inputs[0])
 
     @property
     def label(self) -> str:
@@ -332,25 +307,11 @@ class Union(Relation):
 
 
 @dataclass(frozen=True, slots=True)
-class Difference(Relation):
+class Difference(BinaryRelation):
     """Multiset difference per snapshot (EXCEPT ALL); the set form is the difference of distinct inputs."""
-
-    left: Relation
-    right: Relation
 
     def __post_init__(self) -> None:
         _same_types(self.left.schema, self.right.schema)
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self.left.schema
-
-    @property
-    def inputs(self) -> tuple[Relation, ...]:
-        return (self.left, self.right)
-
-    def with_inputs(self, inputs: tuple[Relation, ...]) -> Relation:
-        return replace(self, left=inputs[0], right=inputs[1])
 
     @property
     def label(self) -> str:
@@ -358,25 +319,11 @@ class Difference(Relation):
 
 
 @dataclass(frozen=True, slots=True)
-class Intersect(Relation):
+class Intersect(BinaryRelation):
     """Multiset intersection per snapshot (INTERSECT ALL)."""
-
-    left: Relation
-    right: Relation
 
     def __post_init__(self) -> None:
         _same_types(self.left.schema, self.right.schema)
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self.left.schema
-
-    @property
-    def inputs(self) -> tuple[Relation, ...]:
-        return (self.left, self.right)
-
-    def with_inputs(self, inputs: tuple[Relation, ...]) -> Relation:
-        return replace(self, left=inputs[0], right=inputs[1])
 
     @property
     def label(self) -> str:
@@ -431,25 +378,13 @@ class Sequence(Relation):
 
 
 @dataclass(frozen=True, slots=True)
-class ToStream(Relation):
+class ToStream(UnaryRelation):
     """Turns a relation into a stream: what entered (ISTREAM), what left (DSTREAM), or all of it always (RSTREAM).
 
     The first two are multiset differences of neighbouring snapshots, never starts and ends of intervals.
     """
 
-    input: Relation
     kind: StreamKind
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self.input.schema
-
-    @property
-    def inputs(self) -> tuple[Relation, ...]:
-        return (self.input,)
-
-    def with_inputs(self, inputs: tuple[Relation, ...]) -> Relation:
-        return replace(self, input=inputs[0])
 
     @property
     def label(self) -> str:

@@ -19,7 +19,6 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.errors import InputError, QueryError
 from midstream.migration.history import MigrationRecord
 from midstream.operators.elements import Elements, Ticks
-from midstream.operators.sorting import stable_order
 from midstream.optimizer.plans import Plan, plan_query
 from midstream.runtime.ingest import DeadLetters, checked, report, ticks_of, within_reach
 from midstream.runtime.live_query import LiveQuery
@@ -45,6 +44,9 @@ class Stream:
             self._bury(rows, ~valid, "null time")
             rows, ticks = _where(rows, ticks, valid)
         if len(ticks) == 0:
+            return rows, ticks
+        if int(ticks[0]) >= self.latest and bool((ticks[1:] >= ticks[:-1]).all()):
+            self.latest = int(within_reach(ticks[[0, -1]], name)[-1])
             return rows, ticks
         within_reach(ticks, name)
         # Each row is held against the rows before it, so that what is late does not depend on batches.
@@ -148,7 +150,7 @@ def batches_and_cuts(
     progress = [_progress(tables[name], streams[name].declaration) for name in names]
     owner = np.repeat(np.arange(len(names)), [len(p) for p in progress])
     along = np.concatenate(progress) if progress else np.empty(0, np.int64)
-    order = stable_order(along)
+    order = np.argsort(along, kind="stable")  # a few sorted runs: merging beats sorting
     owner, along = owner[order], along[order]
     places = np.searchsorted(along, np.array(cuts, np.int64))
     taken = np.zeros(len(names), np.intp)
