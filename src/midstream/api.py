@@ -190,7 +190,7 @@ def run(
     if on != "embedded":
         if adaptive != "off":
             raise InputError("adaptive runs of finite inputs are embedded", hint='use on="embedded", or a session')
-        return _run_on_spark(query, question, on, plan, migrations, batch_rows, emit_every, progress)
+        return _run_on_spark(query, question, on, plan, migrations, batch_rows, emit_every, progress, dead_letters)
     return run_embedded(
         question.plan,
         question.tables,
@@ -216,6 +216,7 @@ def _run_on_spark(
     batch_rows: int,
     emit_every: Duration | None,
     progress: Callable[[int], None] | None,
+    dead_letters: list[DeadLetters] | None,
 ) -> pa.Table:
     """The same on Spark; `on` is a session, or "spark" for the active one or a new local one."""
     if isinstance(on, str) and on != "spark":
@@ -233,6 +234,7 @@ def _run_on_spark(
         batch_rows=batch_rows,
         emit_every=None if emit_every is None else ticks(emit_every, question.plan.domain),
         progress=progress,
+        dead_letters=dead_letters,
     )
 
 

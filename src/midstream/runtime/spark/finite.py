@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -23,7 +24,9 @@ from midstream.algebra.declarations import Catalog
 from midstream.algebra.plan import Relation, streams_of
 from midstream.errors import QueryError
 from midstream.optimizer.plans import Plan, plan_query
+from midstream.runtime.checkpoint.lists import dead_letters_of
 from midstream.runtime.embedded import Cut, Stream, batches_and_cuts
+from midstream.runtime.ingest import DeadLetters, report
 from midstream.runtime.planned_changes import PlannedChange, planned_changes
 from midstream.runtime.spark.environment import require_classic
 from midstream.runtime.spark.layout import carried, carrier
@@ -43,8 +46,12 @@ def run_on_spark(
     emit_every: int | None = None,
     slots: int | None = None,
     progress: Any = None,
+    dead_letters: list[DeadLetters] | None = None,
 ) -> pa.Table:
-    """Runs a query over finite tables on Spark, batch by batch, and gives all its results in order."""
+    """Runs a query over finite tables on Spark, batch by batch, and gives all its results in order.
+
+    Dead letters are counted and given as in the embedded run; their rows are those of the dead-letter table.
+    """
     if batch_rows < 1:
         raise QueryError(f"batch_rows must be positive, not {batch_rows}")
     require_classic(spark)
@@ -66,9 +73,34 @@ def run_on_spark(
             _plan_changes(session, changes, starts)
             session.process_available()
             session.finish()
-            return running.table()
+            dead = _dead_letters(session)
+            if dead_letters is not None:
+                dead_letters.extend(dead)
+            return report(running.table(), dead)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _dead_letters(session: Session) -> list[DeadLetters]:
+    """The rows that could not be used, by stream and reason."""
+    files, manifest = session._driver.files, session._driver.manifest
+    if manifest is None:
+        return []
+    tables = [pq.read_table(pa.BufferReader(files.read(named.path))) for named in dead_letters_of(files, manifest)]
+    if not tables:
+        return []
+    rows = pa.concat_tables(tables)
+    kinds = (
+        rows.group_by(["stream", "reason"]).aggregate([]).sort_by([("stream", "ascending"), ("reason", "ascending")])
+    )
+    return [
+        DeadLetters(
+            kind["stream"],
+            kind["reason"],
+            rows.filter((pc.field("stream") == kind["stream"]) & (pc.field("reason") == kind["reason"])),
+        )
+        for kind in kinds.to_pylist()
+    ]
 
 
 def _plan_changes(session: Session, changes: Sequence[PlannedChange], starts: Mapping[int, int]) -> None:
