@@ -244,3 +244,19 @@ def _users_of_crash_points() -> list:
     found = [module for module in (local_files, store) if hasattr(module, "reach")]
     assert found and all(module.reach is crash_points.reach for module in found)
     return found
+
+
+@pytest.mark.parametrize("query", [THREE, GROUPS, STAGES])
+@pytest.mark.parametrize("scheduling", ["bfs", "rr", "k=2", "chain"])
+def test_every_schedule_gives_the_same_and_is_remembered(query, scheduling, tmp_path):
+    inputs = tables()
+    question = ask(query, inputs)
+    chain = Chain(question.plan, question.catalog, tmp_path, slots=3)
+    parts = chain.cut(question.tables, 30)
+    chain.batch(parts[0])
+    assert chain.manifest.counters["scheduling"] == "dfs"
+    chain.driver.scheduling = scheduling
+    chain.batch(parts[1])
+    resumed = Chain(question.plan, question.catalog, tmp_path, slots=3)
+    assert resumed.driver.scheduling == scheduling
+    assert ms.snapshot_equal(resumed.run(question.tables, 30), ms.run(query, inputs))

@@ -99,7 +99,7 @@ TABLES = {t.name: t for t in (DEPTH_FIRST, BREADTH_FIRST, ROUND_ROBIN)}
 
 
 def table_named(name: str) -> Table:
-    """A table by its name: dfs, bfs, rr or batch:K.
+    """A table by its name: dfs, bfs, rr or batch:K (also written k=K).
 
     >>> print(table_named("batch:3").name)
     batch:3
@@ -107,7 +107,7 @@ def table_named(name: str) -> Table:
     known = TABLES.get(name)
     if known is not None:
         return known
-    word, _, number = name.partition(":")
+    word, _, number = name.replace("k=", "batch:").partition(":")
     if word == "batch" and number.strip().isdigit():
         return batching(int(number))
     raise QueryError(f"unknown scheduling strategy {name!r}", hint="use dfs, bfs, rr, batch:K or chain")

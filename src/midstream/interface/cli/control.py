@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from midstream.errors import JobError
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import show_json, show_text
@@ -54,9 +55,14 @@ def plan(checkpoint: Checkpoint, query: QueryName, timeout: Patience = 60.0, jso
 @ends_clearly
 def migrate(
     checkpoint: Checkpoint,
-    query: QueryName,
-    plan: Annotated[str, typer.Argument(metavar="PLAN", help="The plan to go over to, such as '((A B) C)'.")],
+    query: Annotated[str | None, typer.Argument(metavar="QUERY", help="The query's name.")] = None,
+    plan: Annotated[
+        str | None, typer.Argument(metavar="PLAN", help="The plan to go over to, such as '((A B) C)'.")
+    ] = None,
     strategy: Annotated[str, typer.Option(help="The migration strategy.")] = "moving_state",
+    scheduling: Annotated[
+        str | None, typer.Option(help="Which operator runs when, for all queries: dfs, bfs, rr, k=10 or chain.")
+    ] = None,
     timeout: Patience = 60.0,
     json: options.Json = False,
 ) -> None:
@@ -65,7 +71,15 @@ def migrate(
     \b
     Example:
       midstream migrate orders.checkpoint hot "(A (B C))" --strategy genmig
+      midstream migrate orders.checkpoint --scheduling bfs
     """
+    if scheduling is not None:
+        changed = _asked(checkpoint, timeout, command="schedule", scheduling=scheduling)
+        if query is None:
+            show_json(changed) if json else show_text(f"scheduling goes over from {changed['from']} to {changed['to']}")
+            return
+    if query is None or plan is None:
+        raise JobError("a migration needs a query and a plan", hint="or only --scheduling, for all queries")
     told = _asked(checkpoint, timeout, command="migrate", query=query, plan=plan, strategy=strategy)
     show_json(told) if json else show_text(f"query {query} goes over from {told['from']} to {told['to']}")
 

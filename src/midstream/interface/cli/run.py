@@ -65,7 +65,14 @@ def open_session(job: Job) -> Any:
     from midstream.runtime.spark.sources import EVOLUTION
 
     spark = spark_session(job.master, **{EVOLUTION: "true", **job.spark})
-    session = Session(spark, checkpoint=job.checkpoint, slots=job.slots, retained=job.retained)
+    session = Session(
+        spark,
+        checkpoint=job.checkpoint,
+        slots=job.slots,
+        retained=job.retained,
+        carry=job.carry,
+        scheduling=job.scheduling,
+    )
     for stream in job.streams:
         session.open_stream(
             stream.name,

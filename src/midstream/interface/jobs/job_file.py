@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from midstream.errors import JobError
 
@@ -53,6 +53,8 @@ class Job:
     ticks: bool = False
     retained: int = 10
     spark: Mapping[str, str] = field(default_factory=dict)
+    carry: Literal["needed", "all"] = "needed"
+    scheduling: str | None = None
 
 
 def read_job(path: Path) -> Job:
@@ -69,7 +71,7 @@ def read_job(path: Path) -> Job:
 def job_of(content: Mapping[str, Any], folder: Path) -> Job:
     """The job that parsed TOML describes."""
     top = _Section("", content, ("job", "streams", "queries", "spark"))
-    job = top.section("job", ("checkpoint", "trigger", "slots", "master", "ticks", "retained"))
+    job = top.section("job", ("checkpoint", "trigger", "slots", "master", "ticks", "retained", "carry", "scheduling"))
     streams = tuple(_stream(name, top, folder) for name in top.names("streams"))
     queries = tuple(_query(name, top, folder) for name in top.names("queries"))
     spark = {key: str(value) for key, value in dict(content.get("spark", {})).items()}
@@ -83,7 +85,16 @@ def job_of(content: Mapping[str, Any], folder: Path) -> Job:
         job.flag("ticks"),
         job.optional("retained", int) or 10,
         spark,
+        _carry(job),
+        job.optional("scheduling", str),
     )
+
+
+def _carry(job: _Section) -> Literal["needed", "all"]:
+    wanted = job.optional("carry", str) or "needed"
+    if wanted not in ("needed", "all"):
+        raise JobError(f"{job.at('carry')} must be 'needed' or 'all', not {wanted!r}")
+    return "all" if wanted == "all" else "needed"
 
 
 def _stream(name: str, top: _Section, folder: Path) -> StreamEntry:

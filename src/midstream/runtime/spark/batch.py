@@ -54,6 +54,7 @@ class Batch:
     slots: int
     registers_now: Mapping[str, int] | None = None
     """Registers to work with instead of the last manifest's: how a finished input is told."""
+    scheduling: str = "dfs"
     reports: list[Report] = field(default_factory=list)
     spark_seconds: float = 0.0
 
@@ -152,6 +153,7 @@ class Batch:
                 {ports[part.name, r.fragment]: r.stream.alias for r in fragment.received},
                 self._migration(query, fragment.number),
                 part.side,
+                self.scheduling,
             )
             for fragment in query.staged.fragments
             if fragment.stage == stage

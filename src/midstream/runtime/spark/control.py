@@ -58,6 +58,9 @@ class Listener:
                     plan, request.get("strategy", "moving_state"), trigger=request.get("trigger", "asked for")
                 )
                 return {"query": name, "from": query.plan.text, "to": query.migrating}
+            case {"command": "schedule", "scheduling": str(name)}:
+                before, session.scheduling = session.scheduling, name
+                return {"from": before, "to": session.scheduling}
             case {"command": "add", "query": str(name), "cql": str(cql)}:
                 query = session.query(name, cql, plan=request.get("plan"))
                 return {"query": name, "plan": query.plan.text}
@@ -80,6 +83,7 @@ def status(session: Session) -> dict[str, Any]:
         "running": True,
         "batch": None if manifest is None else manifest.batch_id,
         "slots": driver.slots,
+        "scheduling": driver.scheduling,
         "streams": {
             name: {
                 "rows": counters.get("rows", {}).get(name, 0),

@@ -64,6 +64,9 @@ class Driver:
     last_event: dict[str, Any] | None = None
     failure: BaseException | None = None
     in_batch: bool = False
+    scheduling: str = "dfs"
+    """Which operator runs when."""
+    carry: str = "needed"
     halting: bool = False
     """Whether Spark's query is being stopped: a batch that waits at the gate gives up."""
     gate: threading.RLock = field(default_factory=threading.RLock)
@@ -86,6 +89,7 @@ class Driver:
             )
         self.slots = max(self.manifest.routing) + 1 if self.manifest.routing else self.slots
         self.routes = {name: _route(key) for name, key in self.manifest.counters.get("arrival", {}).items()}
+        self.scheduling = self.manifest.counters.get("scheduling", self.scheduling)
 
     def on_batch(self, rows: DataFrame, batch_id: int) -> None:
         """What Spark calls for each batch."""
@@ -150,11 +154,20 @@ class Driver:
     def _batch(self, query_id: str, batch_id: int, before: Manifest | None) -> Batch:
         assert self.arriving is not None
         return Batch(
-            self.store.uri, query_id, batch_id, before, dict(self.queries), self.streams, self.arriving, self.slots
+            self.store.uri,
+            query_id,
+            batch_id,
+            before,
+            dict(self.queries),
+            self.streams,
+            self.arriving,
+            self.slots,
+            scheduling=self.scheduling,
         )
 
     def _commit(self, batch: Batch, offsets: str, **more: Any) -> None:
-        settings = {"arrival": {name: route.key for name, route in self.routes.items()}, **more}
+        arrival = {name: route.key for name, route in self.routes.items()}
+        settings = {"arrival": arrival, "scheduling": batch.scheduling, "carry": self.carry, **more}
         manifest = shorten(self.files, batch.manifest(offsets, settings))
         if self.lease is not None:
             self.lease.check()

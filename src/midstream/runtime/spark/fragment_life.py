@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +30,7 @@ from midstream.runtime.checkpoint.packs import SegmentEntry, StateKey, open_stat
 from midstream.runtime.live_query import result_table
 from midstream.runtime.spark.reports import FragmentReport
 from midstream.runtime.spark.sides import Side, base_name
+from midstream.scheduling.box_scheduler import BoxScheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ class FragmentWork:
     received: Mapping[int, str]
     migration: MigrationWork | None = None
     side: Side | None = None
+    scheduling: str = "dfs"
 
     @property
     def name(self) -> tuple[str, int]:
@@ -79,7 +82,9 @@ class FragmentLife:
         self.entries = list(work.segments.get(slot, ()))
         self.rows_in = 0
         self.boxes = [Box(work.fragment.plan, work.functions)]
-        self.execution: Execution = SingleBox(self.boxes[0], self._give)
+        self.execution: Execution = SingleBox(
+            self.boxes[0], self._give, partial(BoxScheduler, schedule=work.scheduling)
+        )
         self.migrating: Migrating | None = None
         self.open()
 

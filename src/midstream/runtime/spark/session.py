@@ -22,16 +22,18 @@ from midstream.language import parse
 from midstream.optimizer.plans import Plan, plan_query
 from midstream.runtime.checkpoint.store import CheckpointStore
 from midstream.runtime.spark.accounts import history_of, statistics_of
+from midstream.runtime.spark.arrival import Arrival, Carry
 from midstream.runtime.spark.batch import TICKS
 from midstream.runtime.spark.control import Listener
 from midstream.runtime.spark.declaring import stream_input
-from midstream.runtime.spark.driver import SPARK, Driver, Progress, Sink, needed_columns
+from midstream.runtime.spark.driver import SPARK, Driver, Progress, Sink
 from midstream.runtime.spark.environment import require_classic, ship_package, spark_session
 from midstream.runtime.spark.heartbeat import Heartbeat
 from midstream.runtime.spark.results import dead_letters_frame, results_frame, results_of_query, spark_path
 from midstream.runtime.spark.running import MigrationUnderWay, RunningQuery
 from midstream.runtime.spark.sources import open_source
 from midstream.runtime.spark.tagging import StreamInput, columns_of_frame, tagged_union
+from midstream.scheduling.schedule import schedule_of
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_\-]*")
 
@@ -99,6 +101,9 @@ class Session:
 
     `checkpoint` is where state, results and progress are kept: whoever opens a session on it again, with the same
     streams and queries, goes on where the last one was. `slots` is how many tasks share the work of a batch.
+
+    With `carry="all"` every column of every stream reaches the tasks, so that no later query ever restarts Spark's
+    stream. `scheduling` says which operator runs when; by default as the checkpoint has it, and depth first at first.
     """
 
     def __init__(
@@ -109,18 +114,34 @@ class Session:
         slots: int | None = None,
         functions: Sequence[UserFunction] = (),
         retained: int = 10,
+        carry: Carry = "needed",
+        scheduling: str | None = None,
     ) -> None:
+        if carry not in ("needed", "all"):
+            raise InputError(f"a session carries the columns that are needed or all, not {carry!r}")
         self.spark = require_classic(spark if spark is not None else spark_session())
         self.functions = functions_by_name(list(functions))
         self._inputs: dict[str, StreamInput] = {}
         self._stream: StreamingQuery | None = None
-        self._carried: dict[str, list[str]] = {}
         self._trigger: str | None = None
         self._listener: Listener | None = None
         self._stopping = threading.Event()
         default = max(1, self.spark.sparkContext.defaultParallelism)
         self._driver = Driver(self.spark, CheckpointStore(str(checkpoint)), slots or default, retained)
         self._driver.open()
+        self._arrival = Arrival(self._driver, carry)
+        if scheduling is not None:
+            self.scheduling = scheduling
+
+    @property
+    def scheduling(self) -> str:
+        """Which operator runs when: dfs, bfs, rr, batch:K or chain. May be set at any time, from the next batch on."""
+        return self._driver.scheduling
+
+    @scheduling.setter
+    def scheduling(self, wanted: str) -> None:
+        with self._driver.gate:
+            self._driver.scheduling = schedule_of(wanted).name
 
     @property
     def checkpoint(self) -> str:
@@ -203,14 +224,31 @@ class Session:
     ) -> Query:
         wanted = self._remembered(name, cql) if plan is None else plan
         chosen = plan_query(relation, wanted or None, every)
-        running = RunningQuery.of(name, cql, chosen, self.functions, self._driver.routes, every)
-        running.migration = self._remembered_migration(running)
         with self._driver.gate:
-            self._driver.routes.update(running.staged.routes)
-            self._driver.queries[name] = running
-            if self._stream is not None:
-                self._restart()
+            settled = self._arrival.settled(self._stream is not None)
+            running = RunningQuery.of(name, cql, chosen, self.functions, self._driver.routes, every, settled)
+            running.migration = self._remembered_migration(running)
+            self._take_up(running)
         return Query(self, name)
+
+    def _take_up(self, running: RunningQuery) -> None:
+        """Takes a query up with the next batch; Spark's query starts anew only if its rows do not bring all there is to
+        read, or do not arrive where the query needs them.
+        """
+        driver = self._driver
+        running_now = self._stream is not None and self._stream.isActive
+        if running_now and not self._arrival.serves(running, list(self._inputs.values())):
+            if driver.in_batch:
+                raise JobError(
+                    f"query {running.name} reads columns that the batch under way does not carry, or by another key",
+                    hint='add it between two batches, or open the session with carry="all"',
+                )
+            driver.routes.update(running.staged.routes)
+            driver.queries[running.name] = running
+            self._restart()
+            return
+        driver.routes.update(running.staged.routes)
+        driver.queries[running.name] = running
 
     def _migrate(self, name: str, plan: Plan | str, strategy: str, trigger: str) -> None:
         driver = self._driver
@@ -219,7 +257,8 @@ class Session:
             chosen = plan_query(query.plan.query, plan, query.emit_every)
             target = driver.target(query, chosen)
             driver.begin_migration(name, target, strategy, trigger)
-            if self._stream is not None and self._stream.isActive and self._columns() != self._carried:
+            streaming = self._stream is not None and self._stream.isActive
+            if streaming and not self._arrival.serves(target, list(self._inputs.values())):
                 self._carry_other_columns(query)
 
     def _carry_other_columns(self, query: RunningQuery) -> None:
@@ -227,10 +266,6 @@ class Session:
             query.migration = None
             raise MigrationError("the new plan reads columns that the batch under way does not carry")
         self._restart()
-
-    def _columns(self) -> dict[str, list[str]]:
-        inputs = self._inputs.values()
-        return {s.declaration.name: needed_columns(self._driver.queries, s.declaration) for s in inputs}
 
     def _remembered(self, name: str, cql: str) -> str | None:
         """The plan that the checkpoint says the query runs by."""
@@ -296,8 +331,7 @@ class Session:
     def _begin(self) -> None:
         inputs = list(self._inputs.values())
         driver = self._driver
-        self._carried = self._columns()
-        union, driver.arriving = tagged_union(inputs, driver.routes, self._carried)
+        union, driver.arriving = tagged_union(inputs, driver.routes, self._arrival.begin(inputs))
         driver.streams = {port: s.declaration for port, s in enumerate(inputs)}
         writer = union.writeStream.foreachBatch(driver.on_batch).option(
             "checkpointLocation", spark_path(driver.files.full(SPARK))
