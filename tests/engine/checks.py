@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from tests.engine import driving
 from tests.engine.driving import Drive, Step
 from tests.engine.kinds import Kind
@@ -36,6 +37,7 @@ from midstream.optimizer.plans import Plan, plan_query
 from midstream.runtime.embedded import Stream
 from midstream.runtime.live_query import LiveQuery
 from midstream.scheduling.box_scheduler import BoxScheduler
+from midstream.scheduling.depth_first import DepthFirst
 
 Inputs = Mapping[str, pa.Table]
 Entry = tuple[Any, int, int]
@@ -269,4 +271,15 @@ def check_pickling(kind: Kind, inputs: Inputs) -> None:
     assert ms.snapshot_equal(found, evaluate(relation, inputs, catalog))
 
 
-CHECKS = (check_order, check_empty_batches, check_purging, check_snapshot_and_restore, check_pickling)
+def check_closed(kind: Kind, inputs: Inputs) -> None:
+    """What has been told that nothing more comes refuses what comes, whatever runs the operators."""
+    _, catalog, plan = bound(kind, inputs)
+    for schedule in (DepthFirst, partial(BoxScheduler, schedule="bfs")):
+        execution = SingleBox(Box(plan.physical, catalog.functions), lambda _: None, schedule)
+        execution.advance(INFINITY)
+        for source in execution.sources:
+            with pytest.raises(ms.InputError, match="was closed"):
+                execution.feed(source.stream.alias, empty_elements(source.schema))
+
+
+CHECKS = (check_order, check_empty_batches, check_purging, check_snapshot_and_restore, check_pickling, check_closed)

@@ -13,6 +13,8 @@ from typing import Protocol
 import pyarrow as pa
 
 from midstream.algebra.physical import Source
+from midstream.algebra.time import INFINITY
+from midstream.errors import InputError
 from midstream.operators.box import Box, Wire
 from midstream.operators.elements import Elements
 from midstream.operators.state.sorted_state import SortedState
@@ -76,6 +78,8 @@ class SingleBox:
     def feed(self, alias: str, batch: Elements) -> None:
         """Takes windowed elements of a source."""
         source, wire = self.wires[alias]
+        if self.box.frontier == INFINITY:
+            raise InputError(f"{alias} was closed and has been given {len(batch)} more rows")
         self.scheduler.feed(wire, arranged(batch, source.schema))
 
     def advance(self, frontier: int) -> None:

@@ -71,6 +71,10 @@ class Elements:
         kept = frozenset(key for key in self.hashed if names.issuperset(key))
         return replace(self, columns=columns, hashes=self.hashes if kept else None, hashed=kept)
 
+    def without_hashes(self) -> Elements:
+        """The same elements for somebody who will not ask for hashes."""
+        return self if self.hashes is None else Elements(self.columns, self.valid_from, self.valid_to)
+
     def with_validity(self, valid_from: Ticks, valid_to: Ticks) -> Elements:
         """The same payload over other intervals."""
         return replace(self, valid_from=valid_from, valid_to=valid_to)

@@ -1,7 +1,8 @@
 """Sorting positions fast.
 
 Sorting values is several times faster than sorting positions by value. So a key and its position are packed into one
-integer where they fit, and the integers are sorted: the positions come out in their low bits, ties in order.
+integer where they fit, and the integers are sorted: the positions come out in their low bits, ties in order. Positions
+by keys of 16 bits are faster still, NumPy sorts them by radix; keys of 32 bits take two such passes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import numpy.typing as npt
 from midstream.operators.elements import Hashes, Indices
 
 POSITION_BITS = 20
+_16 = np.uint32(16)
 _POSITION = np.uint64((1 << POSITION_BITS) - 1)
 _HIGH = np.uint64((1 << 64) - (1 << POSITION_BITS))
 
@@ -26,8 +28,15 @@ def stable_order(keys: npt.NDArray[np.int64] | npt.NDArray[np.intp]) -> Indices:
     if count < 2:
         return np.arange(count)
     low = int(keys.min())
+    span = int(keys.max()) - low
+    if span <= 0xFFFF:
+        return _radix_order((keys - low).astype(np.uint16))
+    if span <= 0xFFFFFFFF:
+        words = (keys - low).astype(np.uint32)
+        order = _radix_order(words.astype(np.uint16))
+        return order.take(_radix_order((words >> _16).astype(np.uint16).take(order)))
     bits = (count - 1).bit_length()
-    if int(keys.max()) - low >= 1 << (64 - bits):
+    if span >= 1 << (64 - bits):
         return np.argsort(keys, kind="stable")
     packed = (keys - low).astype(np.uint64)
     packed <<= np.uint64(bits)
@@ -35,6 +44,10 @@ def stable_order(keys: npt.NDArray[np.int64] | npt.NDArray[np.intp]) -> Indices:
     packed.sort()
     packed &= np.uint64((1 << bits) - 1)
     return packed.view(np.int64)
+
+
+def _radix_order(keys: npt.NDArray[np.uint16]) -> Indices:
+    return np.argsort(keys, kind="stable")
 
 
 def short_hashes(hashes: Hashes) -> Hashes:

@@ -39,9 +39,7 @@ class Sweep:
         if weights is None:
             change = np.bincount(self.first, minlength=size) - np.bincount(self.last, minlength=size)
         else:
-            change = np.zeros(size, np.int64)
-            np.add.at(change, self.first, weights)
-            np.subtract.at(change, self.last, weights)
+            change = _summed(self.first, weights, size) - _summed(self.last, weights, size)
         return np.cumsum(change)[:-1].astype(np.int64, copy=False)
 
     def combine(self, values: Numbers, operation: np.ufunc, neutral: float | int) -> Numbers:
@@ -102,6 +100,17 @@ def _pushed_down(tree: Numbers, size: int, operation: np.ufunc) -> Numbers:
         children[0::2] = operation(children[0::2], parents)
         children[1::2] = operation(children[1::2], parents)
     return tree[size : 2 * size]
+
+
+def _summed(places: Indices, weights: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
+    """The exact sum of the integers that fall on each place."""
+    largest = max(abs(int(weights.min())), abs(int(weights.max()))) if len(weights) else 0
+    if largest * len(weights) < 2**53:
+        # No partial sum can be too large for a float to be exact, and floats are summed much faster.
+        return np.bincount(places, weights, size).astype(np.int64)
+    total = np.zeros(size, np.int64)
+    np.add.at(total, places, weights)
+    return total
 
 
 def _added(places: Indices, values: Floats, size: int) -> Floats:

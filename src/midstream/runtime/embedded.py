@@ -18,7 +18,7 @@ from midstream.algebra.plan import Relation, streams_of
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.errors import InputError, QueryError
 from midstream.migration.history import MigrationRecord
-from midstream.operators.elements import Elements, Ticks
+from midstream.operators.elements import Elements, Indices, Ticks
 from midstream.optimizer.plans import Plan, plan_query
 from midstream.runtime.ingest import DeadLetters, checked, report, ticks_of, within_reach
 from midstream.runtime.live_query import LiveQuery
@@ -148,22 +148,39 @@ def batches_and_cuts(
     tables = {name: _one_batch(checked(streams[name].declaration, inputs[name])) for name in streams}
     names = list(tables)
     progress = [_progress(tables[name], streams[name].declaration) for name in names]
-    owner = np.repeat(np.arange(len(names)), [len(p) for p in progress])
-    along = np.concatenate(progress) if progress else np.empty(0, np.int64)
-    order = np.argsort(along, kind="stable")  # a few sorted runs: merging beats sorting
-    owner, along = owner[order], along[order]
-    places = np.searchsorted(along, np.array(cuts, np.int64))
+    total = sum(map(len, progress))
+    places = [sum(int(p.searchsorted(cut)) for p in progress) for cut in cuts]
     taken = np.zeros(len(names), np.intp)
     start = 0
-    for number, place in enumerate([*places.tolist(), len(owner)]):
-        while start < place:
-            end = min(start + batch_rows, place)
-            counts = np.bincount(owner[start:end], minlength=len(names))
+    for number, place in enumerate([*places, total]):
+        ends = [*range(start + batch_rows, place, batch_rows), place] if start < place else []
+        for reached in ranks(progress, ends):
+            counts = reached - taken
             yield {name: tables[name].slice(int(taken[i]), int(counts[i])) for i, name in enumerate(names) if counts[i]}
-            taken += counts
-            start = end
-        if place < len(owner):
+            taken = reached
+        start = max(start, place)
+        if place < total:
             yield Cut(number)
+
+
+def ranks(runs: Sequence[Ticks], counts: Sequence[int]) -> Iterator[Indices]:
+    """How many of each run are among the first so many of all, merged; equal ones are taken run by run.
+
+    >>> [r.tolist() for r in ranks([np.array([1, 4, 4]), np.array([2, 4])], [2, 3, 4])]
+    [[1, 1], [2, 1], [3, 1]]
+    """
+    wanted = np.asarray(counts, np.int64)
+    low = np.full(len(wanted), min((int(r[0]) for r in runs if len(r)), default=0))
+    high = np.full(len(wanted), max((int(r[-1]) for r in runs if len(r)), default=0))
+    while (low < high).any():
+        middle = (low & high) + ((low ^ high) >> 1)  # the mean; a sum or difference could overflow
+        enough = sum(r.searchsorted(middle, "right") for r in runs) >= wanted
+        low, high = np.where(enough, low, middle + 1), np.where(enough, middle, high)
+    before = np.array([r.searchsorted(low, "left") for r in runs])
+    equal = np.array([r.searchsorted(low, "right") for r in runs]) - before
+    left = wanted - before.sum(axis=0)
+    dealt = np.clip(left - (equal.cumsum(axis=0) - equal), 0, equal)
+    yield from (before + dealt).T
 
 
 def _progress(rows: pa.RecordBatch, declaration: StreamDeclaration) -> Ticks:

@@ -45,7 +45,7 @@ class Release:
 
     def __call__(self, batch: Elements) -> None:
         """Takes a batch of emitted results."""
-        self.waiting.append(batch)
+        self.waiting.append(batch.without_hashes())
 
     def release(self, frontier: int) -> Elements | None:
         """All results that start before the frontier, ordered by start."""
