@@ -17,6 +17,7 @@ from midstream.runtime.checkpoint.manifest import Manifest, QueryEntry, ResultFi
 from midstream.runtime.checkpoint.packs import SegmentEntry
 from midstream.runtime.spark.fragment_life import FragmentWork, MigrationWork
 from midstream.runtime.spark.layout import NOTE, SLOT, Layout
+from midstream.runtime.spark.push_down import PushDown, push_down
 from midstream.runtime.spark.reports import FragmentReport, Report
 from midstream.runtime.spark.running import RunningQuery
 from midstream.runtime.spark.sides import NEW, Side, base_name
@@ -83,7 +84,8 @@ class Batch:
         """Runs all stages over the rows of the batch."""
         steps = self.steps()
         started = time.perf_counter()
-        flow = rows.repartitionById(self.slots, slot_of(self.routing, self.slots))
+        pushed = self._pushed(rows)
+        flow = pushed.select(rows, self.registers).repartitionById(self.slots, slot_of(self.routing, self.slots))
         for step in steps:
             flow = flow.mapInArrow(_calling(step), exchange_type(step.exchanged, step.last))
             if not step.last:
@@ -93,6 +95,14 @@ class Batch:
         for report in self.reports:
             if report.error is not None:
                 raise report.error
+        self.reports += pushed.account(self.reports)
+
+    def _pushed(self, rows: DataFrame) -> PushDown:
+        """What Spark selects; nothing where there are no rows, because the streams have ended."""
+        if self.registers_now is not None:
+            return PushDown({}, {}, {})
+        zone = rows.sparkSession.conf.get("spark.sql.session.timeZone") or ""
+        return push_down(self.queries.values(), self.streams, self.arriving, zone)
 
     def steps(self) -> list[StageStep]:
         """The steps of all stages."""

@@ -29,6 +29,7 @@ from midstream.runtime.spark.declaring import stream_input
 from midstream.runtime.spark.driver import SPARK, Driver, Progress, Sink
 from midstream.runtime.spark.environment import require_classic, ship_package, spark_session
 from midstream.runtime.spark.heartbeat import Heartbeat
+from midstream.runtime.spark.push_down import told
 from midstream.runtime.spark.results import dead_letters_frame, results_frame, results_of_query, spark_path
 from midstream.runtime.spark.running import MigrationUnderWay, RunningQuery
 from midstream.runtime.spark.sources import open_source
@@ -57,7 +58,8 @@ class Query:
     def explain(self) -> str:
         """The plan in fragments, as it runs."""
         shape = f" {self.plan.text}" if self.plan.text else ""
-        return f"Plan{shape}\n\n{self._running.staged}"
+        selected = told(self.session._driver.queries.values(), self._running.streams)
+        return "\n".join([f"Plan{shape}\n\n{self._running.staged}", *selected])
 
     def migrate(self, plan: Plan | str, strategy: str = "auto", *, trigger: str = "asked for") -> None:
         """Goes over to another plan, beginning with the next batch, while results keep coming."""
