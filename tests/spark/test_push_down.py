@@ -270,7 +270,12 @@ def test_nobody_can_tell_that_spark_selected(spark, tmp_path, monkeypatch):
     feeds, declared = {"A": a, "B": b}, {"B": {"skew": 5}, "A": {"lateness": 2, "skew": 0}}
     seen: list[PushDown] = []
     account = PushDown.account
-    monkeypatch.setattr(PushDown, "account", lambda self, reports: seen.append(self) or account(self, reports))
+
+    def noted(self: PushDown, reports: Any) -> Any:
+        seen.append(self)
+        return account(self, reports)
+
+    monkeypatch.setattr(PushDown, "account", noted)
     pushed = journal(spark, tmp_path / "pushed", feeds, **declared)
     assert seen and all(push.conditions for push in seen)
     monkeypatch.setattr(batch_module, "push_down", lambda *_: PushDown({}, {}, {}))
