@@ -7,7 +7,9 @@ are summed in steps, exactly; floats and least values are only ever combined, ne
 
 from __future__ import annotations
 
+import decimal
 from dataclasses import dataclass
+from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +23,9 @@ from midstream.operators.vectors import Numbers, column_of, is_number_like, numb
 
 Integers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+
+_EXACT = decimal.Context(prec=200)
+"""Python rounds decimals to 28 digits unless told otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +81,26 @@ def float_sum(values: Floats, present: Mask) -> Measure:
 
 def decimal_sum(column: pa.Array, present: Mask) -> Measure:
     """The exact sum of decimals, as integers in units of the last place."""
+    words = _words_of_decimals(column, present)
+    if words is not None:
+        return words
     scale = column.type.scale
-    units = [0 if v is None else int(v.scaleb(scale)) for v in column.to_pylist()]
+    units = [0 if v is None else int(v.scaleb(scale, _EXACT)) for v in column.to_pylist()]
     values = np.array(units, dtype=object)
     return Measure(np.where(present, values, 0), np.add, 0)
+
+
+def _words_of_decimals(column: pa.Array, present: Mask) -> Measure | None:
+    """The sum as one of 64-bit integers, where neither a value nor any sum of them can be wider."""
+    if not pa.types.is_decimal128(column.type) or len(column) == 0:
+        return None
+    halves = np.frombuffer(column.buffers()[1], np.int64)[2 * column.offset : 2 * (column.offset + len(column))]
+    low, high = halves.reshape(-1, 2).T
+    if not bool(((low >> 63) == high)[present].all()):
+        return None
+    values = np.where(present, low, 0)
+    largest = max(abs(int(values.max())), abs(int(values.min())))
+    return Measure(values, np.add, 0, steps=True) if largest * len(values) < 2**63 else None
 
 
 def extreme(numbers: Numbers, present: Mask, least: bool) -> Measure:
@@ -132,9 +153,12 @@ def ranked(column: pa.Array) -> Ranked:
 
 def decimals(units: Numbers, kind: pa.DataType, valid: Mask) -> pa.Array:
     """Decimals from integers in units of the last place."""
-    from decimal import Decimal
-
-    values = [Decimal(int(u)).scaleb(-kind.scale) if ok else None for u, ok in zip(units, valid, strict=True)]
+    if units.dtype == np.int64:
+        halves = np.empty((len(units), 2), np.int64)
+        halves[:, 0], halves[:, 1] = units, units >> 63
+        bits = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+        return pa.Array.from_buffers(kind, len(units), [bits, pa.py_buffer(halves)])
+    values = [Decimal(int(u)).scaleb(-kind.scale, _EXACT) if ok else None for u, ok in zip(units, valid, strict=True)]
     try:
         return pa.array(values, kind)
     except pa.ArrowInvalid as error:
