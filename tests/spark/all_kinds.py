@@ -1,4 +1,4 @@
-"""Every kind of operator in one session, in a process of its own: `python -m tests.spark.all_kinds FOLDER MASTER SLOTS`.
+"""Every kind of operator in one session, as a process: `python -m tests.spark.all_kinds FOLDER MASTER SLOTS`.
 
 Batches are the files under the folder, one of each stream a batch; results are left beside them.
 """
