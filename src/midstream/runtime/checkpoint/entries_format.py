@@ -26,6 +26,15 @@ class Writer:
     def __init__(self) -> None:
         self._states: dict[StateKey, int] = {}
         self._files: dict[str, int] = {}
+        self._lists: dict[tuple[SegmentEntry, ...], int] = {}
+
+    def once(self, entries: Sequence[SegmentEntry]) -> dict[str, Any]:
+        """Entries as columns, or the number of the list of equal entries that has been written before."""
+        whole = tuple(entries)
+        if whole in self._lists:
+            return {"same": self._lists[whole]}
+        self._lists[whole] = len(self._lists)
+        return self.columns(whole)
 
     def columns(self, entries: Sequence[SegmentEntry]) -> dict[str, Any]:
         """Entries as columns of numbers; parts of segments stand apart, by position."""
@@ -49,6 +58,14 @@ class Reader:
     def __init__(self, texts: dict[str, Any]) -> None:
         self._states = [(state, tuple(key)) for state, key in texts["states"]]
         self._files = texts["files"]
+        self._lists: list[tuple[SegmentEntry, ...]] = []
+
+    def once(self, columns: dict[str, Any]) -> tuple[SegmentEntry, ...]:
+        """The entries that were written once; lists must be read in the order in which they were written."""
+        if "same" in columns:
+            return self._lists[int(columns["same"])]
+        self._lists.append(self.entries(columns))
+        return self._lists[-1]
 
     def entries(self, columns: dict[str, Any]) -> tuple[SegmentEntry, ...]:
         """The entries that were written."""

@@ -159,7 +159,7 @@ def _content(manifest: Manifest) -> dict[str, Any]:
 
 def _slots(slots: Mapping[int, Sequence[SegmentEntry]], writer: Writer) -> dict[int, Any]:
     # In order, because texts are numbered as they come and equal manifests are to be equal bytes.
-    return {slot: writer.columns(entries) for slot, entries in sorted(slots.items())}
+    return {slot: writer.once(entries) for slot, entries in sorted(slots.items())}
 
 
 def _rows(values: Sequence[Any]) -> list[list[Any]]:
@@ -174,13 +174,17 @@ def _manifest(parsed: dict[str, Any]) -> Manifest:
         queries={name: QueryEntry(**entry) for name, entry in parsed["queries"].items()},
         segments={
             query: {
-                int(stage): {int(slot): reader.entries(columns) for slot, columns in slots.items()}
-                for stage, slots in stages.items()
+                int(stage): {int(slot): reader.once(columns) for slot, columns in _in_order(slots)}
+                for stage, slots in _in_order(stages)
             }
-            for query, stages in parsed["segments"].items()
+            for query, stages in sorted(parsed["segments"].items())
         },
         results={query: tuple(ResultFile(*row) for row in rows) for query, rows in parsed["results"].items()},
         dead_letters=tuple(DeadLetterFile(*row) for row in parsed["dead_letters"]),
         listed={query: tuple(ListFile(*row) for row in rows) for query, rows in parsed["listed"].items()},
         listed_dead_letters=tuple(ListFile(*row) for row in parsed["listed_dead_letters"]),
     )
+
+
+def _in_order(numbered: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    return sorted(numbered.items(), key=lambda item: int(item[0]))

@@ -20,6 +20,8 @@ from midstream.runtime.spark.layout import NOTE, SLOT, Layout
 from midstream.runtime.spark.push_down import PushDown, push_down
 from midstream.runtime.spark.reports import FragmentReport, Report
 from midstream.runtime.spark.running import RunningQuery
+from midstream.runtime.spark.shared_life import SharedWork
+from midstream.runtime.spark.shares import Shapes, Shares
 from midstream.runtime.spark.sides import NEW, Side, base_name
 from midstream.runtime.spark.step import StageStep
 from midstream.runtime.spark.tagging import default_routing, exchange_type, slot_of
@@ -58,6 +60,16 @@ class Batch:
     scheduling: str = "dfs"
     reports: list[Report] = field(default_factory=list)
     spark_seconds: float = 0.0
+    shapes: Shapes = field(default_factory=Shapes)
+    _shares: Shares | None = None
+
+    @property
+    def shares(self) -> Shares:
+        """Who shares what, and what of it new queries start with."""
+        if self._shares is None:
+            frontiers = {name: self.advance_to(query) for name, query in self.queries.items()}
+            self._shares = Shares(self.batch_id, self.before, self.queries, frontiers, self.shapes)
+        return self._shares
 
     @property
     def registers(self) -> Mapping[str, int]:
@@ -122,10 +134,16 @@ class Batch:
                 self.arriving if stage == 0 else exchanged,
                 exchanged,
                 tuple(self.routing),
-                tuple(work for part in parts for work in self._work(part, stage, ports)),
+                self._works(parts, stage, ports),
             )
             for stage in range(count)
         ]
+
+    def _works(
+        self, parts: Sequence[Part], stage: int, ports: Mapping[tuple[str, int], int]
+    ) -> tuple[FragmentWork | SharedWork, ...]:
+        works = [work for part in parts for work in self._work(part, stage, ports)]
+        return tuple(self.shares.gathered(works) if stage == 0 else works)
 
     def parts(self) -> list[Part]:
         """All plans at work."""
@@ -164,6 +182,7 @@ class Batch:
                 self._migration(query, fragment.number),
                 part.side,
                 self.scheduling,
+                self.shares.start(query.name),
             )
             for fragment in query.staged.fragments
             if fragment.stage == stage
@@ -295,9 +314,14 @@ class Batch:
             for name in self.queries
         }
         counted["history"] = {
-            name: [*before.get("history", {}).get(name, ()), *self._finished_migration(query)][-REMEMBERED:]
+            name: [
+                *before.get("history", {}).get(name, ()),
+                *self.shares.started(name),
+                *self._finished_migration(query),
+            ][-REMEMBERED:]
             for name, query in self.queries.items()
         }
+        counted["sharing"] = self.shares.to_json()
         return counted
 
     def _finished_migration(self, query: RunningQuery) -> list[dict[str, Any]]:

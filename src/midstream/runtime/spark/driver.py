@@ -35,6 +35,7 @@ from midstream.runtime.spark.heartbeat import Heartbeat
 from midstream.runtime.spark.layout import GROUP, PORT, Layout
 from midstream.runtime.spark.results import batch_frame
 from midstream.runtime.spark.running import MigrationUnderWay, RunningQuery
+from midstream.runtime.spark.shares import Shapes
 from midstream.runtime.spark.sides import base_name
 
 SPARK = "spark"
@@ -67,6 +68,7 @@ class Driver:
     scheduling: str = "dfs"
     """Which operator runs when."""
     carry: str = "needed"
+    shapes: Shapes = field(default_factory=Shapes)
     halting: bool = False
     """Whether Spark's query is being stopped: a batch that waits at the gate gives up."""
     gate: threading.RLock = field(default_factory=threading.RLock)
@@ -163,6 +165,7 @@ class Driver:
             self.arriving,
             self.slots,
             scheduling=self.scheduling,
+            shapes=self.shapes,
         )
 
     def _commit(self, batch: Batch, offsets: str, **more: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import Source
-from midstream.algebra.time import INFINITY
+from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.distribution.fragments import Fragment
 from midstream.migration.execution import Execution, SingleBox
 from midstream.migration.protocol import Migrating
@@ -64,11 +64,20 @@ class FragmentWork:
     migration: MigrationWork | None = None
     side: Side | None = None
     scheduling: str = "dfs"
+    start: int = BEGINNING
+    """The instant from which on the query's results are whole, and so given."""
 
     @property
     def name(self) -> tuple[str, int]:
         """What reports call it."""
         return self.query, self.fragment.number
+
+    def counted(self, results: Elements) -> Elements:
+        """What of its results counts."""
+        if self.fragment.reader is not None:
+            return results
+        counted = results if self.side is None else self.side.given(results)
+        return counted if self.start == BEGINNING else counted.clipped(self.start, INFINITY)
 
 
 class FragmentLife:
@@ -128,8 +137,7 @@ class FragmentLife:
         return self.execution.sources
 
     def _give(self, results: Elements) -> None:
-        side = self.work.side if self.work.fragment.reader is None else None
-        counted = results if side is None else side.given(results)
+        counted = self.work.counted(results)
         if len(counted):
             self.given.append(counted)
 
@@ -155,12 +163,22 @@ class FragmentLife:
         """All it has given, in one batch."""
         return concatenate(self.given) if self.given else None
 
+    def sent(self) -> Iterator[tuple[FragmentWork, Elements]]:
+        """What goes on to other fragments."""
+        if self.work.fragment.reader is not None and (output := self.output()) is not None:
+            yield self.work, output
+
+    def closed(self, batch_id: int) -> Iterator[tuple[FragmentWork, FragmentReport]]:
+        """Writes new segments and results; says what there is now."""
+        yield self.work, self.close(batch_id)
+
     def close(self, batch_id: int) -> FragmentReport:
         """Writes new segments and results; says what there is now."""
         held = {name: list(state.segments) for name, state in _names(self.execution).items()}
         path = name_for("state", batch_id, self.slot, self.work.fragment.number)
         entries = [*self._kept(held), *write_pack(self.files, path, held)]
-        results = [] if self.work.fragment.reader is not None else self._results(batch_id)
+        final = self.work.fragment.reader is None
+        results = write_results(self.files, self.work, batch_id, self.slot, self.output()) if final else []
         work = Work()
         for box in self.boxes:
             work.add(box.work)
@@ -188,16 +206,17 @@ class FragmentLife:
             if segment.place is not None
         ]
 
-    def _results(self, batch_id: int) -> list[ResultFile]:
-        elements = self.output()
-        if elements is None:
-            return []
-        path = name_for(f"results/{base_name(self.work.query)}", batch_id, self.slot, 0)
-        self.files.write_atomic(
-            path, parquet_bytes(result_table(self.work.plan, elements)), point="results", sync=False
-        )
-        starts = elements.valid_from
-        return [ResultFile(path, len(elements), int(starts.min()), int(starts.max()), batch_id)]
+
+def write_results(
+    files: Files, work: FragmentWork, batch_id: int, slot: int, elements: Elements | None
+) -> list[ResultFile]:
+    """The file of what a query gave in a batch; none if it gave nothing."""
+    if elements is None:
+        return []
+    path = name_for(f"results/{base_name(work.query)}", batch_id, slot, 0)
+    files.write_atomic(path, parquet_bytes(result_table(work.plan, elements)), point="results", sync=False)
+    starts = elements.valid_from
+    return [ResultFile(path, len(elements), int(starts.min()), int(starts.max()), batch_id)]
 
 
 def parquet_bytes(table: pa.Table) -> pa.Buffer:

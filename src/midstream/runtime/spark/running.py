@@ -75,6 +75,10 @@ class RunningQuery:
     emit_every: int | None = None
     boxes: dict[int, Box] = field(default_factory=dict)
     migration: MigrationUnderWay | None = None
+    core: tuple[str, ...] | None = None
+    """The columns of the join that it shares with queries of other selections, if it does."""
+    share: bool = True
+    """Whether it shares with other queries what it has in common with them."""
 
     @staticmethod
     def of(

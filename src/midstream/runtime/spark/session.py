@@ -22,6 +22,7 @@ from midstream.language import parse
 from midstream.optimizer.plans import Plan, plan_query
 from midstream.runtime.checkpoint.store import CheckpointStore
 from midstream.runtime.spark.accounts import history_of, statistics_of
+from midstream.runtime.spark.adding import Adding
 from midstream.runtime.spark.arrival import Arrival, Carry
 from midstream.runtime.spark.batch import TICKS
 from midstream.runtime.spark.control import Listener
@@ -132,6 +133,7 @@ class Session:
         self._driver = Driver(self.spark, CheckpointStore(str(checkpoint)), slots or default, retained)
         self._driver.open()
         self._arrival = Arrival(self._driver, carry)
+        self._adding = Adding(self._driver, self.functions)
         if scheduling is not None:
             self.scheduling = scheduling
 
@@ -212,23 +214,38 @@ class Session:
         self._inputs[name] = replace(known, declaration=replace(known.declaration, lateness=lateness))
 
     def query(
-        self, name: str, cql: str, *, plan: Plan | str | None = None, emit_every: Duration | None = None
+        self,
+        name: str,
+        cql: str,
+        *,
+        plan: Plan | str | None = None,
+        emit_every: Duration | None = None,
+        share: bool = True,
     ) -> Query:
-        """Adds a continuous query; a running session takes it up with the next batch."""
+        """Adds a continuous query; a running session takes it up with the next batch.
+
+        With `share=False` it keeps everything to itself.
+        """
         _check_name("query", name)
         if name in self._driver.queries:
             raise QueryError(f"there is a query {name} already")
         relation = parse(cql, self.catalog)
-        return self._add(name, cql, relation, plan, None if emit_every is None else ticks(emit_every, relation.domain))
+        every = None if emit_every is None else ticks(emit_every, relation.domain)
+        return self._add(name, cql, relation, plan, every, share)
 
     def _add(
-        self, name: str, cql: str, relation: Relation, plan: Plan | str | None = None, every: int | None = None
+        self,
+        name: str,
+        cql: str,
+        relation: Relation,
+        plan: Plan | str | None = None,
+        every: int | None = None,
+        share: bool = True,
     ) -> Query:
-        wanted = self._remembered(name, cql) if plan is None else plan
-        chosen = plan_query(relation, wanted or None, every)
+        self._require_same_text(name, cql)
         with self._driver.gate:
             settled = self._arrival.settled(self._stream is not None)
-            running = RunningQuery.of(name, cql, chosen, self.functions, self._driver.routes, every, settled)
+            running = self._adding.query(name, cql, relation, plan, every, settled, share)
             running.migration = self._remembered_migration(running)
             self._take_up(running)
         return Query(self, name)
@@ -269,19 +286,15 @@ class Session:
             raise MigrationError("the new plan reads columns that the batch under way does not carry")
         self._restart()
 
-    def _remembered(self, name: str, cql: str) -> str | None:
-        """The plan that the checkpoint says the query runs by."""
+    def _require_same_text(self, name: str, cql: str) -> None:
         manifest = self._driver.manifest
         entry = manifest.queries.get(name) if manifest else None
-        if entry is None:
-            return None
-        if entry.cql != cql:
+        if entry is not None and entry.cql != cql:
             raise JobError(
                 f"query {name} has another text than in the checkpoint",
                 detail=f"there it is: {entry.cql}",
                 hint="give it another name, or use a new checkpoint",
             )
-        return entry.plan
 
     def _remembered_migration(self, running: RunningQuery) -> MigrationUnderWay | None:
         """The migration that the checkpoint says is under way."""

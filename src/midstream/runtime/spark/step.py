@@ -8,7 +8,7 @@ any of it counts is decided when the driver commits the manifest.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +27,9 @@ from midstream.runtime.spark.fragment_life import FragmentLife, FragmentWork, pa
 from midstream.runtime.spark.intake import Intake, source_elements
 from midstream.runtime.spark.layout import FROM, NOTE, NOTE_PORT, PORT, SLOT, TO, Layout, one_batch
 from midstream.runtime.spark.reports import Report
+from midstream.runtime.spark.shared_life import Pool, SharedLife, SharedWork
+
+Life = FragmentLife | SharedLife
 
 GROUP_BITS = 8
 GROUPS = 2**GROUP_BITS
@@ -46,7 +49,7 @@ class StageStep:
     arriving: Layout
     exchanged: Layout
     routing: tuple[int, ...]
-    work: tuple[FragmentWork, ...]
+    work: tuple[FragmentWork | SharedWork, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What Spark calls in each slot."""
@@ -76,7 +79,11 @@ class StageStep:
     def _process(self, slot: int, parts: Mapping[int, pa.RecordBatch], report: Report) -> Iterator[pa.RecordBatch]:
         files = Files.at(self.checkpoint)
         at = time.perf_counter()
-        lives = [FragmentLife(work, files, slot) for work in self.work]
+        pool = Pool()
+        lives: list[Life] = [
+            SharedLife(work, files, slot, pool) if isinstance(work, SharedWork) else FragmentLife(work, files, slot)
+            for work in self.work
+        ]
         at = _lap(report, "state", at)
         # What is final before this batch is given first where all input is at hand: it frees state before probing.
         early = [life for life in lives if not life.work.received]
@@ -89,18 +96,16 @@ class StageStep:
                 life.advance()
         at = _lap(report, "kernel", at)
         for life in lives:
-            report.fragments[life.work.name] = life.close(self.batch_id)
+            report.fragments.update({work.name: told for work, told in life.closed(self.batch_id)})
         if dead:
             report.dead_letters.append(self._bury(files, slot, pa.concat_tables(dead)))
         _lap(report, "write", at)
         yield from forwarded
         for life in lives:
-            if life.work.fragment.reader is not None and (output := life.output()) is not None:
-                yield self._sent(life.work, slot, output)
+            for work, output in life.sent():
+                yield self._sent(work, slot, output)
 
-    def _take_in(
-        self, parts: Mapping[int, pa.RecordBatch], lives: list[FragmentLife], report: Report
-    ) -> list[pa.Table]:
+    def _take_in(self, parts: Mapping[int, pa.RecordBatch], lives: Sequence[Life], report: Report) -> list[pa.Table]:
         """Feeds the rows of streams, in the order of the streams."""
         intake = Intake(self.batch_id, report, [])
         for port, declaration in self.streams.items():
@@ -114,9 +119,9 @@ class StageStep:
                         life.take(source, source_elements(source, rows, ticks))
         return intake.dead
 
-    def _receive(self, parts: Mapping[int, pa.RecordBatch], lives: list[FragmentLife]) -> Iterator[pa.RecordBatch]:
+    def _receive(self, parts: Mapping[int, pa.RecordBatch], lives: Sequence[Life]) -> Iterator[pa.RecordBatch]:
         """Feeds what earlier stages gave, and passes on what later stages wait for."""
-        readers = {port: life for life in lives for port in life.work.received}
+        readers = {port: life for life in lives if isinstance(life, FragmentLife) for port in life.work.received}
         for port in sorted(parts):
             rows = parts[port]
             if port not in readers:

@@ -1,0 +1,117 @@
+"""A box of several plans: what they have in common is there once.
+
+Every node of a plan comes with a name; nodes of equal name compute the same and hold the same, so they are one operator
+with several readers. Operators are kept children first. All plans are at one frontier and answer on one grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from midstream.algebra.declarations import UserFunction
+from midstream.algebra.physical import PhysicalNode, Source
+from midstream.algebra.time import BEGINNING
+from midstream.algebra.windows import Hop
+from midstream.operators.base import Operator
+from midstream.operators.box import ROOT, Wire
+from midstream.operators.build import build
+from midstream.operators.elements import Elements
+from midstream.operators.slices import grid_floor
+
+Sink = Callable[[Elements], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The names of a plan's nodes, as a tree of the plan's shape."""
+
+    name: int
+    inputs: tuple[Named, ...] = ()
+
+
+def structure(node: PhysicalNode) -> str:
+    """What a node does and over what, exactly: equal structures are interchangeable, with all their states."""
+    grid = getattr(node, "grid", None)
+    columns = ", ".join(f"{f.name} {f.type}" for f in node.schema)
+    nulls = " with nulls" if getattr(node, "nulls_equal", False) else ""
+    steps = getattr(node, "routes", "")
+    below = "; ".join(map(structure, node.inputs))
+    return f"{type(node).__name__} {node.label}{nulls} {steps} {grid} [{columns}] ({below})"
+
+
+class SharedBox:
+    """Operators of several plans, who reads whom, and where each plan's results come out."""
+
+    def __init__(self, functions: Mapping[str, UserFunction]) -> None:
+        self.functions = dict(functions)
+        self.operators: list[Operator] = []
+        self.nodes: list[PhysicalNode] = []
+        self.names: list[int] = []
+        self.wires: list[list[Wire]] = []
+        self.inputs: list[list[int]] = []
+        self.sources: list[tuple[Source, list[Wire]]] = []
+        self.sinks: list[Sink] = []
+        self.roots: list[int] = []
+        self.frontier = BEGINNING
+        self._places: dict[int, int] = {}
+
+    def add(self, plan: PhysicalNode, named: Named, sink: Sink) -> list[int]:
+        """One more plan; gives the numbers of its operators, children first."""
+        used: list[int] = []
+        root = self._place(plan, named, used)
+        self._wires_of(root).append(Wire(ROOT, len(self.sinks)))
+        self.sinks.append(sink)
+        self.roots.append(root)
+        return list(dict.fromkeys(used))
+
+    def _place(self, node: PhysicalNode, named: Named, used: list[int]) -> int:
+        """Where a node is: its operator's number, or for a source the complement of its number."""
+        if isinstance(node, Source):
+            if named.name not in self._places:
+                self._places[named.name] = ~len(self.sources)
+                self.sources.append((node, []))
+            return self._places[named.name]
+        below = [self._place(child, n, used) for child, n in zip(node.inputs, named.inputs, strict=True)]
+        if named.name not in self._places:
+            here = self._places[named.name] = len(self.operators)
+            self.operators.append(build(node, self.functions))
+            self.nodes.append(node)
+            self.names.append(named.name)
+            self.wires.append([])
+            self.inputs.append(below)
+            for port, place in enumerate(below):
+                self._wires_of(place).append(Wire(here, port))
+        used.append(self._places[named.name])
+        return self._places[named.name]
+
+    def _wires_of(self, place: int) -> list[Wire]:
+        return self.wires[place] if place >= 0 else self.sources[~place][1]
+
+    @property
+    def grid(self) -> Hop | None:
+        """The grid of the slice operators; None if nothing waits for a grid."""
+        return next((grid for o in self.operators if (grid := getattr(o, "grid", None)) is not None), None)
+
+    def incoming(self, operator: int, frontier: int) -> int:
+        """The least frontier over an operator's inputs; sources are at the frontier."""
+        below = [self.operators[i].passed for i in self.inputs[operator] if i >= 0]
+        return min([grid_floor(frontier, self.grid), *below])
+
+    def restore(self, frontier: int) -> None:
+        """Sets every operator to a frontier that was reached earlier; states are put in by the caller."""
+        self.frontier = frontier
+        for i, operator in enumerate(self.operators):
+            operator.restore(self.incoming(i, frontier))
+
+    def passed(self, plan: int) -> int:
+        """The frontier of a plan's results."""
+        root = self.roots[plan]
+        return self.operators[root].passed if root >= 0 else self.frontier
+
+    def operators_below(self, place: int) -> Iterator[int]:
+        """The operators that a place's output comes from, itself included."""
+        if place >= 0:
+            yield place
+            for below in self.inputs[place]:
+                yield from self.operators_below(below)
