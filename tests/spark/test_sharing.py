@@ -134,7 +134,7 @@ def test_equal_queries_keep_their_state_once(tmp_path):
     assert apart.many.stored == 2 * one.many.stored
     assert two.many.table("q0").equals(two.many.table("q1"))
     assert two.many.manifest.segments["q0"] == two.many.manifest.segments["q1"]
-    assert two.many.manifest.to_bytes().count(b'{"same":') == two.slots
+    assert two.many.manifest.to_bytes().count(b'{"same":') == len(two.many.manifest.segments["q0"][0])
     assert Manifest.from_bytes(two.many.manifest.to_bytes()) == two.many.driver.store.latest()
 
 
