@@ -7,10 +7,12 @@ from collections.abc import Callable
 from midstream.interface.bench.adaptivity import bench_adaptivity
 from midstream.interface.bench.figures import Report
 from midstream.interface.bench.operators import bench_operators
+from midstream.interface.bench.soak import bench_soak
 from midstream.interface.bench.spark_join import bench_spark_join
 
 BENCHES: dict[str, Callable[[], Report]] = {
     "adaptivity": bench_adaptivity,
     "operators": bench_operators,
+    "soak": bench_soak,
     "spark-join": bench_spark_join,
 }
