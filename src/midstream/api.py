@@ -188,9 +188,19 @@ def run(
             hint='use "interval", or embedded and not adaptive "positive_negative"',
         )
     if on != "embedded":
-        if adaptive != "off":
-            raise InputError("adaptive runs of finite inputs are embedded", hint='use on="embedded", or a session')
-        return _run_on_spark(query, question, on, plan, migrations, batch_rows, emit_every, progress, dead_letters)
+        return _run_on_spark(
+            query,
+            question,
+            on,
+            plan=plan,
+            migrations=tuple(migrations),
+            batch_rows=batch_rows,
+            emit_every=None if emit_every is None else ticks(emit_every, question.plan.domain),
+            progress=progress,
+            dead_letters=dead_letters,
+            adaptive=adaptive,
+            decisions=decisions,
+        )
     return run_embedded(
         question.plan,
         question.tables,
@@ -207,35 +217,14 @@ def run(
     )
 
 
-def _run_on_spark(
-    query: str,
-    question: Question,
-    on: Any,
-    plan: Plan | str | None,
-    migrations: Sequence[Migration],
-    batch_rows: int,
-    emit_every: Duration | None,
-    progress: Callable[[int], None] | None,
-    dead_letters: list[DeadLetters] | None,
-) -> pa.Table:
+def _run_on_spark(query: str, question: Question, on: Any, **options: Any) -> pa.Table:
     """The same on Spark; `on` is a session, or "spark" for the active one or a new local one."""
     if isinstance(on, str) and on != "spark":
         raise InputError(f"cannot run on {on!r}", hint='use on="embedded", on="spark" or a SparkSession')
     from midstream.runtime.spark import run_on_spark, spark_session
 
-    return run_on_spark(
-        query,
-        question.plan,
-        question.tables,
-        question.catalog,
-        spark_session() if isinstance(on, str) else on,
-        plan=plan,
-        migrations=tuple(migrations),
-        batch_rows=batch_rows,
-        emit_every=None if emit_every is None else ticks(emit_every, question.plan.domain),
-        progress=progress,
-        dead_letters=dead_letters,
-    )
+    session = spark_session() if isinstance(on, str) else on
+    return run_on_spark(query, question.plan, question.tables, question.catalog, session, **options)
 
 
 def plans(

@@ -46,6 +46,22 @@ def test_the_examples_are_jobs(example):
         ({"queries__q__sink": "kafka"}, "queries.q.sink cannot be 'kafka'\n  hint: use one of table, console, folder"),
         ({"queries__q__folder": "x"}, "queries.q.folder belongs to the sink 'folder', and only to it"),
         ({"queries__r": {}}, "queries.r.cql is missing"),
+        (
+            {"queries__q__adaptivity": "on"},
+            "queries.q.adaptivity cannot be 'on'\n  hint: use one of off, suggest, auto",
+        ),
+        (
+            {"job__adaptivity": {"per_our": 3}},
+            "unknown key job.adaptivity.per_our\n  hint: did you mean per_hour?",
+        ),
+        (
+            {"job__adaptivity": {"per_hour": "3"}},
+            "job.adaptivity.per_hour must be a number that is not negative, not '3'",
+        ),
+        (
+            {"job__adaptivity": 3},
+            "job.adaptivity must be a mode or a table, not 3\n  hint: use one of off, suggest, auto",
+        ),
     ],
 )
 def test_a_mistake_is_told_by_its_key(changes, told, tmp_path):
@@ -67,3 +83,13 @@ def test_a_file_that_is_not_toml_is_told_so(tmp_path):
     path.write_text("[job\n")
     with pytest.raises(JobError, match="is not a TOML file"):
         read_job(path)
+
+
+def test_adaptivity_is_said_for_the_job_or_for_a_query(tmp_path):
+    (query,) = job_of(described(), tmp_path).queries
+    assert query.adaptive.mode == "off"
+    (query,) = job_of(described(job__adaptivity="auto"), tmp_path).queries
+    assert query.adaptive.mode == "auto"
+    own = {"mode": "suggest", "per_hour": 6, "margin": 2.5}
+    (query,) = job_of(described(job__adaptivity="auto", queries__q__adaptivity=own), tmp_path).queries
+    assert (query.adaptive.mode, query.adaptive.per_hour, query.adaptive.margin) == ("suggest", 6, 2.5)

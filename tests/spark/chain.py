@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from midstream.adaptation.policy import Policy
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.plan import Relation, streams_of
 from midstream.distribution.fragments import Route
@@ -44,6 +45,7 @@ class Chain:
     plan: Plan | str | None = None
     emit_every: int | None = None
     seed: int = 0
+    adaptive: Policy | None = None
 
     @property
     def manifest(self) -> Manifest:
@@ -61,12 +63,15 @@ class Chain:
         self.driver.queries["q"] = self._running(plan_query(self.relation, known, self.emit_every))
         if manifest and "q" in manifest.migration:
             self._resume_migration(manifest.migration["q"])
+        if self.adaptive is not None:
+            self.driver.watchers.watch(self.query, self.adaptive)
         names = sorted({s.name for s in streams_of(self.relation)})
         self.driver.streams = {i: self.catalog.streams[name] for i, name in enumerate(names)}
+        driver = self.driver
         self.layout = self.driver.arriving = Layout.of(
             {
-                port: pa.schema([d.columns.field(c) for c in needed_columns(self.driver.queries, d)])
-                for port, d in self.driver.streams.items()
+                port: pa.schema([d.columns.field(c) for c in needed_columns(driver.queries, d, driver.watchers)])
+                for port, d in driver.streams.items()
             }
         )
 
@@ -117,6 +122,8 @@ class Chain:
 
     def batch(self, parts: Mapping[str, pa.RecordBatch], end: bool = False) -> Batch:
         """One batch, committed."""
+        if not end:
+            self.driver.begin_decided()
         batch = self.driver._batch("test", self.next_batch, self.driver.manifest)
         if end:
             batch.registers_now = finished(batch.registers, self.driver.streams)

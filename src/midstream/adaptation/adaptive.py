@@ -6,7 +6,9 @@ A runtime shows it what it feeds and when a batch is over, and carries out what 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, Protocol
 
 from midstream.adaptation.controller import Controller, Decision
@@ -49,16 +51,19 @@ class Adaptive:
         policy: Policy,
         functions: Mapping[str, UserFunction] | None = None,
         clock: Callable[[], float] | None = None,
+        observer: Observer | None = None,
+        spread: bool = False,
+        remembered: int = REMEMBERED,
     ) -> None:
         self.policy = policy
         self.clock = clock or (lambda: 0.0)
-        self.observer = Observer(plan.query, functions, clock)
-        self.controller = Controller(policy, _longest(plan))
+        self.observer = observer or Observer(plan.query, functions, clock)
+        self.controller = Controller(policy, _longest(plan), spread)
         self.drift = Drift(self.observer.interests.classes)
-        self.history: deque[Decision] = deque(maxlen=REMEMBERED)
-        self._checked_at = 0
-        self._batches = 0
-        self._running: Plan = plan
+        self.history: deque[Decision] = deque(maxlen=remembered)
+        self.checked_at = 0
+        self.batches = 0
+        self.running: Plan = plan
 
     @property
     def statistics(self) -> Statistics:
@@ -74,32 +79,41 @@ class Adaptive:
         """Looks at a batch that is over, decides if it is time to, and asks the query to migrate if that is decided."""
         if self.policy.mode == "off":
             return None
-        self.observer.end_batch()
-        self._batches += 1
-        if not isinstance(query.execution, SingleBox):
-            return None
-        if query.plan is not self._running:
-            self.controller.migrated(self.clock(), self.observer.latest or 0, self._running, query.plan)
-            self._running = query.plan
-        if self._batches < self.policy.warm_up or self._batches % self.policy.check_every:
-            return None
-        passed = self.observer.passed_ticks - self._checked_at
-        if passed <= 0 or not self.observer.fresh:
-            return None
-        self._checked_at = self.observer.passed_ticks
-        statistics = self.observer.snapshot()
-        changed = self.drift.noticed(statistics)
-        if not changed and not self.controller.busy(statistics.moment):
-            return None
-        statistics = self.observer.watched(query.execution.box, statistics)
-        work = sum(o.probed + o.inserted for o in statistics.operators)
-        decision = self.controller.consider(self.clock(), statistics, query.plan, passed, work, changed)
+        box = query.execution.box if isinstance(query.execution, SingleBox) else None
+        watched = partial(self.observer.watched, box) if box is not None else None
+        decision = self.end_batch(query.plan, watched)
         if decision is None:
             return None
         if decision.action in ("migrate", "rollback"):
             decision = self._carry_out(query, decision)
-        self._remember(decision)
+        self.remember(decision)
         return decision
+
+    def end_batch(self, plan: Plan, watched: Callable[[Statistics], Statistics] | None) -> Decision | None:
+        """Decides about the plan that runs, if it is time to; not while there is nothing to watch, in a migration.
+
+        `watched` adds to statistics what the plan's operators did.
+        """
+        self.observer.end_batch()
+        self.batches += 1
+        if watched is None:
+            return None
+        if plan is not self.running and plan.logical != self.running.logical:
+            self.controller.migrated(self.clock(), self.observer.latest or 0, self.running, plan)
+            self.running = plan
+        if self.batches < self.policy.warm_up or self.batches % self.policy.check_every:
+            return None
+        passed = self.observer.passed_ticks - self.checked_at
+        if passed <= 0 or not self.observer.fresh:
+            return None
+        self.checked_at = self.observer.passed_ticks
+        statistics = self.observer.snapshot()
+        changed = self.drift.noticed(statistics)
+        if not changed and not self.controller.busy(statistics.moment):
+            return None
+        statistics = watched(statistics)
+        work = sum(o.probed + o.inserted for o in statistics.operators)
+        return self.controller.consider(self.clock(), statistics, plan, passed, work, changed)
 
     def _carry_out(self, query: AdaptiveQuery, decision: Decision) -> Decision:
         refusals = []
@@ -112,24 +126,19 @@ class Adaptive:
                 refusals.append(f"{strategy}: {error.message}")
                 continue
             return decision
-        reason = f"{decision.reason} But no strategy can do it ({'; '.join(refusals)}). Staying."
-        return Decision(
-            decision.moment,
-            "stay",
-            decision.plan,
-            decision.target,
-            decision.cost,
-            decision.target_cost,
-            decision.migration_cost,
-            decision.evidence,
-            reason,
-        )
+        return refused(decision, refusals)
 
-    def _remember(self, decision: Decision) -> None:
+    def remember(self, decision: Decision) -> None:
         """Keeps what was done, and of a run of equal decisions to stay only the last."""
         if decision.action == "stay" and self.history and self.history[-1].action == "stay":
             self.history.pop()
         self.history.append(decision)
+
+
+def refused(decision: Decision, refusals: Sequence[str]) -> Decision:
+    """The decision to stay after all, because no strategy can do what was decided."""
+    reason = f"{decision.reason} But no strategy can do it ({'; '.join(refusals)}). Staying."
+    return replace(decision, action="stay", reason=reason)
 
 
 def _longest(plan: Plan) -> int:

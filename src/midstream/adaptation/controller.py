@@ -57,14 +57,16 @@ class Decision:
 
 
 @dataclass(slots=True)
-class _Candidate:
+class Candidate:
+    """A plan that has been better lately: by how much in all, and in how many looks on end."""
+
     plan: Plan
     gained: float = 0.0
     looks: int = 0
 
 
 @dataclass(slots=True)
-class _Watch:
+class Watch:
     """A migration that has just been made: what the new plan does against what was predicted."""
 
     before: Plan
@@ -102,14 +104,15 @@ class Regimes:
 
 @dataclass(slots=True)
 class Controller:
-    """Decides for one query; `window` is its longest window in ticks."""
+    """Decides for one query; `window` is its longest window in ticks, `spread` says that its rows lie in slots."""
 
     policy: Policy
     window: int
-    candidates: dict[Relation, _Candidate] = field(default_factory=dict)
+    spread: bool = False
+    candidates: dict[Relation, Candidate] = field(default_factory=dict)
     migrated_at: deque[float] = field(default_factory=deque)
     corrections: dict[Relation, float] = field(default_factory=dict)
-    watching: _Watch | None = None
+    watching: Watch | None = None
     regimes: Regimes = field(default_factory=Regimes)
 
     def consider(
@@ -125,7 +128,7 @@ class Controller:
 
         Nothing is weighed if nothing has `changed` and no plan is gathering evidence.
         """
-        estimator = Estimator(statistics, plan.emission, self.policy.constants)
+        estimator = Estimator(statistics, plan.emission, self.policy.constants, self.spread)
         back = self._watch(estimator, statistics.moment, plan, passed, measured_work)
         if back is not None or not (changed or self.candidates):
             return back
@@ -145,7 +148,7 @@ class Controller:
         self.migrated_at.append(now)
         self.candidates.clear()
         settled = moment + self.window
-        self.watching = _Watch(before, settled + int(self.policy.watch * self.window), settled)
+        self.watching = Watch(before, settled + int(self.policy.watch * self.window), settled)
 
     def _cost(self, estimator: Estimator, plan: Plan) -> float:
         return estimator.per_tick(plan.logical) * self.corrections.get(plan.logical, 1.0)
@@ -157,7 +160,7 @@ class Controller:
 
     def _gather(self, estimator: Estimator, plan: Plan, best: Plan, cost: float, passed: int) -> None:
         if best.logical != plan.logical:
-            self.candidates.setdefault(best.logical, _Candidate(best))
+            self.candidates.setdefault(best.logical, Candidate(best))
         for logical, candidate in list(self.candidates.items()):
             gain = cost * (1 - self.policy.least_gain) - self._cost(estimator, candidate.plan)
             candidate.gained = max(0.0, candidate.gained + gain * passed)
@@ -168,14 +171,14 @@ class Controller:
             strongest = sorted(self.candidates.items(), key=lambda item: -item[1].gained)[:TRACKED]
             self.candidates = dict(strongest)
 
-    def _strongest(self, estimator: Estimator, best: Plan) -> _Candidate:
+    def _strongest(self, estimator: Estimator, best: Plan) -> Candidate:
         """The best plan; or one with evidence already that is nearly as good."""
         cheapest = self._cost(estimator, best)
         near = [c for c in self.candidates.values() if self._cost(estimator, c.plan) <= 1.05 * cheapest]
-        return max(near, key=lambda c: c.gained, default=_Candidate(best))
+        return max(near, key=lambda c: c.gained, default=Candidate(best))
 
     def _decide(
-        self, now: float, estimator: Estimator, plan: Plan, candidate: _Candidate, cost: float, moment: int
+        self, now: float, estimator: Estimator, plan: Plan, candidate: Candidate, cost: float, moment: int
     ) -> Decision:
         policy, target = self.policy, candidate.plan
         better = self._cost(estimator, target)

@@ -31,7 +31,7 @@ FORGETTING = 0.05
 
 MOST_HEAVY = 64
 MOST_SAMPLED = 8192
-_LOW_BITS = np.uint64(SAMPLE - 1)
+"""How many values that are not heavy are counted: where there are more, only every second of them is."""
 
 Weights = npt.NDArray[np.float64]
 
@@ -65,6 +65,8 @@ class KeyCounts:
     counts: Weights = field(default_factory=lambda: np.empty(0, np.float64))
     rows: float = 0.0
     likeness: float = 0.0
+    sample: int = SAMPLE
+    most: int = MOST_SAMPLED
 
     def add(self, hashes: Hashes, fade: float) -> None:
         """Takes the hashes of some tuples' keys; what was known fades."""
@@ -72,18 +74,35 @@ class KeyCounts:
             return
         self._learn(hashes)
         heavy = self.heavy.hashes
-        sampled = hashes[(hashes & _LOW_BITS) == 0]
-        if len(heavy):
-            sampled = sampled[~_among(sampled, heavy)]
-        values, counts = _counted(sampled)
-        if len(heavy):
-            values = np.concatenate([values, heavy])
-            counts = np.concatenate([counts, _counts_of(heavy, hashes)])
-        old = _kept(self.hashes, self.counts, heavy)
+        values, counts = self._seen(hashes)
+        old = self._kept()
         if self._changed(*old, values, counts, len(hashes)):
             fade = FORGETTING
+            if self.sample > SAMPLE:
+                self.sample = SAMPLE
+                values, counts = self._seen(hashes)
         self.hashes, self.counts = _merged(*old, values, counts, fade)
         self.rows = self.rows * fade + len(hashes)
+        while len(self.hashes) > self.most + len(heavy):
+            self.sample *= 2
+            self.likeness = 0.0
+            self.hashes, self.counts = self._kept()
+
+    def _seen(self, hashes: Hashes) -> tuple[Hashes, Weights]:
+        """The values in the sample and the heavy ones, and how often each is there."""
+        heavy = self.heavy.hashes
+        sampled = hashes[(hashes & np.uint64(self.sample - 1)) == 0]
+        if len(heavy) == 0:
+            return _counted(sampled)
+        values, counts = _counted(sampled[~_among(sampled, heavy)])
+        return np.concatenate([values, heavy]), np.concatenate([counts, _counts_of(heavy, hashes)])
+
+    def _kept(self) -> tuple[Hashes, Weights]:
+        """What is counted and is in the sample, or heavy."""
+        keep = (self.hashes & np.uint64(self.sample - 1)) == 0
+        if len(self.heavy.hashes):
+            keep |= _among(self.hashes, self.heavy.hashes)
+        return self.hashes[keep], self.counts[keep]
 
     def _changed(self, old: Hashes, old_counts: Weights, new: Hashes, new_counts: Weights, rows: int) -> bool:
         """Whether the values come from another distribution than before.
@@ -117,12 +136,12 @@ class KeyCounts:
 
     def profile(self) -> KeyProfile:
         """The shares of the values, as the optimizer reads them."""
-        hashes, counts = _kept(self.hashes, self.counts, self.heavy.hashes)
+        hashes, counts = self._kept()
         heavy = _among(hashes, self.heavy.hashes)
         shares = counts / max(self.rows, 1.0)
         for array in (hashes, shares, heavy):
             array.setflags(write=False)
-        return KeyProfile(hashes, shares, heavy, SAMPLE, self.rows)
+        return KeyProfile(hashes, shares, heavy, self.sample, self.rows)
 
 
 def _counts_of(values: Hashes, hashes: Hashes) -> Weights:
@@ -136,13 +155,6 @@ def _counted(hashes: Hashes) -> tuple[Hashes, Weights]:
         return ordered, np.empty(0)
     starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
     return ordered[starts], np.diff(starts, append=len(ordered)).astype(np.float64)
-
-
-def _kept(values: Hashes, counts: Weights, heavy: Hashes) -> tuple[Hashes, Weights]:
-    keep = (values & _LOW_BITS) == 0
-    if len(heavy):
-        keep |= _among(values, heavy)
-    return values[keep], counts[keep]
 
 
 def _among(values: Hashes, ordered: Hashes) -> npt.NDArray[np.bool_]:
@@ -162,8 +174,4 @@ def _merged(old: Hashes, old_counts: Weights, new: Hashes, new_counts: Weights, 
     starts = np.flatnonzero(np.concatenate(([True], both[1:] != both[:-1])))
     values, summed = both[starts], np.add.reduceat(counts, starts)
     lasting = summed > 0.05
-    values, summed = values[lasting], summed[lasting]
-    if len(values) > MOST_SAMPLED:
-        top = np.sort(np.argsort(-summed)[:MOST_SAMPLED])
-        values, summed = values[top], summed[top]
-    return values, summed
+    return values[lasting], summed[lasting]

@@ -9,44 +9,42 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from midstream.adaptation.interests import Interests, interests_of
-from midstream.adaptation.key_counts import HeavyValues, KeyCounts
+from midstream.adaptation.key_counts import MOST_SAMPLED, HeavyValues, KeyCounts
+from midstream.adaptation.looking import LOOK_AT, Look, Looker
 from midstream.adaptation.smoothing import Smoothed
 from midstream.adaptation.timings import Timings
 from midstream.algebra.declarations import UserFunction
-from midstream.algebra.expressions import Expression, columns_of
 from midstream.algebra.physical import longest_validity
 from midstream.algebra.plan import Relation, Stream, Window, streams_of, walk_plan
 from midstream.algebra.statistics import Estimate, OperatorStatistics, Statistics, StreamStatistics
 from midstream.operators.base import Work
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements, Ticks
-from midstream.operators.expressions import compile_expression, compile_predicate
-from midstream.operators.hashing import hash_columns, key_validity
-
-LOOK_AT = 1024
-"""How many rows of a source are looked at in a batch."""
-
-ROWS_PER_LOOK = 1000
-LOOKS_APART = (2, 12)
-"""Looks cost the more, relatively, the smaller batches are; so many batches lie between them, at least and at most."""
 
 FIRST_LOOKS = 4
-PAIRED = 96
-"""How many rows of each of two sources are paired to estimate conditions that are no equalities."""
-
 COUNTED = ("taken", "given", "probed", "inserted", "matched")
 
-Array = Any
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """How often keys are looked at, and how many of their values are remembered.
+
+    So many batches lie between two looks, at least and at most: the more, the more rows a batch has.
+    """
+
+    apart: tuple[int, int] = (2, 12)
+    rows_per_look: int = 1000
+    most_sampled: int | None = None
+    """How many values of all keys together; None: as many of each as there may be."""
 
 
 @dataclass(slots=True)
-class _Source:
+class Source:
     """What is known about one source."""
 
     rate: Smoothed
@@ -67,38 +65,58 @@ class Observer:
         query: Relation,
         functions: Mapping[str, UserFunction] | None = None,
         clock: Callable[[], float] | None = None,
+        attention: Attention | None = None,
     ) -> None:
         self.interests: Interests = interests_of(query)
-        self.functions = dict(functions or {})
+        self.looker = Looker(self.interests, functions or {})
+        self.attention = attention or Attention()
         self.timings = Timings(clock) if clock else None
         self.batch_ticks = Smoothed(0.9)
         self.latest: int | None = None
         self.newest: int | None = None
         self.passed_ticks = 0
         self.batches = 0
-        self._apart = LOOKS_APART[0]
-        self._since_look = 0
-        self._looking = True
+        self.apart = self.attention.apart[0]
+        self.since_look = 0
+        self.looking = True
         self.fresh = False
-        self._compiled: dict[tuple[str, str, tuple[str, ...]], Any] = {}
         windows = {s.alias: _window(query, s) for s in streams_of(query)}
-        self.sources = {alias: _Source(Smoothed(0.85), span) for alias, span in windows.items()}
-        heavy = {text: shared for c in self.interests.classes for shared in [HeavyValues()] for text in c}
-        self.keys = {
-            text: KeyCounts(heavy.get(text) or HeavyValues())
-            for found in self.interests.keys.values()
-            for text in found
-        }
+        self.sources = {alias: Source(Smoothed(0.85), span) for alias, span in windows.items()}
+        self.heavy = [HeavyValues() for _ in self.interests.classes]
+        shared = {text: heavy for c, heavy in zip(self.interests.classes, self.heavy, strict=True) for text in c}
+        texts = [text for found in self.interests.keys.values() for text in found]
+        total = self.attention.most_sampled
+        most = MOST_SAMPLED if total is None else max(128, total // max(1, len(texts)))
+        self.keys = {text: KeyCounts(shared.get(text) or HeavyValues(), most=most) for text in texts}
         self._work: dict[int, tuple[Work, int]] = {}
 
     def take(self, alias: str, elements: Elements, ticks: Ticks) -> None:
         """Sees the rows that a source is about to be fed with."""
-        source = self.sources[alias]
-        source.batch_rows += len(ticks)
-        latest = int(ticks.max())
+        self.count(alias, len(ticks), int(ticks.max()))
+        if self.looking and len(elements):
+            columns = elements.columns
+            width = columns.nbytes / len(elements)
+            if len(elements) > LOOK_AT:
+                columns = columns.slice((self.batches * 7919) % (len(elements) - LOOK_AT), LOOK_AT)
+            self.absorb(alias, self.looker.look(alias, columns, width))
+
+    def count(self, alias: str, rows: int, latest: int) -> None:
+        """Learns how many rows a source has had in this batch, and the latest time among them."""
+        self.sources[alias].batch_rows += rows
         self.newest = latest if self.newest is None else max(self.newest, latest)
-        if self._looking and len(elements):
-            self._look(alias, source, elements)
+
+    def absorb(self, alias: str, look: Look) -> None:
+        """Learns from a look at some of the rows of a source."""
+        source = self.sources[alias]
+        source.width = look.width
+        for number, (text, _) in enumerate(self.interests.selections.get(alias, ())):
+            kept, of = (float(np.count_nonzero(look.passed >= least)) for least in (number + 1, number))
+            source.selections.setdefault(text, Smoothed(0.8)).add(kept, of)
+        fade = self._fade(source)
+        for text in look.keys:
+            self.keys[text].add(look.hashes(text), fade)
+        if look.paired is not None:
+            source.sample = look.paired
 
     def end_batch(self) -> None:
         """Sees that a batch is over."""
@@ -121,7 +139,7 @@ class Observer:
             source.rows += source.batch_rows
             rows += source.batch_rows
             source.batch_rows = 0
-        self.fresh = self.fresh or self._looking
+        self.fresh = self.fresh or self.looking
         self._decide_looking(rows)
 
     def _begin(self, newest: int) -> None:
@@ -132,57 +150,21 @@ class Observer:
             source.batch_rows = 0
 
     def _decide_looking(self, rows: int) -> None:
-        self._since_look += 1
-        self._apart = min(LOOKS_APART[1], max(LOOKS_APART[0], rows // ROWS_PER_LOOK))
-        self._looking = self.batches < FIRST_LOOKS or self._since_look >= self._apart
-        if self._looking:
-            self._since_look = 0
+        self.since_look += 1
+        least, most = self.attention.apart
+        self.apart = min(most, max(least, rows // self.attention.rows_per_look))
+        self.looking = self.batches < FIRST_LOOKS or self.since_look >= self.apart
+        if self.looking:
+            self.since_look = 0
 
-    def _look(self, alias: str, source: _Source, elements: Elements) -> None:
-        columns = elements.columns
-        source.width = columns.nbytes / max(1, len(elements)) if len(elements) else source.width
-        if len(elements) > LOOK_AT:
-            start = (self.batches * 7919) % (len(elements) - LOOK_AT)
-            columns = columns.slice(start, LOOK_AT)
-        for text, condition in self.interests.selections.get(alias, ()):
-            kept = self._predicate(alias, text, condition, columns)
-            source.selections.setdefault(text, Smoothed(0.8)).add(float(kept.sum()), float(len(kept)))
-            if not kept.all():
-                columns = columns.filter(pa.array(kept))
-        fade = self._fade(source)
-        for text, terms in self.interests.keys.get(alias, {}).items():
-            if not all(columns_of(term) <= set(columns.schema.names) for term in terms):
-                continue  # another plan would read it, this one does not
-            values = [self._expression(alias, term, columns) for term in terms]
-            valid = key_validity(values) if len(terms) == 1 else None
-            if valid is not None:
-                values = [v.filter(pa.array(valid)) for v in values]
-            if len(values[0]):
-                self.keys[text].add(hash_columns(values), fade)
-        if self.interests.pairs:
-            source.sample = columns.slice(0, PAIRED)
-
-    def _fade(self, source: _Source) -> float:
+    def _fade(self, source: Source) -> float:
         """Keys are remembered for about half a window, at least for four looks and at most for twenty."""
         span = self.batch_ticks.value
         if source.window is None or span <= 0:
             return 0.9
-        between = max(1.0, span * self._apart)
+        between = max(1.0, span * self.apart)
         looks = min(20.0, max(4.0, source.window / 2 / between))
         return 1 - 1 / looks
-
-    def _predicate(self, alias: str, text: str, condition: Expression, columns: pa.RecordBatch) -> Array:
-        key = (alias, text, tuple(columns.schema.names))
-        if key not in self._compiled:
-            self._compiled[key] = compile_predicate(condition, columns.schema, self.functions)
-        return self._compiled[key](columns)
-
-    def _expression(self, alias: str, term: Expression, columns: pa.RecordBatch) -> pa.Array:
-        key = (alias, str(term), tuple(columns.schema.names))
-        if key not in self._compiled:
-            self._compiled[key] = compile_expression(term, columns.schema, self.functions)
-        found = self._compiled[key](columns)
-        return found if isinstance(found, pa.Array) else found.combine_chunks()
 
     def watched(self, box: Box, statistics: Statistics) -> Statistics:
         """Statistics with what the running box's operators did since the last time; times them, if there is a clock."""
@@ -225,7 +207,7 @@ class Observer:
             self.latest or 0,
         )
 
-    def _stream(self, source: _Source) -> StreamStatistics:
+    def _stream(self, source: Source) -> StreamStatistics:
         rate = source.rate.estimate
         population = float(source.rows) if source.window is None else rate.value * source.window
         return StreamStatistics(rate, source.rate.noise, population, source.width, float(source.rows))
@@ -240,7 +222,7 @@ class Observer:
             left, right = samples
             assert left is not None and right is not None
             pairs = _product(left, right)
-            kept = self._predicate("+".join(owners), text, condition, pairs)
+            kept = self.looker.predicate("+".join(owners), text, condition, pairs)
             share = max(float(kept.mean()), 0.5 / len(kept))
             found[text] = Estimate(share, ((1 - share) / share / min(left.num_rows, right.num_rows)) ** 0.5)
         return found

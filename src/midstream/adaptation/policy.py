@@ -38,3 +38,9 @@ class Policy:
     def __post_init__(self) -> None:
         if self.mode not in MODES:
             raise QueryError(f"adaptivity is off, suggest or auto, not {self.mode!r}")
+
+
+def policy_of(wanted: Policy | Mode) -> Policy | None:
+    """The policy that is asked for by itself or by its mode; None if adaptivity is off."""
+    policy = wanted if isinstance(wanted, Policy) else Policy(wanted)
+    return None if policy.mode == "off" else policy

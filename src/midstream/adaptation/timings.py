@@ -14,7 +14,9 @@ FADE = 0.98
 
 
 @dataclass(slots=True)
-class _Spent:
+class Spent:
+    """Seconds and rows of processing, seconds and calls of advancing."""
+
     seconds: float = 0.0
     rows: float = 0.0
     purging: float = 0.0
@@ -26,7 +28,7 @@ class Timings:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.clock = clock
-        self._spent: dict[int, _Spent] = {}
+        self._spent: dict[int, Spent] = {}
         self._attached: list[Operator] = []
 
     def attach(self, box: Box) -> None:
@@ -34,11 +36,15 @@ class Timings:
         if self._attached and len(self._attached) == len(box.operators) and self._attached[0] is box.operators[0]:
             return
         self._attached = list(box.operators)
-        self._spent = {id(operator): _Spent() for operator in box.operators}
+        self._spent = {id(operator): Spent() for operator in box.operators}
         for operator in box.operators:
             spent = self._spent[id(operator)]
             operator.process = self._timed(operator.process, spent)  # type: ignore[method-assign]
             operator.advance = self._purging(operator.advance, spent)  # type: ignore[method-assign]
+
+    def spent(self, operator: Operator) -> Spent:
+        """What an operator took lately."""
+        return self._spent.get(id(operator)) or Spent()
 
     def per_row(self, operator: Operator) -> float | None:
         """Seconds per row that an operator takes in."""
@@ -50,7 +56,7 @@ class Timings:
         spent = self._spent.get(id(operator))
         return spent.purging / spent.purges if spent and spent.purges else None
 
-    def _timed(self, process: Callable[..., Any], spent: _Spent) -> Callable[..., Any]:
+    def _timed(self, process: Callable[..., Any], spent: Spent) -> Callable[..., Any]:
         clock = self.clock
 
         def timed(port: int, batch: Any) -> Any:
@@ -62,7 +68,7 @@ class Timings:
 
         return timed
 
-    def _purging(self, advance: Callable[..., Any], spent: _Spent) -> Callable[..., Any]:
+    def _purging(self, advance: Callable[..., Any], spent: Spent) -> Callable[..., Any]:
         clock = self.clock
 
         def timed(frontier: int) -> Any:

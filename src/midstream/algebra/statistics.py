@@ -85,11 +85,15 @@ def common(profiles: Sequence[KeyProfile]) -> Estimate:
     hashes = reduce(_in_both, [p.hashes for p in sorted(profiles, key=lambda p: len(p.hashes))])
     product = np.ones(len(hashes))
     heavy = np.zeros(len(hashes), bool)
+    sample = max(p.sample for p in profiles)
     for profile in profiles:
         at = np.searchsorted(profile.hashes, hashes)
         product *= profile.shares[at]
         heavy |= profile.heavy[at]
-    sample = profiles[0].sample
+    if any(p.sample < sample for p in profiles):
+        # The values of a coarse sample are among those of a finer one.
+        kept = heavy | ((hashes & np.uint64(sample - 1)) == 0)
+        product, heavy = product[kept], heavy[kept]
     weights = np.where(heavy, 1.0, float(sample))
     total = float((weights * product).sum())
     if total == 0:

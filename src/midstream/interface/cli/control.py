@@ -37,6 +37,7 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
         moving = f", migrating to {query['migrating_to']}" if query["migrating_to"] else ""
         lines.append(f"query {name}: {query['results']:,} results, plan {query['plan'] or 'without joins'}{moving}")
         lines += [_migration(record) for record in query["history"]]
+        lines += _adaptivity(query["adaptivity"])
     show_text("\n".join(lines))
 
 
@@ -86,7 +87,12 @@ def migrate(
 
 @ends_clearly
 def add(
-    checkpoint: Checkpoint, query: QueryName, cql: options.Cql, timeout: Patience = 60.0, json: options.Json = False
+    checkpoint: Checkpoint,
+    query: QueryName,
+    cql: options.Cql,
+    adaptive: Annotated[str, typer.Option(help="Whether it watches itself: off, suggest or auto.")] = "off",
+    timeout: Patience = 60.0,
+    json: options.Json = False,
 ) -> None:
     """Add a query to a running job.
 
@@ -94,7 +100,7 @@ def add(
     Example:
       midstream add orders.checkpoint big "SELECT * FROM orders [NOW] WHERE amount > 100"
     """
-    told = _asked(checkpoint, timeout, command="add", query=query, cql=options.query_text(cql))
+    told = _asked(checkpoint, timeout, command="add", query=query, cql=options.query_text(cql), adaptive=adaptive)
     show_json(told) if json else show_text(f"query {query} was added")
 
 
@@ -120,6 +126,13 @@ def stop(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json = 
     """
     told = _asked(checkpoint, timeout, command="stop")
     show_json(told) if json else show_text("the job stops after the batch under way")
+
+
+def _adaptivity(told: dict[str, Any] | None) -> list[str]:
+    if told is None:
+        return []
+    decision = told["decision"]
+    return [f"  adaptivity {told['mode']}: {decision['reason'] if decision else 'nothing decided yet'}"]
 
 
 def _migration(record: dict[str, Any]) -> str:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from midstream.algebra.statistics import Statistics
+from midstream.adaptation.telling import statistics_told
 from midstream.api import ask
 from midstream.interface.cli import options
+from midstream.interface.cli.decided import decided, decided_text
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import columns_as_json, show_json, show_text
-from midstream.optimizer.explanation import Explanation, explain_plan, heavy_hitters
+from midstream.optimizer.explanation import Explanation, explain_plan
 from midstream.optimizer.plans import plan_query
 from midstream.runtime.observing import observe
 
@@ -19,20 +20,32 @@ from midstream.runtime.observing import observe
 @ends_clearly
 def explain(
     cql: options.Cql,
-    stream: options.Streams,
+    stream: options.Streams = [],  # noqa: B006
     time: options.TimeColumn = [],  # noqa: B006
     plan: options.Plan = None,
     why: Annotated[bool, typer.Option("--why", help="Say in one paragraph why this plan and not another.")] = False,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(metavar="CHECKPOINT", help="Explain a query of a job instead: give its name in place of CQL."),
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Show the plan of a query over files: what it means, what would run, and what it is expected to cost.
 
-    The files are read to see how fast the streams are and how their keys meet.
+    The files are read to see how fast the streams are and how their keys meet. With a checkpoint it is told what an
+    adaptive query of that job has seen and decided, whether the job is running or not.
 
     \b
     Example:
       midstream explain "SELECT DISTINCT k FROM A [RANGE 100]" --stream A=a.parquet --time ts
+      midstream explain hot --checkpoint orders.checkpoint --why
     """
+    if checkpoint is not None:
+        told = decided(checkpoint, cql)
+        show_json(told) if json else show_text(told["why"] if why else decided_text(told))
+        return
+    if not stream:
+        raise typer.BadParameter("at least one stream is needed", param_hint="--stream")
     files = options.stream_files(stream)
     question = ask(options.query_text(cql), files, time=options.time_columns(time, files))
     statistics = observe(question.plan, question.tables, question.catalog)
@@ -45,7 +58,7 @@ def explain(
                 "physical_plan": str(chosen.physical),
                 "columns": columns_as_json(question.plan.schema),
                 **explanation.as_dict(),
-                "statistics": _statistics_as_json(statistics),
+                "statistics": statistics_told(statistics),
             }
         )
     elif why:
@@ -69,24 +82,3 @@ def _as_text(logical: str, explanation: Explanation) -> str:
             lines.append(f"{other.plan.text}  [cost {other.cost:.4g}] {wins}")
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
-
-
-def _statistics_as_json(statistics: Statistics) -> dict[str, Any]:
-    return {
-        "streams": {
-            alias: {
-                "rate": s.rate.value,
-                "confidence": s.rate.confidence,
-                "burstiness": s.burstiness,
-                "population": s.population,
-            }
-            for alias, s in statistics.streams.items()
-        },
-        "selectivities": {
-            text: {"value": e.value, "confidence": e.confidence} for text, e in statistics.selectivities.items()
-        },
-        "keys": {
-            text: {"heavy_hitters": heavy_hitters(p), "skew": p.skew, "rows": p.rows}
-            for text, p in statistics.keys.items()
-        },
-    }

@@ -87,7 +87,7 @@ def open_session(job: Job) -> Any:
     if job.ticks:
         session.ticks()
     for query in job.queries:
-        session.query(query.name, query.cql, plan=query.plan, emit_every=query.emit_every)
+        session.query(query.name, query.cql, plan=query.plan, emit_every=query.emit_every, adaptive=query.adaptive)
         if query.sink == "console":
             session.sink(query.name, sinks.console(query.name))
         elif query.folder is not None:
@@ -100,3 +100,6 @@ def _told(event: dict[str, Any]) -> None:
     results = ", ".join(f"{name} {query['results']:,}" for name, query in event["queries"].items())
     told = f"batch {event['batch_id']}: {rows:,} rows{f', {late:,} late' if late else ''}; results {results}; "
     note(told + f"{event['seconds']['batch']:.2f} s")
+    for name, decision in event["decisions"].items():
+        if decision is not None and decision["action"] != "stay":
+            note(f"query {name}: {decision['reason']}")

@@ -9,7 +9,9 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
+from midstream.adaptation.policy import Policy
 from midstream.errors import JobError
+from midstream.interface.jobs.adaptivity import OFF, policy_in
 
 SINKS = ("table", "console", "folder")
 
@@ -38,6 +40,7 @@ class QueryEntry:
     emit_every: str | int | None = None
     sink: str = "table"
     folder: str | None = None
+    adaptive: Policy = OFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +74,12 @@ def read_job(path: Path) -> Job:
 def job_of(content: Mapping[str, Any], folder: Path) -> Job:
     """The job that parsed TOML describes."""
     top = _Section("", content, ("job", "streams", "queries", "spark"))
-    job = top.section("job", ("checkpoint", "trigger", "slots", "master", "ticks", "retained", "carry", "scheduling"))
+    job = top.section(
+        "job", ("checkpoint", "trigger", "slots", "master", "ticks", "retained", "carry", "scheduling", "adaptivity")
+    )
     streams = tuple(_stream(name, top, folder) for name in top.names("streams"))
-    queries = tuple(_query(name, top, folder) for name in top.names("queries"))
+    usual = policy_in(job.content.get("adaptivity"), job.at("adaptivity"))
+    queries = tuple(_query(name, top, folder, usual) for name in top.names("queries"))
     spark = {key: str(value) for key, value in dict(content.get("spark", {})).items()}
     return Job(
         _located(job.text("checkpoint"), folder),
@@ -117,8 +123,8 @@ def _stream(name: str, top: _Section, folder: Path) -> StreamEntry:
     )
 
 
-def _query(name: str, top: _Section, folder: Path) -> QueryEntry:
-    entry = top.section(f"queries.{name}", ("cql", "plan", "emit_every", "sink", "folder"))
+def _query(name: str, top: _Section, folder: Path, usual: Policy) -> QueryEntry:
+    entry = top.section(f"queries.{name}", ("cql", "plan", "emit_every", "sink", "folder", "adaptivity"))
     sink = entry.optional("sink", str) or "table"
     if sink not in SINKS:
         raise JobError(f"{entry.at('sink')} cannot be {sink!r}", hint=f"use one of {', '.join(SINKS)}")
@@ -132,6 +138,7 @@ def _query(name: str, top: _Section, folder: Path) -> QueryEntry:
         entry.optional("emit_every", (str, int)),
         sink,
         None if path is None else _located(path, folder),
+        policy_in(entry.content.get("adaptivity"), entry.at("adaptivity"), usual),
     )
 
 

@@ -9,6 +9,7 @@ from midstream.runtime.checkpoint.manifest import Manifest
 from midstream.runtime.spark.driver import Driver
 from midstream.runtime.spark.running import RunningQuery
 from midstream.runtime.spark.sides import base_name
+from midstream.runtime.spark.watching import ADAPTIVE
 
 
 def history_of(driver: Driver, query: RunningQuery) -> list[dict[str, Any]]:
@@ -29,7 +30,9 @@ def statistics_of(driver: Driver, query: RunningQuery) -> dict[str, Any]:
     counters = manifest.counters
     streams = sorted(query.streams)
     states = states_of(manifest, query.name)
+    kept = counters.get(ADAPTIVE, {}).get(query.name)
     return {
+        **({} if kept is None else {"observed": kept["observed"]}),
         "batch": None if committed is None else committed.batch_id,
         **{
             kind: {stream: counters.get(kind, {}).get(stream, 0) for stream in streams}
@@ -44,6 +47,21 @@ def statistics_of(driver: Driver, query: RunningQuery) -> dict[str, Any]:
         "released": told_tick(manifest.released.get(query.name)),
         "seconds": {} if event is None else dict(event["seconds"]),
     }
+
+
+def decisions_of(driver: Driver, query: str) -> list[dict[str, Any]]:
+    """What was decided about a query's plan, as the newest manifest remembers it, oldest first."""
+    counters = driver.manifest.counters if driver.manifest else {}
+    return list(counters.get(ADAPTIVE, {}).get(query, {}).get("decisions", ()))
+
+
+def adaptivity_of(driver: Driver, query: str) -> dict[str, Any] | None:
+    """The mode of an adaptive query and its last decision; None if it is not adaptive."""
+    watcher, decisions = driver.watchers.by_query.get(query), decisions_of(driver, query)
+    if watcher is None and not decisions:
+        return None
+    mode = "off" if watcher is None else watcher.policy.mode
+    return {"mode": mode, "decision": decisions[-1] if decisions else None}
 
 
 def states_of(manifest: Manifest, query: str) -> dict[str, dict[str, int]]:

@@ -44,7 +44,7 @@ class Arrival:
                 self.driver.routes.setdefault(declaration.name, STAY)
             self.columns = {d.name: list(d.columns.names) for d in declarations}
         else:
-            self.columns = {d.name: needed_columns(self.driver.queries, d) for d in declarations}
+            self.columns = {d.name: needed_columns(self.driver.queries, d, self.driver.watchers) for d in declarations}
         self.routes = dict(self.driver.routes)
         return self.columns
 

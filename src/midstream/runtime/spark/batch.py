@@ -23,6 +23,7 @@ from midstream.runtime.spark.running import RunningQuery
 from midstream.runtime.spark.shared_life import SharedWork
 from midstream.runtime.spark.shares import Shapes, Shares
 from midstream.runtime.spark.sides import NEW, Side, base_name
+from midstream.runtime.spark.slot_looks import LookRequest
 from midstream.runtime.spark.step import StageStep
 from midstream.runtime.spark.tagging import default_routing, exchange_type, slot_of
 
@@ -58,6 +59,9 @@ class Batch:
     registers_now: Mapping[str, int] | None = None
     """Registers to work with instead of the last manifest's: how a finished input is told."""
     scheduling: str = "dfs"
+    looks: tuple[LookRequest, ...] = ()
+    watched: frozenset[str] = frozenset()
+    """What slots look at for queries that are watched, and these queries."""
     reports: list[Report] = field(default_factory=list)
     spark_seconds: float = 0.0
     shapes: Shapes = field(default_factory=Shapes)
@@ -135,6 +139,7 @@ class Batch:
                 exchanged,
                 tuple(self.routing),
                 self._works(parts, stage, ports),
+                self.looks if stage == 0 else (),
             )
             for stage in range(count)
         ]
@@ -183,6 +188,7 @@ class Batch:
                 part.side,
                 self.scheduling,
                 self.shares.start(query.name),
+                part.name in self.watched and query.migration is None,
             )
             for fragment in query.staged.fragments
             if fragment.stage == stage

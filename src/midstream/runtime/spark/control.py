@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from midstream.errors import JobError, MidstreamError
 from midstream.runtime.checkpoint.control import Request, answer_all
-from midstream.runtime.spark.accounts import history_of, told_tick
+from midstream.runtime.spark.accounts import adaptivity_of, history_of, told_tick
 
 if TYPE_CHECKING:
     from midstream.runtime.spark.session import Session
@@ -62,7 +62,7 @@ class Listener:
                 before, session.scheduling = session.scheduling, name
                 return {"from": before, "to": session.scheduling}
             case {"command": "add", "query": str(name), "cql": str(cql)}:
-                query = session.query(name, cql, plan=request.get("plan"))
+                query = session.query(name, cql, plan=request.get("plan"), adaptive=request.get("adaptive", "off"))
                 return {"query": name, "plan": query.plan.text}
             case {"command": "drop", "query": str(name)}:
                 session.drop(name)
@@ -101,6 +101,7 @@ def status(session: Session) -> dict[str, Any]:
                 "results": counters.get("results", {}).get(name, 0),
                 "released": told_tick(manifest.released.get(name)) if manifest else None,
                 "history": history_of(driver, query),
+                "adaptivity": adaptivity_of(driver, name),
             }
             for name, query in driver.queries.items()
         },

@@ -6,6 +6,7 @@ A manifest that exists means that the batch was done: then only its sinks are ca
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -21,9 +22,9 @@ from midstream.algebra.time import BEGINNING
 from midstream.distribution.fragments import Route
 from midstream.errors import JobError, MigrationError
 from midstream.migration.legality import is_to_stream
-from midstream.migration.protocol import Situation
+from midstream.migration.protocol import Situation, Strategy
 from midstream.migration.registry import strategy_named
-from midstream.optimizer.plans import Plan
+from midstream.optimizer.plans import Plan, plan_query
 from midstream.runtime.checkpoint.collect import collect
 from midstream.runtime.checkpoint.files import Files
 from midstream.runtime.checkpoint.lists import shorten
@@ -37,6 +38,9 @@ from midstream.runtime.spark.results import batch_frame
 from midstream.runtime.spark.running import MigrationUnderWay, RunningQuery
 from midstream.runtime.spark.shares import Shapes
 from midstream.runtime.spark.sides import base_name
+from midstream.runtime.spark.watching import ADAPTIVE, Watchers
+
+log = logging.getLogger(__name__)
 
 SPARK = "spark"
 """The folder under the checkpoint that is Spark's own."""
@@ -59,6 +63,7 @@ class Driver:
     sinks: dict[str, list[Sink]] = field(default_factory=dict)
     listeners: list[Progress] = field(default_factory=list)
     before_batch: list[Callable[[int], None]] = field(default_factory=list)
+    watchers: Watchers = field(default_factory=Watchers)
     arriving: Layout | None = None
     lease: Heartbeat | None = None
     manifest: Manifest | None = None
@@ -117,6 +122,7 @@ class Driver:
             return
         for key, value in BATCH_SETTINGS.items():
             rows.sparkSession.conf.set(key, value)
+        self.begin_decided()
         for prepare in self.before_batch:
             prepare(batch_id)
         batch = self._batch(query_id, batch_id, before)
@@ -155,6 +161,7 @@ class Driver:
 
     def _batch(self, query_id: str, batch_id: int, before: Manifest | None) -> Batch:
         assert self.arriving is not None
+        self.watchers.settle(before, self.queries)
         return Batch(
             self.store.uri,
             query_id,
@@ -166,11 +173,15 @@ class Driver:
             self.slots,
             scheduling=self.scheduling,
             shapes=self.shapes,
+            looks=self.watchers.requests(batch_id, self.slots),
+            watched=frozenset(self.watchers.by_query),
         )
 
     def _commit(self, batch: Batch, offsets: str, **more: Any) -> None:
         arrival = {name: route.key for name, route in self.routes.items()}
         settings = {"arrival": arrival, "scheduling": batch.scheduling, "carry": self.carry, **more}
+        if adaptive := self.watchers.after(batch, self.check_migration):
+            settings[ADAPTIVE] = adaptive
         manifest = shorten(self.files, batch.manifest(offsets, settings))
         if self.lease is not None:
             self.lease.check()
@@ -223,14 +234,31 @@ class Driver:
                     f"query {name} is migrating already, to {query.migration.target.plan.text}",
                     hint="wait for the end of that migration",
                 )
-            apart = not fit_one_box(query, target)
-            chosen = strategy_named("genmig" if apart and strategy == "auto" else strategy)
-            chosen.refuse(query.plan, target.plan, query.functions)
-            if apart:
-                require_split(query, target, chosen.name)
+            chosen, apart = legal_strategy(query, target, strategy)
             known = replace(self.situation(query), old=query.plan, new=target.plan, functions=query.functions)
             decision = chosen.decide(known)
             query.migration = MigrationUnderWay(target, chosen.name, dict(decision), None, False, trigger, apart)
+
+    def begin_decided(self) -> None:
+        """Starts the migrations that watchers decided on after the last batch, as its manifest says."""
+        self.watchers.settle(self.manifest, self.queries)
+        for name, wish in self.watchers.wishes(self.queries):
+            query = self.queries[name]
+            target = self.target(query, plan_query(query.plan.query, wish["plan"], query.emit_every))
+            try:
+                self.begin_migration(name, target, wish["strategy"], wish["reason"])
+            except MigrationError as error:
+                log.warning("query %s stays with its plan: %s", name, error)
+
+    def check_migration(self, query: RunningQuery, plan: Plan, strategy: str) -> None:
+        """Raises a MigrationError if a query could not begin to go over to a plan with the next batch."""
+        target = self.target(query, plan)
+        legal_strategy(query, target, strategy)
+        carried = {d.name: set(self.arriving.schemas[port].names) for port, d in self.streams.items()}  # type: ignore[union-attr]
+        for source in target.sources:
+            prefix = f"{source.stream.alias}."
+            if not {name.removeprefix(prefix) for name in source.schema.names} <= carried[source.stream.name]:
+                raise MigrationError(f"the plan reads columns of {source.stream.name} that batches do not carry")
 
     def _call_sinks(self, before: Manifest | None, manifest: Manifest) -> None:
         for name, sinks in self.sinks.items():
@@ -247,6 +275,7 @@ class Driver:
         event["seconds"] |= {
             "spark": ran - started,
             "commit": committed - ran,
+            "decide": self.watchers.seconds,
             "sinks": time.perf_counter() - committed,
             "batch": time.perf_counter() - started,
         }
@@ -289,7 +318,20 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
         "released": dict(manifest.released) if manifest else {},
         "plans": {name: query.plan.text for name, query in batch.queries.items()},
         "seconds": seconds,
+        "decisions": {
+            name: kept["decided"] for name, kept in (manifest.counters.get(ADAPTIVE, {}) if manifest else {}).items()
+        },
     }
+
+
+def legal_strategy(query: RunningQuery, target: RunningQuery, strategy: str) -> tuple[Strategy, bool]:
+    """The strategy to go from one plan to the other, and whether they run apart; refuses what would be wrong."""
+    apart = not fit_one_box(query, target)
+    chosen = strategy_named("genmig" if apart and strategy == "auto" else strategy)
+    chosen.refuse(query.plan, target.plan, query.functions)
+    if apart:
+        require_split(query, target, chosen.name)
+    return chosen, apart
 
 
 def fit_one_box(query: RunningQuery, target: RunningQuery) -> bool:
@@ -322,9 +364,11 @@ def _route(key: Any) -> Route:
     return Route(None if key is None else tuple(key))
 
 
-def needed_columns(queries: Mapping[str, RunningQuery], declaration: StreamDeclaration) -> list[str]:
-    """The columns of a stream that queries read, and its time."""
-    wanted = {declaration.time}
+def needed_columns(
+    queries: Mapping[str, RunningQuery], declaration: StreamDeclaration, watchers: Watchers | None = None
+) -> list[str]:
+    """The columns of a stream that queries read or that are watched, and its time."""
+    wanted = {declaration.time} | (set() if watchers is None else watchers.columns(declaration.name))
     for query in queries.values():
         for source in query.sources_read:
             if source.stream.name == declaration.name:

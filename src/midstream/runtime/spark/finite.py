@@ -20,6 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from midstream.adaptation.controller import Decision
+from midstream.adaptation.policy import Mode, Policy, policy_of
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.plan import Relation, streams_of
 from midstream.errors import QueryError
@@ -47,14 +49,18 @@ def run_on_spark(
     slots: int | None = None,
     progress: Any = None,
     dead_letters: list[DeadLetters] | None = None,
+    adaptive: Policy | Mode = "off",
+    decisions: list[Decision] | None = None,
 ) -> pa.Table:
     """Runs a query over finite tables on Spark, batch by batch, and gives all its results in order.
 
-    Dead letters are counted and given as in the embedded run; their rows are those of the dead-letter table.
+    `decisions` is given what adaptation decided. Dead letters are counted and given as in the embedded run; their rows
+    are those of the dead-letter table.
     """
     if batch_rows < 1:
         raise QueryError(f"batch_rows must be positive, not {batch_rows}")
     require_classic(spark)
+    policy = policy_of(adaptive)
     folder = Path(tempfile.mkdtemp(prefix="midstream-run-"))
     try:
         names = sorted({s.name for s in streams_of(relation)})
@@ -67,12 +73,14 @@ def run_on_spark(
                 frame = _read(spark, folder / name, declared.columns)
                 session.stream(name, frame, time=declared.time, columns=declared.columns)
                 session._declare_lateness(name, declared.lateness)
-            running = session._add("run", query, relation, plan, emit_every)
+            running = session._add("run", query, relation, plan, emit_every, policy=policy)
             if progress is not None:
                 session.on_progress(lambda event: progress(sum(event["rows"].values())))
             _plan_changes(session, changes, starts)
             session.process_available()
             session.finish()
+            if decisions is not None:
+                decisions.extend(session._driver.watchers.decided("run"))
             dead = _dead_letters(session)
             if dead_letters is not None:
                 dead_letters.extend(dead)

@@ -30,6 +30,7 @@ from midstream.runtime.checkpoint.packs import SegmentEntry, StateKey, open_stat
 from midstream.runtime.live_query import result_table
 from midstream.runtime.spark.reports import FragmentReport
 from midstream.runtime.spark.sides import Side, base_name
+from midstream.runtime.spark.slot_looks import BoxWatch
 from midstream.scheduling.box_scheduler import BoxScheduler
 
 
@@ -66,6 +67,8 @@ class FragmentWork:
     scheduling: str = "dfs"
     start: int = BEGINNING
     """The instant from which on the query's results are whole, and so given."""
+    watched: bool = False
+    """Whether what each operator does is to be reported."""
 
     @property
     def name(self) -> tuple[str, int]:
@@ -95,6 +98,7 @@ class FragmentLife:
             self.boxes[0], self._give, partial(BoxScheduler, schedule=work.scheduling)
         )
         self.migrating: Migrating | None = None
+        self.watch = BoxWatch(self.boxes[0]) if work.watched else None
         self.open()
 
     def open(self) -> None:
@@ -194,6 +198,7 @@ class FragmentLife:
             inserted=work.inserted,
             passed=self.execution.passed,
             migrated=None if self.migrating is None else self.migrating.done,
+            operators=[] if self.watch is None else self.watch.reports(),
         )
 
     def _kept(self, held: Mapping[StateKey, Sequence[Segment]]) -> list[SegmentEntry]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from midstream.errors import MidstreamError
 from midstream.runtime.checkpoint.manifest import DeadLetterFile, ResultFile
 from midstream.runtime.checkpoint.packs import SegmentEntry
+from midstream.runtime.spark.slot_looks import Looks, OperatorReport
 
 
 @dataclass(slots=True)
@@ -26,6 +27,8 @@ class FragmentReport:
     passed: int = 0
     migrated: bool | None = None
     """Whether a migration under way could end here; None if there is none."""
+    operators: list[OperatorReport] = field(default_factory=list)
+    """What each operator did, if the query is watched."""
 
 
 @dataclass(slots=True)
@@ -41,6 +44,7 @@ class Report:
     unusable: dict[str, int] = field(default_factory=dict)
     dead_letters: list[DeadLetterFile] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
+    looks: Looks = field(default_factory=dict)
     error: MidstreamError | None = None
 
     def to_bytes(self) -> bytes:

@@ -13,15 +13,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from midstream.adaptation.policy import Mode, Policy, policy_of
 from midstream.algebra.declarations import Catalog, StreamDeclaration, Timestamps, UserFunction, functions_by_name
 from midstream.algebra.plan import Relation
+from midstream.algebra.statistics import UNKNOWN, Statistics
 from midstream.algebra.time import ticks
 from midstream.errors import InputError, JobError, MigrationError, QueryError
 from midstream.inputs import Duration, declare
 from midstream.language import parse
 from midstream.optimizer.plans import Plan, plan_query
 from midstream.runtime.checkpoint.store import CheckpointStore
-from midstream.runtime.spark.accounts import history_of, statistics_of
+from midstream.runtime.spark.accounts import decisions_of, history_of, statistics_of
 from midstream.runtime.spark.adding import Adding
 from midstream.runtime.spark.arrival import Arrival, Carry
 from midstream.runtime.spark.batch import TICKS
@@ -78,8 +80,19 @@ class Query:
         return history_of(self.session._driver, self._running)
 
     @property
+    def decisions(self) -> list[dict[str, Any]]:
+        """What was decided about its plan, also to stay, oldest first and also before a restart."""
+        return decisions_of(self.session._driver, self.name)
+
+    @property
+    def observed(self) -> Statistics:
+        """What is known of its streams and operators, as the optimizer reads it; nothing unless it is adaptive."""
+        watcher = self.session._driver.watchers.by_query.get(self.name)
+        return UNKNOWN if watcher is None else watcher.observed
+
+    @property
     def statistics(self) -> dict[str, Any]:
-        """Counts of what it did and holds, as of the last batch."""
+        """Counts of what it did and holds, as of the last batch; with what was `observed` if it is adaptive."""
         return statistics_of(self.session._driver, self._running)
 
     def results(self) -> DataFrame:
@@ -221,17 +234,21 @@ class Session:
         plan: Plan | str | None = None,
         emit_every: Duration | None = None,
         share: bool = True,
+        adaptive: Policy | Mode = "off",
     ) -> Query:
         """Adds a continuous query; a running session takes it up with the next batch.
 
         With `share=False` it keeps everything to itself.
+
+        With `adaptive="auto"` it watches its streams and migrates to better plans by itself, with "suggest" it only
+        says so in its `decisions`.
         """
         _check_name("query", name)
         if name in self._driver.queries:
             raise QueryError(f"there is a query {name} already")
         relation = parse(cql, self.catalog)
         every = None if emit_every is None else ticks(emit_every, relation.domain)
-        return self._add(name, cql, relation, plan, every, share)
+        return self._add(name, cql, relation, plan, every, share, policy_of(adaptive))
 
     def _add(
         self,
@@ -241,12 +258,15 @@ class Session:
         plan: Plan | str | None = None,
         every: int | None = None,
         share: bool = True,
+        policy: Policy | None = None,
     ) -> Query:
         self._require_same_text(name, cql)
         with self._driver.gate:
             settled = self._arrival.settled(self._stream is not None)
             running = self._adding.query(name, cql, relation, plan, every, settled, share)
             running.migration = self._remembered_migration(running)
+            if policy is not None:
+                self._driver.watchers.watch(running, policy)
             self._take_up(running)
         return Query(self, name)
 
@@ -312,6 +332,7 @@ class Session:
         with self._driver.gate:
             del self._driver.queries[name]
             self._driver.sinks.pop(name, None)
+            self._driver.watchers.by_query.pop(name, None)
 
     def sink(self, name: str, write: Sink) -> None:
         """Calls `write(frame, batch_id)` with the results that each batch releases, in order of their start."""

@@ -28,6 +28,7 @@ from midstream.runtime.spark.intake import Intake, source_elements
 from midstream.runtime.spark.layout import FROM, NOTE, NOTE_PORT, PORT, SLOT, TO, Layout, one_batch
 from midstream.runtime.spark.reports import Report
 from midstream.runtime.spark.shared_life import Pool, SharedLife, SharedWork
+from midstream.runtime.spark.slot_looks import LookRequest, look_at
 
 Life = FragmentLife | SharedLife
 
@@ -50,6 +51,7 @@ class StageStep:
     exchanged: Layout
     routing: tuple[int, ...]
     work: tuple[FragmentWork | SharedWork, ...]
+    looks: tuple[LookRequest, ...] = ()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What Spark calls in each slot."""
@@ -113,6 +115,10 @@ class StageStep:
                 continue
             rows = self.arriving.payload(port, parts[port])
             rows, ticks = intake.accept(declaration, rows, self.registers.get(declaration.name, BEGINNING))
+            if self.looks and len(ticks):
+                at = time.perf_counter()
+                report.looks |= look_at(self.looks, declaration.name, rows, ticks)
+                _lap(report, "watch", at)
             for life in lives:
                 for source in life.sources:
                     if source.stream.name == declaration.name and len(ticks):

@@ -1,0 +1,38 @@
+"""What a job file says about adaptivity: a mode, or a table with a mode and what else a policy says."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from difflib import get_close_matches
+from typing import Any
+
+from midstream.adaptation.policy import MODES, Policy
+from midstream.errors import JobError
+
+OFF = Policy("off")
+KNOWN = tuple(f.name for f in fields(Policy) if f.name != "constants")
+
+
+def policy_in(wanted: Any, place: str, usual: Policy = OFF) -> Policy:
+    """The policy at a place of a job file; the usual one if nothing is said there."""
+    if wanted is None:
+        return usual
+    said = {"mode": wanted} if isinstance(wanted, str) else wanted
+    if not isinstance(said, dict):
+        raise JobError(f"{place} must be a mode or a table, not {wanted!r}", hint=f"use one of {', '.join(MODES)}")
+    for key, value in said.items():
+        _check(key, value, place)
+    mode = said.get("mode", "auto")
+    if mode not in MODES:
+        raise JobError(f"{place} cannot be {mode!r}", hint=f"use one of {', '.join(MODES)}")
+    return Policy(**{**said, "mode": mode})
+
+
+def _check(key: str, value: Any, place: str) -> None:
+    if key not in KNOWN:
+        near = get_close_matches(key, KNOWN, 1)
+        raise JobError(
+            f"unknown key {place}.{key}", hint=f"did you mean {near[0]}?" if near else f"use {', '.join(KNOWN)}"
+        )
+    if key != "mode" and (isinstance(value, bool) or not isinstance(value, int | float) or value < 0):
+        raise JobError(f"{place}.{key} must be a number that is not negative, not {value!r}")
