@@ -65,7 +65,7 @@ def test_queries_come_and_go_without_restarting_the_stream(spark, tmp_path: Path
         for feed in feeds.values():
             feed.rows((1, 40, 8), (1, 50, 30))
         wait_for_rows(session, 5)
-        assert session._stream is stream and stream.isActive
+        assert stream is not None and session._stream is stream and stream.isActive
         assert session.scheduling == "bfs"
         (started,) = session.queries["same"].history
         session.finish()
