@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -28,6 +28,7 @@ from midstream.errors import (
 )
 from midstream.inputs import Duration, Time, catalog_of, table_of, tables_of
 from midstream.language import parse
+from midstream.migration.in_part import require_part
 from midstream.optimizer.plans import Plan, enumerate_plans
 from midstream.runtime.embedded import run as run_embedded
 from midstream.runtime.ingest import DeadLetters, disorder
@@ -68,6 +69,9 @@ STRATEGIES = (
 class Migration:
     """Asks a running query to go on with another plan once its input's time has reached `at`.
 
+    Only the part in which the plans differ migrates, unless `part` is "whole". The strategy must be legal for both
+    plans; with the part "smallest" it is enough that it is legal for the part.
+
     >>> Migration(at=400, plan="(A (B C))", strategy="genmig").strategy
     'genmig'
     """
@@ -75,8 +79,10 @@ class Migration:
     at: int | dt.datetime
     plan: Any
     strategy: str = "auto"
+    part: Literal["auto", "smallest", "whole"] = "auto"
 
     def __post_init__(self) -> None:
+        require_part(self.part)
         if isinstance(self.at, bool) or not isinstance(self.at, (int, dt.datetime)):
             raise MigrationError(
                 f"a migration starts at a time, not at {self.at!r}", hint="give an integer or a datetime"
@@ -154,6 +160,7 @@ def run(
     dead_letters: list[DeadLetters] | None = None,
     adaptive: Policy | Mode = "off",
     decisions: list[Decision] | None = None,
+    history: list[Any] | None = None,
     representation: Representation = "interval",
 ) -> pa.Table:
     """Answers a query over finite inputs: the selected columns with `valid_from` and `valid_to`, or with `ts`.
@@ -162,6 +169,7 @@ def run(
     (the scheduling table) say how the input is worked through; none of them changes what the answer means. `progress`
     is called with the number of rows of each batch done. With `adaptive="auto"` the query watches its streams and
     migrates to better plans by itself, with "suggest" it only says so; the list `decisions` is given what it decided.
+    The list `history` is given a record of every migration that has ended.
 
     With `representation="positive_negative"` streams are signed tuples instead of elements with intervals.
 
@@ -181,6 +189,7 @@ def run(
             emit_every=None if emit_every is None else ticks(emit_every, question.plan.domain),
             progress=progress,
             dead_letters=dead_letters,
+            history=history,
         )
     if representation != "interval":
         raise InputError(
@@ -200,6 +209,7 @@ def run(
             dead_letters=dead_letters,
             adaptive=adaptive,
             decisions=decisions,
+            history=history,
         )
     return run_embedded(
         question.plan,
@@ -214,6 +224,7 @@ def run(
         dead_letters=dead_letters,
         adaptive=adaptive,
         decisions=decisions,
+        history=history,
     )
 
 

@@ -15,6 +15,7 @@ import midstream as ms
 from midstream.algebra.semantics import evaluate
 from midstream.algebra.snapshots import multiset_equal
 from midstream.api import ask
+from midstream.migration.in_part import PARTS, way
 from midstream.migration.legality import keeps_intervals, relational_part
 from midstream.migration.moving_state_paced import MovingStatePaced
 from midstream.migration.protocol import Strategy
@@ -25,6 +26,14 @@ TRIED = {**STRATEGIES, "moving_state_paced by 3": MovingStatePaced(budget=3)}
 NARROW = {"parallel_track", "genmig_reference_point"}
 PLACES = st.integers(0, 12)
 BATCHES = st.sampled_from([1, 2, 3, 5, 8, 40])
+PARTS_TRIED = st.sampled_from(PARTS)
+MOMENTS = {
+    "rows": BATCHES,
+    "place": PLACES,
+    "gap": st.integers(0, 6),
+    "reopen": st.booleans(),
+    "part": PARTS_TRIED,
+}
 
 
 def examples(count: int) -> settings:
@@ -36,10 +45,10 @@ def examples(count: int) -> settings:
     )
 
 
-def legal(strategy: Strategy, setting: Setting) -> bool:
+def legal(strategy: Strategy, setting: Setting, part: str) -> bool:
     try:
         for old, new in zip(setting.plans, setting.plans[1:], strict=False):
-            strategy.refuse(old, new, setting.asked.catalog.functions)
+            way(strategy, old, new, setting.asked.catalog.functions, part)
     except ms.MigrationError:
         return False
     return True
@@ -50,11 +59,20 @@ def cancel_if_running(live: LiveQuery) -> None:
         live.cancel_migration()
 
 
-def check(setting: Setting, strategy: Strategy, rows: int, place: int, gap: int, cancel: int | None, reopen: bool):
+def check(
+    setting: Setting,
+    strategy: Strategy,
+    rows: int,
+    place: int,
+    gap: int,
+    cancel: int | None,
+    reopen: bool,
+    part: str = "whole",
+) -> None:
     """Migrates along the setting's plans, one after the other, and holds the result against the oracle."""
-    assume(legal(strategy, setting))
+    assume(legal(strategy, setting, part))
     actions: list[tuple[int, Action]] = [
-        (place + i * gap, partial(LiveQuery.migrate, plan=plan, strategy=strategy, queue=True))
+        (place + i * gap, partial(LiveQuery.migrate, plan=plan, strategy=strategy, part=part, queue=True))
         for i, plan in enumerate(setting.plans[1:])
     ]
     if cancel is not None:
@@ -72,44 +90,44 @@ def check(setting: Setting, strategy: Strategy, rows: int, place: int, gap: int,
 
 @pytest.mark.parametrize("name", sorted(TRIED))
 @examples(25)
-@given(setting=join_settings(), rows=BATCHES, place=PLACES, gap=st.integers(0, 6), reopen=st.booleans())
-def test_join_orders_replace_each_other(name, setting, rows, place, gap, reopen):
-    check(setting, TRIED[name], rows, place, gap, None, reopen)
+@given(setting=join_settings(), **MOMENTS)
+def test_join_orders_replace_each_other(name, setting, rows, place, gap, reopen, part):
+    check(setting, TRIED[name], rows, place, gap, None, reopen, part)
 
 
 @pytest.mark.parametrize("name", sorted(TRIED.keys() - NARROW))
 @examples(30)
-@given(setting=rule_settings(), rows=BATCHES, place=PLACES, gap=st.integers(0, 6), reopen=st.booleans())
-def test_rewritten_plans_replace_each_other(name, setting, rows, place, gap, reopen):
-    check(setting, TRIED[name], rows, place, gap, None, reopen)
+@given(setting=rule_settings(), **MOMENTS)
+def test_rewritten_plans_replace_each_other(name, setting, rows, place, gap, reopen, part):
+    check(setting, TRIED[name], rows, place, gap, None, reopen, part)
 
 
 @pytest.mark.parametrize("name", sorted(NARROW))
 @examples(20)
-@given(setting=rule_settings(KEEPING), rows=BATCHES, place=PLACES, gap=st.integers(0, 6), reopen=st.booleans())
-def test_plans_of_selections_and_unions_replace_each_other(name, setting, rows, place, gap, reopen):
-    check(setting, TRIED[name], rows, place, gap, None, reopen)
+@given(setting=rule_settings(KEEPING), **MOMENTS)
+def test_plans_of_selections_and_unions_replace_each_other(name, setting, rows, place, gap, reopen, part):
+    check(setting, TRIED[name], rows, place, gap, None, reopen, part)
 
 
 @pytest.mark.parametrize("name", ["moving_state", "moving_state_paced by 3"])
 @examples(25)
-@given(setting=rule_settings(ENDLESS), rows=BATCHES, place=PLACES, gap=st.integers(0, 6), reopen=st.booleans())
-def test_plans_without_a_split_time_replace_each_other(name, setting, rows, place, gap, reopen):
-    check(setting, TRIED[name], rows, place, gap, None, reopen)
+@given(setting=rule_settings(ENDLESS), **MOMENTS)
+def test_plans_without_a_split_time_replace_each_other(name, setting, rows, place, gap, reopen, part):
+    check(setting, TRIED[name], rows, place, gap, None, reopen, part)
 
 
 @pytest.mark.parametrize("name", sorted(TRIED))
 @examples(20)
-@given(data=st.data(), rows=BATCHES, place=PLACES, cancel=st.integers(0, 8), reopen=st.booleans())
-def test_a_cancelled_migration_leaves_no_trace(name, data, rows, place, cancel, reopen):
+@given(data=st.data(), rows=BATCHES, place=PLACES, cancel=st.integers(0, 8), reopen=st.booleans(), part=PARTS_TRIED)
+def test_a_cancelled_migration_leaves_no_trace(name, data, rows, place, cancel, reopen, part):
     rewritten = rule_settings(KEEPING) if name in NARROW else rule_settings()
-    check(data.draw(st.one_of(join_settings(), rewritten)), TRIED[name], rows, place, 100, cancel, reopen)
+    check(data.draw(st.one_of(join_settings(), rewritten)), TRIED[name], rows, place, 100, cancel, reopen, part)
 
 
 @examples(15)
-@given(setting=join_settings(most=6), name=st.sampled_from(sorted(TRIED)), rows=BATCHES, place=PLACES)
-def test_joins_of_up_to_six_streams_replace_each_other(setting, name, rows, place):
-    check(setting, TRIED[name], rows, place, 3, None, False)
+@given(setting=join_settings(most=6), name=st.sampled_from(sorted(TRIED)), rows=BATCHES, place=PLACES, part=PARTS_TRIED)
+def test_joins_of_up_to_six_streams_replace_each_other(setting, name, rows, place, part):
+    check(setting, TRIED[name], rows, place, 3, None, False, part)
 
 
 @examples(40)
@@ -119,4 +137,5 @@ def test_any_query_of_the_language_survives_a_migration(case, data, name, rows, 
     asked = ask(case.query, case.inputs)
     plans = data.draw(st.lists(st.sampled_from(list(equivalent_plans(asked.plan))), min_size=2, max_size=2))
     cancel = data.draw(st.sampled_from([None, None, 1, 3]))
-    check(Setting(case.query, asked, tuple(plans)), TRIED[name], rows, place, 0, cancel, data.draw(st.booleans()))
+    setting, part = Setting(case.query, asked, tuple(plans)), data.draw(PARTS_TRIED)
+    check(setting, TRIED[name], rows, place, 0, cancel, data.draw(st.booleans()), part)

@@ -221,7 +221,7 @@ def test_the_shortened_split_is_earlier_where_nothing_long_lived_is_left():
     asked = ask(text, inputs)
     plans = [plan_query(asked.plan, shape) for shape in ("(A B)", "(B A)")]
     for strategy, split in ((GenMig(), 1006.5), (GenMigShortened(), 16.5)):
-        act = (2, lambda live, strategy=strategy: live.migrate(plans[1], strategy))
+        act = (2, lambda live, strategy=strategy: live.migrate(plans[1], strategy, part="whole"))
         found, live = drive(asked, plans[0], 2, [act])
         assert live.history[0].split_time == split
         assert ms.snapshot_equal(found, ms.reference(text, inputs))

@@ -94,22 +94,28 @@ class Chain:
         """The batch that comes next."""
         return 0 if self.driver.manifest is None else self.driver.manifest.batch_id + 1
 
-    def migrate(self, plan: str, strategy: str) -> None:
+    def migrate(self, plan: str, strategy: str, part: str = "auto") -> None:
         """Starts a migration with the next batch."""
         target = self.driver.target(self.query, plan_query(self.relation, plan, self.emit_every))
-        self.driver.begin_migration("q", target, strategy, "a test")
+        self.driver.begin_migration("q", target, strategy, "a test", part)
 
     def cut(self, inputs: Mapping[str, pa.Table], batch_rows: int) -> list[dict[str, pa.RecordBatch]]:
         """The batches of finite inputs."""
         streams = {d.name: Stream(d) for d in self.driver.streams.values()}
         return list(batches(streams, inputs, batch_rows))
 
-    def run(self, inputs: Mapping[str, pa.Table], batch_rows: int, migrations: Migrations | None = None) -> pa.Table:
+    def run(
+        self,
+        inputs: Mapping[str, pa.Table],
+        batch_rows: int,
+        migrations: Migrations | None = None,
+        part: str = "auto",
+    ) -> pa.Table:
         """All results over finite inputs, from where the checkpoint is; `migrations` are by batch."""
         parts = self.cut(inputs, batch_rows)
         for i in range(self.next_batch, len(parts)):
             if migrations and i in migrations and self.query.migration is None:
-                self.migrate(*migrations[i])
+                self.migrate(*migrations[i], part)
             self.batch(parts[i])
         self.batch({}, end=True)
         return self.results()

@@ -15,6 +15,7 @@ from tests.spark.chain import Chain
 
 import midstream as ms
 from midstream.api import ask
+from midstream.migration.registry import STRATEGIES
 from midstream.runtime.checkpoint import crash_points
 from midstream.runtime.checkpoint.collect import collect
 from midstream.runtime.checkpoint.lease import Lease
@@ -57,17 +58,35 @@ def test_random_queries_give_the_same_in_slots_and_stages(seed, tmp_path):
 
 
 @pytest.mark.parametrize("query", [THREE, GROUPS])
-@pytest.mark.parametrize("strategy", ["moving_state", "genmig"])
+@pytest.mark.parametrize("strategy", sorted(STRATEGIES.keys() - {"auto"}))
 def test_a_migration_changes_no_result(query, strategy, tmp_path):
     inputs = tables()
     question = ask(query, inputs)
     chain = Chain(question.plan, question.catalog, tmp_path, slots=3, plan="((A B) C)")
-    got = chain.run(question.tables, 30, {3: ("(A (B C))", strategy), 8: ("((A C) B)", strategy)})
+    got = chain.run(question.tables, 30, {3: ("(A (B C))", strategy), 8: ("((A C) B)", strategy)}, part="smallest")
     expected = ms.run(query, inputs)
     assert ms.snapshot_equal(got, expected)
     assert chain.query.plan.text == "((A C) B)"
     if query is THREE:
         assert as_multiset(got) == as_multiset(expected)
+    parts = [record["part"] for record in history_of(chain.driver, chain.query)]
+    assert parts == ["((A B) C) to (A (B C))", "(A (B C)) to ((A C) B)"]
+
+
+@pytest.mark.parametrize("strategy", ["genmig", "moving_state_paced", "parallel_track"])
+def test_a_part_migrates_between_operators_that_stay(strategy, tmp_path):
+    """Four streams by one key below an aggregate; the join of A and B stays, and so does the aggregate."""
+    inputs = {**tables(), "D": tables()["B"]}
+    query = (
+        "SELECT A.k, count(*) AS n FROM A [RANGE 20], B [RANGE 20], C [RANGE 20], D [RANGE 20] "
+        "WHERE A.k = B.k AND B.k = C.k AND C.k = D.k GROUP BY A.k"
+    )
+    question = ask(query, inputs)
+    chain = Chain(question.plan, question.catalog, tmp_path, slots=2, plan="(((A B) C) D)")
+    got = chain.run(question.tables, 40, {3: ("((A B) (C D))", strategy), 8: ("(((A B) D) C)", strategy)}, "smallest")
+    assert ms.snapshot_equal(got, ms.run(query, inputs))
+    parts = [record["part"] for record in history_of(chain.driver, chain.query)]
+    assert parts == ["(([A B] C) D) to ([A B] (C D))", "([A B] (C D)) to (([A B] D) C)"]
 
 
 KEYS = "SELECT A.v AS a, C.v AS c FROM A [RANGE 20], B [RANGE 20], C [RANGE 20] WHERE A.k = B.k AND B.v = C.v"
@@ -101,6 +120,7 @@ def test_the_history_outlives_a_restart(tmp_path):
     chain.batch(parts[0])
     chain.migrate("(A (B C))", "genmig")
     expected = {"trigger": "a test", "old_plan": "((A B) C)", "new_plan": "(A (B C))", "strategy": "genmig"}
+    expected["part"] = "((A B) C) to (A (B C))"
     waiting = {**expected, "start_batch": None, "end_batch": None, "status": "waiting"}
     assert history_of(chain.driver, chain.query) == [waiting]
     chain.batch(parts[1])

@@ -7,7 +7,7 @@ thing in another order. States are named by the content of the input they keep.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal as OneOf
 
@@ -408,6 +408,18 @@ def _joined_content(node: PhysicalNode) -> str:
                 leaves.append(top.content)
     conditions = sorted([*_equal_classes(equal), *others])
     return f"join({'; '.join(sorted(leaves))} | {' and '.join(conditions)}){_names(node.schema)}"
+
+
+def condition_texts(
+    equal: Iterable[tuple[str, str]], alike: Iterable[tuple[str, str]], conditions: Iterable[Expression]
+) -> list[str]:
+    """Conditions as sorted texts that do not depend on which of equal columns are compared.
+
+    `equal` are pairs of columns whose values must be equal, `alike` those of which both may also be null.
+    """
+    pairs, others = list(equal), {_alike(a, b) for a, b in alike}
+    _sort_out(tuple(conditions), pairs, others)
+    return sorted([*_equal_classes(pairs), *others])
 
 
 def _sort_out(conditions: tuple[Expression, ...], equal: list[tuple[str, str]], others: set[str]) -> None:

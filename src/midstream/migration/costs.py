@@ -142,13 +142,15 @@ class Prediction:
 class Predictor:
     """Predicts what going from one plan to another takes; `capacity` is the rows the machine handles per tick.
 
-    Without a measured capacity it is taken to be twice what the running plan needs.
+    Without a measured capacity it is taken to be twice what the running plan needs. What is below a part that migrates
+    is there anyway and counts for nothing.
     """
 
     def __init__(self, old: Plan, new: Plan, situation: Situation, capacity: float | None = None) -> None:
         self.old, self.new, self.situation = old, new, situation
         self.estimator = Estimator(situation.statistics, old.emission)
         self.load = max(self._handled(old.logical), 1e-9)
+        self.own_load = max(self.load - sum(map(self._handled, situation.unchanged)), 1e-9)
         self.capacity = capacity or 2 * self.load
         self.batch_ticks = situation.statistics.batch_ticks or 1.0
 
@@ -168,17 +170,19 @@ class Predictor:
     def _side_by_side(self, strategy: str, until: int, joint: float) -> Prediction:
         """Two boxes: the new one's work on the way, from nothing to full states, and what joins their results."""
         duration = float(max(0, until - self.situation.frontier))
-        cost = self.estimator.cost(self.new.logical)
-        growing = duration * (cost.probed + cost.inserted + (cost.matched + cost.evaluated) / 2)
+        below = sum(map(self._growing, self.situation.unchanged))
+        growing = duration * max(0.0, self._growing(self.new.logical) - below)
         results = duration * self.estimator.flow(self.new.logical).rate * joint
-        rows = sum(self._held(r) for r in stored_inputs(self.new.logical).values())
+        elsewhere = {name for relation in self.situation.unchanged for name in stored_inputs(relation)}
+        stored = stored_inputs(self.new.logical)
+        rows = sum(self._held(relation) for name, relation in stored.items() if name not in elsewhere)
         return Prediction(strategy, duration, growing + results, rows, 0.0)
 
     def _paced(self) -> Prediction:
-        budget = max(LEAST_WORK, SHARE * self.load * self.batch_ticks)
+        budget = max(LEAST_WORK, SHARE * self.own_load * self.batch_ticks)
         batches = -(-self._filling // budget)
         per_batch = min(self._filling, budget)
-        heard = batches * self.batch_ticks * self.load
+        heard = batches * self.batch_ticks * self.own_load
         return Prediction(
             "moving_state_paced",
             batches * self.batch_ticks,
@@ -210,6 +214,11 @@ class Predictor:
 
     def _held(self, relation: Relation) -> float:
         return self.estimator.flow(relation).population
+
+    def _growing(self, plan: Relation) -> float:
+        """What a plan does per tick on the way from nothing to full states."""
+        cost = self.estimator.cost(plan)
+        return cost.probed + cost.inserted + (cost.matched + cost.evaluated) / 2
 
     def _handled(self, plan: Relation) -> float:
         cost = self.estimator.cost(plan)

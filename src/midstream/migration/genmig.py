@@ -71,7 +71,7 @@ def _ahead(source: Source) -> SortedState:
 
 def after_every_start_seen(situation: Situation) -> int:
     """The latest end given to any start seen on any input."""
-    return split_after(situation.sources, situation.starts, situation.registers)
+    return max(split_after(situation.sources, situation.starts, situation.registers), situation.seen_below)
 
 
 class SplitExecution:

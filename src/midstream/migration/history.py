@@ -31,6 +31,8 @@ class MigrationRecord:
     longest_silence: int
     longest_silence_seconds: float
     predicted: dict[str, Any] | None = None
+    part: str | None = None
+    """Which part of the plans migrated, as the old and the new plan have it; None: all of it."""
 
     @property
     def split_time(self) -> float | None:
@@ -70,6 +72,7 @@ class Recorder:
         self.batches = 0
         self.silence, self.silence_seconds = 0, 0.0
         self.predicted: dict[str, Any] | None = None
+        self.part: str | None = None
 
     def batch(self, frontier: int, released: int) -> None:
         """Notes the end of a batch and how many results left with it."""
@@ -102,4 +105,5 @@ class Recorder:
             self.silence,
             self.silence_seconds,
             self.predicted,
+            self.part,
         )

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from midstream.algebra import physical as p
-from midstream.algebra.windows import Unbounded
 from midstream.errors import MigrationError
 from midstream.optimizer.plans import Plan
 
@@ -70,7 +69,7 @@ def require_split_time(strategy: str, plans: Iterable[Plan]) -> None:
 
 def _no_split(node: p.PhysicalNode) -> str | None:
     match node:
-        case p.Source(window=Unbounded()):
+        case p.Source() if node.longest is None:
             return "its tuples are valid for ever, so there is no instant after which the old box is not needed"
         case p.RowWindow():
             return "its tuples are valid until others come, so nobody knows when the old box is no longer needed"
@@ -98,7 +97,7 @@ def describe(node: p.PhysicalNode) -> str:
             return "a sequence"
         case p.AssignWindow() | p.Instants():
             return "a window over a sub-query"
-        case p.Source(window=Unbounded()):
+        case p.Source() if node.longest is None:
             return "an [UNBOUNDED] window"
     return node.label
 

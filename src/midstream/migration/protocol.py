@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import Source
+from midstream.algebra.plan import Relation
 from midstream.algebra.statistics import UNKNOWN, Statistics
 from midstream.algebra.time import BEGINNING
 from midstream.migration.execution import Execution, SingleBox
@@ -32,8 +33,10 @@ Functions = Mapping[str, UserFunction]
 class Situation:
     """Where a query stands: its frontier, and per source the latest start seen and the register, if any.
 
-    `inside` is the latest end of anything in the old box's states. The plans, the functions and the statistics matter
-    to `auto` alone.
+    `inside` is the latest end of anything in the old box's states, `ends` the same for each state by id, if known.
+    `seen_below` is the latest end of what came by inputs that are no sources of the query, where a part of a plan
+    migrates. The plans, the functions and the statistics are for finding that part, and for `auto`; to `auto`,
+    `unchanged` says which sub-plans are below the part.
     """
 
     sources: tuple[Source, ...]
@@ -45,6 +48,9 @@ class Situation:
     new: Plan | None = None
     functions: Functions = field(default_factory=dict)
     statistics: Statistics = UNKNOWN
+    ends: Mapping[str, int] = field(default_factory=dict)
+    seen_below: int = BEGINNING
+    unchanged: tuple[Relation, ...] = ()
 
 
 @dataclass(slots=True)
@@ -107,6 +113,15 @@ def start(strategy: Strategy, old: SingleBox, new: Box, situation: Situation) ->
 def latest_end(execution: Execution) -> int:
     """The latest end of anything that an execution remembers."""
     return max((segment.latest_to for state in execution.states() for segment in state.segments), default=BEGINNING)
+
+
+def latest_ends(execution: Execution) -> dict[str, int]:
+    """The latest end of anything in each state that holds something, by the state's id."""
+    ends: dict[str, int] = {}
+    for state in execution.states():
+        for segment in state.segments:
+            ends[state.id] = max(ends.get(state.id, BEGINNING), segment.latest_to)
+    return ends
 
 
 def common_sources(old: SingleBox, new: SingleBox) -> tuple[Source, ...]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from midstream.algebra.physical import Source
-from midstream.migration.protocol import widened
+from midstream.migration.protocol import Figures, widened
 from midstream.operators.elements import Elements
 from midstream.operators.signed_box import SignedBox, Sink
 
@@ -24,6 +24,7 @@ class SignedGenMig:
     def __init__(self, old: SignedBox, new: MakeBox, last: int) -> None:
         self.old, self.last = old, last
         self.sink = old.sink
+        self.figures = Figures()
         old.sink = self._from_old
         self.new = new(self._from_new)
         self.new.advance(old.frontier)
@@ -37,11 +38,13 @@ class SignedGenMig:
         """Gives the batch to the new box, and to the old one what is before the split."""
         self.old.feed(alias, batch, until=self.last + 1)
         self.new.feed(alias, batch)
+        self.figures.processed_twice += int((batch.valid_from <= self.last).sum())
 
     def advance(self, frontier: int) -> None:
         """Carries the frontier through both boxes."""
         self.old.advance(min(frontier, self.last + 1))
         self.new.advance(frontier)
+        self.figures.holding(self.new.rows)
 
     @property
     def done(self) -> bool:

@@ -31,6 +31,13 @@ class SignedBox:
         """What the box reads."""
         return tuple(source for source, _ in self.inputs.values())
 
+    @property
+    def rows(self) -> int:
+        """How many signed tuples it remembers."""
+        kept = [getattr(operator, "kept", ()) for operator in self.operators]
+        inside = sum(len(k) if isinstance(k, Elements) else sum(map(len, k)) for k in kept)
+        return inside + sum(map(len, self.ending.values()))
+
     def feed(self, alias: str, batch: Elements, until: int = INFINITY) -> None:
         """Takes windowed elements: positives go on at once, negatives when they are due, and none from `until` on."""
         source, wire = self.inputs[alias]

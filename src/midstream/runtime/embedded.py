@@ -104,7 +104,8 @@ def run(
     for parts in batches_and_cuts(streams, inputs, batch_rows, [change.at for change in changes]):
         if isinstance(parts, Cut):
             change = changes[parts.number]
-            query.migrate(change.plan, change.strategy, trigger=f"planned at {change.at}", queue=True)
+            reason = f"planned at {change.at}"
+            query.migrate(change.plan, change.strategy, part=change.part, trigger=reason, queue=True)
             continue
         for name, rows in parts.items():
             query.feed(name, *streams[name].accept(rows))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -10,12 +11,13 @@ from midstream.algebra.physical import render_physical
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.errors import MigrationError
 from midstream.migration.execution import SingleBox
+from midstream.migration.foretell import foretell
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements
+from midstream.optimizer.fixed_plan import fixed
 from midstream.optimizer.plans import Plan, plan_query
 from midstream.runtime.live_query import LiveQuery
-from midstream.runtime.shared_parts import fixed
-from midstream.scheduling.sharing import core_of, grown_box, taps_in
+from midstream.scheduling.sharing import core_of, grown_box, taps_in, whole
 
 if TYPE_CHECKING:
     from midstream.runtime.embedded_session import Session
@@ -105,13 +107,27 @@ class Query:
         fresh, self._fresh = self._fresh, []
         return pa.concat_tables(fresh or [self.live.table(None)])
 
-    def migrate(self, plan: Plan | str, strategy: str = "auto", *, trigger: str = "asked for") -> None:
-        """Goes over to another plan while results keep coming; what it shared, it first takes over as its own."""
+    def migrate(
+        self, plan: Plan | str, strategy: str = "auto", *, part: str = "auto", trigger: str = "asked for"
+    ) -> None:
+        """Goes over to another plan while results keep coming; what it shared, it first takes over as its own.
+
+        Only the part in which the plans differ migrates, unless `part` is "whole". The strategy must be legal for both
+        plans; with the part "smallest" it is enough that it is legal for the part.
+        """
         if self.session.queries.get(self.name) is not self:
             raise MigrationError(f"query {self.name} has been dropped")
         target = plan_query(self.plan.query, plan, self.emit_every)
         self.go_on_alone()
-        self.live.migrate(target, strategy, trigger=trigger)
+        self.live.migrate(target, strategy, part=part, trigger=trigger)
+
+    def explain_migration(self, plan: Plan | str, *, part: str = "auto", preference: str = "least_silence") -> str:
+        """Which part of the plan would migrate to another one, and what each strategy is predicted to take."""
+        if self.box is None:
+            raise MigrationError(f"query {self.name} is migrating", hint="wait for the end of that migration")
+        situation = self.live.situation(plan_query(self.plan.query, plan, self.emit_every))
+        alone = fixed(self.plan, whole(self.plan.physical))
+        return foretell(replace(situation, old=alone), part, preference)
 
     def go_on_alone(self) -> None:
         """Shares nothing any more: goes on with copies of the states it shared, which cost nothing to make."""

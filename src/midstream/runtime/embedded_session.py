@@ -21,12 +21,13 @@ from midstream.language import parse
 from midstream.migration.execution import Execution, SingleBox
 from midstream.operators.elements import Elements
 from midstream.operators.state.segment import Segment
+from midstream.optimizer.fixed_plan import fixed
 from midstream.optimizer.plans import Plan, plan_query
 from midstream.runtime.embedded_query import Query
 from midstream.runtime.ingest import DeadLetters
 from midstream.runtime.live_query import LiveQuery
 from midstream.runtime.session_streams import SessionStream
-from midstream.runtime.shared_parts import Owner, Parts, SharedPart, fixed, frontier_of
+from midstream.runtime.shared_parts import Owner, Parts, SharedPart, frontier_of
 from midstream.runtime.shared_windows import inherit_windows, unify
 from midstream.scheduling.box_scheduler import BoxScheduler
 from midstream.scheduling.schedule import Schedule, schedule_of

@@ -23,8 +23,9 @@ from midstream.algebra.windows import Hop
 from midstream.errors import InputError, MigrationError
 from midstream.migration.execution import Execution, SingleBox
 from midstream.migration.history import MigrationRecord, Recorder
+from midstream.migration.in_part import way
 from midstream.migration.live_statistics import live_statistics
-from midstream.migration.protocol import Decision, Migrating, Situation, Strategy, latest_end
+from midstream.migration.protocol import Decision, Migrating, Situation, Strategy, latest_end, latest_ends
 from midstream.migration.registry import strategy_named
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements, Ticks, concatenate, select_columns
@@ -75,7 +76,7 @@ class Migrations:
 
     def __init__(self) -> None:
         self.running: Running | None = None
-        self.waiting: list[tuple[Plan, str | Strategy, str]] = []
+        self.waiting: list[tuple[Plan, str | Strategy, str, str]] = []
         self.history: list[MigrationRecord] = []
 
     def batch(self, frontier: int, released: int) -> None:
@@ -167,9 +168,19 @@ class LiveQuery:
         return given
 
     def migrate(
-        self, plan: Plan, strategy: str | Strategy = "auto", *, trigger: str = "asked for", queue: bool = False
+        self,
+        plan: Plan,
+        strategy: str | Strategy = "auto",
+        *,
+        part: str = "auto",
+        trigger: str = "asked for",
+        queue: bool = False,
     ) -> None:
-        """Starts to go over to another plan; while another migration runs, refuses to or waits for its end."""
+        """Starts to go over to another plan; while another migration runs, refuses to or waits for its end.
+
+        Only the part in which the plans differ migrates, unless `part` is "whole". The strategy must be legal for both
+        plans; with the part "smallest" it is enough that it is legal for the part.
+        """
         if self.migrations.running is not None:
             if not queue:
                 raise MigrationError(
@@ -178,10 +189,10 @@ class LiveQuery:
                 )
             # Refused now or never: by then nobody could be told.
             before = self.migrations.waiting[-1][0] if self.migrations.waiting else self.migrations.running.plan
-            _strategy(strategy).refuse(before, plan, self.functions)
-            self.migrations.waiting.append((plan, strategy, trigger))
+            way(_strategy(strategy), before, plan, self.functions, part)
+            self.migrations.waiting.append((plan, strategy, trigger, part))
             return
-        self._start(plan, strategy, trigger)
+        self._start(plan, strategy, trigger, part)
 
     def cancel_migration(self) -> None:
         """Goes back to the old plan; nothing is lost. What was queued behind the migration is forgotten."""
@@ -192,15 +203,15 @@ class LiveQuery:
         self.migrations.close("cancelled")
         self.migrations.waiting.clear()
 
-    def _start(self, plan: Plan, strategy: str | Strategy, trigger: str) -> None:
-        chosen = _strategy(strategy)
-        chosen.refuse(self.plan, plan, self.functions)
+    def _start(self, plan: Plan, strategy: str | Strategy, trigger: str, part: str) -> None:
+        chosen = way(_strategy(strategy), self.plan, plan, self.functions, part)
         assert isinstance(self.execution, SingleBox)
         decision = chosen.decide(self.situation(plan))
         name = decision.get("strategy", chosen.name)
         recorder = Recorder(
             trigger, (self.plan.text, plan.text), name, decision.get("split_after"), self.frontier, self.clock
         )
+        recorder.part = decision.get("part")
         recorder.predicted = next((p for p in decision.get("predictions", ()) if p["strategy"] == name), None)
         migrating = chosen.open(self.execution, Box(plan.physical, self.functions), decision)
         migrating.begin()
@@ -223,6 +234,7 @@ class LiveQuery:
             target,
             self.functions,
             live_statistics(self.execution.box, self.counts, self.firsts, self.starts, self._batch_ticks),
+            latest_ends(self.execution),
         )
 
     @property

@@ -12,6 +12,7 @@ import pyarrow as pa
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.time import TimeDomain
 from midstream.errors import MigrationError
+from midstream.migration.in_part import way
 from midstream.migration.registry import strategy_named
 from midstream.optimizer.plans import Plan, plan_query
 
@@ -23,6 +24,7 @@ class PlannedChange:
     at: int
     plan: Plan
     strategy: str
+    part: str = "auto"
 
 
 def planned_changes(
@@ -32,8 +34,8 @@ def planned_changes(
     changes = []
     for wanted in sorted(migrations, key=lambda m: tick_of(m.at, plan.query.domain)):
         target = plan_query(plan.query, wanted.plan, emit_every)
-        strategy_named(wanted.strategy).refuse(plan, target, catalog.functions)
-        changes.append(PlannedChange(tick_of(wanted.at, plan.query.domain), target, wanted.strategy))
+        way(strategy_named(wanted.strategy), plan, target, catalog.functions, wanted.part)
+        changes.append(PlannedChange(tick_of(wanted.at, plan.query.domain), target, wanted.strategy, wanted.part))
         plan = target
     return changes
 

@@ -8,7 +8,6 @@ for it: its live operators are cut out of the query's box, and no state is touch
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -21,7 +20,6 @@ from midstream.migration.execution import Execution, SingleBox
 from midstream.operators.box import Box
 from midstream.operators.build import build
 from midstream.operators.elements import Elements, Ticks, concatenate
-from midstream.optimizer.plans import Plan
 from midstream.runtime.live_query import reached, source_elements
 from midstream.scheduling.box_scheduler import BoxScheduler
 from midstream.scheduling.buffers import Buffer, Cursor
@@ -266,21 +264,3 @@ def aliases_of(plan: PhysicalNode) -> set[str]:
 def frontier_of(sources: tuple[Source, ...], registers: Mapping[str, int]) -> int:
     """The least instant at which something may still start."""
     return reached(sources, registers) if sources else BEGINNING
-
-
-@dataclass(frozen=True)
-class FixedPlan(Plan):
-    """A plan whose physical form is settled: it shares parts, or it did and goes on alone."""
-
-    fixed: PhysicalNode | None = field(default=None, repr=False)
-
-    @property
-    def physical(self) -> PhysicalNode:
-        """The physical plan, with taps where it reads shared parts."""
-        assert self.fixed is not None
-        return self.fixed
-
-
-def fixed(plan: Plan, physical: PhysicalNode) -> FixedPlan:
-    """A plan in a settled physical form."""
-    return FixedPlan(plan.query, plan.logical, plan.emission, physical)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,6 +14,7 @@ from midstream.algebra.declarations import Catalog, UserFunction
 from midstream.algebra.plan import Relation, ToStream, streams_of
 from midstream.algebra.time import BEGINNING
 from midstream.errors import MigrationError
+from midstream.migration.history import MigrationRecord, Recorder
 from midstream.migration.signed_genmig import SignedGenMig
 from midstream.migration.split import split_after
 from midstream.operators.elements import Elements, Ticks, concatenate
@@ -39,8 +41,10 @@ class SignedQuery:
         self.execution: SignedBox | SignedGenMig = SignedBox(plan.physical, self.functions, self.given.append)
         self.starts: dict[str, int] = {}
         self.registers: dict[str, int] = {}
-        self.waiting: list[Plan] = []
+        self.waiting: list[tuple[Plan, str]] = []
         self.target: Plan | None = None
+        self.recorder: Recorder | None = None
+        self.history: list[MigrationRecord] = []
 
     def feed(self, stream: str, rows: pa.RecordBatch, ticks: Ticks) -> None:
         """Takes rows of a stream with their times."""
@@ -53,22 +57,28 @@ class SignedQuery:
     def advance(self, registers: Mapping[str, int]) -> None:
         """Learns how far the streams are."""
         self.registers = dict(registers)
-        self.execution.advance(reached(self.execution.sources, registers))
-        if isinstance(self.execution, SignedGenMig) and self.execution.done:
-            self.execution = self.execution.finish()
-            assert self.target is not None
-            self.plan = self.target
-            if self.waiting:
-                self.migrate(self.waiting.pop(0))
+        before, frontier = len(self.given), reached(self.execution.sources, registers)
+        self.execution.advance(frontier)
+        if isinstance(self.execution, SignedGenMig):
+            assert self.target is not None and self.recorder is not None
+            self.recorder.batch(frontier, len(self.given) - before)
+            if self.execution.done:
+                self.history.append(self.recorder.close("done", self.execution.figures))
+                self.execution = self.execution.finish()
+                self.plan = self.target
+                if self.waiting:
+                    self.migrate(*self.waiting.pop(0))
 
-    def migrate(self, plan: Plan) -> None:
+    def migrate(self, plan: Plan, trigger: str = "asked for") -> None:
         """Goes over to another plan; waits for the end of a migration under way."""
         if isinstance(self.execution, SignedGenMig):
-            self.waiting.append(plan)
+            self.waiting.append((plan, trigger))
             return
         registers = {s.stream.alias: self.registers.get(s.stream.name, BEGINNING) for s in self.execution.sources}
         last = split_after(self.execution.sources, self.starts, registers)
         self.target = plan
+        plans = self.plan.text, plan.text
+        self.recorder = Recorder(trigger, plans, "genmig", last, self.execution.frontier, time.monotonic)
         self.execution = SignedGenMig(self.execution, partial(SignedBox, plan.physical, self.functions), last)
 
     def table(self) -> pa.Table:
@@ -92,16 +102,18 @@ def run_signed(
     emit_every: int | None = None,
     progress: Any = None,
     dead_letters: list[DeadLetters] | None = None,
+    history: list[MigrationRecord] | None = None,
 ) -> pa.Table:
     """Runs a query over finite tables in the positive-negative representation."""
     require_signed([change.strategy for change in migrations])
     query = SignedQuery(plan_query(plan_of, plan, emit_every), catalog.functions)
     streams = {name: Stream(catalog.streams[name]) for name in sorted({s.name for s in streams_of(plan_of)})}
-    genmig = [replace(change, strategy="genmig") for change in migrations]
+    genmig = [replace(change, strategy="genmig", part="whole") for change in migrations]
     changes = planned_changes(query.plan, genmig, emit_every, catalog)
     for parts in batches_and_cuts(streams, inputs, batch_rows, [change.at for change in changes]):
         if isinstance(parts, Cut):
-            query.migrate(changes[parts.number].plan)
+            change = changes[parts.number]
+            query.migrate(change.plan, f"planned at {change.at}")
             continue
         for name, rows in parts.items():
             query.feed(name, *streams[name].accept(rows))
@@ -116,6 +128,8 @@ def run_signed(
     dead = [letters for stream in streams.values() for letters in stream.dead]
     if dead_letters is not None:
         dead_letters.extend(dead)
+    if history is not None:
+        history.extend(query.history)
     return report(query.table(), dead)
 
 

@@ -64,6 +64,7 @@ def migrate(
     scheduling: Annotated[
         str | None, typer.Option(help="Which operator runs when, for all queries: dfs, bfs, rr, k=10 or chain.")
     ] = None,
+    part: Annotated[str, typer.Option(help="What migrates: auto (where plans differ), smallest, whole.")] = "auto",
     timeout: Patience = 60.0,
     json: options.Json = False,
 ) -> None:
@@ -81,7 +82,7 @@ def migrate(
             return
     if query is None or plan is None:
         raise JobError("a migration needs a query and a plan", hint="or only --scheduling, for all queries")
-    told = _asked(checkpoint, timeout, command="migrate", query=query, plan=plan, strategy=strategy)
+    told = _asked(checkpoint, timeout, command="migrate", query=query, plan=plan, strategy=strategy, part=part)
     show_json(told) if json else show_text(f"query {query} goes over from {told['from']} to {told['to']}")
 
 
@@ -137,8 +138,9 @@ def _adaptivity(told: dict[str, Any] | None) -> list[str]:
 
 def _migration(record: dict[str, Any]) -> str:
     batches = f"batches {record['start_batch']} to {record['end_batch']}" if record["status"] == "done" else "not ended"
+    part = f" in {record['part']}" if record.get("part") else ""
     return (
-        f"  {record['old_plan']} to {record['new_plan']} by {record['strategy']}, {record['trigger']}: "
+        f"  {record['old_plan']} to {record['new_plan']} by {record['strategy']}{part}, {record['trigger']}: "
         f"{record['status']}, {batches}"
     )
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.plan import Relation
 from midstream.errors import MidstreamError
+from midstream.optimizer.fixed_plan import fixed
 from midstream.optimizer.plans import Plan, plan_query
-from midstream.runtime.shared_parts import fixed
 from midstream.runtime.spark.driver import Driver
 from midstream.runtime.spark.running import RunningQuery
 from midstream.scheduling.sharing import Core, core_of, whole

@@ -55,7 +55,10 @@ class Listener:
             case {"command": "migrate", "query": str(name), "plan": str(plan)}:
                 query = session.queries_by(name)
                 query.migrate(
-                    plan, request.get("strategy", "moving_state"), trigger=request.get("trigger", "asked for")
+                    plan,
+                    request.get("strategy", "moving_state"),
+                    part=request.get("part", "auto"),
+                    trigger=request.get("trigger", "asked for"),
                 )
                 return {"query": name, "from": query.plan.text, "to": query.migrating}
             case {"command": "schedule", "scheduling": str(name)}:

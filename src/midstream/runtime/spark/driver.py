@@ -21,6 +21,7 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING
 from midstream.distribution.fragments import Route
 from midstream.errors import JobError, MigrationError
+from midstream.migration.in_part import way
 from midstream.migration.legality import is_to_stream
 from midstream.migration.protocol import Situation, Strategy
 from midstream.migration.registry import strategy_named
@@ -210,13 +211,16 @@ class Driver:
         latest, registers = self.manifest.latest, self.manifest.registers
         aliases = {source.stream.alias: source.stream.name for source in query.sources}
         stages = self.manifest.segments.get(query.name, {})
-        ends = [e.latest_to for slots in stages.values() for entries in slots.values() for e in entries]
+        ends: dict[str, int] = {}
+        for entry in (e for slots in stages.values() for entries in slots.values() for e in entries):
+            ends[entry.state] = max(ends.get(entry.state, BEGINNING), entry.latest_to)
         return Situation(
             query.sources,
             self.manifest.advanced_to.get(query.name, BEGINNING),
             {alias: latest[name] for alias, name in aliases.items() if name in latest},
             {alias: registers.get(name, BEGINNING) for alias, name in aliases.items()},
-            max(ends, default=BEGINNING),
+            max(ends.values(), default=BEGINNING),
+            ends=ends,
         )
 
     def target(self, query: RunningQuery, plan: Plan) -> RunningQuery:
@@ -225,8 +229,8 @@ class Driver:
             query.name, query.cql, plan, query.functions, self.routes, query.emit_every, settled=True
         )
 
-    def begin_migration(self, name: str, target: RunningQuery, strategy: str, trigger: str) -> None:
-        """Starts a migration with the next batch."""
+    def begin_migration(self, name: str, target: RunningQuery, strategy: str, trigger: str, part: str = "auto") -> None:
+        """Starts a migration with the next batch; of plans in several stages, always as a whole."""
         with self.gate:
             query = self.queries[name]
             if query.migration is not None:
@@ -234,7 +238,7 @@ class Driver:
                     f"query {name} is migrating already, to {query.migration.target.plan.text}",
                     hint="wait for the end of that migration",
                 )
-            chosen, apart = legal_strategy(query, target, strategy)
+            chosen, apart = legal_strategy(query, target, strategy, part)
             known = replace(self.situation(query), old=query.plan, new=target.plan, functions=query.functions)
             decision = chosen.decide(known)
             query.migration = MigrationUnderWay(target, chosen.name, dict(decision), None, False, trigger, apart)
@@ -324,11 +328,13 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
     }
 
 
-def legal_strategy(query: RunningQuery, target: RunningQuery, strategy: str) -> tuple[Strategy, bool]:
+def legal_strategy(
+    query: RunningQuery, target: RunningQuery, strategy: str, part: str = "auto"
+) -> tuple[Strategy, bool]:
     """The strategy to go from one plan to the other, and whether they run apart; refuses what would be wrong."""
     apart = not fit_one_box(query, target)
     chosen = strategy_named("genmig" if apart and strategy == "auto" else strategy)
-    chosen.refuse(query.plan, target.plan, query.functions)
+    chosen = way(chosen, query.plan, target.plan, query.functions, "whole" if apart else part)
     if apart:
         require_split(query, target, chosen.name)
     return chosen, apart

@@ -51,6 +51,7 @@ def run_on_spark(
     dead_letters: list[DeadLetters] | None = None,
     adaptive: Policy | Mode = "off",
     decisions: list[Decision] | None = None,
+    history: list[dict[str, Any]] | None = None,
 ) -> pa.Table:
     """Runs a query over finite tables on Spark, batch by batch, and gives all its results in order.
 
@@ -84,6 +85,8 @@ def run_on_spark(
             dead = _dead_letters(session)
             if dead_letters is not None:
                 dead_letters.extend(dead)
+            if history is not None:
+                history.extend(running.history)
             return report(running.table(), dead)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -118,7 +121,9 @@ def _plan_changes(session: Session, changes: Sequence[PlannedChange], starts: Ma
     def begin(batch_id: int) -> None:
         if waiting and waiting[0][0] <= batch_id and session.queries["run"].migrating is None:
             _, change = waiting.pop(0)
-            session.queries["run"].migrate(change.plan, change.strategy, trigger=f"planned at {change.at}")
+            session.queries["run"].migrate(
+                change.plan, change.strategy, part=change.part, trigger=f"planned at {change.at}"
+            )
 
     session.before_batch(begin)
 

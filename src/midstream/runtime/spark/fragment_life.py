@@ -15,6 +15,7 @@ from midstream.algebra.physical import Source
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.distribution.fragments import Fragment
 from midstream.migration.execution import Execution, SingleBox
+from midstream.migration.in_part import way_decided
 from midstream.migration.protocol import Migrating
 from midstream.migration.registry import strategy_named
 from midstream.operators.base import Work
@@ -113,7 +114,7 @@ class FragmentLife:
     def _open_migration(self, migration: MigrationWork) -> None:
         assert isinstance(self.execution, SingleBox)
         self.boxes.append(Box(migration.target.plan, self.work.functions))
-        strategy = strategy_named(migration.strategy)
+        strategy = way_decided(strategy_named(migration.strategy), dict(migration.decision))
         self.migrating = strategy.open(self.execution, self.boxes[1], dict(migration.decision))
         self.execution = self.migrating
         if migration.begins:

@@ -57,6 +57,7 @@ class MigrationUnderWay:
             "old_plan": old_plan,
             "new_plan": self.target.plan.text,
             "strategy": self.strategy,
+            "part": self.decision.get("part"),
             "start_batch": self.begun,
             "end_batch": end_batch,
             "status": status,

@@ -21,6 +21,7 @@ from midstream.algebra.time import ticks
 from midstream.errors import InputError, JobError, MigrationError, QueryError
 from midstream.inputs import Duration, declare
 from midstream.language import parse
+from midstream.migration.foretell import foretell
 from midstream.optimizer.plans import Plan, plan_query
 from midstream.runtime.checkpoint.store import CheckpointStore
 from midstream.runtime.spark.accounts import decisions_of, history_of, statistics_of
@@ -64,9 +65,22 @@ class Query:
         selected = told(self.session._driver.queries.values(), self._running.streams)
         return "\n".join([f"Plan{shape}\n\n{self._running.staged}", *selected])
 
-    def migrate(self, plan: Plan | str, strategy: str = "auto", *, trigger: str = "asked for") -> None:
-        """Goes over to another plan, beginning with the next batch, while results keep coming."""
-        self.session._migrate(self.name, plan, strategy, trigger)
+    def migrate(
+        self, plan: Plan | str, strategy: str = "auto", *, part: str = "auto", trigger: str = "asked for"
+    ) -> None:
+        """Goes over to another plan, beginning with the next batch, while results keep coming.
+
+        Only the part in which the plans differ migrates, unless `part` is "whole". The strategy must be legal for both
+        plans; with the part "smallest" it is enough that it is legal for the part.
+        """
+        self.session._migrate(self.name, plan, strategy, trigger, part)
+
+    def explain_migration(self, plan: Plan | str, *, part: str = "auto", preference: str = "least_silence") -> str:
+        """Which part of the plan would migrate to another one, and what each strategy is predicted to take."""
+        query, driver = self._running, self.session._driver
+        target = plan_query(query.plan.query, plan, query.emit_every)
+        known = replace(driver.situation(query), old=query.plan, new=target, functions=query.functions)
+        return foretell(known, part, preference)
 
     @property
     def migrating(self) -> str | None:
@@ -289,13 +303,13 @@ class Session:
         driver.routes.update(running.staged.routes)
         driver.queries[running.name] = running
 
-    def _migrate(self, name: str, plan: Plan | str, strategy: str, trigger: str) -> None:
+    def _migrate(self, name: str, plan: Plan | str, strategy: str, trigger: str, part: str = "auto") -> None:
         driver = self._driver
         with driver.gate:
             query = self._query(name)
             chosen = plan_query(query.plan.query, plan, query.emit_every)
             target = driver.target(query, chosen)
-            driver.begin_migration(name, target, strategy, trigger)
+            driver.begin_migration(name, target, strategy, trigger, part)
             streaming = self._stream is not None and self._stream.isActive
             if streaming and not self._arrival.serves(target, list(self._inputs.values())):
                 self._carry_other_columns(query)

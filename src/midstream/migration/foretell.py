@@ -1,0 +1,25 @@
+"""What a migration would be like: which part of the plans migrates, and what each strategy is predicted to take."""
+
+from __future__ import annotations
+
+from midstream.errors import MigrationError
+from midstream.migration.auto import choose
+from midstream.migration.in_part import confined, require_part
+from midstream.migration.plan_part import part_of
+from midstream.migration.protocol import Situation
+from midstream.migration.registry import STRATEGIES
+
+
+def foretell(situation: Situation, part: str = "auto", preference: str = "least_silence") -> str:
+    """The part, and the table of predictions for it; the strategy that `auto` would choose is marked."""
+    require_part(part)
+    if situation.old is None or situation.new is None:
+        raise MigrationError("a migration is foretold for two plans")
+    old, new = situation.old, situation.new
+    line = "migrates: the whole plan"
+    if part != "whole" and not part_of(old.physical, new.physical).whole:
+        situation, found = confined(situation)
+        old, new = situation.old or old, situation.new or new
+        line = f"migrates: {found.text}"
+    choice = choose(STRATEGIES, old, new, situation.functions, situation, preference)
+    return f"{line}\n{choice.explain()}"

@@ -1,0 +1,207 @@
+"""The part in which two plans differ, and nothing but the part: what has to migrate.
+
+Two sub-plans can be exchanged for each other if they mean the same by themselves, whatever stands above them. That is
+more than that the plans as a whole do: below a DISTINCT a join may lose duplicates, and the plan still means the same,
+but the join does not. So the root of the part is the lowest place above all differences at which both sub-plans have
+one meaning, and every operator above it is the same in both plans. Below it the part ends where equal sub-plans begin.
+
+The meaning of selections, projections of columns and inner joins is that of one join of what is below them under all
+their conditions, in whatever order they come; any other operator means what it says over the meanings of its inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+from midstream.algebra import physical as p
+from midstream.algebra.expressions import Column, Expression, conjuncts
+from midstream.algebra.plan import Relation
+from midstream.scheduling.sharing import replaced, tap_on
+
+
+@dataclass(frozen=True, slots=True)
+class PlanPart:
+    """The roots of the part in both plans, and the equal sub-plans below it by name, as each plan has them.
+
+    `whole` says that the part is all there is: the plans have no operator in common.
+    """
+
+    old: p.PhysicalNode
+    new: p.PhysicalNode
+    below: dict[str, tuple[p.PhysicalNode, p.PhysicalNode]]
+    whole: bool
+
+    @property
+    def old_plan(self) -> p.PhysicalNode:
+        """The part as the old plan has it, reading what is below like sources."""
+        return _tapped(self.old, {name: pair[0] for name, pair in self.below.items()})
+
+    @property
+    def new_plan(self) -> p.PhysicalNode:
+        """The part as the new plan has it, reading what is below like sources."""
+        return _tapped(self.new, {name: pair[1] for name, pair in self.below.items()})
+
+    @property
+    def text(self) -> str:
+        """The part in one line; what is below it stands in brackets."""
+        return f"{outline(self.old_plan)} to {outline(self.new_plan)}"
+
+
+def part_of(old: p.PhysicalNode, new: p.PhysicalNode) -> PlanPart:
+    """The smallest connected part in which two plans of one query differ."""
+    everything = PlanPart(old, new, {}, True)
+    if old == new or _grids(old) != _grids(new):
+        # All states are purged at one grid: plans that do not agree on it share no operator for long.
+        return everything
+    root, its_root = _root(old, new)
+    below = dict(_below(root, its_root))
+    return PlanPart(root, its_root, below, whole=root is old and not below)
+
+
+def _grids(plan: p.PhysicalNode) -> set[str]:
+    return {str(grid) for node in p.walk_physical(plan) if (grid := getattr(node, "grid", None)) is not None}
+
+
+def _root(old: p.PhysicalNode, new: p.PhysicalNode) -> tuple[p.PhysicalNode, p.PhysicalNode]:
+    lowest = old, new
+    while _alike(old, new):
+        differing = [pair for pair in zip(old.inputs, new.inputs, strict=True) if pair[0] != pair[1]]
+        if len(differing) != 1:
+            break
+        old, new = differing[0]
+        if exchangeable(old, new):
+            lowest = old, new
+    return lowest
+
+
+def _alike(old: p.PhysicalNode, new: p.PhysicalNode) -> bool:
+    """Whether two operators are the same but for what is below them."""
+    if type(old) is not type(new) or len(old.inputs) != len(new.inputs):
+        return False
+    own = [f.name for f in fields(old) if not _holds_inputs(getattr(old, f.name))]
+    return all(getattr(old, name) == getattr(new, name) for name in own)
+
+
+def _holds_inputs(value: object) -> bool:
+    return isinstance(value, p.PhysicalNode) or (
+        isinstance(value, tuple) and bool(value) and isinstance(value[0], p.PhysicalNode)
+    )
+
+
+def exchangeable(old: p.PhysicalNode, new: p.PhysicalNode) -> bool:
+    """Whether two sub-plans give the same under whatever stands above them."""
+    same_form = old.schema.equals(new.schema) and old.longest == new.longest
+    return same_form and meaning(old) == meaning(new)
+
+
+def meaning(node: p.PhysicalNode) -> str:
+    """What a sub-plan gives, as a text that does not depend on the order of selections, projections and joins."""
+    return f"{_relation(node)} [{', '.join(sorted(node.schema.names))}]"
+
+
+def _relation(node: p.PhysicalNode) -> str:
+    leaves: list[str] = []
+    conditions: list[Expression] = []
+    pairs: list[tuple[str, str]] = []
+    alike: list[tuple[str, str]] = []
+    stack = [node]
+    while stack:
+        match stack.pop():
+            case p.HashJoin() as join:
+                keys = alike if join.nulls_equal else pairs
+                keys += zip(join.left_key, join.right_key, strict=True)
+                conditions += conjuncts(join.residual)
+                stack += join.inputs
+            case p.MultiwayJoin() as join:
+                conditions += conjuncts(join.condition)
+                stack += join.inputs
+            case p.Filter() as selection:
+                conditions += conjuncts(selection.predicate)
+                stack.append(selection.input)
+            case p.Compute() as projection if _passes_on(projection):
+                stack.append(projection.input)
+            case leaf:
+                leaves.append(_leaf(leaf))
+    texts = p.condition_texts(pairs, alike, conditions)
+    return f"({'; '.join(sorted(leaves))} where {' and '.join(texts)})"
+
+
+def _leaf(node: p.PhysicalNode) -> str:
+    if type(node) is p.Source:
+        return node.label
+    if not node.inputs:
+        return node.content
+    # A union and a difference go by the place of columns, not by their names.
+    inputs = (f"{_relation(child)} {child.schema.names}" for child in node.inputs)
+    return f"{node.label}({'; '.join(inputs)})"
+
+
+def _passes_on(node: p.Compute) -> bool:
+    """Whether a projection only leaves columns out."""
+    return all(isinstance(c.expression, Column) and c.expression.name == c.name for c in node.columns)
+
+
+def _below(old: p.PhysicalNode, new: p.PhysicalNode) -> Iterator[tuple[str, tuple[p.PhysicalNode, p.PhysicalNode]]]:
+    """The largest operators' sub-plans that both parts have, each with its twin."""
+    theirs = [node for node in p.walk_physical(new) if node.inputs]
+    stack = list(old.inputs)
+    while stack:
+        node = stack.pop(0)
+        twin = next((other for other in theirs if other == node), None) if node.inputs else None
+        if twin is None:
+            stack += node.inputs
+        else:
+            yield f"[{' '.join(_aliases(node))}]", (node, twin)
+
+
+def _aliases(node: p.PhysicalNode) -> list[str]:
+    return [n.stream.alias for n in p.walk_physical(node) if isinstance(n, p.Source)]
+
+
+def _tapped(node: p.PhysicalNode, below: dict[str, p.PhysicalNode]) -> p.PhysicalNode:
+    def tap(inner: p.PhysicalNode) -> p.PhysicalNode | None:
+        return next((tap_on(inner, name) for name, wanted in below.items() if wanted is inner), None)
+
+    return replaced(node, tap)
+
+
+def outline(node: p.PhysicalNode) -> str:
+    """The shape of a physical plan in one line: joins as trees, other operators by their name.
+
+    Selections and projections show only where there is no other operator.
+    """
+    match node:
+        case p.Source():
+            return node.stream.alias
+        case p.Filter() | p.Compute() if not isinstance(node.input, p.Source):
+            return outline(node.input)
+        case p.HashJoin():
+            return f"({outline(node.left)} {outline(node.right)})"
+    name = node.label.split(" ")[0].lower()
+    return f"{name}({', '.join(outline(child) for child in node.inputs)})"
+
+
+def logical_parts(old: Relation, new: Relation) -> tuple[Relation, Relation, tuple[Relation, ...]]:
+    """The same part of the logical plans, as far as predictions need it: both roots, and what is below the part."""
+    while type(old) is type(new) and len(old.inputs) == len(new.inputs):
+        differing = [pair for pair in zip(old.inputs, new.inputs, strict=True) if pair[0] != pair[1]]
+        if len(differing) != 1 or not differing[0][0].schema.equals(differing[0][1].schema):
+            break
+        old, new = differing[0]
+    theirs = list(_relations(new))
+    found: list[Relation] = []
+    stack = list(old.inputs)
+    while stack:
+        node = stack.pop()
+        if node in theirs and node.inputs:
+            found.append(node)
+        else:
+            stack += node.inputs
+    return old, new, tuple(found)
+
+
+def _relations(node: Relation) -> Iterator[Relation]:
+    yield node
+    for child in node.inputs:
+        yield from _relations(child)
