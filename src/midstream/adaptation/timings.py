@@ -8,6 +8,7 @@ from typing import Any
 
 from midstream.operators.base import Operator
 from midstream.operators.box import Box
+from midstream.operators.shared_box import SharedBox
 
 FADE = 0.98
 """What is left of the past after a call."""
@@ -31,7 +32,7 @@ class Timings:
         self._spent: dict[int, Spent] = {}
         self._attached: list[Operator] = []
 
-    def attach(self, box: Box) -> None:
+    def attach(self, box: Box | SharedBox) -> None:
         """Times every operator of a box from now on; those of boxes that are gone are forgotten."""
         if self._attached and len(self._attached) == len(box.operators) and self._attached[0] is box.operators[0]:
             return

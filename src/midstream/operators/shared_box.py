@@ -57,22 +57,21 @@ class SharedBox:
         self._places: dict[int, int] = {}
 
     def add(self, plan: PhysicalNode, named: Named, sink: Sink) -> list[int]:
-        """One more plan; gives the numbers of its operators, children first."""
-        used: list[int] = []
-        root = self._place(plan, named, used)
+        """One more plan; gives the numbers of its operators, in the order of a box of its own."""
+        root = self._place(plan, named)
         self._wires_of(root).append(Wire(ROOT, len(self.sinks)))
         self.sinks.append(sink)
         self.roots.append(root)
-        return list(dict.fromkeys(used))
+        return [self._places[name] for name in reversed(list(_operators(plan, named)))]
 
-    def _place(self, node: PhysicalNode, named: Named, used: list[int]) -> int:
+    def _place(self, node: PhysicalNode, named: Named) -> int:
         """Where a node is: its operator's number, or for a source the complement of its number."""
         if isinstance(node, Source):
             if named.name not in self._places:
                 self._places[named.name] = ~len(self.sources)
                 self.sources.append((node, []))
             return self._places[named.name]
-        below = [self._place(child, n, used) for child, n in zip(node.inputs, named.inputs, strict=True)]
+        below = [self._place(child, n) for child, n in zip(node.inputs, named.inputs, strict=True)]
         if named.name not in self._places:
             here = self._places[named.name] = len(self.operators)
             self.operators.append(build(node, self.functions))
@@ -82,7 +81,6 @@ class SharedBox:
             self.inputs.append(below)
             for port, place in enumerate(below):
                 self._wires_of(place).append(Wire(here, port))
-        used.append(self._places[named.name])
         return self._places[named.name]
 
     def _wires_of(self, place: int) -> list[Wire]:
@@ -109,9 +107,10 @@ class SharedBox:
         root = self.roots[plan]
         return self.operators[root].passed if root >= 0 else self.frontier
 
-    def operators_below(self, place: int) -> Iterator[int]:
-        """The operators that a place's output comes from, itself included."""
-        if place >= 0:
-            yield place
-            for below in self.inputs[place]:
-                yield from self.operators_below(below)
+
+def _operators(node: PhysicalNode, named: Named) -> Iterator[int]:
+    """The names of a plan's operators, parents first."""
+    if not isinstance(node, Source):
+        yield named.name
+        for child, below in zip(node.inputs, named.inputs, strict=True):
+            yield from _operators(child, below)

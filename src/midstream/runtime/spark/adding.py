@@ -37,8 +37,12 @@ class Adding:
         every: int | None = None,
         settled: bool = False,
         share: bool = True,
+        ordered: bool = False,
     ) -> RunningQuery:
-        """The query as it will run; what the checkpoint knows of it comes first, then `wanted`."""
+        """The query as it will run; what the checkpoint knows of it comes first, then `wanted`.
+
+        `ordered`: its joins are to be ordered for itself, with its selections below them.
+        """
 
         def running(plan: Plan, core: tuple[str, ...] | None = None) -> RunningQuery:
             made = RunningQuery.of(name, cql, plan, self.functions, self.driver.routes, every, settled)
@@ -58,7 +62,7 @@ class Adding:
             alike = running(plan)
             if self._has_partner(alike):
                 return alike
-        chosen = self._with_core(plain.plan)
+        chosen = None if ordered else self._with_core(plain.plan)
         if chosen is None:
             return plain
         above = running(*chosen)

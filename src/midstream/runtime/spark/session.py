@@ -277,7 +277,7 @@ class Session:
         self._require_same_text(name, cql)
         with self._driver.gate:
             settled = self._arrival.settled(self._stream is not None)
-            running = self._adding.query(name, cql, relation, plan, every, settled, share)
+            running = self._adding.query(name, cql, relation, plan, every, settled, share, policy is not None)
             running.migration = self._remembered_migration(running)
             if policy is not None:
                 self._driver.watchers.watch(running, policy)

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from midstream.algebra.physical import PhysicalNode, Source, walk_physical
-from midstream.algebra.time import INFINITY
 from midstream.migration.contents import ports_of
 from midstream.migration.execution import arranged
 from midstream.operators.base import Operator, Work
@@ -28,6 +27,7 @@ from midstream.runtime.checkpoint.names import name_for
 from midstream.runtime.checkpoint.packs import SegmentEntry, StateKey, open_segment, write_pack
 from midstream.runtime.spark.fragment_life import FragmentWork, write_results
 from midstream.runtime.spark.reports import FragmentReport
+from midstream.runtime.spark.slot_looks import BoxWatch
 from midstream.scheduling.shared_scheduler import SharedScheduler
 from midstream.scheduling.sharing import STATELESS, present
 
@@ -142,6 +142,8 @@ class SharedLife:
                     for operator in used:
                         self.owner.setdefault(operator, member)
         self.scheduler = SharedScheduler(self.box, work.scheduling)
+        watched = any(member.work.watched for member in work.members)
+        self.watch = BoxWatch(self.box) if watched else None
         self._fill()
         self.box.restore(work.restored_to)
 
@@ -268,7 +270,8 @@ class SharedLife:
                     probed=work.probed,
                     matched=work.matched,
                     inserted=work.inserted,
-                    passed=min(self.box.passed(i), INFINITY),
+                    passed=self.box.passed(i),
+                    operators=self.watch.reports(used) if self.watch and member.work.watched else [],
                 ),
             )
 

@@ -19,6 +19,7 @@ from midstream.errors import MidstreamError
 from midstream.operators.base import Work
 from midstream.operators.box import Box
 from midstream.operators.elements import Ticks
+from midstream.operators.shared_box import SharedBox
 
 Looks = dict[tuple[str, str], Look]
 """Looks by query and alias."""
@@ -95,15 +96,16 @@ class OperatorReport:
 class BoxWatch:
     """Times the operators of a box in one batch."""
 
-    def __init__(self, box: Box) -> None:
+    def __init__(self, box: Box | SharedBox) -> None:
         self.box = box
         self.timings = Timings(time.perf_counter)
         self.timings.attach(box)
 
-    def reports(self) -> list[OperatorReport]:
-        """What each operator did."""
+    def reports(self, chosen: Sequence[int] | None = None) -> list[OperatorReport]:
+        """What each operator did, or each of some by number."""
         found = []
-        for node, operator in zip(self.box.nodes, self.box.operators, strict=True):
+        for number in range(len(self.box.operators)) if chosen is None else chosen:
+            node, operator = self.box.nodes[number], self.box.operators[number]
             spent = self.timings.spent(operator)
             found.append(
                 OperatorReport(
