@@ -137,6 +137,10 @@ def _adaptivity(told: dict[str, Any] | None) -> list[str]:
 
 
 def _migration(record: dict[str, Any]) -> str:
+    if record.get("event") == "started":
+        kept = ", ".join(f"{alias} since batch {batch}" for alias, batch in record["inherited"].items())
+        shared = f", with what {', '.join(record['shares'])} keeps: {kept}" if kept else ""
+        return f"  started with batch {record['start_batch']}{shared}"
     batches = f"batches {record['start_batch']} to {record['end_batch']}" if record["status"] == "done" else "not ended"
     part = f" in {record['part']}" if record.get("part") else ""
     return (
