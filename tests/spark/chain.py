@@ -18,18 +18,21 @@ from midstream.adaptation.policy import Policy
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.plan import Relation, streams_of
 from midstream.distribution.fragments import Route
-from midstream.operators.hashing import hash_columns
 from midstream.optimizer.plans import Plan, plan_query
 from midstream.runtime.checkpoint.manifest import Manifest
 from midstream.runtime.checkpoint.store import CheckpointStore
 from midstream.runtime.embedded import Stream, batches
+from midstream.runtime.spark.arrival_hash import arrival_hash
 from midstream.runtime.spark.batch import Batch, finished
 from midstream.runtime.spark.driver import Driver, needed_columns
+from midstream.runtime.spark.exchange import GROUPS, groups_of
 from midstream.runtime.spark.layout import GROUP, PORT, SLOT, Layout
+from midstream.runtime.spark.move_steps import FillStep, SendStep
+from midstream.runtime.spark.moving import Move
 from midstream.runtime.spark.reports import Report
 from midstream.runtime.spark.results import results_of_query
 from midstream.runtime.spark.running import MigrationUnderWay, RunningQuery
-from midstream.runtime.spark.step import GROUPS, StageStep
+from midstream.runtime.spark.step import StageStep
 
 Migrations = Mapping[int, tuple[str, str]]
 
@@ -46,6 +49,7 @@ class Chain:
     emit_every: int | None = None
     seed: int = 0
     adaptive: Policy | None = None
+    resize: int | None = None
 
     @property
     def manifest(self) -> Manifest:
@@ -55,9 +59,10 @@ class Chain:
 
     def __post_init__(self) -> None:
         self.random = np.random.default_rng(self.seed)
+        self.moves = 0
         self.driver = Driver(None, CheckpointStore(str(self.folder)), self.slots, 3)  # type: ignore[arg-type]
-        self.driver.open()
-        self.slots = self.driver.slots
+        self.driver.open(self.resize)
+        self.driver.run_move = self._move
         manifest = self.driver.manifest
         known = manifest.queries["q"].plan if manifest else self.plan
         self.driver.queries["q"] = self._running(plan_query(self.relation, known, self.emit_every))
@@ -76,7 +81,8 @@ class Chain:
         )
 
     def _running(self, plan: Plan) -> RunningQuery:
-        query = RunningQuery.of("q", "", plan, self.catalog.functions, self.driver.routes, self.emit_every)
+        known = self.driver.manifest is not None
+        query = RunningQuery.of("q", "", plan, self.catalog.functions, self.driver.routes, self.emit_every, known)
         self.driver.routes.update(query.staged.routes)
         return query
 
@@ -133,16 +139,16 @@ class Chain:
         batch = self.driver._batch("test", self.next_batch, self.driver.manifest)
         if end:
             batch.registers_now = finished(batch.registers, self.driver.streams)
-        batch.reports = self._reports(batch.steps(), self._arriving(parts))
+        batch.reports = self._reports(batch.steps(), self._arriving(batch, parts), batch.slots)
         for report in batch.reports:
             if report.error is not None:
                 raise report.error
         self.driver._commit(batch, "")
         return batch
 
-    def _arriving(self, parts: Mapping[str, pa.RecordBatch]) -> list[list[pa.RecordBatch]]:
+    def _arriving(self, batch: Batch, parts: Mapping[str, pa.RecordBatch]) -> list[list[pa.RecordBatch]]:
         """Each slot's rows, in some order."""
-        slots: list[list[pa.RecordBatch]] = [[] for _ in range(self.slots)]
+        slots: list[list[pa.RecordBatch]] = [[] for _ in range(batch.slots)]
         for port, declaration in self.driver.streams.items():
             rows = parts.get(declaration.name)
             if rows is None or rows.num_rows == 0:
@@ -153,7 +159,7 @@ class Chain:
             fixed = [pa.array(np.full(rows.num_rows, port, np.int32)), pa.array(groups)]
             names = [PORT, GROUP, *(f.name for f in self.layout.columns)]
             table = pa.RecordBatch.from_arrays([*fixed, *self.layout.wide(port, columns, rows.num_rows)], names=names)
-            owners = np.where(groups < 0, 0, groups * self.slots // GROUPS)
+            owners = np.where(groups < 0, 0, np.asarray(batch.routing)[groups])
             _deal(self.random, table, owners, slots)
         return slots
 
@@ -162,15 +168,22 @@ class Chain:
             return np.full(rows.num_rows, -1, np.int32)
         if route.key is None:
             return self.random.integers(0, GROUPS, rows.num_rows).astype(np.int32)
-        # Any hash will do for arrival as long as equal keys agree; another one than that of exchanges, as on Spark.
-        hashes = hash_columns([rows.column(name) for name in route.key])
-        return np.asarray(hashes & np.uint64(GROUPS - 1)).astype(np.int32)
+        return groups_of(arrival_hash([rows.column(name) for name in route.key])).astype(np.int32)
 
-    def _reports(self, steps: Sequence[StageStep], slots: list[list[pa.RecordBatch]]) -> list[Report]:
+    def _move(self, move: Move) -> list[Report]:
+        """A move of state, with the same shuffle."""
+        self.moves += 1
+        sending, filling = move.steps()
+        slots: list[list[pa.RecordBatch]] = [[] for _ in range(max(move.old.slots, move.new.slots))]
+        return self._reports([sending, *filling], slots, len(slots))
+
+    def _reports(
+        self, steps: Sequence[StageStep | SendStep | FillStep], slots: list[list[pa.RecordBatch]], count: int
+    ) -> list[Report]:
         for step in steps:
-            given: list[list[pa.RecordBatch]] = [[] for _ in range(self.slots)]
-            for slot in range(self.slots):
-                for rows in step.run(slot, iter(slots[slot])):
+            given: list[list[pa.RecordBatch]] = [[] for _ in range(count)]
+            for slot, arrived in enumerate(slots):
+                for rows in step.run(slot, iter(arrived)):
                     if rows.num_rows:
                         _deal(self.random, rows, rows.column(SLOT).to_numpy(), given)
             slots = given

@@ -106,11 +106,13 @@ def test_plans_of_several_stages_migrate_side_by_side(query, tmp_path):
         assert as_multiset(got) == as_multiset(expected)
 
 
-def test_moving_state_over_several_stages_is_refused(tmp_path):
+@pytest.mark.parametrize("strategy", ["moving_state_paced", "parallel_track", "genmig_shortened"])
+def test_strategies_inside_tasks_are_refused_over_several_stages(strategy, tmp_path):
     question = ask(KEYS, tables())
     chain = Chain(question.plan, question.catalog, tmp_path, plan="((A B) C)")
-    with pytest.raises(ms.MigrationError, match="several stages"):
-        chain.migrate("(A (B C))", "moving_state")
+    with pytest.raises(ms.MigrationError, match="several stages") as refused:
+        chain.migrate("(A (B C))", strategy)
+    assert refused.value.hint == "use genmig or genmig_reference_point or moving_state"
 
 
 def test_the_history_outlives_a_restart(tmp_path):

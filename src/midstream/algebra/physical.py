@@ -36,6 +36,11 @@ class PhysicalNode:
         raise NotImplementedError
 
     @property
+    def stands_for(self) -> PhysicalNode:
+        """The node whose output this is: itself, unless it only brings what another gives elsewhere."""
+        return self
+
+    @property
     def content(self) -> str:
         """What the node's output is, whatever plan computes it."""
         return f"{self.label}({'; '.join(child.content for child in self.inputs)}){_names(self.schema)}"
@@ -391,7 +396,7 @@ def _joined_content(node: PhysicalNode) -> str:
     others: set[str] = set()
     stack: list[PhysicalNode] = [node]
     while stack:
-        top = stack.pop()
+        top = stack.pop().stands_for
         match top:
             case HashJoin(nulls_equal=False):
                 stack += [top.left, top.right]

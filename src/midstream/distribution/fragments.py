@@ -49,6 +49,10 @@ class Received(Source):
         return f"{self.route} from fragment {self.fragment}"
 
     @property
+    def stands_for(self) -> PhysicalNode:
+        return self.producer.stands_for
+
+    @property
     def content(self) -> str:
         return self.producer.content
 

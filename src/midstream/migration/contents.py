@@ -44,11 +44,12 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A content that can be read, and the wire of the old box along which its changes come."""
+    """A content that can be read, the wire of the old box along which its changes come, and the state that holds it."""
 
     read: Read
     schema: pa.Schema
     wire: Wire
+    held: Held | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,18 +101,30 @@ class Contents:
             self.by_id[held.state.id].append(held)
             self._trace(held)
 
+    def match(self, held: Held) -> Held | None:
+        """The old state with the content of a new one; one of an operator's own kind must be the same in all."""
+        found = [h for h in self.by_id.get(held.state.id, ()) if (h.port is None) == (held.port is None)]
+        same_key = [h for h in found if h.state.key == held.state.key]
+        if held.port is None:
+            return next((h for h in same_key if shareable(h.state, held.state)), None)
+        return next(iter(same_key or found), None)
+
+    def top(self, held: Held) -> Held | None:
+        """What lies below an ISTREAM, DSTREAM or RSTREAM: equivalent plans hold the same there under any name."""
+        return Held(self.box.operators[-1].states[0], len(self.box.operators) - 1, 0)
+
     def find(self, node: p.PhysicalNode) -> Known | None:
         """A node's output, if some state holds it."""
         for held in self.by_id.get(node.content, ()):
             if held.port is not None:
-                return Known(held.state.alive, held.state.schema, Wire(held.operator, held.port))
+                return Known(held.state.alive, held.state.schema, Wire(held.operator, held.port), held)
         for held in self.by_id.get(f"coverage of {node.content}", ()):
-            return Known(_current(held.state), held.state.schema, self.box.wires[held.operator])
+            return Known(_current(held.state), held.state.schema, self.box.wires[held.operator], held)
         return None
 
     def leaf(self, node: p.PhysicalNode) -> KeptLeaf | None:
         """What was kept of a leaf, if all columns it must have are still there."""
-        kept = self.leaves.get(_leaf_name(node))
+        kept = self.leaves.get(leaf_name(node))
         return kept if kept is not None and kept.offers(node.schema) else None
 
     def _trace(self, held: Held) -> None:
@@ -119,10 +132,10 @@ class Contents:
         node = self.box.nodes[held.operator]
         operator = self.box.operators[held.operator]
         if isinstance(operator, Deduplicate):
-            known = Known(_current(held.state), held.state.schema, self.box.wires[held.operator])
+            known = Known(_current(held.state), held.state.schema, self.box.wires[held.operator], held)
             child = node.inputs[0]
         elif held.port is not None:
-            known = Known(held.state.alive, held.state.schema, Wire(held.operator, held.port))
+            known = Known(held.state.alive, held.state.schema, Wire(held.operator, held.port), held)
             child = node.inputs[held.port]
         else:
             return
@@ -133,9 +146,9 @@ class Contents:
         match node:
             case p.Source() | p.AssignWindow():
                 here = {name: columns[name] for name in node.schema.names if name in columns}
-                before = self.leaves.get(_leaf_name(node))
+                before = self.leaves.get(leaf_name(node))
                 if before is None or len(before.columns) < len(here):
-                    self.leaves[_leaf_name(node)] = KeptLeaf(known, here)
+                    self.leaves[leaf_name(node)] = KeptLeaf(known, here)
             case p.Filter():
                 self._descend(node.input, known, columns)
             case p.Compute():
@@ -157,11 +170,18 @@ class Contents:
                 self._descend(branch, nothing, here)
         if not taken:
             for leaf in p.walk_physical(node):
-                self.leaves.pop(_leaf_name(leaf), None)
+                self.leaves.pop(leaf_name(leaf), None)
 
 
-def _leaf_name(node: p.PhysicalNode) -> str:
+def leaf_name(node: p.PhysicalNode) -> str:
+    """What a leaf is known by: a source by its alias, a window over a sub-query by what it holds."""
     return node.stream.alias if isinstance(node, p.Source) else node.content
+
+
+def shareable(one: SortedState, other: SortedState) -> bool:
+    """Whether the segments of one state can serve the other as they are."""
+    same_kind = isinstance(one, CoverageState) == isinstance(other, CoverageState)
+    return same_kind and one.key == other.key and one.schema.equals(other.schema) and one.longest == other.longest
 
 
 def _undone(node: p.Compute, columns: dict[str, str]) -> dict[str, str]:

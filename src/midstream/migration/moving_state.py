@@ -20,6 +20,7 @@ from collections.abc import Iterator
 
 from midstream.algebra.physical import Source
 from midstream.errors import MigrationError
+from midstream.migration.contents import Contents
 from midstream.migration.execution import SingleBox
 from midstream.migration.legality import emission_class, relational_part, require_one_query
 from midstream.migration.protocol import Decision, Figures, Functions, Situation
@@ -39,7 +40,7 @@ class MovingState:
         """Asks that every state of the new plan can be derived."""
         require_one_query(self.name, old, new)
         require_one_emission(self.name, old, new)
-        StateMove(Box(old.physical, functions), Box(new.physical, functions), functions)
+        StateMove(Contents(Box(old.physical, functions)), Box(new.physical, functions), functions)
 
     def decide(self, situation: Situation) -> Decision:
         """Nothing: a partition's states follow from its own."""
@@ -72,7 +73,7 @@ class MovedState:
     def begin(self) -> None:
         """Moves the states."""
         box = self.old.box
-        move = StateMove(box, self.new.box, self.new.box.functions)
+        move = StateMove(Contents(box), self.new.box, self.new.box.functions)
         frontier = box.floor(box.frontier)
         move.begin(frontier)
         move.send(frontier)

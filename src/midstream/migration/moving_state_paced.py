@@ -30,6 +30,7 @@ from collections.abc import Iterator
 
 from midstream.algebra.physical import Source
 from midstream.errors import MigrationError
+from midstream.migration.contents import Contents
 from midstream.migration.execution import SingleBox, named
 from midstream.migration.legality import require_one_query
 from midstream.migration.moving_state import require_one_emission
@@ -60,7 +61,7 @@ class MovingStatePaced:
         """Asks that every state of the new plan can be derived, and that what it misses can be listened to."""
         require_one_query(self.name, old, new)
         require_one_emission(self.name, old, new)
-        move = StateMove(Box(old.physical, functions), Box(new.physical, functions), functions)
+        move = StateMove(Contents(Box(old.physical, functions)), Box(new.physical, functions), functions)
         if any(feed.origin == "" for feed in move.feeds):
             raise MigrationError(
                 f"{self.name} cannot migrate to this plan: it stores a window over a sub-query anew",
@@ -84,7 +85,7 @@ class PacedMove:
         self.after = old.beside(new, old.sink)
         self.budget = budget
         self.figures = Figures()
-        self.move = StateMove(old.box, new, new.functions)
+        self.move = StateMove(Contents(old.box), new, new.functions)
         self.sources: tuple[Source, ...] = common_sources(self.before, self.after)
         self.targets: dict[Wire | str, list[Wire]] = defaultdict(list)
         for feed in self.move.feeds:

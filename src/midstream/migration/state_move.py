@@ -16,20 +16,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 
 from midstream.algebra import physical as p
 from midstream.algebra.time import BEGINNING
 from midstream.errors import InternalError, MigrationError
-from midstream.migration.contents import Contents, Held, Known, Read, held_states, ports_of
+from midstream.migration.contents import Held, KeptLeaf, Known, Read, held_states, ports_of, shareable
 from midstream.migration.execution import arranged
 from midstream.migration.legality import describe, is_to_stream
 from midstream.migration.protocol import Functions
 from midstream.operators.base import Operator
 from midstream.operators.box import ROOT, Box, Wire
 from midstream.operators.build import build
-from midstream.operators.distinct import CoverageState
 from midstream.operators.elements import Elements
 from midstream.operators.join import prepare
 from midstream.operators.state.segment import make_segment
@@ -84,12 +84,39 @@ class Backlog:
         return result
 
 
-class StateMove:
-    """Which of a new box's states are taken over, and how the others are filled."""
+class Offer(Protocol):
+    """What is known of an old plan: whole contents by what they are, wherever they lie."""
 
-    def __init__(self, old: Box, new: Box, functions: Functions) -> None:
-        self.old, self.new, self.functions = old, new, functions
-        self.contents = Contents(old)
+    def match(self, held: Held) -> Held | None:
+        """The old state with the content of a new one."""
+
+    def top(self, held: Held) -> Held | None:
+        """What lies below an ISTREAM, DSTREAM or RSTREAM."""
+
+    def find(self, node: p.PhysicalNode) -> Known | None:
+        """A node's output, if some state holds it."""
+
+    def leaf(self, node: p.PhysicalNode) -> KeptLeaf | None:
+        """What was kept of a leaf."""
+
+
+class StateMove:
+    """Which of a new box's states are taken over, and how the others are filled.
+
+    `onward` is given the content of the root as far as it is not known elsewhere. `follows` says that the old box goes
+    on meanwhile, so that the new one must hear of what it learns.
+    """
+
+    def __init__(
+        self,
+        contents: Offer,
+        new: Box,
+        functions: Functions,
+        onward: Callable[[Elements], None] | None = None,
+        follows: bool = True,
+    ) -> None:
+        self.new, self.functions, self.contents = new, functions, contents
+        self.onward, self.follows = onward, follows
         self.matched: dict[int, Held] = {}
         self.unmatched: list[Held] = []
         for held in held_states(new):
@@ -105,16 +132,13 @@ class StateMove:
         self.rows_sent = self.rows_heard = 0
         for operator, port in sorted(self.open_ports):
             self._fill_port(operator, port)
+        if onward is not None:
+            self._fill(new.plan, Wire(ROOT, 0))
 
     def _match(self, held: Held) -> Held | None:
         if is_to_stream(self.new.plan) and held.operator == len(self.new.operators) - 1:
-            # Below the top, equivalent plans hold the same relation under whatever name.
-            return Held(self.old.operators[-1].states[0], len(self.old.operators) - 1, 0)
-        found = [h for h in self.contents.by_id.get(held.state.id, ()) if (h.port is None) == (held.port is None)]
-        same_key = [h for h in found if h.state.key == held.state.key]
-        if held.port is None:
-            return next((h for h in same_key if _shareable(h.state, held.state)), None)
-        return next(iter(same_key or found), None)
+            return self.contents.top(held)
+        return self.contents.match(held)
 
     def _fill_port(self, operator: int, port: int) -> None:
         node = self.new.nodes[operator]
@@ -167,6 +191,8 @@ class StateMove:
         self.twins.append((twin, self.new.operators[here]))
 
     def _feed_known_ports(self, node: p.PhysicalNode, here: int) -> None:
+        if not self.follows:
+            return
         for port, child in enumerate(node.inputs):
             if (here, port) not in self.open_ports and isinstance(node, p.HashJoin | p.MultiwayJoin):
                 known = self.contents.find(child)
@@ -237,15 +263,20 @@ class StateMove:
 
     def run(self, wire: Wire, batch: Elements | None) -> None:
         """Sends a batch along a wire of the new box as far as states are still being filled."""
-        while batch is not None and len(batch) and wire.operator != ROOT:
-            operator = self.new.operators[wire.operator]
-            batch = operator.process(wire.port, batch)
+        while batch is not None and len(batch):
+            if wire.operator == ROOT:
+                if self.onward is not None:
+                    self.onward(batch)
+                return
+            batch = self.new.operators[wire.operator].process(wire.port, batch)
             wire = self.new.wires[wire.operator]
-            if wire.operator == ROOT or self._stops_at(wire):
+            if self._stops_at(wire):
                 return
 
     def _stops_at(self, wire: Wire) -> bool:
         """Whether what comes along a wire is not needed: its states are taken over from the old box."""
+        if wire.operator == ROOT:
+            return False
         operator = self.new.operators[wire.operator]
         has_state = any(port is None or port == wire.port for port, _ in ports_of(operator))
         return has_state and (wire.operator, wire.port) not in self.open_ports
@@ -269,7 +300,7 @@ class StateMove:
 
 
 def _take_over(state: SortedState, twin: SortedState, frontier: int) -> None:
-    if _shareable(twin, state):
+    if shareable(twin, state):
         state.replace_segments(twin.segments)
         return
     state.segments = []
@@ -278,9 +309,3 @@ def _take_over(state: SortedState, twin: SortedState, frontier: int) -> None:
     if len(elements):
         kept, hashes = prepare(elements, state.key, nulls_equal=True)
         state.append(kept, hashes)
-
-
-def _shareable(one: SortedState, other: SortedState) -> bool:
-    """Whether the segments of one state can serve the other as they are."""
-    same_kind = isinstance(one, CoverageState) == isinstance(other, CoverageState)
-    return same_kind and one.key == other.key and one.schema.equals(other.schema) and one.longest == other.longest

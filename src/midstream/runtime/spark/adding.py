@@ -43,13 +43,15 @@ class Adding:
 
         `ordered`: its joins are to be ordered for itself, with its selections below them.
         """
+        manifest = self.driver.manifest
+        # A query that has state must be cut as it was: its state lies where its rows have arrived so far.
+        settled = settled or (manifest is not None and name in manifest.queries)
 
         def running(plan: Plan, core: tuple[str, ...] | None = None) -> RunningQuery:
             made = RunningQuery.of(name, cql, plan, self.functions, self.driver.routes, every, settled)
             made.core, made.share = core, share
             return made
 
-        manifest = self.driver.manifest
         if manifest is not None and name in manifest.queries:
             plan = _remembered(relation, manifest.queries[name].plan, every)
             columns = manifest.counters.get("sharing", {}).get(name, {}).get("core")

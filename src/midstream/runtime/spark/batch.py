@@ -62,6 +62,10 @@ class Batch:
     looks: tuple[LookRequest, ...] = ()
     watched: frozenset[str] = frozenset()
     """What slots look at for queries that are watched, and these queries."""
+    ended: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    """Migrations that were over before the batch began: their states were moved."""
+    moved: dict[str, Any] | None = None
+    """What is told of a move to other slots."""
     reports: list[Report] = field(default_factory=list)
     spark_seconds: float = 0.0
     shapes: Shapes = field(default_factory=Shapes)
@@ -72,7 +76,9 @@ class Batch:
         """Who shares what, and what of it new queries start with."""
         if self._shares is None:
             frontiers = {name: self.advance_to(query) for name, query in self.queries.items()}
-            self._shares = Shares(self.batch_id, self.before, self.queries, frontiers, self.shapes)
+            self._shares = Shares(
+                self.batch_id, self.before, self.queries, frontiers, self.shapes, frozenset(self.ended)
+            )
         return self._shares
 
     @property
@@ -308,7 +314,7 @@ class Batch:
         ]
 
     def _counters(self, before: Mapping[str, Any]) -> dict[str, Any]:
-        counted = {}
+        counted: dict[str, Any] = {}
         for kind in ("rows", "late", "unusable"):
             total = dict(before.get(kind, {}))
             for report in self.reports:
@@ -328,10 +334,13 @@ class Batch:
             for name, query in self.queries.items()
         }
         counted["sharing"] = self.shares.to_json()
+        counted["moves"] = [*before.get("moves", ()), *([self.moved] if self.moved else [])][-REMEMBERED:]
         return counted
 
     def _finished_migration(self, query: RunningQuery) -> list[dict[str, Any]]:
         """The migration that this batch ends, if any."""
+        if query.name in self.ended:
+            return [self.ended[query.name]]
         migration = query.migration
         if migration is None or not migration.done:
             return []

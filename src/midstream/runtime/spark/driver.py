@@ -21,10 +21,7 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING
 from midstream.distribution.fragments import Route
 from midstream.errors import JobError, MigrationError
-from midstream.migration.in_part import way
-from midstream.migration.legality import is_to_stream
-from midstream.migration.protocol import Situation, Strategy
-from midstream.migration.registry import strategy_named
+from midstream.migration.protocol import Situation
 from midstream.optimizer.plans import Plan, plan_query
 from midstream.runtime.checkpoint.collect import collect
 from midstream.runtime.checkpoint.files import Files
@@ -35,10 +32,15 @@ from midstream.runtime.spark.batch import Batch, finished
 from midstream.runtime.spark.environment import BATCH_SETTINGS
 from midstream.runtime.spark.heartbeat import Heartbeat
 from midstream.runtime.spark.layout import GROUP, PORT, Layout
+from midstream.runtime.spark.migrating import legal_strategy
+from midstream.runtime.spark.moving import Move, Routing, move_on_spark
+from midstream.runtime.spark.reports import Report
 from midstream.runtime.spark.results import batch_frame
 from midstream.runtime.spark.running import MigrationUnderWay, RunningQuery
+from midstream.runtime.spark.settling import Runner, current_routing, settle
 from midstream.runtime.spark.shares import Shapes
 from midstream.runtime.spark.sides import base_name
+from midstream.runtime.spark.tagging import default_routing
 from midstream.runtime.spark.watching import ADAPTIVE, Watchers
 
 log = logging.getLogger(__name__)
@@ -77,6 +79,11 @@ class Driver:
     shapes: Shapes = field(default_factory=Shapes)
     halting: bool = False
     """Whether Spark's query is being stopped: a batch that waits at the gate gives up."""
+    wanted: Routing | None = None
+    """Slots that state is to be moved to before the next batch that can."""
+    batch_session: SparkSession | None = None
+    run_move: Runner | None = None
+    """Runs a move of state; None: as a job of Spark's."""
     gate: threading.RLock = field(default_factory=threading.RLock)
     """Held while a batch is under way."""
 
@@ -85,8 +92,8 @@ class Driver:
         """The checkpoint's files."""
         return self.store.files
 
-    def open(self) -> None:
-        """Reads the newest manifest, and goes on with what it says."""
+    def open(self, wanted: int | None = None) -> None:
+        """Reads the newest manifest, and goes on with what it says; another number of slots comes with a batch."""
         self.manifest = self.store.latest()
         if self.manifest is None:
             return
@@ -95,7 +102,9 @@ class Driver:
                 f"the job in {self.store.uri} has been finished: its streams were declared to have ended",
                 hint="use a new checkpoint",
             )
-        self.slots = max(self.manifest.routing) + 1 if self.manifest.routing else self.slots
+        self.slots = current_routing(self.manifest, self.slots).slots
+        if wanted is not None and wanted != self.slots:
+            self.wanted = Routing(tuple(default_routing(wanted)), wanted)
         self.routes = {name: _route(key) for name, key in self.manifest.counters.get("arrival", {}).items()}
         self.scheduling = self.manifest.counters.get("scheduling", self.scheduling)
 
@@ -124,6 +133,7 @@ class Driver:
         for key, value in BATCH_SETTINGS.items():
             rows.sparkSession.conf.set(key, value)
         self.begin_decided()
+        self.batch_session = rows.sparkSession
         for prepare in self.before_batch:
             prepare(batch_id)
         batch = self._batch(query_id, batch_id, before)
@@ -163,24 +173,37 @@ class Driver:
     def _batch(self, query_id: str, batch_id: int, before: Manifest | None) -> Batch:
         assert self.arriving is not None
         self.watchers.settle(before, self.queries)
+        old = current_routing(before, self.slots)
+        settled = settle(self.store.uri, batch_id, before, self.queries, old, self.wanted, self.run_move or self._move)
         return Batch(
             self.store.uri,
             query_id,
             batch_id,
-            before,
-            dict(self.queries),
+            settled.before,
+            settled.queries,
             self.streams,
             self.arriving,
-            self.slots,
+            settled.routing.slots,
             scheduling=self.scheduling,
             shapes=self.shapes,
-            looks=self.watchers.requests(batch_id, self.slots),
+            looks=self.watchers.requests(batch_id, settled.routing.slots),
             watched=frozenset(self.watchers.by_query),
+            ended=settled.ended,
+            moved=settled.moved,
         )
+
+    def _move(self, move: Move) -> list[Report]:
+        return move_on_spark(self.batch_session or self.spark, move)
 
     def _commit(self, batch: Batch, offsets: str, **more: Any) -> None:
         arrival = {name: route.key for name, route in self.routes.items()}
-        settings = {"arrival": arrival, "scheduling": batch.scheduling, "carry": self.carry, **more}
+        settings = {
+            "arrival": arrival,
+            "scheduling": batch.scheduling,
+            "carry": self.carry,
+            "slots": batch.slots,
+            **more,
+        }
         if adaptive := self.watchers.after(batch, self.check_migration):
             settings[ADAPTIVE] = adaptive
         manifest = shorten(self.files, batch.manifest(offsets, settings))
@@ -189,6 +212,10 @@ class Driver:
         self.store.commit(manifest)
         self.manifest = manifest
         self._follow(manifest)
+        self.slots = batch.slots
+        self.queries.update({name: batch.queries[name] for name in batch.ended if name in self.queries})
+        if self.wanted is not None and tuple(manifest.routing) == self.wanted.groups:
+            self.wanted = None
         self.store.retain(self.retained)
         if batch.batch_id % self.retained == 0:
             collect(self.store, self.files)
@@ -225,9 +252,11 @@ class Driver:
 
     def target(self, query: RunningQuery, plan: Plan) -> RunningQuery:
         """The query by another plan; streams arrive as they do."""
-        return RunningQuery.of(
+        target = RunningQuery.of(
             query.name, query.cql, plan, query.functions, self.routes, query.emit_every, settled=True
         )
+        target.share = query.share
+        return target
 
     def begin_migration(self, name: str, target: RunningQuery, strategy: str, trigger: str, part: str = "auto") -> None:
         """Starts a migration with the next batch; of plans in several stages, always as a whole."""
@@ -326,36 +355,6 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
             name: kept["decided"] for name, kept in (manifest.counters.get(ADAPTIVE, {}) if manifest else {}).items()
         },
     }
-
-
-def legal_strategy(
-    query: RunningQuery, target: RunningQuery, strategy: str, part: str = "auto"
-) -> tuple[Strategy, bool]:
-    """The strategy to go from one plan to the other, and whether they run apart; refuses what would be wrong."""
-    apart = not fit_one_box(query, target)
-    chosen = strategy_named("genmig" if apart and strategy == "auto" else strategy)
-    chosen = way(chosen, query.plan, target.plan, query.functions, "whole" if apart else part)
-    if apart:
-        require_split(query, target, chosen.name)
-    return chosen, apart
-
-
-def fit_one_box(query: RunningQuery, target: RunningQuery) -> bool:
-    """Whether all that two plans need meets in the same slots, so that both can run in one task."""
-    one_stage = len(query.staged.fragments) == len(target.staged.fragments) == 1
-    return one_stage and query.staged.routes == target.staged.routes
-
-
-def require_split(query: RunningQuery, target: RunningQuery, strategy: str) -> None:
-    """Plans of several stages migrate side by side: by a strategy with a split, and not below an ISTREAM."""
-    if strategy not in ("genmig", "genmig_reference_point"):
-        raise MigrationError(
-            f"{strategy} cannot migrate query {query.name}: its plans have several stages, or need rows in other slots",
-            detail=str(target.staged),
-            hint="use strategy genmig, which runs both plans side by side",
-        )
-    if any(is_to_stream(plan.plan.physical) for plan in (query, target)):
-        raise MigrationError(f"query {query.name} gives a stream, and its plans of several stages cannot migrate yet")
 
 
 def _summed(counts: Any) -> dict[str, int]:

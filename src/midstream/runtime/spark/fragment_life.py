@@ -14,6 +14,7 @@ from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import Source
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.distribution.fragments import Fragment
+from midstream.errors import JobError
 from midstream.migration.execution import Execution, SingleBox
 from midstream.migration.in_part import way_decided
 from midstream.migration.protocol import Migrating
@@ -132,6 +133,13 @@ class FragmentLife:
 
     def _fill(self, execution: Execution) -> None:
         names = _names(execution)
+        for entry in self.entries:
+            if (entry.state, entry.key) not in names:
+                raise JobError(
+                    f"the checkpoint holds a state of query {base_name(self.work.query)} that its plan does not have",
+                    detail=f"{entry.state} by ({', '.join(entry.key)}); the plan is {self.work.plan.text}",
+                    hint="use the plan and the version that made the checkpoint, or a new checkpoint",
+                )
         stored = open_states(self.files, self.entries, {name: state.schema for (name, _), state in names.items()})
         for name, state in names.items():
             state.replace_segments(stored.get(name, ()))

@@ -8,10 +8,11 @@ from typing import Any
 
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import Source
+from midstream.algebra.windows import Hop
 from midstream.distribution.fragments import Received, Route, Staged, leaves
 from midstream.distribution.stages import cut
 from midstream.operators.box import Box
-from midstream.operators.slices import SliceOperator
+from midstream.operators.slices import SliceOperator, grid_floor
 from midstream.optimizer.plans import Plan
 from midstream.runtime.live_query import reached
 
@@ -31,6 +32,11 @@ class MigrationUnderWay:
     trigger: str = "asked for"
     apart: bool = False
     """Whether both plans run side by side, each for its own time, rather than in one box."""
+
+    @property
+    def moves(self) -> bool:
+        """Whether the state is moved between slots, before the batch that begins and ends the migration."""
+        return self.apart and self.strategy == "moving_state"
 
     @staticmethod
     def resumed(target: RunningQuery, told: Mapping[str, Any]) -> MigrationUnderWay:
@@ -117,6 +123,11 @@ class RunningQuery:
         return any(isinstance(o, SliceOperator) for box in self.boxes.values() for o in box.operators)
 
     @property
+    def grid(self) -> Hop | None:
+        """The grid by which its slice operators answer, if it has any."""
+        return next((grid for box in self.boxes.values() if (grid := box.grid) is not None), None)
+
+    @property
     def after_batch(self) -> RunningQuery:
         """What runs after a batch: the target of a migration that the batch finishes."""
         done = self.migration is not None and self.migration.done
@@ -128,6 +139,8 @@ class RunningQuery:
 
     def frontiers(self, frontier: int) -> dict[int, int]:
         """Each fragment's frontier when the query's is the given one."""
+        # As within one box: all states are purged at one instant, or another plan could not be built from them.
+        frontier = grid_floor(frontier, self.grid)
         found: dict[int, int] = {}
         passed: dict[int, int] = {}
         for fragment in self.staged.fragments:

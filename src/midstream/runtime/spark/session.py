@@ -158,7 +158,7 @@ class Session:
         self._stopping = threading.Event()
         default = max(1, self.spark.sparkContext.defaultParallelism)
         self._driver = Driver(self.spark, CheckpointStore(str(checkpoint)), slots or default, retained)
-        self._driver.open()
+        self._driver.open(slots)
         self._arrival = Arrival(self._driver, carry)
         self._adding = Adding(self._driver, self.functions)
         if scheduling is not None:

@@ -160,6 +160,8 @@ class Shares:
     frontiers: Mapping[str, int]
     """To which frontier this batch advances each query."""
     shapes: Shapes = field(default_factory=Shapes)
+    migrated: frozenset[str] = frozenset()
+    """The queries whose states were moved to another plan right before this batch."""
 
     def __post_init__(self) -> None:
         self.records: dict[str, Record] = {}
@@ -185,7 +187,7 @@ class Shares:
         told = Record.from_json(self._told[query.name])
         aliases = {source.stream.alias for source in query.sources}
         record = replace(told, since={alias: told.since.get(alias, self.batch_id) for alias in aliases})
-        if query.migration is not None:
+        if query.migration is not None or query.name in self.migrated:
             return Record(record.since, record.start, self._whole_at(query), True)
         assert self.before is not None
         passed = self.before.advanced_to.get(query.name, BEGINNING)

@@ -23,18 +23,15 @@ from midstream.operators.hashing import hash_columns
 from midstream.runtime.checkpoint.files import Files
 from midstream.runtime.checkpoint.manifest import DeadLetterFile
 from midstream.runtime.checkpoint.names import name_for
+from midstream.runtime.spark.exchange import Exchange, Slots, slots_of
 from midstream.runtime.spark.fragment_life import FragmentLife, FragmentWork, parquet_bytes
 from midstream.runtime.spark.intake import Intake, source_elements
-from midstream.runtime.spark.layout import FROM, NOTE, NOTE_PORT, PORT, SLOT, TO, Layout, one_batch
+from midstream.runtime.spark.layout import NOTE_PORT, Layout, one_batch
 from midstream.runtime.spark.reports import Report
 from midstream.runtime.spark.shared_life import Pool, SharedLife, SharedWork
 from midstream.runtime.spark.slot_looks import LookRequest, look_at
 
 Life = FragmentLife | SharedLife
-
-GROUP_BITS = 8
-GROUPS = 2**GROUP_BITS
-"""Into how many partition groups keys are hashed; a slot owns some of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +50,11 @@ class StageStep:
     work: tuple[FragmentWork | SharedWork, ...]
     looks: tuple[LookRequest, ...] = ()
 
+    @property
+    def exchange(self) -> Exchange:
+        """How rows leave."""
+        return Exchange(self.exchanged, self.last)
+
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """What Spark calls in each slot."""
         from pyspark import TaskContext
@@ -69,14 +71,14 @@ class StageStep:
         report.seconds["transfer"] = time.perf_counter() - started
         parts = {} if rows is None else self.arriving.split(rows)
         if NOTE_PORT in parts:
-            yield self._onward(parts.pop(NOTE_PORT))
+            yield self.exchange.onward(parts.pop(NOTE_PORT))
         try:
             yield from self._process(slot, parts, report)
         except MidstreamError as error:
             report.error = error
         except pa.ArrowException as error:
             report.error = InputError("a batch cannot be processed", detail=f"{type(error).__name__}: {error}")
-        yield self._note(report)
+        yield self.exchange.note(report)
 
     def _process(self, slot: int, parts: Mapping[int, pa.RecordBatch], report: Report) -> Iterator[pa.RecordBatch]:
         files = Files.at(self.checkpoint)
@@ -131,49 +133,18 @@ class StageStep:
         for port in sorted(parts):
             rows = parts[port]
             if port not in readers:
-                yield self._onward(rows)
+                yield self.exchange.onward(rows)
                 continue
             life = readers[port]
-            payload = self.arriving.payload(port, rows)
-            elements = Elements(payload, rows.column(FROM).to_numpy(), rows.column(TO).to_numpy())
-            life.feed(life.work.received[port], elements)
+            life.feed(life.work.received[port], Exchange(self.arriving, self.last).elements(port, rows))
 
     def _sent(self, work: FragmentWork, slot: int, output: Elements) -> pa.RecordBatch:
-        length = len(output)
-        fixed = [
-            pa.array(np.full(length, work.port, np.int32)),
-            pa.array(self._slots(work.fragment.route, slot, output)),
-            pa.array(output.valid_from),
-            pa.array(output.valid_to),
-            pa.nulls(length, pa.binary()),
-        ]
-        return pa.RecordBatch.from_arrays(
-            [*fixed, *self.exchanged.wide(work.port, output.columns.columns, length)], names=self._names()
-        )
+        return self.exchange.rows(work.port, self._slots(work.fragment.route, slot, output), output)
 
-    def _slots(self, route: Route, slot: int, output: Elements) -> np.ndarray:
+    def _slots(self, route: Route, slot: int, output: Elements) -> Slots:
         if not route.key:
             return np.full(len(output), slot if route.key is None else 0, np.int32)
-        hashes = hash_columns([output.columns.column(name) for name in route.key])
-        return np.asarray(self.routing, np.int32)[(hashes >> np.uint64(64 - GROUP_BITS)).astype(np.intp)]
-
-    def _onward(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        return rows.select(self._names())
-
-    def _note(self, report: Report) -> pa.RecordBatch:
-        fixed = [
-            pa.array([NOTE_PORT], pa.int32()),
-            pa.array([0], pa.int32()),
-            pa.nulls(1, pa.int64()),
-            pa.nulls(1, pa.int64()),
-            pa.array([report.to_bytes()], pa.binary()),
-        ]
-        wide = [pa.nulls(1, f.type) for f in self.exchanged.columns]
-        return pa.RecordBatch.from_arrays([*fixed, *([] if self.last else wide)], names=self._names())
-
-    def _names(self) -> list[str]:
-        fixed = [PORT, SLOT, FROM, TO, NOTE]
-        return fixed if self.last else [*fixed, *(f.name for f in self.exchanged.columns)]
+        return slots_of(hash_columns([output.columns.column(name) for name in route.key]), self.routing)
 
     def _bury(self, files: Files, slot: int, table: pa.Table) -> DeadLetterFile:
         path = name_for("dead_letters", self.batch_id, slot, self.stage)

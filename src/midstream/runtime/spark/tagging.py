@@ -19,8 +19,8 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, St
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.distribution.fragments import Route
 from midstream.errors import InputError
-from midstream.runtime.spark.layout import FROM, GROUP, NOTE, PORT, SLOT, TO, Layout
-from midstream.runtime.spark.step import GROUP_BITS, GROUPS
+from midstream.runtime.spark.exchange import GROUP_BITS, GROUPS
+from midstream.runtime.spark.layout import FROM, GROUP, NOTE, PORT, SLOT, TO, Layout, carrier
 
 ONE_SLOT_GROUP = -1
 
@@ -92,7 +92,7 @@ def _normal(declaration: StreamDeclaration, name: str) -> Column:
     kind = declaration.columns.field(name).type
     if pa.types.is_floating(kind):
         return column(name).cast("double") + F.lit(0.0)
-    return column(name)
+    return column(name).cast(from_arrow_type(carrier(kind)))
 
 
 def column(name: str) -> Column:

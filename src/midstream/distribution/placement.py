@@ -1,0 +1,91 @@
+"""Where the rows of a fragment's nodes lie: in one slot, by the hash of any of some keys, or anywhere.
+
+A fragment's leaves are placed by the routes by which they come. Joins place their result by the keys of both sides,
+projections rename keys, and a key that is dropped places nothing any more. Where no key is left nothing above in the
+fragment must meet, or an exchange would have come first: such rows may lie anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from midstream.algebra import physical as p
+from midstream.algebra.expressions import Column
+from midstream.distribution.fragments import Fragment, Key, Received, Route
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """In one slot, or by the hash of each of some keys (none: anywhere); streams arrive by a hash of Spark's own."""
+
+    arrival: bool
+    one: bool = False
+    keys: frozenset[Key] = frozenset()
+
+    @property
+    def anywhere(self) -> bool:
+        """Whether any slot will do."""
+        return not self.one and not self.keys
+
+    @property
+    def key(self) -> Key | None:
+        """The key to place rows by: none for one slot, None for any."""
+        return () if self.one else min(self.keys, default=None)
+
+    def shared_key(self, other: Placed) -> Key | None:
+        """A key by which both are placed in the same slots; empty for one slot, None if there is none."""
+        if self.one or other.one:
+            return () if self.one and other.one else None
+        return min(self.keys & other.keys, default=None) if self.arrival == other.arrival else None
+
+
+class Placements:
+    """Where the rows of each node of a fragment lie; `arriving` are the routes of streams."""
+
+    def __init__(self, fragment: Fragment, arriving: Mapping[str, Route]) -> None:
+        self.arrival = fragment.stage == 0
+        self.arriving = arriving
+
+    def __call__(self, node: p.PhysicalNode) -> Placed:
+        """Where a node's output lies."""
+        if isinstance(node, p.Source):
+            return self._leaf(node)
+        below = [self(child) for child in node.inputs]
+        if any(placed.one for placed in below):
+            return Placed(self.arrival, one=True)
+        names = set(node.schema.names)
+        return Placed(self.arrival, keys=frozenset(k for k in self._keys(node, below) if set(k) <= names))
+
+    def _leaf(self, node: p.Source) -> Placed:
+        route = node.route if isinstance(node, Received) else self._arrival_route(node)
+        if route.key is None:
+            return Placed(self.arrival)
+        return Placed(self.arrival, keys=frozenset([route.key])) if route.key else Placed(self.arrival, one=True)
+
+    def _arrival_route(self, node: p.Source) -> Route:
+        key = self.arriving.get(node.stream.name, Route(None)).key
+        return Route(None if key is None else tuple(f"{node.stream.alias}.{name}" for name in key))
+
+    def _keys(self, node: p.PhysicalNode, below: list[Placed]) -> frozenset[Key]:
+        match node:
+            case p.Compute(columns=columns):
+                names = {c.expression.name: c.name for c in columns if isinstance(c.expression, Column)}
+                return _renamed(below[0].keys, names)
+            case p.HashJoin() | p.MultiwayJoin():
+                return frozenset[Key]().union(*(placed.keys for placed in below))
+            case p.OuterJoin(kind="right"):
+                return below[1].keys
+            case p.OuterJoin(kind="full"):
+                return frozenset()
+            case p.SetOperation() | p.Concatenate():
+                named = [
+                    _renamed(placed.keys, dict(zip(child.schema.names, node.schema.names, strict=True)))
+                    for placed, child in zip(below, node.inputs, strict=True)
+                ]
+                return named[0].intersection(*named[1:])
+        return below[0].keys
+
+
+def _renamed(keys: frozenset[Key], names: Mapping[str, str]) -> frozenset[Key]:
+    return frozenset(tuple(names[name] for name in key) for key in keys if all(name in names for name in key))

@@ -1,0 +1,70 @@
+"""How a query on Spark goes over to another plan: inside its tasks, side by side, or by moving its state.
+
+Two plans of one stage whose streams arrive alike meet in the same slots, and any strategy runs inside the tasks. Any
+other two lie in different slots: either both run, each for its own side of a split, or the state of the one is moved
+to where the other needs it.
+"""
+
+from __future__ import annotations
+
+from midstream.distribution.moves import plan_move
+from midstream.errors import MigrationError
+from midstream.migration.in_part import way
+from midstream.migration.legality import is_to_stream
+from midstream.migration.protocol import Strategy
+from midstream.migration.registry import strategy_named
+from midstream.runtime.spark.running import RunningQuery
+
+BETWEEN_SLOTS = ("genmig", "genmig_reference_point", "moving_state")
+"""The strategies for plans that lie in different slots, as `auto` prefers them."""
+
+
+def fit_one_box(query: RunningQuery, target: RunningQuery) -> bool:
+    """Whether all that two plans need meets in the same slots, so that both can run in one task."""
+    one_stage = len(query.staged.fragments) == len(target.staged.fragments) == 1
+    return one_stage and query.staged.routes == target.staged.routes
+
+
+def legal_strategy(query: RunningQuery, target: RunningQuery, asked: str, part: str = "auto") -> tuple[Strategy, bool]:
+    """The strategy to go from one plan to the other, and whether they lie apart; refuses what would be wrong."""
+    strategy = strategy_named(asked)
+    if fit_one_box(query, target):
+        return way(strategy, query.plan, target.plan, query.functions, part), False
+    if asked == "auto":
+        legal = [name for name in BETWEEN_SLOTS if name != "genmig_reference_point" and _legal(query, target, name)]
+        # Where none is legal, the refusal of the last one says why.
+        strategy = strategy_named(legal[0] if legal else BETWEEN_SLOTS[-1])
+    _require(query, target, strategy)
+    return strategy, True
+
+
+def _require(query: RunningQuery, target: RunningQuery, strategy: Strategy) -> None:
+    if strategy.name not in BETWEEN_SLOTS:
+        raise MigrationError(
+            f"{strategy.name} cannot migrate query {query.name}: its plans have several stages, "
+            "or need rows in other slots",
+            detail=str(target.staged),
+            hint=_hint(query, target),
+        )
+    way(strategy, query.plan, target.plan, query.functions, "whole")
+    if strategy.name == "moving_state":
+        plan_move(query.staged, query.plan.physical, target.staged, query.functions)
+    elif any(is_to_stream(plan.plan.physical) for plan in (query, target)):
+        raise MigrationError(
+            f"{strategy.name} cannot migrate query {query.name}: it gives a stream, and its plans have several stages",
+            detail="ISTREAM, DSTREAM and RSTREAM must see one relation, and each side has only its own part of it",
+            hint="use strategy moving_state",
+        )
+
+
+def _legal(query: RunningQuery, target: RunningQuery, name: str) -> bool:
+    try:
+        _require(query, target, strategy_named(name))
+    except MigrationError:
+        return False
+    return True
+
+
+def _hint(query: RunningQuery, target: RunningQuery) -> str:
+    legal = [name for name in BETWEEN_SLOTS if _legal(query, target, name)]
+    return f"use {' or '.join(legal)}" if legal else "no strategy can migrate between these plans"

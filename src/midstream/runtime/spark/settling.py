@@ -1,0 +1,86 @@
+"""What a batch goes on from: the last manifest, with state moved to the plans and slots that are due."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from midstream.algebra.time import BEGINNING
+from midstream.runtime.checkpoint.manifest import Manifest
+from midstream.runtime.spark.moving import Move, PlanMove, Routing
+from midstream.runtime.spark.reports import Report
+from midstream.runtime.spark.running import RunningQuery
+from midstream.runtime.spark.tagging import default_routing
+
+Runner = Callable[[Move], list[Report]]
+
+
+@dataclass(slots=True)
+class Settled:
+    """The manifest, the queries by the plans they run by now, the slots; and the ends of migrations, by query."""
+
+    before: Manifest | None
+    queries: dict[str, RunningQuery]
+    routing: Routing
+    ended: dict[str, dict[str, Any]] = field(default_factory=dict)
+    moved: dict[str, Any] | None = None
+
+
+def current_routing(manifest: Manifest | None, slots: int) -> Routing:
+    """How groups are dealt to slots by a manifest, or at first."""
+    if manifest is None or not manifest.routing:
+        return Routing(tuple(default_routing(slots)), slots)
+    known = manifest.counters.get("slots", max(manifest.routing) + 1)
+    return Routing(tuple(manifest.routing), known)
+
+
+def settle(
+    checkpoint: str,
+    batch_id: int,
+    before: Manifest | None,
+    queries: Mapping[str, RunningQuery],
+    old: Routing,
+    wanted: Routing | None,
+    run: Runner,
+) -> Settled:
+    """Moves the state that a batch wants elsewhere; other slots wait for the end of migrations inside tasks."""
+    busy = any(query.migration is not None and not query.migration.moves for query in queries.values())
+    new = old if busy or wanted is None else wanted
+    going = {name: q.migration for name, q in queries.items() if q.migration is not None and q.migration.moves}
+    targets = {name: going[name].target if name in going else query for name, query in queries.items()}
+    ended = {name: m.record(queries[name].plan.text, batch_id, "done") for name, m in going.items()}
+    for record in ended.values():
+        record["start_batch"] = batch_id
+    if before is None or (new == old and not going):
+        return Settled(before, targets, new, ended)
+    moving = [name for name in queries if name in going or new != old]
+    plans = [
+        PlanMove(
+            name,
+            queries[name],
+            targets[name],
+            before.segments.get(name, {}),
+            before.advanced_to.get(name, BEGINNING),
+        )
+        for name in moving
+    ]
+    move = Move(checkpoint, batch_id, plans, old, new)
+    reports = run(move) if move.working else []
+    for report in reports:
+        if report.error is not None:
+            raise report.error
+    segments = {**before.segments, **move.segments(reports)}
+    moved = None if new == old else _told(move)
+    return Settled(replace(before, segments=segments, routing=new.groups), targets, new, ended, moved)
+
+
+def _told(move: Move) -> dict[str, Any]:
+    """What is remembered of a change of slots."""
+    changed = sum(a != b for a, b in zip(move.old.groups, move.new.groups, strict=True))
+    return {
+        "batch": move.batch_id,
+        "slots": [move.old.slots, move.new.slots],
+        "groups": changed,
+        "rows_sent": move.rows_sent,
+    }

@@ -1,0 +1,142 @@
+"""Moving state between slots and plans: whatever moves, whenever, a query gives what it would have given."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.spark.chain import Chain
+from tests.spark.test_chain import KEYS, KEYS_GROUPED, STAGES, as_multiset, tables
+
+import midstream as ms
+from midstream.api import ask
+from midstream.optimizer.plans import enumerate_plans
+
+ROWS = KEYS.replace("A [RANGE 20]", "A [PARTITION BY k ROWS 3]")
+FOR_EVER = KEYS.replace("A [RANGE 20]", "A [UNBOUNDED]")
+ENTERED = KEYS.replace("SELECT", "SELECT ISTREAM")
+LEFT = KEYS.replace("SELECT", "SELECT DSTREAM")
+HOPS = KEYS_GROUPED.replace("C [RANGE 20]", "C [HOP 20, 5]")
+QUERIES = {
+    "join": KEYS,
+    "groups": KEYS_GROUPED,
+    "distinct": STAGES,
+    "rows": ROWS,
+    "unbounded": FOR_EVER,
+    "istream": ENTERED,
+    "dstream": LEFT,
+    "hops": HOPS,
+}
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_moving_state_between_plans_of_several_stages(name, tmp_path):
+    query, inputs = QUERIES[name], tables(rows=60, last=120)
+    question = ask(query, inputs)
+    chain = Chain(question.plan, question.catalog, tmp_path, slots=3, plan="((A B) C)")
+    got = chain.run(question.tables, 25, {2: ("(A (B C))", "moving_state"), 4: ("((A B) C)", "moving_state")})
+    assert chain.moves == 2
+    assert chain.query.plan.text == "((A B) C)"
+    expected = ms.run(query, inputs)
+    assert got.num_rows
+    assert ms.snapshot_equal(got, expected)
+    if name in ("join", "unbounded"):
+        assert as_multiset(got) == as_multiset(expected)
+
+
+@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (4, 2)])
+def test_another_number_of_slots(name, before, after, tmp_path):
+    query, inputs = QUERIES[name], tables(rows=60, last=120)
+    question = ask(query, inputs)
+    chain = Chain(question.plan, question.catalog, tmp_path, slots=before, plan="((A B) C)")
+    for part in chain.cut(question.tables, 25)[:3]:
+        chain.batch(part)
+    chain = Chain(question.plan, question.catalog, tmp_path, resize=after)
+    got = chain.run(question.tables, 25)
+    assert chain.driver.slots == after
+    (told,) = chain.manifest.counters["moves"]
+    assert told["slots"] == [before, after]
+    assert ms.snapshot_equal(got, ms.run(query, inputs))
+
+
+@dataclass
+class Case:
+    """A query over some streams with joins on different keys, and its inputs."""
+
+    random: np.random.Generator
+
+    def __post_init__(self) -> None:
+        random = self.random
+        self.names = "ABCDE"[: int(random.integers(3, 5))]
+        self.inputs = {name: self._table() for name in self.names}
+        self.query = self._query()
+
+    def _table(self) -> pa.Table:
+        rows = int(self.random.integers(15, 40))
+        columns: dict[str, Any] = {"k": self.random.integers(0, 4, rows), "v": self.random.integers(0, 6, rows)}
+        columns["s"] = [["x", "yy", None][i] for i in self.random.integers(0, 3, rows)]
+        return pa.table({**columns, "ts": np.sort(self.random.integers(0, 80, rows))})
+
+    def _query(self) -> str:
+        random, names = self.random, self.names
+        windows = ["RANGE 12", "RANGE 25", "HOP 12, 4", "UNBOUNDED", "PARTITION BY k ROWS 2"]
+        sources = [f"{n} [{windows[random.choice(5, p=[0.4, 0.3, 0.1, 0.1, 0.1])]}]" for n in names]
+        equal = []
+        for i, name in enumerate(names[1:], 1):
+            here, there = (["k", "v"][random.integers(2)] for _ in range(2))
+            equal.append(f"{name}.{here} = {names[random.integers(i)]}.{there}")
+        if random.random() < 0.3:
+            equal.append(f"{names[0]}.v < {names[-1]}.v + 3")
+        if random.random() < 0.3:
+            equal.append(f"{names[0]}.k > 0")
+        head, tail = [
+            (", ".join(f"{n}.v AS {n.lower()}" for n in names), ""),
+            (f"DISTINCT {names[0]}.v, {names[-1]}.k", ""),
+            (f"{names[1]}.s, count(*) AS n, sum({names[0]}.v) AS t", f" GROUP BY {names[1]}.s"),
+            ("count(*) AS n", ""),
+            (f"ISTREAM {names[0]}.v, {names[-1]}.s", ""),
+            (f"DSTREAM {names[0]}.v, {names[-1]}.s", ""),
+        ][random.integers(6)]
+        return f"SELECT {head} FROM {', '.join(sources)} WHERE {' AND '.join(equal)}{tail}"
+
+
+def moved_at_random(seed: int, folder: Path) -> tuple[str, Any, int]:
+    """A run with moves at random: other plans, other numbers of slots, restarts; and what it should have given."""
+    random = np.random.default_rng(seed)
+    case = Case(random)
+    question = ask(case.query, case.inputs)
+    plans = [plan.text for plan in enumerate_plans(question.plan)]
+    texts = [plans[i] for i in random.permutation(len(plans))[:4]]
+    chain = Chain(question.plan, question.catalog, folder, slots=int(random.integers(1, 5)), plan=texts[0], seed=seed)
+    parts = chain.cut(question.tables, int(random.integers(10, 30)))
+    told, moves = [case.query, texts[0]], 0
+    for i, part in enumerate(parts):
+        choice = random.random()
+        if choice < 0.3:
+            text = texts[random.integers(len(texts))]
+            try:
+                chain.migrate(text, ["moving_state", "auto"][random.integers(2)])
+                told.append(f"{i}: {text} {chain.query.migration.strategy}")
+            except ms.MigrationError as error:
+                told.append(f"{i}: {text} refused: {error.message}")
+        elif choice < 0.5:
+            moves += chain.moves
+            slots = int(random.integers(1, 6))
+            chain = Chain(question.plan, question.catalog, folder, resize=slots, seed=seed)
+            told.append(f"{i}: {slots} slots")
+        chain.batch(part)
+    chain.batch({}, end=True)
+    expected = ms.run(case.query, case.inputs)
+    difference = ms.snapshot_equal(chain.results(), expected)
+    return "\n".join([*told, str(difference)]), difference, moves + chain.moves
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_moves_at_random(seed, tmp_path):
+    told, difference, _ = moved_at_random(seed, tmp_path)
+    assert difference, told
