@@ -121,7 +121,7 @@ def moved_at_random(seed: int, folder: Path) -> tuple[str, Any, int]:
             text = texts[random.integers(len(texts))]
             try:
                 chain.migrate(text, ["moving_state", "auto"][random.integers(2)])
-                told.append(f"{i}: {text} {chain.query.migration.strategy}")
+                told.append(f"{i}: {text} {getattr(chain.query.migration, 'strategy', None)}")
             except ms.MigrationError as error:
                 told.append(f"{i}: {text} refused: {error.message}")
         elif choice < 0.5:

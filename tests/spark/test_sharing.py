@@ -230,7 +230,7 @@ def test_a_watched_query_is_told_of_shared_operators_as_of_its_own(tmp_path):
         batch = watched.many.driver._batch("test", watched.many.next_batch, watched.many.driver.manifest)
         batch.watched = frozenset(["q0"])
         rows = {name: table(drawn(random.Random(1), 12, 9)).combine_chunks().to_batches()[0] for name in "ABC"}
-        reports = watched.many._reports(batch.steps(), watched.many._arriving(rows))
+        reports = watched.many._reports(batch.steps(), watched.many._arriving(batch, rows), batch.slots)
         return sorted((o.label, o.work.taken) for r in reports for o in r.fragments["q0", 0].operators)
 
     alone = operators(tmp_path / "alone", 1)
