@@ -1,4 +1,4 @@
-"""`midstream demo`: a four-way join on local Spark whose plan is changed while it runs, checked by itself."""
+"""`midstream demo`: a four-way join on local Spark that changes its plan by its own decision, checked by itself."""
 
 from __future__ import annotations
 
@@ -22,17 +22,19 @@ from midstream.interface.demo.check import Verdict, compare
 from midstream.interface.demo.streams import STREAMS, Scenario, generate
 from midstream.interface.demo.view import View, work_of
 
+Account = dict[str, Any]
+
 
 @ends_clearly
 def demo(
-    strategy: Annotated[str, typer.Option(help="The migration strategy.")] = "genmig",
     seconds: Annotated[int, typer.Option(min=16, max=30, help="Seconds of event time; one batch each.")] = 22,
     json: options.Json = False,
 ) -> None:
-    """Join four generated streams on local Spark, and change the plan while results keep flowing.
+    """Join four generated streams on local Spark, and see the query change its plan while results keep flowing.
 
-    Half-way the streams change: those that were slow and rarely met become fast and meet often. The plan is migrated
-    live. At the end every result is compared with an independent batch join.
+    Half-way the streams change: those that were slow and rarely met become fast and meet often. The query notices,
+    decides that another plan is worth a migration, says why, and migrates live. At the end every result is compared
+    with an independent batch join.
 
     \b
     Example:
@@ -45,18 +47,20 @@ def demo(
         with View(scenario, quiet=json) as view:
             batches = generate(scenario)
             write(folder, batches)
-            results, events = run(folder, scenario, strategy, view)
+            results, events, history = run(folder, scenario, view)
             view.say("checking every result against an independent join")
         verdict = compare(results, batches, scenario)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    account = summary(verdict, events, scenario, strategy, time.perf_counter() - started)
+    account = summary(verdict, events, history, scenario, time.perf_counter() - started)
     if json:
         show_json(account)
     else:
         show_text(told(account))
     if not verdict.right:
         raise InternalError("the demonstration's results differ from those of an independent join")
+    if not history:
+        raise InternalError("the demonstration's query did not notice that its streams have changed")
 
 
 def write(folder: Path, batches: Sequence[dict[str, pa.Table]]) -> None:
@@ -70,73 +74,77 @@ def write(folder: Path, batches: Sequence[dict[str, pa.Table]]) -> None:
             os.utime(path, (first + i, first + i))
 
 
-def run(folder: Path, scenario: Scenario, strategy: str, view: View) -> tuple[pa.Table, list[dict[str, Any]]]:
-    """Runs the session over the files; gives the results and an account of each batch."""
+def run(folder: Path, scenario: Scenario, view: View) -> tuple[pa.Table, list[Account], list[Account]]:
+    """Runs the session over the files; gives the results, an account of each batch, and the query's migrations."""
     from midstream.runtime.spark import Session, spark_session
 
     spark = spark_session(name="midstream demo")
-    events: list[dict[str, Any]] = []
+    events: list[Account] = []
     with Session(spark, checkpoint=str(folder / "checkpoint")) as session:
         for name in STREAMS:
             files = spark.readStream.schema("id BIGINT, k BIGINT, ts TIMESTAMP").option("maxFilesPerTrigger", 1)
             session.stream(name, files.parquet(str(folder / name)), time="ts")
-        query = session.query("matches", scenario.query, plan=scenario.old_plan)
+        query = session.query("matches", scenario.query, plan=scenario.old_plan, adaptive="auto")
 
-        def migrate(batch_id: int) -> None:
-            if batch_id == scenario.migrates_at:
-                query.migrate(scenario.new_plan, strategy, trigger="the streams have changed")
-
-        def show(event: dict[str, Any]) -> None:
+        def show(event: Account) -> None:
             event["migrating"] = query.migrating
             events.append(event)
             view.batch(event, query.plan.text, str(query.plan.physical), query.migrating)
 
-        session.before_batch(migrate)
         session.on_progress(show)
         view.say("running")
         session.process_available()
         session.finish()
-        return query.table(), events
+        return query.table(), events, [record for record in query.history if record["start_batch"] is not None]
 
 
 def summary(
-    verdict: Verdict, events: Sequence[dict[str, Any]], scenario: Scenario, strategy: str, seconds: float
-) -> dict[str, Any]:
+    verdict: Verdict, events: Sequence[Account], history: Sequence[Account], scenario: Scenario, seconds: float
+) -> Account:
     """What happened, as one object."""
-    moved = [e["batch_id"] for e in events if e["migrating"]]
-    old = [work_of(e) for e in events if scenario.flips_at + 2 <= e["batch_id"] < scenario.migrates_at]
-    settled = max(moved, default=scenario.migrates_at) + 2
-    new = [work_of(e) for e in events if e["batch_id"] >= settled]
+    decisions = [{"batch": e["batch_id"], **d} for e in events if (d := e["decisions"].get("matches"))]
+    made = [d for d in decisions if d["action"] in ("migrate", "rollback")]
+    begins = history[0]["start_batch"] if history else len(events)
+    ends = max((r["end_batch"] or r["start_batch"] for r in history), default=len(events))
+    # Right after the change the windows still hold what came before it.
+    old = [work_of(e) for e in events if scenario.flips_at + scenario.window <= e["batch_id"] < begins]
+    new = [work_of(e) for e in events if e["batch_id"] > ends]
     before, after = _mean(old), _mean(new)
     return {
         "results": verdict.results,
         "missing": verdict.missing,
         "duplicates": verdict.duplicates,
         "unexpected": verdict.unexpected,
-        "migrations": 1 if moved else 0,
+        "migrations": len(history),
         "seconds": round(seconds, 1),
-        "strategy": strategy,
-        "old_plan": scenario.old_plan,
-        "new_plan": scenario.new_plan,
+        "decision": made[0] if made else None,
+        "decisions": decisions,
+        "strategy": history[0]["strategy"] if history else None,
+        "old_plan": history[0]["old_plan"] if history else scenario.old_plan,
+        "new_plan": history[-1]["new_plan"] if history else None,
         "batches": len(events),
         "rows": sum(sum(e["rows"].values()) for e in events),
-        "migrating_batches": len(moved),
+        "migrating_batches": sum(1 + (r["end_batch"] or r["start_batch"]) - r["start_batch"] for r in history),
         "work_per_batch_old_plan": round(before),
         "work_per_batch_new_plan": round(after),
         "work_saved": round(1 - after / before, 3) if before and after else None,
     }
 
 
-def told(account: dict[str, Any]) -> str:
+def told(account: Account) -> str:
     """The summary in words."""
     lines = [
         f"{account['rows']:,} rows in {account['batches']} batches, {account['seconds']} s in all",
         f"results     {account['results']:,}, compared one by one with an independent batch join",
         f"missing     {account['missing']}",
         f"duplicates  {account['duplicates']}",
-        f"migrations  {account['migrations']}: {account['old_plan']} to {account['new_plan']} by {account['strategy']}"
-        f" over {account['migrating_batches']} batches, while results kept flowing",
     ]
+    if account["decision"] is not None:
+        lines += [
+            f"decision    after batch {account['decision']['batch']}: {account['decision']['reason']}",
+            f"migrations  {account['migrations']}: {account['old_plan']} to {account['new_plan']} by "
+            f"{account['strategy']} over {account['migrating_batches']} batches, while results kept flowing",
+        ]
     if account["work_saved"] is not None:
         lines.append(
             f"saved       {account['work_saved']:.0%} of the work per batch: {account['work_per_batch_old_plan']:,}"

@@ -55,7 +55,7 @@ def expected_in(second: int, batches: Sequence[dict[str, pa.Table]], scenario: S
         pairs["last"] = np.maximum(pairs["last"], pairs["last_right"])
         return pairs[pairs["last"] - pairs["first"] <= width].drop(columns=["first_right", "last_right"])
 
-    found = reduce(met, frames)
+    found = reduce(met, sorted(frames, key=len))
     begin = START + second * SECOND
     found = found[(found["last"] >= begin) & (found["last"] < begin + SECOND)]
     found = found.assign(valid_from=found["last"], valid_to=found["first"] + width + 1)

@@ -1,8 +1,8 @@
 """Four streams that change their character half-way.
 
-At first A and B are slow and rarely meet, while C and D are fast and meet often; then it is the other way round. Some
-keys are common to all four: they make the results, at the same rate all along. A plan that joins A with B first does
-hardly any work before the change and a great deal after it.
+At first A and B are slow and have hardly a key in common, while C and D are fast and meet all the others; then it is
+the other way round. Some keys are common to all four: they make the results, at the same rate all along. A plan that
+joins A with B first does hardly any work before the change and a great deal after it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,12 @@ class Scenario:
     """Seconds of event time, one per batch; the window in seconds; rates per second and sizes of key spaces."""
 
     seconds: int = 22
-    flips_at: int = 9
-    migrates_at: int = 12
+    flips_at: int = 8
     window: int = 3
     slow: int = 800
     fast: int = 2_000
     shared: int = 200
-    wide: int = 16_000
-    narrow: int = 200
+    own: int = 600
     common: int = 300
     seed: int = 7
 
@@ -45,11 +43,6 @@ class Scenario:
         """Right before the change."""
         return "(((A B) C) D)"
 
-    @property
-    def new_plan(self) -> str:
-        """Right after it."""
-        return "(((C D) A) B)"
-
 
 def generate(scenario: Scenario) -> list[dict[str, pa.Table]]:
     """The rows of each stream, second by second."""
@@ -57,15 +50,14 @@ def generate(scenario: Scenario) -> list[dict[str, pa.Table]]:
     given = dict.fromkeys(STREAMS, 0)
     batches = []
     for second in range(scenario.seconds):
-        batch = {}
+        batch, changed = {}, second >= scenario.flips_at
         for name in STREAMS:
-            quiet = (name in "AB") == (second < scenario.flips_at)
-            rows = scenario.slow if quiet else scenario.fast
+            rows = scenario.slow if _quiet(name, changed) else scenario.fast
             ticks = np.sort(random.integers(0, SECOND, rows)) + START + second * SECOND
             batch[name] = pa.table(
                 {
                     "id": np.arange(given[name], given[name] + rows),
-                    "k": _keys(random, scenario, name in "AB", quiet, rows),
+                    "k": _keys(random, scenario, name, changed, rows),
                     "ts": pa.array(ticks, pa.timestamp("us", "UTC")),
                 }
             )
@@ -74,9 +66,18 @@ def generate(scenario: Scenario) -> list[dict[str, pa.Table]]:
     return batches
 
 
-def _keys(random: np.random.Generator, scenario: Scenario, first_pair: bool, quiet: bool, rows: int) -> np.ndarray:
-    """Keys that all streams share, and keys that only the two of a pair have: a wide range of them or a narrow one."""
-    own = random.integers(0, scenario.wide if quiet else scenario.narrow, rows) + scenario.common
-    keys = own if first_pair else -own
+def _quiet(name: str, changed: bool) -> bool:
+    return (name in "AB") != changed
+
+
+def _keys(random: np.random.Generator, scenario: Scenario, name: str, changed: bool, rows: int) -> np.ndarray:
+    """Keys that all streams share, and others, new ones after the change.
+
+    Of these a quiet stream has every sixth, and the two that are quiet have none in common.
+    """
+    others = random.integers(0, scenario.own, rows)
+    if _quiet(name, changed):
+        others = 6 * (others // 6) + 3 * (name in "AC")
+    keys = scenario.common + changed * scenario.own + others
     shared = random.random(rows) < scenario.shared / rows
     return np.where(shared, random.integers(0, scenario.common, rows), keys)

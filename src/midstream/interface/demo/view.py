@@ -28,6 +28,7 @@ class View:
         self.live = Live(console=self.console, refresh_per_second=4) if self.console.is_terminal and not quiet else None
         self.work: deque[int] = deque(maxlen=SHOWN)
         self.results = 0
+        self.decision: str | None = None
         self.note = "starting Spark"
 
     def __enter__(self) -> View:
@@ -53,12 +54,17 @@ class View:
         query = event["queries"]["matches"]
         self.work.append(work_of(event))
         self.results += query["results"]
+        decision = event["decisions"].get("matches")
+        if decision is not None:
+            self.decision = f"after batch {event['batch_id']}: {decision['reason']}"
         if self.live is None:
             moving = f", migrating to {migrating}" if migrating else ""
             self.console.print(
                 f"batch {event['batch_id']:>2}: {sum(event['rows'].values()):,} rows, {query['results']:,} results, "
                 f"work {self.work[-1]:,}, plan {plan}{moving}"
             )
+            if decision is not None:
+                self.console.print(f"  decided {self.decision}")
         else:
             self.live.update(self._drawn(event, plan, tree, migrating))
 
@@ -75,8 +81,10 @@ class View:
             f"batch {event['batch_id'] + 1} of {self.scenario.seconds}, {event['seconds']['batch']:.1f} s    "
             f"results {self.results:,}    state {query['state_rows']:,} rows, {query['state_bytes'] / 1e6:.1f} MB"
         )
+        why = Text(self.decision or "nothing decided yet", style="" if self.decision else "dim")
+        decided = Panel(why, title="last decision", title_align="left")
         work = Text(f"work    {bars(self.work)}  {self.work[-1]:,} rows probed, matched and stored")
-        return Group(facts, rates, work, Panel(tree, title=f"plan {plan}", title_align="left"), moving)
+        return Group(facts, rates, work, Panel(tree, title=f"plan {plan}", title_align="left"), decided, moving)
 
 
 def work_of(event: dict[str, Any]) -> int:
