@@ -13,12 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.spark.job_process import QUERY, STAGES
+from tests.spark.job_process import QUERIES
 
 import midstream as ms
+from midstream.runtime.checkpoint.check import check as check_files
+from midstream.runtime.checkpoint.collect import collect, garbage
+from midstream.runtime.checkpoint.store import CheckpointStore
 
 ROOT = Path(__file__).parents[2]
-BATCHES = 6
+BATCHES = 10
 
 POINTS = [
     "manifest.before_rename:2",
@@ -47,19 +50,27 @@ def write_inputs(folder: Path, rows: int = 240) -> dict[str, pa.Table]:
     return inputs
 
 
-def job(folder: Path, master: str, **environment: str) -> subprocess.Popen:
+def job(folder: Path, master: str, strategy: str = "genmig", **environment: str) -> subprocess.Popen:
     paths = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
     settings = {**os.environ, "PYTHONPATH": paths, "SPARK_LOCAL_IP": "127.0.0.1", **environment}
-    command = [sys.executable, str(ROOT / "tests/spark/job_process.py"), str(folder), master]
+    command = [sys.executable, str(ROOT / "tests/spark/job_process.py"), str(folder), master, strategy]
     return subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def check(folder: Path, inputs: dict[str, pa.Table], told: str) -> None:
     assert "(A (B C))" in told
-    joined, grouped = (pq.read_table(folder / f"{name}.parquet") for name in ("joined", "grouped"))
-    expected = ms.run(QUERY, inputs)
-    assert sorted(map(str, joined.to_pylist())) == sorted(map(str, expected.to_pylist()))
-    assert ms.snapshot_equal(grouped, ms.run(STAGES, inputs))
+    found = {name: pq.read_table(folder / f"{name}.parquet") for name in QUERIES}
+    for name, query in QUERIES.items():
+        difference = ms.snapshot_equal(found[name], ms.run(query, inputs))
+        assert difference, f"{name}: {difference}"
+    expected = ms.run(QUERIES["joined"], inputs)
+    assert sorted(map(str, found["joined"].to_pylist())) == sorted(map(str, expected.to_pylist()))
+    # What a crash has left is collected, and then everything there is is named by some manifest.
+    store = CheckpointStore(str(folder / "checkpoint"))
+    collect(store, store.files)
+    assert garbage(store, store.files) == []
+    manifest = store.latest()
+    assert manifest is not None and check_files(store.files, manifest) == []
 
 
 def kill_and_resume(folder: Path, point: str) -> None:
@@ -89,23 +100,45 @@ def test_a_job_killed_elsewhere_resumes_right(point, tmp_path):
     kill_and_resume(tmp_path, point)
 
 
+STRATEGIES = ("genmig", "moving_state", "parallel_track", "moving_state_paced", "genmig_reference_point", "auto")
+KILLS = 5
+
+
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(20))
-def test_a_job_killed_at_a_random_moment_resumes_right(seed, tmp_path):
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_job_killed_again_and_again_resumes_right(strategy, tmp_path):
     inputs = write_inputs(tmp_path)
-    random = np.random.default_rng(seed)
-    process = job(tmp_path, "local[2]")
-    try:
-        process.communicate(timeout=6 + 14 * random.random())
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-    if process.returncode != 0 or not (tmp_path / "grouped.parquet").exists():
-        process = job(tmp_path, "local[2]")
+    random = np.random.default_rng(STRATEGIES.index(strategy))
+    kills = 0
+    while True:
+        process = job(tmp_path, "local[2]", strategy)
+        if kills < KILLS and died_at_work(process, tmp_path, float(random.random())):
+            kills += 1
+            continue
         told, errors = process.communicate(timeout=600)
         assert process.returncode == 0, errors[-3000:]
-        check(tmp_path, inputs, told)
+        break
+    assert kills >= KILLS - 1
+    check(tmp_path, inputs, told)
+
+
+def died_at_work(process: subprocess.Popen, folder: Path, delay: float) -> bool:
+    """Kills the job a moment after it has begun or finished a batch; False if it came to its end before."""
+    offsets, manifests = folder / "checkpoint" / "spark" / "offsets", folder / "checkpoint" / "manifests"
+
+    def progress() -> int:
+        return sum(len(list(place.glob("[!.]*"))) for place in (offsets, manifests) if place.exists())
+
+    before = progress()
+    while process.poll() is None and progress() <= before:
+        time.sleep(0.01)
+    time.sleep(delay)
+    if process.poll() is not None:
+        return False
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    return True
 
 
 @pytest.mark.cluster
