@@ -27,6 +27,7 @@ from midstream.runtime.spark.batch import Batch, finished
 from midstream.runtime.spark.driver import Driver, needed_columns
 from midstream.runtime.spark.exchange import GROUPS, groups_of
 from midstream.runtime.spark.layout import GROUP, PORT, SLOT, Layout
+from midstream.runtime.spark.memory import Memory
 from midstream.runtime.spark.move_steps import FillStep, SendStep
 from midstream.runtime.spark.moving import Move
 from midstream.runtime.spark.reports import Report
@@ -50,6 +51,7 @@ class Chain:
     seed: int = 0
     adaptive: Policy | None = None
     resize: int | None = None
+    memory: Memory | None = None
 
     @property
     def manifest(self) -> Manifest:
@@ -61,6 +63,7 @@ class Chain:
         self.random = np.random.default_rng(self.seed)
         self.moves = 0
         self.driver = Driver(None, CheckpointStore(str(self.folder)), self.slots, 3)  # type: ignore[arg-type]
+        self.driver.memory = self.memory or Memory()
         self.driver.open(self.resize)
         self.driver.run_move = self._move
         manifest = self.driver.manifest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
 
 from midstream.algebra.windows import Hop
 from midstream.operators.base import Operator
@@ -38,6 +38,10 @@ class Tapped(Operator):
     def process(self, port: int, batch: Elements) -> Elements | None:
         self.hear(Wire(self.number, port), batch)
         return self.operator.process(port, batch)
+
+    def pieces(self, port: int, batch: Elements) -> Iterator[Elements]:
+        self.hear(Wire(self.number, port), batch)
+        return self.operator.pieces(port, batch)
 
     def advance(self, frontier: int) -> Elements | None:
         self.frontier = frontier

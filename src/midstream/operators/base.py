@@ -7,6 +7,7 @@ What has been given out never depends on how the input was cut into batches, onl
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -55,6 +56,12 @@ class Operator:
     def process(self, port: int, batch: Elements) -> Elements | None:
         """Takes a batch and gives what follows from it."""
         raise NotImplementedError
+
+    def pieces(self, port: int, batch: Elements) -> Iterator[Elements]:
+        """Takes a batch and gives what follows from it, piece by piece where that would be much; to be exhausted."""
+        given = self.process(port, batch)
+        if given is not None:
+            yield given
 
     def advance(self, frontier: int) -> Elements | None:
         """Learns that everything before the frontier has come; gives what that makes final and forgets the rest."""

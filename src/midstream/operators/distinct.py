@@ -65,7 +65,7 @@ class CoverageState(SortedState):
         size = 0
         for segment in by_age:
             # Only neighbours in age may merge, or an old version could come to look new.
-            if len(run) >= 4 and len(segment) > 2 * size:
+            if len(run) >= 4 and (len(segment) > 2 * size or self.too_large([*run, segment])):
                 break
             run.append(segment)
             size += len(segment)

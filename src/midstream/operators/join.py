@@ -93,14 +93,18 @@ class Probe:
     def __call__(self, batch: Elements, hashes: Hashes) -> tuple[Elements | None, int]:
         """The pairs, and how many candidates were looked at."""
         given, candidates = [], 0
-        for pairs in self._candidates(batch, hashes):
-            candidates += len(pairs.here)
-            result = self._verified(batch, hashes, pairs)
+        for result, looked_at in self.pieces(batch, hashes, PAIRS_AT_ONCE):
+            candidates += looked_at
             if result is not None:
                 given.append(result)
         return (concatenate(given) if given else None), candidates
 
-    def _candidates(self, batch: Elements, hashes: Hashes) -> Iterator[Pairs]:
+    def pieces(self, batch: Elements, hashes: Hashes, at_once: int) -> Iterator[tuple[Elements | None, int]]:
+        """The pairs of about so many candidates at a time, and how many those were."""
+        for pairs in self._candidates(batch, hashes, at_once):
+            yield self._verified(batch, hashes, pairs), len(pairs.here)
+
+    def _candidates(self, batch: Elements, hashes: Hashes, at_once: int) -> Iterator[Pairs]:
         """Pairs with equal hash, a bounded number at a time."""
         first, last = int(batch.valid_from.min()), int(batch.valid_to.max())
         segments, found = [], []
@@ -114,7 +118,7 @@ class Probe:
             return
         hit, low, high = (_joined(parts) for parts in zip(*found, strict=True))
         ends = np.cumsum([len(f[0]) for f in found])
-        for start, end in _chunks(high - low):
+        for start, end in _chunks(high - low, at_once):
             here, there, counts = expand(hit[start:end], low[start:end], high[start:end])
             reached = np.append(0, counts.cumsum())
             cuts = reached[np.clip(ends, start, end) - start]
@@ -166,11 +170,11 @@ def _joined(parts: Sequence[Any]) -> Any:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _chunks(counts: Indices) -> list[tuple[int, int]]:
+def _chunks(counts: Indices, at_once: int) -> list[tuple[int, int]]:
     """Runs of matches that expand to a bounded number of pairs."""
-    if int(counts.sum()) <= PAIRS_AT_ONCE:
+    if int(counts.sum()) <= at_once:
         return [(0, len(counts))]
-    part = counts.cumsum() // PAIRS_AT_ONCE
+    part = counts.cumsum() // at_once
     cuts = [0, *(np.flatnonzero(part[1:] != part[:-1]) + 1).tolist(), len(counts)]
     return list(zip(cuts[:-1], cuts[1:], strict=True))
 
@@ -180,6 +184,7 @@ class SymmetricJoin(Operator):
 
     ports = 2
     name = "join"
+    at_once = PAIRS_AT_ONCE
 
     def __init__(
         self,
@@ -206,18 +211,24 @@ class SymmetricJoin(Operator):
         return self.sides
 
     def process(self, port: int, batch: Elements) -> Elements | None:
+        given = list(self.pieces(port, batch))
+        return concatenate(given) if given else None
+
+    def pieces(self, port: int, batch: Elements) -> Iterator[Elements]:
         self.work.taken += len(batch)
         batch, hashes = prepare(batch, self.sides[port].key, self.nulls_equal)
         if len(batch) == 0:
-            return None
-        result, candidates = self.probes[port](batch, hashes)
+            return
+        for found, candidates in self.probes[port].pieces(batch, hashes, self.at_once):
+            self.work.matched += candidates
+            result = self._finished(found)
+            if result is not None:
+                yield result
         state = self.sides[port]
         state.append(batch, hashes)
         state.compact(self.frontier, len(batch))
         self.work.probed += len(batch)
-        self.work.matched += candidates
         self.work.inserted += len(batch)
-        return self._finished(result)
 
     def _finished(self, result: Elements | None) -> Elements | None:
         if result is None:

@@ -6,15 +6,15 @@ result is found exactly once: when the last of its parts to be processed comes i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from midstream.operators.base import Operator
-from midstream.operators.elements import Elements, Key
+from midstream.operators.elements import Elements, Key, concatenate
 from midstream.operators.expressions import Predicate
-from midstream.operators.join import Probe, output_of, prepare
+from midstream.operators.join import PAIRS_AT_ONCE, Probe, output_of, prepare
 from midstream.operators.state.sorted_state import SortedState
 
 
@@ -33,6 +33,7 @@ class MultiwayJoin(Operator):
     """Joins without intermediate state. `indexes[i]` are the states of input i, one per key it is probed by."""
 
     name = "multiway join"
+    at_once = PAIRS_AT_ONCE
 
     def __init__(
         self, schema: pa.Schema, indexes: Sequence[Sequence[SortedState]], routes: Sequence[Sequence[Step]]
@@ -56,30 +57,35 @@ class MultiwayJoin(Operator):
         return tuple(state for states in self.indexes for state in states)
 
     def process(self, port: int, batch: Elements) -> Elements | None:
-        self.work.taken += len(batch)
-        result: Elements | None = batch
-        for step, probe in zip(self.routes[port], self.probes[port], strict=True):
-            result = self._step(step, probe, result)
-            if result is None:
-                break
-        self._store(port, batch)
-        if result is None:
-            return None
-        self.work.given += len(result)
-        return result.with_columns(result.columns.select(self.schema.names))
+        given = list(self.pieces(port, batch))
+        return concatenate(given) if given else None
 
-    def _step(self, step: Step, probe: Probe, batch: Elements | None) -> Elements | None:
-        if batch is None:
-            return None
+    def pieces(self, port: int, batch: Elements) -> Iterator[Elements]:
+        self.work.taken += len(batch)
+        for result in self._joined(port, 0, batch):
+            self.work.given += len(result)
+            yield result.with_columns(result.columns.select(self.schema.names))
+        self._store(port, batch)
+
+    def _joined(self, port: int, number: int, batch: Elements) -> Iterator[Elements]:
+        """What becomes of a batch from a step of its route on."""
+        if number == len(self.routes[port]):
+            yield batch
+            return
+        for result in self._step(self.routes[port][number], self.probes[port][number], batch):
+            yield from self._joined(port, number + 1, result)
+
+    def _step(self, step: Step, probe: Probe, batch: Elements) -> Iterator[Elements]:
         batch, hashes = prepare(batch, step.key, step.nulls_equal)
         if len(batch) == 0:
-            return None
-        result, candidates = probe(batch, hashes)
+            return
         self.work.probed += len(batch)
-        self.work.matched += candidates
-        if result is not None and step.residual is not None:
-            result = result.where(step.residual(result.columns))
-        return result if result is not None and len(result) else None
+        for result, candidates in probe.pieces(batch, hashes, self.at_once):
+            self.work.matched += candidates
+            if result is not None and step.residual is not None:
+                result = result.where(step.residual(result.columns))
+            if result is not None and len(result):
+                yield result
 
     def _store(self, port: int, batch: Elements) -> None:
         for state in self.indexes[port]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from midstream.algebra.time import BEGINNING
 from midstream.algebra.windows import Hop
-from midstream.operators.elements import Elements, Indices, Mask, Ticks
+from midstream.operators.elements import Elements, Indices, Mask, Ticks, concatenate
 from midstream.operators.ordering import group_rows, total_order
 from midstream.operators.slices import SliceOperator
 from midstream.operators.state.sorted_state import SortedState
@@ -37,15 +37,16 @@ class RowWindow(SliceOperator):
     def evaluate(self, start: int, end: int) -> Elements | None:
         state = self.kept[0]
         # Rows are stored with the one tick of a raw tuple, which says nothing of how long they count.
-        rows = state.alive(-(2**63))
+        reached = [segment for segment in state.segments if segment.earliest_from < end]
+        if not reached:
+            return None
+        rows = concatenate([segment.elements for segment in reached])
         early = rows.where(rows.valid_from < end)
         later = rows.where(rows.valid_from >= end)
-        if len(early) == 0:
-            return None
         ordered, partitions = self._ordered(early)
         ends, closed = self._ends(ordered, partitions, end)
         kept = ordered.where(~closed)
-        state.segments = []
+        state.segments = [segment for segment in state.segments if segment.earliest_from >= end]
         for part in (kept, later):
             if len(part):
                 state.insert(part, self.hashes(0, part))

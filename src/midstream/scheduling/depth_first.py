@@ -19,12 +19,14 @@ class DepthFirst:
 
     def feed(self, wire: Wire, batch: Elements | None) -> None:
         """Sends a batch along a wire and whatever follows from it onwards."""
-        while batch is not None and len(batch):
-            if wire.operator == ROOT:
-                self.sink(batch)
-                return
-            batch = self.box.operators[wire.operator].process(wire.port, batch)
-            wire = self.box.wires[wire.operator]
+        if batch is None or len(batch) == 0:
+            return
+        if wire.operator == ROOT:
+            self.sink(batch)
+            return
+        onwards = self.box.wires[wire.operator]
+        for piece in self.box.operators[wire.operator].pieces(wire.port, batch):
+            self.feed(onwards, piece)
 
     def advance(self, frontier: int) -> None:
         """Carries a frontier from the sources to the root."""

@@ -72,6 +72,7 @@ def open_session(job: Job) -> Any:
         retained=job.retained,
         carry=job.carry,
         scheduling=job.scheduling,
+        memory_per_slot=job.memory_per_slot,
     )
     for stream in job.streams:
         session.open_stream(

@@ -13,6 +13,10 @@ from midstream.adaptation.policy import Policy
 from midstream.errors import JobError
 from midstream.interface.jobs.adaptivity import OFF, policy_in
 
+JOB_KEYS = (
+    *("checkpoint", "trigger", "slots", "master", "ticks", "retained", "memory_per_slot"),
+    *("carry", "scheduling", "adaptivity"),
+)
 SINKS = ("table", "console", "folder")
 
 
@@ -55,6 +59,7 @@ class Job:
     master: str | None = None
     ticks: bool = False
     retained: int = 10
+    memory_per_slot: int | str = "1 GB"
     spark: Mapping[str, str] = field(default_factory=dict)
     carry: Literal["needed", "all"] = "needed"
     scheduling: str | None = None
@@ -74,9 +79,7 @@ def read_job(path: Path) -> Job:
 def job_of(content: Mapping[str, Any], folder: Path) -> Job:
     """The job that parsed TOML describes."""
     top = _Section("", content, ("job", "streams", "queries", "spark"))
-    job = top.section(
-        "job", ("checkpoint", "trigger", "slots", "master", "ticks", "retained", "carry", "scheduling", "adaptivity")
-    )
+    job = top.section("job", JOB_KEYS)
     streams = tuple(_stream(name, top, folder) for name in top.names("streams"))
     usual = policy_in(job.content.get("adaptivity"), job.at("adaptivity"))
     queries = tuple(_query(name, top, folder, usual) for name in top.names("queries"))
@@ -90,6 +93,7 @@ def job_of(content: Mapping[str, Any], folder: Path) -> Job:
         job.optional("master", str),
         job.flag("ticks"),
         job.optional("retained", int) or 10,
+        _memory(job),
         spark,
         _carry(job),
         job.optional("scheduling", str),
@@ -101,6 +105,15 @@ def _carry(job: _Section) -> Literal["needed", "all"]:
     if wanted not in ("needed", "all"):
         raise JobError(f"{job.at('carry')} must be 'needed' or 'all', not {wanted!r}")
     return "all" if wanted == "all" else "needed"
+
+
+def _memory(job: _Section) -> int | str:
+    size: int | str | None = job.optional("memory_per_slot", (str, int))
+    if size is None:
+        return "1 GB"
+    if isinstance(size, str) and not size.strip():
+        raise JobError(f"{job.at('memory_per_slot')} must be a size such as '512 MB'")
+    return size
 
 
 def _stream(name: str, top: _Section, folder: Path) -> StreamEntry:

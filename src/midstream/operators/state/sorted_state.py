@@ -47,6 +47,8 @@ class SortedState:
     longest: int | None
     segments: list[Segment] = field(default_factory=list)
     appends: int = 0
+    most_merged: int | None = None
+    """How many bytes may be merged into one segment, where memory is bounded."""
 
     @property
     def bucket_width(self) -> int | None:
@@ -87,10 +89,14 @@ class SortedState:
         budget = MERGE_ROWS + TIER * appended
         for due in self._due(frontier):
             size = sum(map(len, due))
-            if size > budget and len(self.segments) < 3 * BUCKETS:
+            if (size > budget and len(self.segments) < 3 * BUCKETS) or self.too_large(due):
                 continue
             budget -= size
             self._replace(due, merge(due, frontier))
+
+    def too_large(self, segments: Sequence[Segment]) -> bool:
+        """Whether segments are more together than may be merged."""
+        return self.most_merged is not None and sum(s.bytes for s in segments) > self.most_merged
 
     def alive(self, start: int, end: int = INFINITY) -> Elements:
         """All elements that are valid somewhere in `[start, end)`, in no particular order."""

@@ -17,6 +17,7 @@ from midstream.runtime.checkpoint.manifest import Manifest, QueryEntry, ResultFi
 from midstream.runtime.checkpoint.packs import SegmentEntry
 from midstream.runtime.spark.fragment_life import FragmentWork, MigrationWork
 from midstream.runtime.spark.layout import NOTE, SLOT, Layout
+from midstream.runtime.spark.memory import Memory
 from midstream.runtime.spark.push_down import PushDown, push_down
 from midstream.runtime.spark.reports import FragmentReport, Report
 from midstream.runtime.spark.running import RunningQuery
@@ -56,6 +57,7 @@ class Batch:
     streams: Mapping[int, StreamDeclaration]
     arriving: Layout
     slots: int
+    memory: Memory = field(default_factory=Memory)
     registers_now: Mapping[str, int] | None = None
     """Registers to work with instead of the last manifest's: how a finished input is told."""
     scheduling: str = "dfs"
@@ -146,6 +148,7 @@ class Batch:
                 tuple(self.routing),
                 self._works(parts, stage, ports),
                 self.looks if stage == 0 else (),
+                self.memory,
             )
             for stage in range(count)
         ]

@@ -32,6 +32,7 @@ from midstream.runtime.spark.batch import Batch, finished
 from midstream.runtime.spark.environment import BATCH_SETTINGS
 from midstream.runtime.spark.heartbeat import Heartbeat
 from midstream.runtime.spark.layout import GROUP, PORT, Layout
+from midstream.runtime.spark.memory import Memory
 from midstream.runtime.spark.migrating import legal_strategy
 from midstream.runtime.spark.moving import Move, Routing, move_on_spark
 from midstream.runtime.spark.reports import Report
@@ -60,6 +61,7 @@ class Driver:
     store: CheckpointStore
     slots: int
     retained: int
+    memory: Memory = field(default_factory=Memory)
     queries: dict[str, RunningQuery] = field(default_factory=dict)
     streams: dict[int, StreamDeclaration] = field(default_factory=dict)
     routes: dict[str, Route] = field(default_factory=dict)
@@ -184,6 +186,7 @@ class Driver:
             self.streams,
             self.arriving,
             settled.routing.slots,
+            self.memory,
             scheduling=self.scheduling,
             shapes=self.shapes,
             looks=self.watchers.requests(batch_id, settled.routing.slots),

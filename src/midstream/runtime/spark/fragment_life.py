@@ -7,9 +7,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import Source
 from midstream.algebra.time import BEGINNING, INFINITY
@@ -21,15 +18,17 @@ from midstream.migration.protocol import Migrating
 from midstream.migration.registry import strategy_named
 from midstream.operators.base import Work
 from midstream.operators.box import Box
-from midstream.operators.elements import Elements, concatenate
+from midstream.operators.elements import Elements
 from midstream.operators.state.segment import Segment
 from midstream.operators.state.sorted_state import SortedState
 from midstream.optimizer.plans import Plan
 from midstream.runtime.checkpoint.files import Files
 from midstream.runtime.checkpoint.manifest import ResultFile
 from midstream.runtime.checkpoint.names import name_for
-from midstream.runtime.checkpoint.packs import SegmentEntry, StateKey, open_states, write_pack
-from midstream.runtime.live_query import result_table
+from midstream.runtime.checkpoint.packs import SegmentEntry, StateKey, open_segment, open_states, write_pack
+from midstream.runtime.spark.bounds import bind, frontiers
+from midstream.runtime.spark.given import Given, GivenOn, GivenResults
+from midstream.runtime.spark.memory import Memory
 from midstream.runtime.spark.reports import FragmentReport
 from midstream.runtime.spark.sides import Side, base_name
 from midstream.runtime.spark.slot_looks import BoxWatch
@@ -88,11 +87,16 @@ class FragmentWork:
 class FragmentLife:
     """One fragment at work in one slot."""
 
-    def __init__(self, work: FragmentWork, files: Files, slot: int) -> None:
+    def __init__(
+        self, work: FragmentWork, files: Files, slot: int, batch_id: int = 0, memory: Memory | None = None
+    ) -> None:
         self.work = work
         self.files = files
         self.slot = slot
-        self.given: list[Elements] = []
+        self.batch_id = batch_id
+        self.memory = memory or Memory()
+        self.given = given_by(work, self.memory)
+        self.flushed: list[str] = []
         self.entries = list(work.segments.get(slot, ()))
         self.rows_in = 0
         self.boxes = [Box(work.fragment.plan, work.functions)]
@@ -102,6 +106,7 @@ class FragmentLife:
         self.migrating: Migrating | None = None
         self.watch = BoxWatch(self.boxes[0]) if work.watched else None
         self.open()
+        bind((operator for box in self.boxes for operator in box.operators), self.memory)
 
     def open(self) -> None:
         """Opens the states and goes on from where the last batch ended."""
@@ -152,7 +157,7 @@ class FragmentLife:
     def _give(self, results: Elements) -> None:
         counted = self.work.counted(results)
         if len(counted):
-            self.given.append(counted)
+            self.given.add(counted)
 
     def take(self, source: Source, elements: Elements) -> None:
         """Takes elements of a stream."""
@@ -166,32 +171,49 @@ class FragmentLife:
             self.execution.feed(alias, elements)
 
     def advance(self) -> None:
-        """Learns how far the streams are."""
-        if self.work.advance_to > self.work.restored_to:
-            self.execution.advance(self.work.advance_to)
+        """Learns how far the streams are, in several steps where one would look at too much state."""
+        since, until = self.work.restored_to, self.work.advance_to
+        if until > since:
+            operators = [operator for box in self.boxes for operator in box.operators]
+            for frontier in frontiers(operators, since, until, self.memory):
+                self.execution.advance(frontier)
+                self.settle()
         if self.work.advance_to == INFINITY and self.migrating is not None:
             self._finish_migration()
 
-    def output(self) -> Elements | None:
-        """All it has given, in one batch."""
-        return concatenate(self.given) if self.given else None
+    def settle(self) -> None:
+        """Moves new segments into a file and maps them once they are many."""
+        states = _names(self.execution)
+        new = (s.bytes for state in states.values() for s in state.segments if s.place is None)
+        if sum(new) <= self.memory.state:
+            return
+        path = name_for("state", self.batch_id, self.slot, self.work.fragment.number)
+        written = write_pack(self.files, path, {name: list(state.segments) for name, state in states.items()})
+        self.flushed.append(path)
+        self.entries += written
+        following = iter(written)
+        for state in states.values():
+            state.segments = [
+                segment if segment.place is not None else open_segment(self.files, next(following), state.schema)
+                for segment in state.segments
+            ]
 
     def sent(self) -> Iterator[tuple[FragmentWork, Elements]]:
-        """What goes on to other fragments."""
-        if self.work.fragment.reader is not None and (output := self.output()) is not None:
+        """What goes on to other fragments, since the last time."""
+        for output in self.given.take():
             yield self.work, output
 
-    def closed(self, batch_id: int) -> Iterator[tuple[FragmentWork, FragmentReport]]:
+    def closed(self) -> Iterator[tuple[FragmentWork, FragmentReport]]:
         """Writes new segments and results; says what there is now."""
-        yield self.work, self.close(batch_id)
+        yield self.work, self.close()
 
-    def close(self, batch_id: int) -> FragmentReport:
+    def close(self) -> FragmentReport:
         """Writes new segments and results; says what there is now."""
         held = {name: list(state.segments) for name, state in _names(self.execution).items()}
-        path = name_for("state", batch_id, self.slot, self.work.fragment.number)
+        path = name_for("state", self.batch_id, self.slot, self.work.fragment.number)
         entries = [*self._kept(held), *write_pack(self.files, path, held)]
-        final = self.work.fragment.reader is None
-        results = write_results(self.files, self.work, batch_id, self.slot, self.output()) if final else []
+        remove_unused(self.files, self.flushed, entries)
+        results = write_results(self.files, self.work, self.batch_id, self.slot, self.given)
         work = Work()
         for box in self.boxes:
             work.add(box.work)
@@ -199,7 +221,7 @@ class FragmentLife:
             entries=entries,
             results=results,
             rows_in=self.rows_in,
-            rows_out=sum(map(len, self.given)),
+            rows_out=self.given.rows,
             state_rows=sum(entry.rows for entry in entries),
             state_bytes=sum(entry.bytes for entry in entries),
             probed=work.probed,
@@ -221,23 +243,27 @@ class FragmentLife:
         ]
 
 
-def write_results(
-    files: Files, work: FragmentWork, batch_id: int, slot: int, elements: Elements | None
-) -> list[ResultFile]:
+def given_by(work: FragmentWork, memory: Memory) -> Given:
+    """Takes what a fragment gives."""
+    return GivenResults(memory.given, work.plan) if work.fragment.reader is None else GivenOn(memory.given)
+
+
+def remove_unused(files: Files, written: Sequence[str], entries: Sequence[SegmentEntry]) -> None:
+    """Removes packs of this very step whose segments have all been merged into others."""
+    used = {entry.file for entry in entries}
+    for path in written:
+        if path not in used:
+            files.delete(path)
+
+
+def write_results(files: Files, work: FragmentWork, batch_id: int, slot: int, given: Given) -> list[ResultFile]:
     """The file of what a query gave in a batch; none if it gave nothing."""
-    if elements is None:
+    content = given.content()
+    if content is None:
         return []
     path = name_for(f"results/{base_name(work.query)}", batch_id, slot, 0)
-    files.write_atomic(path, parquet_bytes(result_table(work.plan, elements)), point="results", sync=False)
-    starts = elements.valid_from
-    return [ResultFile(path, len(elements), int(starts.min()), int(starts.max()), batch_id)]
-
-
-def parquet_bytes(table: pa.Table) -> pa.Buffer:
-    """A table as the content of a Parquet file."""
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", compression_level=1, use_dictionary=False, write_statistics=True)
-    return sink.getvalue()
+    files.write_atomic(path, content, point="results", sync=False)
+    return [ResultFile(path, given.rows, given.first, given.last, batch_id)]
 
 
 def _names(execution: Execution) -> dict[StateKey, SortedState]:

@@ -20,11 +20,15 @@ from midstream.operators.ordering import total_order
 from midstream.operators.stateless import windowed
 from midstream.runtime.ingest import ticks_of
 from midstream.runtime.spark.reports import Report
+from midstream.runtime.spark.spill import ParquetSpool
 
 DEAD_LETTERS = pa.schema(
     [("batch_id", pa.int64()), ("stream", pa.string()), ("reason", pa.string()), ("row", pa.string())]
 )
 """The columns of the dead-letter table; `row` is the row as JSON."""
+
+BURIED_AT_ONCE = 10_000
+"""How many rows become texts at a time."""
 
 
 @dataclass(slots=True)
@@ -33,7 +37,7 @@ class Intake:
 
     batch_id: int
     report: Report
-    dead: list[pa.Table]
+    dead: ParquetSpool
 
     def accept(
         self, declaration: StreamDeclaration, rows: pa.RecordBatch, register: int
@@ -52,15 +56,18 @@ class Intake:
                 rows, ticks = _where(rows, ticks, ~late)
         if len(ticks):
             self.report.latest[name] = max(self.report.latest.get(name, BEGINNING), int(ticks.max()))
-        order = total_order(rows.columns, [ticks])
-        return (rows, ticks) if order is None else (rows.take(pa.array(order)), ticks[order])
+        return in_order(rows, ticks)
 
     def _bury(self, stream: str, rows: pa.RecordBatch, which: Mask, reason: str, count: dict[str, int]) -> None:
         chosen = rows.take(pa.array(np.flatnonzero(which)))
         count[stream] = count.get(stream, 0) + chosen.num_rows
-        texts = [json.dumps(json_row(row), ensure_ascii=False) for row in chosen.to_pylist()]
+        for start in range(0, chosen.num_rows, BURIED_AT_ONCE):
+            self._write_down(stream, chosen.slice(start, BURIED_AT_ONCE), reason)
+
+    def _write_down(self, stream: str, rows: pa.RecordBatch, reason: str) -> None:
+        texts = [json.dumps(json_row(row), ensure_ascii=False) for row in rows.to_pylist()]
         n = len(texts)
-        self.dead.append(
+        self.dead.add(
             pa.Table.from_arrays(
                 [
                     pa.array([self.batch_id] * n, pa.int64()),
@@ -71,6 +78,12 @@ class Intake:
                 schema=DEAD_LETTERS,
             )
         )
+
+
+def in_order(rows: pa.RecordBatch, ticks: Ticks) -> tuple[pa.RecordBatch, Ticks]:
+    """Rows sorted by time, then by all columns."""
+    order = total_order(rows.columns, [ticks])
+    return (rows, ticks) if order is None else (rows.take(pa.array(order)), ticks[order])
 
 
 def source_elements(source: Source, rows: pa.RecordBatch, ticks: Ticks) -> Elements:

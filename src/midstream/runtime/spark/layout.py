@@ -7,7 +7,7 @@ union is as wide as its widest member, not as the sum of all.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -120,6 +120,18 @@ def one_batch(batches: Sequence[pa.RecordBatch], schema: pa.Schema | None = None
         return batches[0] if batches else None
     merged = pa.Table.from_batches(batches, schema).combine_chunks().to_batches()
     return merged[0] if merged else batches[0]
+
+
+def taken_up_to(batches: Iterator[pa.RecordBatch], most: int) -> tuple[pa.RecordBatch | None, bool]:
+    """Rows of the next batches, as many as have about so many bytes, and whether there may be more."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        held.append(batch)
+        size += batch.nbytes
+        if size > most:
+            return one_batch(held), True
+    return one_batch(held), False
 
 
 def latest_of(ticks: pa.Array) -> int | None:

@@ -33,6 +33,7 @@ from midstream.runtime.spark.declaring import stream_input
 from midstream.runtime.spark.driver import SPARK, Driver, Progress, Sink
 from midstream.runtime.spark.environment import require_classic, ship_package, spark_session
 from midstream.runtime.spark.heartbeat import Heartbeat
+from midstream.runtime.spark.memory import Memory
 from midstream.runtime.spark.push_down import told
 from midstream.runtime.spark.results import dead_letters_frame, results_frame, results_of_query, spark_path
 from midstream.runtime.spark.running import MigrationUnderWay, RunningQuery
@@ -130,7 +131,8 @@ class Session:
     """Continuous queries on Spark.
 
     `checkpoint` is where state, results and progress are kept: whoever opens a session on it again, with the same
-    streams and queries, goes on where the last one was. `slots` is how many tasks share the work of a batch.
+    streams and queries, goes on where the last one was. `slots` is how many tasks share the work of a batch,
+    `memory_per_slot` what each may hold of it in memory ("512 MB"); what is more goes through local files.
 
     With `carry="all"` every column of every stream reaches the tasks, so that no later query ever restarts Spark's
     stream. `scheduling` says which operator runs when; by default as the checkpoint has it, and depth first at first.
@@ -146,9 +148,11 @@ class Session:
         retained: int = 10,
         carry: Carry = "needed",
         scheduling: str | None = None,
+        memory_per_slot: int | str = "1 GB",
     ) -> None:
         if carry not in ("needed", "all"):
             raise InputError(f"a session carries the columns that are needed or all, not {carry!r}")
+        memory = Memory.of(memory_per_slot)
         self.spark = require_classic(spark if spark is not None else spark_session())
         self.functions = functions_by_name(list(functions))
         self._inputs: dict[str, StreamInput] = {}
@@ -157,7 +161,7 @@ class Session:
         self._listener: Listener | None = None
         self._stopping = threading.Event()
         default = max(1, self.spark.sparkContext.defaultParallelism)
-        self._driver = Driver(self.spark, CheckpointStore(str(checkpoint)), slots or default, retained)
+        self._driver = Driver(self.spark, CheckpointStore(str(checkpoint)), slots or default, retained, memory)
         self._driver.open(slots)
         self._arrival = Arrival(self._driver, carry)
         self._adding = Adding(self._driver, self.functions)

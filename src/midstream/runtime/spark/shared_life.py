@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import pyarrow as pa
+
 from midstream.algebra.physical import PhysicalNode, Source, walk_physical
 from midstream.migration.contents import ports_of
 from midstream.migration.execution import arranged
@@ -25,7 +27,9 @@ from midstream.operators.state.sorted_state import SortedState
 from midstream.runtime.checkpoint.files import Files
 from midstream.runtime.checkpoint.names import name_for
 from midstream.runtime.checkpoint.packs import SegmentEntry, StateKey, open_segment, write_pack
-from midstream.runtime.spark.fragment_life import FragmentWork, write_results
+from midstream.runtime.spark.bounds import bind, exchange, frontiers, new_segments
+from midstream.runtime.spark.fragment_life import FragmentWork, given_by, remove_unused, write_results
+from midstream.runtime.spark.memory import Memory
 from midstream.runtime.spark.reports import FragmentReport
 from midstream.runtime.spark.slot_looks import BoxWatch
 from midstream.scheduling.shared_scheduler import SharedScheduler
@@ -123,13 +127,24 @@ class Pool:
 class SharedLife:
     """The fragments of several queries at work in one slot."""
 
-    def __init__(self, work: SharedWork, files: Files, slot: int, pool: Pool) -> None:
+    def __init__(
+        self,
+        work: SharedWork,
+        files: Files,
+        slot: int,
+        pool: Pool,
+        batch_id: int = 0,
+        memory: Memory | None = None,
+    ) -> None:
+        self.batch_id = batch_id
+        self.memory = memory or Memory()
+        self.flushed: list[str] = []
         self.work = work
         self.files = files
         self.slot = slot
         self.pool = pool
         pool.lives.append(self)
-        self.given: list[list[Elements]] = [[] for _ in work.members]
+        self.given = [given_by(member.work, self.memory) for member in work.members]
         self.rows_in: dict[int, int] = {}
         self.box = SharedBox({k: v for m in work.members for k, v in m.work.functions.items()})
         self.used = [
@@ -146,6 +161,7 @@ class SharedLife:
         self.watch = BoxWatch(self.box) if watched else None
         self._fill()
         self.box.restore(work.restored_to)
+        bind(self.box.operators, self.memory)
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -169,7 +185,7 @@ class SharedLife:
     def _give(self, member: int, results: Elements) -> None:
         counted = self.work.members[member].work.counted(results)
         if len(counted):
-            self.given[member].append(counted)
+            self.given[member].add(counted)
 
     def take(self, source: Source, elements: Elements) -> None:
         """Takes elements of a stream."""
@@ -179,8 +195,11 @@ class SharedLife:
 
     def advance(self) -> None:
         """Learns how far the streams are; new queries then start from the present content."""
-        if self.work.advance_to > self.work.restored_to:
-            self.scheduler.advance(self.work.advance_to)
+        since, until = self.work.restored_to, self.work.advance_to
+        if until > since:
+            for frontier in frontiers(self.box.operators, since, until, self.memory):
+                self.scheduler.advance(frontier)
+                self.settle()
         if any(member.fresh for member in self.work.members):
             self._begin()
 
@@ -237,15 +256,29 @@ class SharedLife:
                     yield (state.id, state.key, tuple(state.schema.names), *begun), operator.frontier, state
 
     def sent(self) -> Iterator[tuple[FragmentWork, Elements]]:
-        """What goes on to other fragments."""
+        """What goes on to other fragments, since the last time."""
         for member, given in zip(self.work.members, self.given, strict=True):
-            if given and member.work.fragment.reader is not None:
-                yield member.work, concatenate(given)
+            for output in given.take():
+                yield member.work, output
 
-    def closed(self, batch_id: int) -> Iterator[tuple[FragmentWork, FragmentReport]]:
+    def settle(self) -> None:
+        """Moves new segments into a file and maps them once they are many."""
+        new = new_segments(self.box.operators, self.memory)
+        if not new:
+            return
+        self.flushed += self._write()
+        mapped = {}
+        for number in new:
+            entry = self.pool.written.pop(number)
+            mapped[number] = self.pool.opened[entry.place] = open_segment(self.files, entry, _schema(new[number]))
+            self.pool.entries[entry.place] = entry
+        exchange(self.box.operators, mapped)
+
+    def closed(self) -> Iterator[tuple[FragmentWork, FragmentReport]]:
         """Writes new segments and results; says what each fragment has now."""
         self.pool.settle()
-        self._write(batch_id)
+        self._write()
+        remove_unused(self.files, self.flushed, self._entries(range(len(self.box.operators))))
         told: set[int] = set()
         for i, (member, used) in enumerate(zip(self.work.members, self.used, strict=True)):
             entries = self._entries(used)
@@ -255,16 +288,14 @@ class SharedLife:
                 if operator not in told:
                     told.add(operator)
                     work.add(self.box.operators[operator].work)
-            final = member.work.fragment.reader is None
-            output = concatenate(self.given[i]) if self.given[i] else None
-            results = write_results(self.files, member.work, batch_id, self.slot, output) if final else []
+            results = write_results(self.files, member.work, self.batch_id, self.slot, self.given[i])
             yield (
                 member.work,
                 FragmentReport(
                     entries=entries,
                     results=results,
                     rows_in=self._rows_in(used, i),
-                    rows_out=0 if output is None else len(output),
+                    rows_out=self.given[i].rows,
                     state_rows=sum(entry.rows for entry in entries),
                     state_bytes=sum(entry.bytes for entry in entries),
                     probed=work.probed,
@@ -279,8 +310,8 @@ class SharedLife:
         places = {place for operator in used for place in self.box.inputs[operator]} | {self.box.roots[member]}
         return sum(self.rows_in.get(~place, 0) for place in places if place < 0)
 
-    def _write(self, batch_id: int) -> None:
-        """Writes the segments that nobody has written yet into one pack."""
+    def _write(self) -> list[str]:
+        """Writes the segments that nobody has written yet into one pack; gives its name, if there is one."""
         new: dict[int, tuple[StateKey, Segment]] = {}
         for operator in self.box.operators:
             for state in operator.states:
@@ -290,9 +321,11 @@ class SharedLife:
         held: dict[StateKey, list[Segment]] = defaultdict(list)
         for name, segment in new.values():
             held[name].append(segment)
-        entries = write_pack(self.files, name_for("state", batch_id, self.slot, 0), held)
+        path = name_for("state", self.batch_id, self.slot, 0)
+        entries = write_pack(self.files, path, held)
         ordered = [segment for segments in held.values() for segment in segments]
         self.pool.written.update({id(s): e for s, e in zip(ordered, entries, strict=True)})
+        return [path] if entries else []
 
     def _entries(self, used: Sequence[int]) -> list[SegmentEntry]:
         found: dict[StateKey, list[SegmentEntry]] = {}
@@ -301,6 +334,10 @@ class SharedLife:
                 name = (state.id, state.key)
                 found[name] = [self.pool.entry(segment, name) for segment in state.segments]
         return [entry for entries in found.values() for entry in entries]
+
+
+def _schema(segment: Segment) -> pa.Schema:
+    return segment.elements.columns.schema
 
 
 def _by_state(entries: Sequence[SegmentEntry]) -> dict[StateKey, list[SegmentEntry]]:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 
 from midstream.runtime.checkpoint.failures import AlreadyThere
 from midstream.runtime.checkpoint.files import Files
-from midstream.runtime.spark.fragment_life import parquet_bytes
+from midstream.runtime.spark.spill import parquet_bytes
 
 Sink = Callable[[DataFrame, int], None]
 

@@ -8,8 +8,8 @@ any of it counts is decided when the driver commits the manifest.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -20,16 +20,20 @@ from midstream.distribution.fragments import Route
 from midstream.errors import InputError, MidstreamError
 from midstream.operators.elements import Elements
 from midstream.operators.hashing import hash_columns
+from midstream.operators.vectors import numbers_of
 from midstream.runtime.checkpoint.files import Files
 from midstream.runtime.checkpoint.manifest import DeadLetterFile
 from midstream.runtime.checkpoint.names import name_for
 from midstream.runtime.spark.exchange import Exchange, Slots, slots_of
-from midstream.runtime.spark.fragment_life import FragmentLife, FragmentWork, parquet_bytes
-from midstream.runtime.spark.intake import Intake, source_elements
-from midstream.runtime.spark.layout import NOTE_PORT, Layout, one_batch
+from midstream.runtime.spark.fragment_life import FragmentLife, FragmentWork
+from midstream.runtime.spark.intake import Intake, in_order, source_elements
+from midstream.runtime.spark.layout import FROM, Layout, taken_up_to
+from midstream.runtime.spark.memory import Memory
 from midstream.runtime.spark.reports import Report
+from midstream.runtime.spark.runs import Accepted, Runs
 from midstream.runtime.spark.shared_life import Pool, SharedLife, SharedWork
 from midstream.runtime.spark.slot_looks import LookRequest, look_at
+from midstream.runtime.spark.spill import ParquetSpool
 
 Life = FragmentLife | SharedLife
 
@@ -49,6 +53,7 @@ class StageStep:
     routing: tuple[int, ...]
     work: tuple[FragmentWork | SharedWork, ...]
     looks: tuple[LookRequest, ...] = ()
+    memory: Memory = field(default_factory=Memory)
 
     @property
     def exchange(self) -> Exchange:
@@ -66,26 +71,62 @@ class StageStep:
     def run(self, slot: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows for the next stage, and a report."""
         report = Report(self.stage, slot)
-        started = time.perf_counter()
-        rows = one_batch(list(batches))
-        report.seconds["transfer"] = time.perf_counter() - started
-        parts = {} if rows is None else self.arriving.split(rows)
-        if NOTE_PORT in parts:
-            yield self.exchange.onward(parts.pop(NOTE_PORT))
         try:
-            yield from self._process(slot, parts, report)
+            intake = Intake(self.batch_id, report, ParquetSpool(self.memory.given))
+            chunks = yield from self._gather(batches, intake)
+            yield from self._process(slot, chunks, intake)
         except MidstreamError as error:
             report.error = error
         except pa.ArrowException as error:
             report.error = InputError("a batch cannot be processed", detail=f"{type(error).__name__}: {error}")
         yield self.exchange.note(report)
 
-    def _process(self, slot: int, parts: Mapping[int, pa.RecordBatch], report: Report) -> Iterator[pa.RecordBatch]:
+    def _gather(
+        self, batches: Iterator[pa.RecordBatch], intake: Intake
+    ) -> Generator[pa.RecordBatch, None, Iterable[Mapping[int, Accepted]]]:
+        """Takes all rows in and passes on at once what is not for this stage; gives what there is to feed.
+
+        That is everything in one piece where it fits, else chunks in order of time.
+        """
+        mine = set(self.streams) if self.stage == 0 else {port for work in self.work for port in work.received}
+        runs: Runs | None = None
+        while True:
+            at = time.perf_counter()
+            rows, more = taken_up_to(batches, self.memory.input)
+            _lap(intake.report, "transfer", at)
+            parts = {} if rows is None else self.arriving.split(rows)
+            for port in sorted(set(parts) - mine):
+                yield self.exchange.onward(parts[port])
+            accepted = {port: self._accepted(port, parts[port], intake) for port in sorted(set(parts) & mine)}
+            if runs is None and not more:
+                return [accepted]
+            runs = runs or Runs(self.memory.chunk, in_order if self.stage == 0 else None)
+            for port, (some, ticks) in accepted.items():
+                runs.add(port, some, ticks)
+            if not more:
+                return runs.chunks()
+
+    def _accepted(self, port: int, rows: pa.RecordBatch, intake: Intake) -> Accepted:
+        if self.stage > 0:
+            return rows, numbers_of(rows.column(FROM))
+        declaration = self.streams[port]
+        register = self.registers.get(declaration.name, BEGINNING)
+        accepted = intake.accept(declaration, self.arriving.payload(port, rows), register)
+        if self.looks and len(accepted[1]):
+            at = time.perf_counter()
+            intake.report.looks |= look_at(self.looks, declaration.name, *accepted)
+            _lap(intake.report, "watch", at)
+        return accepted
+
+    def _process(self, slot: int, chunks: Iterable[Mapping[int, Accepted]], intake: Intake) -> Iterator[pa.RecordBatch]:
+        report = intake.report
         files = Files.at(self.checkpoint)
         at = time.perf_counter()
         pool = Pool()
         lives: list[Life] = [
-            SharedLife(work, files, slot, pool) if isinstance(work, SharedWork) else FragmentLife(work, files, slot)
+            SharedLife(work, files, slot, pool, self.batch_id, self.memory)
+            if isinstance(work, SharedWork)
+            else FragmentLife(work, files, slot, self.batch_id, self.memory)
             for work in self.work
         ]
         at = _lap(report, "state", at)
@@ -93,48 +134,43 @@ class StageStep:
         early = [life for life in lives if not life.work.received]
         for life in early:
             life.advance()
-        dead = self._take_in(parts, lives, report) if self.stage == 0 else []
-        forwarded = [] if self.stage == 0 else list(self._receive(parts, lives))
+        for number, chunk in enumerate(chunks):
+            if number:
+                for life in lives:
+                    life.settle()
+                yield from self._outputs(lives, slot)
+            self._take_in(chunk, lives) if self.stage == 0 else self._receive(chunk, lives)
         for life in lives:
             if life.work.received:
                 life.advance()
         at = _lap(report, "kernel", at)
         for life in lives:
-            report.fragments.update({work.name: told for work, told in life.closed(self.batch_id)})
-        if dead:
-            report.dead_letters.append(self._bury(files, slot, pa.concat_tables(dead)))
+            report.fragments.update({work.name: told for work, told in life.closed()})
+        if (dead := intake.dead.content()) is not None:
+            report.dead_letters.append(self._bury(files, slot, dead, intake.dead.rows))
         _lap(report, "write", at)
-        yield from forwarded
+        yield from self._outputs(lives, slot)
+
+    def _outputs(self, lives: Sequence[Life], slot: int) -> Iterator[pa.RecordBatch]:
         for life in lives:
             for work, output in life.sent():
                 yield self._sent(work, slot, output)
 
-    def _take_in(self, parts: Mapping[int, pa.RecordBatch], lives: Sequence[Life], report: Report) -> list[pa.Table]:
+    def _take_in(self, parts: Mapping[int, Accepted], lives: Sequence[Life]) -> None:
         """Feeds the rows of streams, in the order of the streams."""
-        intake = Intake(self.batch_id, report, [])
         for port, declaration in self.streams.items():
             if port not in parts:
                 continue
-            rows = self.arriving.payload(port, parts[port])
-            rows, ticks = intake.accept(declaration, rows, self.registers.get(declaration.name, BEGINNING))
-            if self.looks and len(ticks):
-                at = time.perf_counter()
-                report.looks |= look_at(self.looks, declaration.name, rows, ticks)
-                _lap(report, "watch", at)
+            rows, ticks = parts[port]
             for life in lives:
                 for source in life.sources:
                     if source.stream.name == declaration.name and len(ticks):
                         life.take(source, source_elements(source, rows, ticks))
-        return intake.dead
 
-    def _receive(self, parts: Mapping[int, pa.RecordBatch], lives: Sequence[Life]) -> Iterator[pa.RecordBatch]:
-        """Feeds what earlier stages gave, and passes on what later stages wait for."""
+    def _receive(self, parts: Mapping[int, Accepted], lives: Sequence[Life]) -> None:
+        """Feeds what earlier stages gave."""
         readers = {port: life for life in lives if isinstance(life, FragmentLife) for port in life.work.received}
-        for port in sorted(parts):
-            rows = parts[port]
-            if port not in readers:
-                yield self.exchange.onward(rows)
-                continue
+        for port, (rows, _) in parts.items():
             life = readers[port]
             life.feed(life.work.received[port], Exchange(self.arriving, self.last).elements(port, rows))
 
@@ -146,10 +182,10 @@ class StageStep:
             return np.full(len(output), slot if route.key is None else 0, np.int32)
         return slots_of(hash_columns([output.columns.column(name) for name in route.key]), self.routing)
 
-    def _bury(self, files: Files, slot: int, table: pa.Table) -> DeadLetterFile:
+    def _bury(self, files: Files, slot: int, content: pa.Buffer, rows: int) -> DeadLetterFile:
         path = name_for("dead_letters", self.batch_id, slot, self.stage)
-        files.write_atomic(path, parquet_bytes(table), point="dead_letters", sync=False)
-        return DeadLetterFile(path, table.num_rows, self.batch_id)
+        files.write_atomic(path, content, point="dead_letters", sync=False)
+        return DeadLetterFile(path, rows, self.batch_id)
 
 
 def _lap(report: Report, name: str, since: float) -> float:
