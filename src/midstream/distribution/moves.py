@@ -92,12 +92,16 @@ class Shipment:
 
 @dataclass(frozen=True, slots=True)
 class FragmentFill:
-    """How the states of a new fragment are filled; `gives` says that its own content must go on to its reader."""
+    """How the states of a new fragment are filled.
+
+    `gives` says that its own content must go on to its reader, `derives` that something must be computed at all.
+    """
 
     fragment: Fragment
     shipments: tuple[Shipment, ...]
     receives: frozenset[int]
     gives: bool
+    derives: bool
 
 
 def plan_move(old: Staged, old_plan: p.PhysicalNode, new: Staged, functions: Functions) -> list[FragmentFill]:
@@ -109,9 +113,10 @@ def plan_move(old: Staged, old_plan: p.PhysicalNode, new: Staged, functions: Fun
     for fragment in reversed(new.fragments):
         asking = Asking(fragment, Box(fragment.plan, functions), contents, origins, new)
         gives = fragment.number in wanted
-        StateMove(asking, asking.box, functions, (lambda _: None) if gives else None, follows=False)
+        move = StateMove(asking, asking.box, functions, (lambda _: None) if gives else None, follows=False)
         wanted |= asking.outputs
-        fills.append(FragmentFill(fragment, tuple(asking.shipments.values()), frozenset(asking.outputs), gives))
+        asked, received = tuple(asking.shipments.values()), frozenset(asking.outputs)
+        fills.append(FragmentFill(fragment, asked, received, gives, bool(move.backlogs)))
     return fills[::-1]
 
 

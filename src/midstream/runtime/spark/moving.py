@@ -72,7 +72,7 @@ class PlanMove:
     @property
     def in_place(self) -> bool:
         """Whether the new plan can have all it needs by naming it."""
-        derived = any(fill.gives or any(s.what != "state" for s in fill.shipments) for fill in self.fills)
+        derived = any(fill.derives for fill in self.fills)
         return not derived and not any(handed.sent for handed in self.handed.values())
 
     def named(self) -> dict[int, dict[int, list[SegmentEntry]]]:
