@@ -14,6 +14,7 @@ from tests.spark.test_chain import KEYS, KEYS_GROUPED, STAGES, as_multiset, tabl
 
 import midstream as ms
 from midstream.api import ask
+from midstream.distribution.balancing import PATIENCE, Watch, skew
 from midstream.optimizer.plans import enumerate_plans
 
 ROWS = KEYS.replace("A [RANGE 20]", "A [PARTITION BY k ROWS 3]")
@@ -62,6 +63,60 @@ def test_another_number_of_slots(name, before, after, tmp_path):
     (told,) = chain.manifest.counters["moves"]
     assert told["slots"] == [before, after]
     assert ms.snapshot_equal(got, ms.run(query, inputs))
+
+
+def skewed(rows: int = 400) -> dict[str, pa.Table]:
+    """Streams of which some keys have most rows."""
+    random = np.random.default_rng(3)
+
+    def table() -> pa.Table:
+        k = np.minimum(random.zipf(1.3, rows), 60)
+        return pa.table({"k": k, "v": random.integers(0, 30, rows), "ts": np.sort(random.integers(0, 200, rows))})
+
+    return {name: table() for name in "ABC"}
+
+
+@pytest.mark.parametrize("name", ["groups", "distinct", "rows"])
+def test_rebalancing_moves_the_state_of_groups_with_them(name, tmp_path):
+    query, inputs = QUERIES[name], skewed()
+    question = ask(query, inputs)
+    chain = Chain(question.plan, question.catalog, tmp_path, slots=4)
+    parts = chain.cut(question.tables, 200)
+    chain.batch(parts[0])
+    loads, before = chain.manifest.counters["groups"], chain.manifest.routing
+    assert skew(before, loads, 4) > 1.2
+    assert chain.driver.rebalance(None)
+    for part in parts[1:]:
+        chain.batch(part)
+    chain.batch({}, end=True)
+    (told,) = chain.manifest.counters["moves"]
+    assert 0 < told["groups"] < 128
+    assert skew(chain.manifest.routing, loads, 4) < skew(before, loads, 4)
+    assert ms.snapshot_equal(chain.results(), ms.run(query, inputs))
+
+
+def test_groups_move_by_themselves_only_after_a_while(tmp_path):
+    inputs = skewed()
+    question = ask(KEYS, inputs)
+    chain = Chain(question.plan, question.catalog, tmp_path, slots=8)
+    chain.driver.rebalancing = Watch()
+    for i, part in enumerate(chain.cut(question.tables, 60)):
+        chain.batch(part)
+        if i < PATIENCE:
+            assert chain.manifest.counters["moves"] == []
+    chain.batch({}, end=True)
+    moves = chain.manifest.counters["moves"]
+    assert 1 <= len(moves) <= 4
+    assert {told["trigger"] for told in moves} == {"a slot with much more than others"}
+    assert ms.snapshot_equal(chain.results(), ms.run(KEYS, inputs))
+
+
+def test_a_routing_must_name_a_slot_for_each_group(tmp_path):
+    question = ask(KEYS, tables())
+    chain = Chain(question.plan, question.catalog, tmp_path, slots=2)
+    with pytest.raises(ms.MidstreamError, match="256 partition groups"):
+        chain.driver.rebalance([0, 1, 2])
+    assert not chain.driver.rebalance([0] * 128 + [1] * 128)
 
 
 @dataclass

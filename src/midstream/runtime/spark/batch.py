@@ -12,9 +12,11 @@ from pyspark.sql import functions as F
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.distribution.balancing import remembered
 from midstream.migration.legality import keeps_intervals
 from midstream.runtime.checkpoint.manifest import Manifest, QueryEntry, ResultFile
 from midstream.runtime.checkpoint.packs import SegmentEntry
+from midstream.runtime.spark.exchange import GROUPS
 from midstream.runtime.spark.fragment_life import FragmentWork, MigrationWork
 from midstream.runtime.spark.layout import NOTE, SLOT, Layout
 from midstream.runtime.spark.memory import Memory
@@ -337,6 +339,11 @@ class Batch:
             for name, query in self.queries.items()
         }
         counted["sharing"] = self.shares.to_json()
+        now = [0] * GROUPS
+        for report in self.reports:
+            for group, count in report.groups.items():
+                now[group] += count
+        counted["groups"] = remembered(before.get("groups", ()), now)
         counted["moves"] = [*before.get("moves", ()), *([self.moved] if self.moved else [])][-REMEMBERED:]
         return counted
 

@@ -9,7 +9,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from pyspark.sql.pandas.types import from_arrow_type
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING
+from midstream.distribution.balancing import Watch
 from midstream.distribution.fragments import Route
 from midstream.errors import JobError, MigrationError
 from midstream.migration.protocol import Situation
@@ -38,7 +39,7 @@ from midstream.runtime.spark.moving import Move, Routing, move_on_spark
 from midstream.runtime.spark.reports import Report
 from midstream.runtime.spark.results import batch_frame
 from midstream.runtime.spark.running import MigrationUnderWay, RunningQuery
-from midstream.runtime.spark.settling import Runner, current_routing, settle
+from midstream.runtime.spark.settling import ANOTHER_NUMBER, Runner, current_routing, rerouted, settle
 from midstream.runtime.spark.shares import Shapes
 from midstream.runtime.spark.sides import base_name
 from midstream.runtime.spark.tagging import default_routing
@@ -83,6 +84,8 @@ class Driver:
     """Whether Spark's query is being stopped: a batch that waits at the gate gives up."""
     wanted: Routing | None = None
     """Slots that state is to be moved to before the next batch that can."""
+    rebalancing: Watch | None = None
+    """Notices slots that stay overfull, if groups are to move by themselves."""
     batch_session: SparkSession | None = None
     run_move: Runner | None = None
     """Runs a move of state; None: as a job of Spark's."""
@@ -106,7 +109,7 @@ class Driver:
             )
         self.slots = current_routing(self.manifest, self.slots).slots
         if wanted is not None and wanted != self.slots:
-            self.wanted = Routing(tuple(default_routing(wanted)), wanted)
+            self.wanted = Routing(tuple(default_routing(wanted)), wanted, ANOTHER_NUMBER)
         self.routes = {name: _route(key) for name, key in self.manifest.counters.get("arrival", {}).items()}
         self.scheduling = self.manifest.counters.get("scheduling", self.scheduling)
 
@@ -219,6 +222,9 @@ class Driver:
         self.queries.update({name: batch.queries[name] for name in batch.ended if name in self.queries})
         if self.wanted is not None and tuple(manifest.routing) == self.wanted.groups:
             self.wanted = None
+        if self.rebalancing is not None and self.wanted is None:
+            dealt = self.rebalancing.after(manifest.routing, manifest.counters["groups"], self.slots)
+            self.wanted = None if dealt is None else Routing(dealt, self.slots, "a slot with much more than others")
         self.store.retain(self.retained)
         if batch.batch_id % self.retained == 0:
             collect(self.store, self.files)
@@ -233,6 +239,13 @@ class Driver:
                 self.queries[name] = query.after_batch
             else:
                 query.migration.begun, query.migration.done = told["begun"], told["done"]
+
+    def rebalance(self, routing: Sequence[int] | None, trigger: str = "asked for") -> bool:
+        """Deals groups to slots anew, beginning with the next batch that can; false if nothing would change."""
+        with self.gate:
+            wanted = rerouted(self.manifest, self.slots, routing, trigger)
+            self.wanted = self.wanted if wanted is None else wanted
+            return wanted is not None
 
     def situation(self, query: RunningQuery) -> Situation:
         """Where a query stands, as migration strategies ask for it."""

@@ -34,10 +34,11 @@ _GIVEN = "given"
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """The slot of each partition group, and how many slots there are."""
+    """The slot of each partition group, how many slots there are, and what made it so."""
 
     groups: tuple[int, ...]
     slots: int
+    trigger: str = ""
 
 
 @dataclass(slots=True)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pickle
 from dataclasses import dataclass, field
 
+import numpy as np
+import numpy.typing as npt
+
 from midstream.errors import MidstreamError
 from midstream.runtime.checkpoint.manifest import DeadLetterFile, ResultFile
 from midstream.runtime.checkpoint.packs import SegmentEntry
@@ -45,7 +48,15 @@ class Report:
     dead_letters: list[DeadLetterFile] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     looks: Looks = field(default_factory=dict)
+    groups: dict[int, int] = field(default_factory=dict)
+    """How many rows of each partition group came, or were sent on."""
     error: MidstreamError | None = None
+
+    def count_groups(self, groups: npt.NDArray[np.integer]) -> None:
+        """Counts rows by their partition groups; what all goes to one slot has none."""
+        found, counts = np.unique(groups[groups >= 0], return_counts=True)
+        for group, count in zip(found.tolist(), counts.tolist(), strict=True):
+            self.groups[group] = self.groups.get(group, 0) + count
 
     def to_bytes(self) -> bytes:
         """The report as it travels."""

@@ -18,6 +18,7 @@ from midstream.algebra.declarations import Catalog, StreamDeclaration, Timestamp
 from midstream.algebra.plan import Relation
 from midstream.algebra.statistics import UNKNOWN, Statistics
 from midstream.algebra.time import ticks
+from midstream.distribution.balancing import Watch
 from midstream.errors import InputError, JobError, MigrationError, QueryError
 from midstream.inputs import Duration, declare
 from midstream.language import parse
@@ -149,6 +150,7 @@ class Session:
         carry: Carry = "needed",
         scheduling: str | None = None,
         memory_per_slot: int | str = "1 GB",
+        rebalancing: bool = False,
     ) -> None:
         if carry not in ("needed", "all"):
             raise InputError(f"a session carries the columns that are needed or all, not {carry!r}")
@@ -163,6 +165,7 @@ class Session:
         default = max(1, self.spark.sparkContext.defaultParallelism)
         self._driver = Driver(self.spark, CheckpointStore(str(checkpoint)), slots or default, retained, memory)
         self._driver.open(slots)
+        self._driver.rebalancing = Watch() if rebalancing else None
         self._arrival = Arrival(self._driver, carry)
         self._adding = Adding(self._driver, self.functions)
         if scheduling is not None:
@@ -351,6 +354,20 @@ class Session:
             del self._driver.queries[name]
             self._driver.sinks.pop(name, None)
             self._driver.watchers.by_query.pop(name, None)
+
+    def rebalance(self, routing: Sequence[int] | None = None) -> bool:
+        """Deals partition groups to slots anew, their state with them, beginning with the next batch.
+
+        By default so that no slot has much more to do than others; `routing` names the slot of each group. False if
+        nothing would change.
+        """
+        return self._driver.rebalance(routing)
+
+    @property
+    def moves(self) -> list[dict[str, Any]]:
+        """The changes of slots that the checkpoint remembers, oldest first."""
+        manifest = self._driver.manifest
+        return list(manifest.counters.get("moves", ())) if manifest else []
 
     def sink(self, name: str, write: Sink) -> None:
         """Calls `write(frame, batch_id)` with the results that each batch releases, in order of their start."""

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from midstream.algebra.time import BEGINNING
+from midstream.distribution.balancing import balanced
+from midstream.errors import JobError
 from midstream.runtime.checkpoint.manifest import Manifest
+from midstream.runtime.spark.exchange import GROUPS
 from midstream.runtime.spark.moving import Move, PlanMove, Routing
 from midstream.runtime.spark.reports import Report
 from midstream.runtime.spark.running import RunningQuery
 from midstream.runtime.spark.tagging import default_routing
+
+ANOTHER_NUMBER = "another number of slots"
 
 Runner = Callable[[Move], list[Report]]
 
@@ -35,6 +40,23 @@ def current_routing(manifest: Manifest | None, slots: int) -> Routing:
     return Routing(tuple(manifest.routing), known)
 
 
+def rerouted(manifest: Manifest | None, slots: int, routing: Sequence[int] | None, trigger: str) -> Routing | None:
+    """Groups dealt to slots anew: as told, or so that slots have alike to do; None if nothing would change."""
+    now = current_routing(manifest, slots)
+    if routing is None:
+        loads = [] if manifest is None else list(manifest.counters.get("groups", ()))
+        dealt = balanced(now.groups, loads, now.slots) if loads else now.groups
+    else:
+        dealt = tuple(routing)
+        if len(dealt) != GROUPS or not all(isinstance(s, int) and 0 <= s < now.slots for s in dealt):
+            raise JobError(
+                f"a routing names the slot of each of the {GROUPS} partition groups",
+                detail=f"the slots are 0 to {now.slots - 1}",
+                hint="another number of slots is a matter of Session(slots=...)",
+            )
+    return None if dealt == now.groups else Routing(dealt, now.slots, trigger)
+
+
 def settle(
     checkpoint: str,
     batch_id: int,
@@ -52,9 +74,9 @@ def settle(
     ended = {name: m.record(queries[name].plan.text, batch_id, "done") for name, m in going.items()}
     for record in ended.values():
         record["start_batch"] = batch_id
-    if before is None or (new == old and not going):
+    if before is None or (new.groups == old.groups and not going):
         return Settled(before, targets, new, ended)
-    moving = [name for name in queries if name in going or new != old]
+    moving = [name for name in queries if name in going or new.groups != old.groups]
     plans = [
         PlanMove(
             name,
@@ -71,7 +93,7 @@ def settle(
         if report.error is not None:
             raise report.error
     segments = {**before.segments, **move.segments(reports)}
-    moved = None if new == old else _told(move)
+    moved = None if new.groups == old.groups else _told(move)
     return Settled(replace(before, segments=segments, routing=new.groups), targets, new, ended, moved)
 
 
@@ -80,6 +102,7 @@ def _told(move: Move) -> dict[str, Any]:
     changed = sum(a != b for a, b in zip(move.old.groups, move.new.groups, strict=True))
     return {
         "batch": move.batch_id,
+        "trigger": move.new.trigger,
         "slots": [move.old.slots, move.new.slots],
         "groups": changed,
         "rows_sent": move.rows_sent,

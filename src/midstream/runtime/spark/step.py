@@ -24,10 +24,10 @@ from midstream.operators.vectors import numbers_of
 from midstream.runtime.checkpoint.files import Files
 from midstream.runtime.checkpoint.manifest import DeadLetterFile
 from midstream.runtime.checkpoint.names import name_for
-from midstream.runtime.spark.exchange import Exchange, Slots, slots_of
+from midstream.runtime.spark.exchange import Exchange, Slots, groups_of
 from midstream.runtime.spark.fragment_life import FragmentLife, FragmentWork
 from midstream.runtime.spark.intake import Intake, in_order, source_elements
-from midstream.runtime.spark.layout import FROM, Layout, taken_up_to
+from midstream.runtime.spark.layout import FROM, GROUP, Layout, taken_up_to
 from midstream.runtime.spark.memory import Memory
 from midstream.runtime.spark.reports import Report
 from midstream.runtime.spark.runs import Accepted, Runs
@@ -109,6 +109,7 @@ class StageStep:
     def _accepted(self, port: int, rows: pa.RecordBatch, intake: Intake) -> Accepted:
         if self.stage > 0:
             return rows, numbers_of(rows.column(FROM))
+        intake.report.count_groups(rows.column(GROUP).to_numpy())
         declaration = self.streams[port]
         register = self.registers.get(declaration.name, BEGINNING)
         accepted = intake.accept(declaration, self.arriving.payload(port, rows), register)
@@ -138,7 +139,7 @@ class StageStep:
             if number:
                 for life in lives:
                     life.settle()
-                yield from self._outputs(lives, slot)
+                yield from self._outputs(lives, slot, report)
             self._take_in(chunk, lives) if self.stage == 0 else self._receive(chunk, lives)
         for life in lives:
             if life.work.received:
@@ -149,12 +150,12 @@ class StageStep:
         if (dead := intake.dead.content()) is not None:
             report.dead_letters.append(self._bury(files, slot, dead, intake.dead.rows))
         _lap(report, "write", at)
-        yield from self._outputs(lives, slot)
+        yield from self._outputs(lives, slot, report)
 
-    def _outputs(self, lives: Sequence[Life], slot: int) -> Iterator[pa.RecordBatch]:
+    def _outputs(self, lives: Sequence[Life], slot: int, report: Report) -> Iterator[pa.RecordBatch]:
         for life in lives:
             for work, output in life.sent():
-                yield self._sent(work, slot, output)
+                yield self._sent(work, slot, output, report)
 
     def _take_in(self, parts: Mapping[int, Accepted], lives: Sequence[Life]) -> None:
         """Feeds the rows of streams, in the order of the streams."""
@@ -174,13 +175,15 @@ class StageStep:
             life = readers[port]
             life.feed(life.work.received[port], Exchange(self.arriving, self.last).elements(port, rows))
 
-    def _sent(self, work: FragmentWork, slot: int, output: Elements) -> pa.RecordBatch:
-        return self.exchange.rows(work.port, self._slots(work.fragment.route, slot, output), output)
+    def _sent(self, work: FragmentWork, slot: int, output: Elements, report: Report) -> pa.RecordBatch:
+        return self.exchange.rows(work.port, self._slots(work.fragment.route, slot, output, report), output)
 
-    def _slots(self, route: Route, slot: int, output: Elements) -> Slots:
+    def _slots(self, route: Route, slot: int, output: Elements, report: Report) -> Slots:
         if not route.key:
             return np.full(len(output), slot if route.key is None else 0, np.int32)
-        return slots_of(hash_columns([output.columns.column(name) for name in route.key]), self.routing)
+        groups = groups_of(hash_columns([output.columns.column(name) for name in route.key]))
+        report.count_groups(groups)
+        return np.asarray(self.routing, np.int32)[groups]
 
     def _bury(self, files: Files, slot: int, content: pa.Buffer, rows: int) -> DeadLetterFile:
         path = name_for("dead_letters", self.batch_id, slot, self.stage)

@@ -1,0 +1,95 @@
+"""Dealing partition groups to slots anew when one slot has more to do than others.
+
+Groups move from the fullest slot to the emptiest, each the one that evens the two out best, until no slot has much more
+than the mean or no move would help. So few groups move, and the load of a single group, which cannot be divided, is the
+least that the fullest slot can have. Moving state costs work, so slots must be uneven for a while before groups move by
+themselves, and by enough that it pays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+ENOUGH = 1.1
+"""How far above the mean a slot may be without a group leaving it."""
+
+SKEWED = 1.5
+"""How far above the mean a slot must be to count as overfull."""
+
+PATIENCE = 3
+"""For how many batches in a row a slot must be overfull before groups move by themselves."""
+
+GAIN = 0.8
+"""What part of its load the fullest slot may at most keep for a move to pay."""
+
+MEMORY = 0.8
+"""What part of a group's load is remembered from batch to batch."""
+
+
+def remembered(loads: Sequence[float], now: Sequence[int]) -> list[float]:
+    """The load of each group after one more batch: new rows count more than old ones.
+
+    >>> remembered([10, 0], [0, 5])
+    [8.0, 5.0]
+    """
+    before = loads or [0.0] * len(now)
+    return [round(MEMORY * old + new, 1) for old, new in zip(before, now, strict=True)]
+
+
+def slot_loads(routing: Sequence[int], loads: Sequence[float], slots: int) -> list[float]:
+    """How much each slot has to do."""
+    found = [0.0] * slots
+    for slot, load in zip(routing, loads, strict=True):
+        found[slot] += load
+    return found
+
+
+def skew(routing: Sequence[int], loads: Sequence[float], slots: int) -> float:
+    """How many times the mean the fullest slot has.
+
+    >>> skew([0, 0, 1, 1], [3, 3, 1, 1], 2)
+    1.5
+    """
+    each = slot_loads(routing, loads, slots)
+    mean = sum(each) / slots
+    return max(each) / mean if mean else 1.0
+
+
+def balanced(routing: Sequence[int], loads: Sequence[float], slots: int) -> tuple[int, ...]:
+    """The groups dealt so that no slot has much more than the mean, as far as groups allow.
+
+    >>> balanced([0, 0, 0, 1], [4, 3, 3, 2], 2)
+    (1, 0, 0, 1)
+    """
+    dealt = list(routing)
+    each = slot_loads(dealt, loads, slots)
+    enough = ENOUGH * sum(each) / slots
+    for _ in range(2 * len(dealt)):
+        full, empty = each.index(max(each)), each.index(min(each))
+        gap = each[full] - each[empty]
+        movable = [g for g, slot in enumerate(dealt) if slot == full and 0 < loads[g] < gap]
+        if each[full] <= enough or not movable:
+            break
+        group = min(movable, key=lambda g: abs(gap / 2 - loads[g]))
+        dealt[group] = empty
+        each[full] -= loads[group]
+        each[empty] += loads[group]
+    return tuple(dealt)
+
+
+@dataclass(slots=True)
+class Watch:
+    """Notices slots that stay overfull."""
+
+    overfull: int = 0
+
+    def after(self, routing: Sequence[int], loads: Sequence[float], slots: int) -> tuple[int, ...] | None:
+        """How groups should be dealt after a batch; None while they are well where they are."""
+        before = skew(routing, loads, slots)
+        self.overfull = self.overfull + 1 if before >= SKEWED else 0
+        if self.overfull < PATIENCE:
+            return None
+        self.overfull = 0
+        dealt = balanced(routing, loads, slots)
+        return dealt if skew(dealt, loads, slots) <= GAIN * before else None
