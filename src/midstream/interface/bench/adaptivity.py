@@ -10,7 +10,9 @@ import numpy as np
 from midstream.adaptation.adaptive import Adaptive
 from midstream.adaptation.policy import Policy
 from midstream.api import Question
+from midstream.errors import JobError
 from midstream.interface.bench.adaptivity_runs import Run, drive, question_of
+from midstream.interface.bench.adaptivity_spark import add_figures_on_spark
 from midstream.interface.bench.adaptivity_streams import Phase, chain_columns, chain_query, hot_chain, record
 from midstream.interface.bench.figures import Report
 from midstream.optimizer.estimates import Estimator
@@ -25,8 +27,8 @@ WARM_UP = 10
 AUTO = Policy("auto")
 
 
-def bench_adaptivity(seed: int = 7, cases: int = 40) -> Report:
-    """All figures; `cases` is how many random workloads the cost model is held against."""
+def bench_adaptivity(seed: int = 7, cases: int = 40, spark: bool = True) -> Report:
+    """All figures; `cases` is how many random workloads the cost model is held against; `spark`: on Spark too, if there is Java."""
     report = Report("adaptivity")
     four = hot_chain("ABCD", [(0,), (1,), (2,), (0,)], 2000, 4.0, WINDOW, 10.0)
     six = hot_chain("ABCDEF", [(0, 1, 2), (2, 3, 4), (0, 1, 2)], 1200, 4.0, WINDOW, 2.5, cold=0.05)
@@ -40,7 +42,20 @@ def bench_adaptivity(seed: int = 7, cases: int = 40) -> Report:
     _aggregation(report, seed)
     _cost_model(report, seed, cases)
     _overhead(report, seed)
+    if spark and _java():
+        add_figures_on_spark(report, seed)
     return report
+
+
+def _java() -> bool:
+    """Whether Spark can run here."""
+    from midstream.runtime.spark.environment import require_java
+
+    try:
+        require_java()
+    except JobError:
+        return False
+    return True
 
 
 def _shift(report: Report, name: str, names: str, phases: Sequence[Phase], seed: int) -> None:
@@ -57,6 +72,8 @@ def _shift(report: Report, name: str, names: str, phases: Sequence[Phase], seed:
     report.add(f"{name}: best static / adaptive in its worst phase, work", worst, "ratio", 3.0)
     report.add(f"{name}: best static / adaptive, work", best.total() / adaptive.total(), "ratio", 1.3)
     report.add(f"{name}: migrations", len(adaptive.migrations), "count")
+    quickest = sum(min(run.time_in(*span) for run in static) for span in spans)
+    report.add(f"{name}: adaptive / clairvoyant, processor time", adaptive.time / quickest, "ratio")
 
 
 def _time(report: Report, seed: int) -> None:

@@ -35,6 +35,10 @@ class Run:
         """The work of batches that end within a span of time."""
         return sum(w for m, w in zip(self.moments, self.work, strict=True) if start < m and (end is None or m <= end))
 
+    def time_in(self, start: int, end: int) -> float:
+        """The processor seconds of batches that end within a span of time."""
+        return sum(s for m, s in zip(self.moments, self.seconds, strict=True) if start < m <= end)
+
     @property
     def time(self) -> float:
         """All processor seconds."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from midstream.interface.bench.adaptivity import bench_adaptivity
+from midstream.interface.bench.adaptivity_spark import bench_adaptivity_on_spark
 from midstream.interface.bench.figures import Report
 from midstream.interface.bench.operators import bench_operators
 from midstream.interface.bench.soak import bench_soak
@@ -12,6 +13,7 @@ from midstream.interface.bench.spark_join import bench_spark_join
 
 BENCHES: dict[str, Callable[[], Report]] = {
     "adaptivity": bench_adaptivity,
+    "adaptivity-on-spark": bench_adaptivity_on_spark,
     "operators": bench_operators,
     "soak": bench_soak,
     "spark-join": bench_spark_join,

@@ -64,6 +64,8 @@ class Watcher:
         self.clock = clock
         self.as_of: int | None = NEVER
         """The batch up to which it has seen everything; None: before the first one."""
+        self.current = query.plan
+        """The plan that runs, as the session has it: plans are known by their texts."""
         self._begin(query.plan)
         self.sources = _sources_of(query, self.adaptive.observer)
 
@@ -80,10 +82,13 @@ class Watcher:
 
     def plan_of(self, text: str) -> Plan:
         """A plan of the query by its text."""
+        if text == self.current.text:
+            return self.current
         return plan_query(self.relation, text or None, self.emit_every)
 
     def go_on(self, batch_id: int | None, kept: Mapping[str, Any] | None, plan: Plan) -> None:
         """Knows what the manifest of a batch says, and nothing else."""
+        self.current = plan
         self._begin(plan)
         self.as_of = batch_id
         if not kept:
@@ -111,6 +116,7 @@ class Watcher:
         self._note_work(batch.reports, query.migration is not None)
         self.wish, self.decided = None, None
         after, looked = query.after_batch, self.adaptive.observer.looking
+        self.current = after.plan
         decision = self.adaptive.end_batch(after.plan, None if migrating else self._watched)
         if decision is not None:
             if decision.action in ("migrate", "rollback"):

@@ -1,0 +1,157 @@
+"""The shift workload end to end on Spark: an adaptive query against the plan both start with, on the same streams."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from midstream.api import Question
+from midstream.interface.bench.adaptivity_runs import question_of
+from midstream.interface.bench.adaptivity_streams import chain_columns, chain_query, hot_chain, record
+from midstream.interface.bench.figures import Report
+from midstream.optimizer.plans import plan_query
+from midstream.runtime.embedded import Stream, batches
+from midstream.runtime.observing import observe
+
+NAMES, WINDOW, RATE, FAN, TICKS = "ABCD", 200, 16.0, 60.0, 2100
+HOT = [(0,), (1,), (2,)]
+BATCHES_PER_PHASE = 14
+WARM_UP = 3
+
+
+@dataclass(slots=True)
+class SparkRun:
+    """What a run did: an account of each batch, the results, and the migrations."""
+
+    events: list[dict[str, Any]] = field(default_factory=list)
+    results: pa.Table | None = None
+    migrations: list[dict[str, Any]] = field(default_factory=list)
+
+    def seconds(self, *names: str) -> float:
+        """The seconds of some parts of all batches after the warm-up; over slots, the slowest counts."""
+        return float(sum(event["seconds"].get(name, 0.0) for event in self.events[WARM_UP:] for name in names))
+
+    @property
+    def rows(self) -> int:
+        """All rows after the warm-up."""
+        return sum(sum(event["rows"].values()) for event in self.events[WARM_UP:])
+
+    @property
+    def work(self) -> int:
+        """Rows probed and stored."""
+        return sum(event["queries"]["shift"][name] for event in self.events for name in ("probed", "inserted"))
+
+
+def bench_adaptivity_on_spark(seed: int = 7) -> Report:
+    """This part alone."""
+    report = Report("adaptivity-on-spark")
+    add_figures_on_spark(report, seed)
+    return report
+
+
+def add_figures_on_spark(report: Report, seed: int) -> None:
+    """Runs the shift twice in one Spark session, once adaptively, and compares time, work and results."""
+    from midstream.runtime.spark.environment import spark_session
+
+    query = chain_query(NAMES, WINDOW)
+    phases = hot_chain(NAMES, HOT, TICKS, RATE, WINDOW, FAN)
+    question = question_of(query, record(chain_columns(NAMES), phases, seed))
+    plan = _first_plan(query, seed)
+    spark = spark_session(name="midstream bench")
+    with tempfile.TemporaryDirectory(prefix="midstream-bench-") as folder:
+        parts = _parts(question)
+        _write(Path(folder), parts)
+        run(spark, Path(folder), query, plan, "off", "warm-up", limit=WARM_UP)
+        static = run(spark, Path(folder), query, plan, "off", "static")
+        adaptive = run(spark, Path(folder), query, plan, "auto", "adaptive")
+    _figures(report, static, adaptive, len(parts))
+
+
+def _figures(report: Report, static: SparkRun, adaptive: SparkRun, count: int) -> None:
+    name = f"shift on Spark, {adaptive.rows // (count - WARM_UP):,} rows a batch"
+    faster = static.seconds("batch") / adaptive.seconds("batch")
+    report.add(f"{name}: throughput, adaptive / static", faster, "ratio", 1.0)
+    report.add(f"{name}: work, static / adaptive", static.work / adaptive.work, "ratio", 1.0)
+    report.add(
+        f"{name}: results that differ", float(_different(static.results, adaptive.results)), "rows", 0.0, "at most"
+    )
+    report.add(f"{name}: migrations", len(adaptive.migrations), "count")
+    step = adaptive.seconds("state", "kernel", "write")
+    report.add(f"{name}: watching, share of the step", 100 * adaptive.seconds("watch") / step, "%", 3.0, "at most")
+    deciding = 100 * adaptive.seconds("decide") / adaptive.seconds("batch")
+    report.add(f"{name}: deciding, share of the batch", deciding, "%", 3.0, "at most")
+
+
+def run(
+    spark: Any, folder: Path, query: str, plan: str, adaptive: Any, name: str, limit: int | None = None
+) -> SparkRun:
+    """Runs the query over the files; `limit` is how many batches are worth waiting for."""
+    from midstream.runtime.spark import Session
+
+    found = SparkRun()
+    with Session(spark, checkpoint=str(folder / name)) as session:
+        for stream in NAMES:
+            columns = ", ".join(f"{column} BIGINT" for column in ["ts", *chain_columns(NAMES)[stream]])
+            files = spark.readStream.schema(columns).option("maxFilesPerTrigger", 1)
+            session.stream(stream, files.parquet(str(folder / stream)), time="ts")
+        running = session.query("shift", query, plan=plan, adaptive=adaptive)
+        session.on_progress(found.events.append)
+        if limit is not None:
+            session.start()
+            while len(found.events) < limit and not session.wait(0.2):
+                pass
+            return found
+        session.process_available()
+        session.finish()
+        found.results = running.table()
+        found.migrations = [r for r in running.history if r["status"] == "done"]
+    return found
+
+
+def _first_plan(query: str, seed: int) -> str:
+    """The plan that is best for the first phase, as the optimizer knows it from these streams."""
+    phases = hot_chain(NAMES, HOT[:1], TICKS, RATE, WINDOW, FAN)
+    first = question_of(query, record(chain_columns(NAMES), phases, seed))
+    statistics = observe(first.plan, first.tables, first.catalog)
+    return plan_query(first.plan, None, statistics=statistics, spread=True).text
+
+
+def _parts(question: Question) -> list[dict[str, pa.RecordBatch]]:
+    streams = {name: Stream(question.catalog.streams[name]) for name in NAMES}
+    rows = sum(table.num_rows for table in question.tables.values())
+    return list(batches(streams, question.tables, rows // (BATCHES_PER_PHASE * len(HOT)) + 1))
+
+
+def _write(folder: Path, parts: Sequence[dict[str, pa.RecordBatch]]) -> None:
+    """One file per batch and stream, in order of modification, as Spark reads them."""
+    first = time.time() - len(parts) - 1
+    for name in NAMES:
+        (folder / name).mkdir()
+        schema = parts[0][name].schema
+        for i, part in enumerate(parts):
+            rows = [part[name]] if name in part else []
+            path = folder / name / f"{i:05d}.parquet"
+            pq.write_table(pa.Table.from_batches(rows, schema), path)
+            os.utime(path, (first + i, first + i))
+
+
+def _different(one: pa.Table | None, other: pa.Table | None) -> int:
+    """How many rows are in one table and not in the other, as multisets."""
+    assert one is not None and other is not None
+    names = one.column_names
+    counted = [
+        table.append_column("n", pa.array([sign] * table.num_rows, pa.int64()))
+        .group_by(names)
+        .aggregate([("n", "sum")])
+        for table, sign in ((one, 1), (other, -1))
+    ]
+    left = pa.concat_tables(counted).group_by(names).aggregate([("n_sum", "sum")])
+    return int(sum(abs(n) for n in left.column("n_sum_sum").to_pylist()))
