@@ -28,7 +28,10 @@ AUTO = Policy("auto")
 
 
 def bench_adaptivity(seed: int = 7, cases: int = 40, spark: bool = True) -> Report:
-    """All figures; `cases` is how many random workloads the cost model is held against; `spark`: on Spark too, if there is Java."""
+    """All figures; `cases` is how many random workloads the cost model is held against.
+
+    With `spark`, there are figures on Spark too, if there is Java.
+    """
     report = Report("adaptivity")
     four = hot_chain("ABCD", [(0,), (1,), (2,), (0,)], 2000, 4.0, WINDOW, 10.0)
     six = hot_chain("ABCDEF", [(0, 1, 2), (2, 3, 4), (0, 1, 2)], 1200, 4.0, WINDOW, 2.5, cold=0.05)
