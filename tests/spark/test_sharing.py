@@ -14,6 +14,7 @@ from tests.spark.test_chain import Crash, _users_of_crash_points
 import midstream as ms
 from midstream.inputs import catalog_of
 from midstream.runtime.checkpoint.manifest import Manifest
+from midstream.scheduling import box_scheduler
 
 CATALOG = catalog_of(dict.fromkeys("ABC", SCHEMA), "ts")
 STAGES = "SELECT A.v, C.k AS w FROM A [RANGE 9], B [RANGE 9], C [RANGE 9] WHERE A.k = B.k AND B.v = C.v"
@@ -78,6 +79,7 @@ def test_queries_added_and_dropped_at_random_each_answer_as_if_alone(seed, tmp_p
 
     for module in _users_of_crash_points():
         monkeypatch.setattr(module, "reach", reach)
+    monkeypatch.setattr(box_scheduler, "TUPLE_ROWS", 2)
     watched = Watched(tmp_path, slots=1 + seed % 3, seed=seed)
     watched.add("q0", rng.choice(ASKED))
     for step in range(16):
@@ -215,7 +217,8 @@ def test_a_query_migrates_out_of_what_it_shares_and_joins_again_after(strategy, 
         watched.check(name)
 
 
-def test_the_fork_delivers_to_all_who_read_it(tmp_path):
+def test_the_fork_delivers_to_all_who_read_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(box_scheduler, "TUPLE_ROWS", 2)
     watched = filled(tmp_path, [f"SELECT A.v, B.v AS w {JOIN}", f"SELECT DISTINCT A.v, B.v AS w {JOIN}"])
     watched.many.driver.scheduling = "bfs"
     watched.batch({name: drawn(random.Random(9), 60, 12) for name in "AB"})

@@ -1,9 +1,10 @@
 """Runs a box by a schedule.
 
 A batch is worked through before the next one is taken, so that between two calls nothing is in flight: a frontier may
-pass, states may be taken away, the schedule may change. Tables other than plain depth-first choose among pieces of the
-batch, each a tuple of the graph. Plain depth-first has nothing to choose, so it runs in its compiled form, which visits
-the same operators in the same order without asking the table; a trace is always made by the table.
+pass, states may be taken away, the schedule may change. A tuple of the graph is a batch of rows; larger batches are cut
+into several where the table has a choice to make. With a single tuple no table has one: each takes it forward to the
+root, so it goes there in compiled form, which visits the same operators in the same order without asking. So does plain
+depth-first, always; a trace is made by the table.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from midstream.scheduling.tables import DEPTH_FIRST
 
 Sink = Callable[[Elements], None]
 
-PIECES = 4
-"""Into how many tuples a batch is cut where the schedule has a choice to make."""
+TUPLE_ROWS = 10_000
+"""How many rows a tuple has at most where the schedule has a choice to make and does not say it."""
 
 RECHAIN_STEPS = 256
 """After how many steps the break nodes of a chain are chosen anew."""
@@ -54,21 +55,22 @@ class BoxScheduler:
         self.executor.schedule = schedule
         # Depth-first would take one piece after the other to its end: it may as well take the whole.
         plain = schedule.table is DEPTH_FIRST and not (schedule.parts or schedule.breaks or schedule.chain)
-        self.pieces = 1 if plain else PIECES
         self.by_table = not plain or self.traced
+        self.tuple_rows = 0 if plain else schedule.rows or TUPLE_ROWS
 
     def feed(self, wire: Wire, batch: Elements | None) -> None:
         """Sends a batch along a wire and whatever follows from it onwards."""
-        if not self.by_table:
-            self.compiled.feed(wire, batch)
-            return
         if batch is None or not len(batch):
+            return
+        whole = not 0 < self.tuple_rows < len(batch)
+        if not self.by_table or (whole and not self.traced):
+            self.compiled.feed(wire, batch)
             return
         if wire.operator == ROOT:
             self.sink(batch)
             return
         node = self.nodes[wire.operator]
-        for piece in cut(batch, self.pieces):
+        for piece in [batch] if whole else cut(batch, self.tuple_rows):
             node.inputs[wire.port].buffer.push(piece)
         self.executor.start(node)
         self.executor.run()
@@ -83,8 +85,8 @@ class BoxScheduler:
         self.executor.prefer(chosen.priorities)
 
     def advance(self, frontier: int) -> None:
-        """Carries a frontier from the sources to the root."""
-        if not self.by_table:
+        """Carries a frontier from the sources to the root; what an operator then gives is one tuple."""
+        if not self.traced:
             self.compiled.advance(frontier)
             return
         self.box.frontier = max(self.box.frontier, frontier)
@@ -111,12 +113,10 @@ class BoxScheduler:
         return nodes
 
 
-def cut(batch: Elements, pieces: int) -> Iterator[Elements]:
-    """A batch as a number of runs of about equal length."""
+def cut(batch: Elements, rows: int) -> Iterator[Elements]:
+    """A batch as runs of about equal length, of so many rows at most."""
+    pieces = -(-len(batch) // rows)
     size = -(-len(batch) // pieces)
-    if size == len(batch):
-        yield batch
-        return
     for start in range(0, len(batch), size):
         yield batch.slice(start, min(size, len(batch) - start))
 

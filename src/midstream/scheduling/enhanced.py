@@ -66,6 +66,8 @@ def _arc(target: Node, port: int, names: dict[int, str]) -> Arc:
 class EnhancedExecutor(Executor):
     """An executor that also passes registers on, and asks sources how far they are when something waits idly."""
 
+    asks_only_tables = False
+
     def __init__(
         self,
         graph: QueryGraph,

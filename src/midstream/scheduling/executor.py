@@ -17,12 +17,15 @@ from midstream.scheduling.tables import Move, Position, Rules
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A node's row: its rules at a source and inside, whether it is at a source (None: by input), and its readers."""
+    """A node's row: its rules at a source and inside, whether it is at a source (None: by input), its readers, and its
+    only feeder.
+    """
 
     at_source: Rules
     inside: Rules
     first: bool | None
     readers: tuple[tuple[Node, Cursor], ...]
+    feeder: Node | None
 
 
 def row_of(node: Node, schedule: Schedule) -> Row:
@@ -36,11 +39,15 @@ def row_of(node: Node, schedule: Schedule) -> Row:
         positions = Position.SOURCE_FORK, Position.FORK
     else:
         positions = Position.SOURCE, Position.INNER
-    return Row(rules[positions[0]], rules[positions[1]], starts.pop() if len(starts) == 1 else None, readers)
+    only = node.feeder(0) if len(node.inputs) == 1 else None
+    return Row(rules[positions[0]], rules[positions[1]], starts.pop() if len(starts) == 1 else None, readers, only)
 
 
 class Executor:
     """Runs a graph by a schedule; `trace` lists the operators executed, if it is wanted."""
+
+    asks_only_tables = True
+    """Whether nothing but waiting tuples makes an operator run."""
 
     def __init__(self, graph: QueryGraph, schedule: Schedule | None = None, trace: list[str] | None = None) -> None:
         self.graph = graph
@@ -75,8 +82,32 @@ class Executor:
 
     def run(self) -> None:
         """Runs until nothing is left to do."""
-        while self.step():
-            pass
+        if self.asks_only_tables:
+            self._run()
+        else:
+            while self.step():
+                pass
+
+    def _run(self) -> None:
+        """The same steps without the calls between them: most batches are a tuple or two, and each call counts."""
+        trace, ledger = self.trace, self.graph.ledger
+        while True:
+            node = self.current
+            if node is None:
+                node, self._in_a_row = self._entry(), 0
+                if node is None:
+                    return
+            self.steps += 1
+            taken = node.execute()
+            if trace is not None:
+                trace.append(node.name)
+            if not ledger.waiting:
+                # Whatever the tables say, there is nothing to take anywhere: they end up giving control back.
+                self.current, self._in_a_row, self._idle = None, 0, 0
+                return
+            self._in_a_row += taken
+            self._idle = 0 if taken else self._idle + 1
+            self.current = self._next(node)
 
     def step(self) -> bool:
         """One execution step and the choice that follows it; False if there is nothing to do."""
@@ -109,18 +140,19 @@ class Executor:
         start = node
         for _ in range(2 * len(self.graph.nodes) + 2):
             row = self._row(node)
-            match self._move(row, node):
-                case "forward":
-                    self._in_a_row = 0
-                    return self._forward(row, node)
-                case "encore":
-                    return node
-                case "backtrack":
-                    before = node.feeder(node.logic.starving(node.inputs))
-                    assert before is not None
-                    node, self._in_a_row = before, 0
-                case "exit":
-                    return self._left(start, node)
+            move = self._move(row, node)
+            if move == "forward":
+                self._in_a_row = 0
+                return self._forward(row, node)
+            if move == "encore":
+                return node
+            if move == "exit":
+                return self._left(start, node)
+            before = row.feeder
+            if before is None:
+                before = node.feeder(node.logic.starving(node.inputs))
+                assert before is not None
+            node, self._in_a_row = before, 0
         raise InternalError(f"the table {self.schedule.name} goes back and forth at {node.name}")
 
     def _left(self, start: Node, node: Node) -> Node | None:
@@ -131,20 +163,25 @@ class Executor:
         """The move of the first rule that holds."""
         first = row.first if row.first is not None else node.feeder(node.logic.starving(node.inputs)) is None
         for rule in row.at_source if first else row.inside:
-            if (
-                rule.when == "always"
-                or (rule.when == "yield" and self._yields(row, node))
-                or (rule.when == "more" and (rule.most is None or self._in_a_row < rule.most) and self._more(node))
-            ):
+            when = rule.when
+            if when == "yield":
+                if self._yields(row, node):
+                    return rule.move
+            elif when == "always" or (rule.most is None or self._in_a_row < rule.most) and self._more(node):
                 return rule.move
         raise InternalError(f"no rule for {node.name}")
 
     def _yields(self, row: Row, node: Node) -> bool:
-        return any(len(cursor) for _, cursor in row.readers)
+        for _, cursor in row.readers:  # noqa: SIM110 (a generator costs more than the question)
+            if len(cursor):
+                return True
+        return False
 
     def _forward(self, row: Row, node: Node) -> Node:
         """The reader that has something of this node's; a fork takes its branches in turn."""
         count = len(row.readers)
+        if count == 1:
+            return row.readers[0][0]
         for offset in range(count):
             place = (node.turn + offset) % count
             if len(row.readers[place][1]):

@@ -17,13 +17,15 @@ Place = str | tuple[str, int]
 class Schedule:
     """How a graph runs. `parts` names operators that follow another table, `breaks` the arcs that are break nodes.
 
-    With `chain`, break nodes are chosen from what the operators have done so far, again and again.
+    With `chain`, break nodes are chosen from what the operators have done so far, again and again. `rows` is how many
+    rows a tuple has at most, if it is to be less than usual.
     """
 
     table: Table = DEPTH_FIRST
     parts: Mapping[str, Table] = field(default_factory=dict, hash=False)
     breaks: frozenset[Place] = frozenset()
     chain: bool = False
+    rows: int | None = None
 
     @property
     def name(self) -> str:

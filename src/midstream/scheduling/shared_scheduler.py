@@ -1,7 +1,7 @@
 """Runs a box of several plans by a schedule: what one operator gives goes to all who read it.
 
-Where the schedule has a choice to make, the graph's forks make it: one buffer with a cursor per reader. Plain
-depth-first has none, so it runs in its compiled form, branch after branch.
+Where a batch is several tuples and the schedule has a choice to make, the graph's forks deliver them: one buffer with a
+cursor per reader. A single tuple, and plain depth-first, go in compiled form, branch after branch.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from midstream.operators.box import ROOT, Wire
 from midstream.operators.elements import Elements
 from midstream.operators.shared_box import SharedBox
-from midstream.scheduling.box_scheduler import PIECES, cut
+from midstream.scheduling import box_scheduler
+from midstream.scheduling.box_scheduler import cut
 from midstream.scheduling.executor import Executor
 from midstream.scheduling.graph import Eager, Node, QueryGraph
 from midstream.scheduling.schedule import Schedule, schedule_of
@@ -25,6 +26,8 @@ class SharedScheduler:
         self.box = box
         chosen = schedule_of(schedule)
         plain = chosen.table is DEPTH_FIRST and not (chosen.parts or chosen.breaks or chosen.chain)
+        self.traced = trace is not None
+        self.tuple_rows = chosen.rows or box_scheduler.TUPLE_ROWS
         self.executor: Executor | None = None
         if not plain or trace is not None:
             self.graph = QueryGraph()
@@ -36,7 +39,7 @@ class SharedScheduler:
         if not len(batch):
             return
         _, wires = self.box.sources[source]
-        if self.executor is None:
+        if self.executor is None or (len(batch) <= self.tuple_rows and not self.traced):
             self.send(wires, batch)
             return
         for wire in wires:
@@ -44,7 +47,7 @@ class SharedScheduler:
                 self.box.sinks[wire.port](batch)
         buffer = self.graph.sources.get(str(source))
         if buffer is not None:
-            for piece in cut(batch, PIECES):
+            for piece in cut(batch, self.tuple_rows):
                 buffer.push(piece)
             self.executor.run()
 
@@ -69,7 +72,7 @@ class SharedScheduler:
                 self._emit(i, operator.advance(incoming))
 
     def _emit(self, operator: int, batch: Elements | None) -> None:
-        if self.executor is None:
+        if self.executor is None or not self.traced:
             self.send(self.box.wires[operator], batch)
         elif batch is not None and len(batch):
             self.nodes[operator].emit(batch)

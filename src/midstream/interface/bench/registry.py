@@ -8,6 +8,8 @@ from midstream.interface.bench.adaptivity import bench_adaptivity
 from midstream.interface.bench.adaptivity_spark import bench_adaptivity_on_spark
 from midstream.interface.bench.figures import Report
 from midstream.interface.bench.operators import bench_operators
+from midstream.interface.bench.scheduling import bench_scheduling
+from midstream.interface.bench.sharing import bench_sharing
 from midstream.interface.bench.soak import bench_soak
 from midstream.interface.bench.spark_join import bench_spark_join
 
@@ -16,5 +18,7 @@ BENCHES: dict[str, Callable[[], Report]] = {
     "adaptivity-on-spark": bench_adaptivity_on_spark,
     "operators": bench_operators,
     "soak": bench_soak,
+    "scheduling": bench_scheduling,
+    "sharing": bench_sharing,
     "spark-join": bench_spark_join,
 }
