@@ -16,6 +16,7 @@ import midstream as ms
 from midstream.api import ask
 from midstream.distribution.balancing import PATIENCE, Watch, skew
 from midstream.optimizer.plans import enumerate_plans
+from midstream.runtime.spark.accounts import history_of
 
 ROWS = KEYS.replace("A [RANGE 20]", "A [PARTITION BY k ROWS 3]")
 FOR_EVER = KEYS.replace("A [RANGE 20]", "A [UNBOUNDED]")
@@ -63,6 +64,54 @@ def test_another_number_of_slots(name, before, after, tmp_path):
     (told,) = chain.manifest.counters["moves"]
     assert told["slots"] == [before, after]
     assert ms.snapshot_equal(got, ms.run(query, inputs))
+
+
+ONE_KEY = KEYS.replace("B.v = C.v", "B.k = C.k")
+
+
+@pytest.mark.parametrize("strategy", ["genmig", "parallel_track", "moving_state_paced", "genmig_reference_point"])
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_migration_inside_tasks_is_cancelled(strategy, after, tmp_path):
+    chain = cancelled(ONE_KEY, strategy, after, tmp_path)
+    assert len(chain.query.staged.fragments) == 1
+
+
+@pytest.mark.parametrize("name", ["join", "groups", "distinct", "hops"])
+@pytest.mark.parametrize("after", [0, 1, 2, 4])
+def test_a_migration_side_by_side_is_cancelled(name, after, tmp_path):
+    chain = cancelled(QUERIES[name], "genmig", after, tmp_path)
+    assert chain.query.staged.stages > 1
+
+
+def cancelled(query: str, strategy: str, after: int, folder: Path) -> Chain:
+    """A chain whose migration was cancelled some batches after it began."""
+    inputs = tables(rows=60, last=120)
+    question = ask(query, inputs)
+    chain = Chain(question.plan, question.catalog, folder, slots=3, plan="((A B) C)")
+    parts = chain.cut(question.tables, 15)
+    for i, part in enumerate(parts):
+        if i == 3:
+            chain.migrate("(A (B C))", strategy)
+        if i == 3 + after and chain.query.migration is not None:
+            chain.driver.cancel_migration("q")
+        chain.batch(part)
+    chain.batch({}, end=True)
+    assert chain.query.plan.text == "((A B) C)"
+    assert chain.query.migration is None
+    (record,) = history_of(chain.driver, chain.query)
+    assert (record["status"], record["new_plan"]) == ("cancelled", "(A (B C))")
+    expected = ms.run(query, inputs)
+    assert ms.snapshot_equal(chain.results(), expected)
+    if query in (KEYS, ONE_KEY):
+        assert as_multiset(chain.results()) == as_multiset(expected)
+    return chain
+
+
+def test_nothing_to_cancel_is_said(tmp_path):
+    question = ask(KEYS, tables())
+    chain = Chain(question.plan, question.catalog, tmp_path)
+    with pytest.raises(ms.MigrationError, match="not migrating"):
+        chain.driver.cancel_migration("q")
 
 
 def skewed(rows: int = 400) -> dict[str, pa.Table]:
@@ -175,10 +224,16 @@ def moved_at_random(seed: int, folder: Path) -> tuple[str, Any, int]:
         if choice < 0.3:
             text = texts[random.integers(len(texts))]
             try:
-                chain.migrate(text, ["moving_state", "auto"][random.integers(2)])
+                chain.migrate(text, ["moving_state", "auto", "genmig"][random.integers(3)])
                 told.append(f"{i}: {text} {getattr(chain.query.migration, 'strategy', None)}")
             except ms.MigrationError as error:
                 told.append(f"{i}: {text} refused: {error.message}")
+        elif choice < 0.4 and chain.query.migration is not None:
+            try:
+                chain.driver.cancel_migration("q")
+                told.append(f"{i}: cancelled")
+            except ms.MigrationError as error:
+                told.append(f"{i}: cannot be cancelled: {error.message}")
         elif choice < 0.5:
             moves += chain.moves
             slots = int(random.integers(1, 6))

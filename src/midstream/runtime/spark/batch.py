@@ -66,8 +66,8 @@ class Batch:
     looks: tuple[LookRequest, ...] = ()
     watched: frozenset[str] = frozenset()
     """What slots look at for queries that are watched, and these queries."""
-    ended: Mapping[str, dict[str, Any]] = field(default_factory=dict)
-    """Migrations that were over before the batch began: their states were moved."""
+    ended: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """Migrations that were over before the batch began: their states were moved, or they were cancelled."""
     moved: dict[str, Any] | None = None
     """What is told of a move to other slots."""
     reports: list[Report] = field(default_factory=list)
@@ -211,7 +211,12 @@ class Batch:
             return None
         begins = migration.begun is None or migration.begun == self.batch_id
         return MigrationWork(
-            migration.strategy, migration.target.staged.root, migration.decision, begins, migration.done
+            migration.strategy,
+            migration.target.staged.root,
+            migration.decision,
+            begins,
+            migration.done,
+            migration.cancelling,
         )
 
     def manifest(self, offsets: str, settings: Mapping[str, Any]) -> Manifest:
@@ -287,7 +292,7 @@ class Batch:
 
     def _migration_after(self, query: RunningQuery) -> dict[str, Any] | None:
         migration = query.migration
-        if migration is None or migration.done:
+        if migration is None or migration.done or migration.cancelling:
             return None
         if migration.apart:
             first = migration.decision["split_after"] + 1
@@ -349,12 +354,12 @@ class Batch:
 
     def _finished_migration(self, query: RunningQuery) -> list[dict[str, Any]]:
         """The migration that this batch ends, if any."""
-        if query.name in self.ended:
-            return [self.ended[query.name]]
+        ended = list(self.ended.get(query.name, ()))
         migration = query.migration
-        if migration is None or not migration.done:
-            return []
-        return [migration.record(query.plan.text, self.batch_id, "done")]
+        if migration is None or not (migration.done or migration.cancelling):
+            return ended
+        status = "cancelled" if migration.cancelling else "done"
+        return [*ended, migration.record(query.plan.text, self.batch_id, status)]
 
 
 def finished(registers: Mapping[str, int], streams: Mapping[int, StreamDeclaration]) -> dict[str, int]:

@@ -64,6 +64,13 @@ class Listener:
             case {"command": "schedule", "scheduling": str(name)}:
                 before, session.scheduling = session.scheduling, name
                 return {"from": before, "to": session.scheduling}
+            case {"command": "cancel", "query": str(name)}:
+                query = session.queries_by(name)
+                left = query.migrating
+                query.cancel_migration()
+                return {"query": name, "plan": query.plan.text, "cancelled": left}
+            case {"command": "rebalance"}:
+                return {"changes": session.rebalance(request.get("routing"))}
             case {"command": "add", "query": str(name), "cql": str(cql)}:
                 query = session.query(name, cql, plan=request.get("plan"), adaptive=request.get("adaptive", "off"))
                 return {"query": name, "plan": query.plan.text}

@@ -34,7 +34,7 @@ from midstream.runtime.spark.environment import BATCH_SETTINGS
 from midstream.runtime.spark.heartbeat import Heartbeat
 from midstream.runtime.spark.layout import GROUP, PORT, Layout
 from midstream.runtime.spark.memory import Memory
-from midstream.runtime.spark.migrating import legal_strategy
+from midstream.runtime.spark.migrating import KEEPS_AHEAD, legal_strategy, require_cancellable
 from midstream.runtime.spark.moving import Move, Routing, move_on_spark
 from midstream.runtime.spark.reports import Report
 from midstream.runtime.spark.results import batch_frame
@@ -86,6 +86,8 @@ class Driver:
     """Slots that state is to be moved to before the next batch that can."""
     rebalancing: Watch | None = None
     """Notices slots that stay overfull, if groups are to move by themselves."""
+    cancelled: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """Migrations that were cancelled before they began, until a manifest tells of them."""
     batch_session: SparkSession | None = None
     run_move: Runner | None = None
     """Runs a move of state; None: as a job of Spark's."""
@@ -194,7 +196,7 @@ class Driver:
             shapes=self.shapes,
             looks=self.watchers.requests(batch_id, settled.routing.slots),
             watched=frozenset(self.watchers.by_query),
-            ended=settled.ended,
+            ended=_together(self.cancelled, settled.ended),
             moved=settled.moved,
         )
 
@@ -219,7 +221,8 @@ class Driver:
         self.manifest = manifest
         self._follow(manifest)
         self.slots = batch.slots
-        self.queries.update({name: batch.queries[name] for name in batch.ended if name in self.queries})
+        self.queries.update({name: batch.queries[name].after_batch for name in batch.ended if name in self.queries})
+        self.cancelled.clear()
         if self.wanted is not None and tuple(manifest.routing) == self.wanted.groups:
             self.wanted = None
         if self.rebalancing is not None and self.wanted is None:
@@ -285,8 +288,19 @@ class Driver:
                 )
             chosen, apart = legal_strategy(query, target, strategy, part)
             known = replace(self.situation(query), old=query.plan, new=target.plan, functions=query.functions)
-            decision = chosen.decide(known)
-            query.migration = MigrationUnderWay(target, chosen.name, dict(decision), None, False, trigger, apart)
+            decision = {**chosen.decide(known), **({KEEPS_AHEAD: True} if apart else {})}
+            query.migration = MigrationUnderWay(target, chosen.name, decision, None, False, trigger, apart)
+
+    def cancel_migration(self, name: str) -> None:
+        """Goes back to the old plan with the next batch."""
+        with self.gate:
+            query = self.queries[name]
+            migration = require_cancellable(query)
+            if migration.begun is None:
+                self.cancelled.setdefault(name, []).append(migration.record(query.plan.text, None, "cancelled"))
+                query.migration = None
+            else:
+                migration.cancelling = True
 
     def begin_decided(self) -> None:
         """Starts the migrations that watchers decided on after the last batch, as its manifest says."""
@@ -371,6 +385,14 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
             name: kept["decided"] for name, kept in (manifest.counters.get(ADAPTIVE, {}) if manifest else {}).items()
         },
     }
+
+
+def _together(*records: Mapping[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for some in records:
+        for name, told in some.items():
+            found.setdefault(name, []).extend(told)
+    return found
 
 
 def _summed(counts: Any) -> dict[str, int]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import Source
 from midstream.algebra.time import BEGINNING, INFINITY
@@ -30,7 +32,7 @@ from midstream.runtime.spark.bounds import bind, frontiers
 from midstream.runtime.spark.given import Given, GivenOn, GivenResults
 from midstream.runtime.spark.memory import Memory
 from midstream.runtime.spark.reports import FragmentReport
-from midstream.runtime.spark.sides import Side, base_name
+from midstream.runtime.spark.sides import Side, base_name, left_out
 from midstream.runtime.spark.slot_looks import BoxWatch
 from midstream.scheduling.box_scheduler import BoxScheduler
 
@@ -44,6 +46,7 @@ class MigrationWork:
     decision: Mapping[str, Any]
     begins: bool
     finishes: bool
+    cancels: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,8 @@ class FragmentLife:
             self.boxes[0], self._give, partial(BoxScheduler, schedule=work.scheduling)
         )
         self.migrating: Migrating | None = None
+        old_side = work.side is not None and not work.side.new
+        self.ahead = {s.stream.alias: left_out(s) for s in work.fragment.sources} if old_side else {}
         self.watch = BoxWatch(self.boxes[0]) if work.watched else None
         self.open()
         bind((operator for box in self.boxes for operator in box.operators), self.memory)
@@ -128,7 +133,9 @@ class FragmentLife:
         else:
             self._fill(self.migrating)
             self.migrating.restore(self.work.restored_to)
-        if migration.finishes:
+        if migration.cancels:
+            self.execution, self.migrating = self.migrating.cancel(), None
+        elif migration.finishes:
             self._finish_migration()
 
     def _finish_migration(self) -> None:
@@ -137,7 +144,7 @@ class FragmentLife:
         self.migrating = None
 
     def _fill(self, execution: Execution) -> None:
-        names = _names(execution)
+        names = self._named(execution)
         for entry in self.entries:
             if (entry.state, entry.key) not in names:
                 raise JobError(
@@ -148,6 +155,10 @@ class FragmentLife:
         stored = open_states(self.files, self.entries, {name: state.schema for (name, _), state in names.items()})
         for name, state in names.items():
             state.replace_segments(stored.get(name, ()))
+
+    def _named(self, execution: Execution) -> dict[StateKey, SortedState]:
+        """All states under the names they are stored by, with what the old side of a split has left out."""
+        return {**_names(execution), **{(state.id, state.key): state for state in self.ahead.values()}}
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -161,8 +172,12 @@ class FragmentLife:
 
     def take(self, source: Source, elements: Elements) -> None:
         """Takes elements of a stream."""
-        for part in [elements] if self.work.side is None else self.work.side.fed(elements):
-            self.feed(source.stream.alias, part)
+        side, alias = self.work.side, source.stream.alias
+        for part in [elements] if side is None else side.fed(elements):
+            self.feed(alias, part)
+        if side is not None and alias in self.ahead:
+            later = side.ahead(elements)
+            self.ahead[alias].append(later, np.zeros(len(later), np.uint64))
 
     def feed(self, alias: str, elements: Elements) -> None:
         """Takes elements of a source."""
@@ -183,7 +198,7 @@ class FragmentLife:
 
     def settle(self) -> None:
         """Moves new segments into a file and maps them once they are many."""
-        states = _names(self.execution)
+        states = self._named(self.execution)
         new = (s.bytes for state in states.values() for s in state.segments if s.place is None)
         if sum(new) <= self.memory.state:
             return
@@ -209,7 +224,7 @@ class FragmentLife:
 
     def close(self) -> FragmentReport:
         """Writes new segments and results; says what there is now."""
-        held = {name: list(state.segments) for name, state in _names(self.execution).items()}
+        held = {name: list(state.segments) for name, state in self._named(self.execution).items()}
         path = name_for("state", self.batch_id, self.slot, self.work.fragment.number)
         entries = [*self._kept(held), *write_pack(self.files, path, held)]
         remove_unused(self.files, self.flushed, entries)

@@ -9,11 +9,16 @@ from __future__ import annotations
 
 from midstream.distribution.moves import plan_move
 from midstream.errors import MigrationError
-from midstream.migration.in_part import way
-from midstream.migration.legality import is_to_stream
+from midstream.migration.execution import SingleBox
+from midstream.migration.in_part import way, way_decided
+from midstream.migration.legality import emission_class, is_to_stream
 from midstream.migration.protocol import Strategy
 from midstream.migration.registry import strategy_named
-from midstream.runtime.spark.running import RunningQuery
+from midstream.operators.box import Box
+from midstream.runtime.spark.running import MigrationUnderWay, RunningQuery
+
+KEEPS_AHEAD = "keeps_ahead"
+"""What a decision says if the old side keeps what it leaves out, so that it can go on alone."""
 
 BETWEEN_SLOTS = ("genmig", "genmig_reference_point", "moving_state")
 """The strategies for plans that lie in different slots, as `auto` prefers them."""
@@ -55,6 +60,35 @@ def _require(query: RunningQuery, target: RunningQuery, strategy: Strategy) -> N
             detail="ISTREAM, DSTREAM and RSTREAM must see one relation, and each side has only its own part of it",
             hint="use strategy moving_state",
         )
+
+
+def require_cancellable(query: RunningQuery) -> MigrationUnderWay:
+    """The migration of a query, if it can go back to the old plan."""
+    migration = query.migration
+    if migration is None:
+        raise MigrationError(f"query {query.name} is not migrating")
+    if migration.begun is None:
+        return migration
+    if not migration.apart:
+        # Boxes without state cancel as those with state do, or refuse as they would.
+        strategy = way_decided(strategy_named(migration.strategy), migration.decision)
+        old = SingleBox(Box(query.plan.physical, query.functions), lambda _: None)
+        strategy.open(old, Box(migration.target.plan.physical, query.functions), dict(migration.decision)).cancel()
+        return migration
+    if not migration.decision.get(KEEPS_AHEAD):
+        raise MigrationError(
+            f"the migration of query {query.name} cannot be cancelled",
+            detail="it was begun by a version that did not keep what the old plan leaves out",
+            hint="let it end, then migrate back",
+        )
+    mine, its = (emission_class(q.plan.physical) for q in (query, migration.target))
+    if mine != its:
+        raise MigrationError(
+            f"the migration of query {query.name} cannot be cancelled",
+            detail=f"beyond the frontier the old plan gives {mine}, the new one {its}",
+            hint="let it end, then migrate back",
+        )
+    return migration
 
 
 def _legal(query: RunningQuery, target: RunningQuery, name: str) -> bool:

@@ -17,6 +17,7 @@ from midstream.distribution.fragments import Received, leaves
 from midstream.distribution.moves import FragmentFill, Gathered, Shipment, StateName
 from midstream.distribution.placement import Placed
 from midstream.errors import MidstreamError
+from midstream.migration.execution import SingleBox
 from midstream.migration.state_move import StateMove
 from midstream.operators.box import Box
 from midstream.operators.distinct import CoverageState
@@ -60,6 +61,8 @@ class FillWork:
     shared: Mapping[StateName, Entries]
     received: Mapping[int, str]
     port: int
+    ahead: Mapping[str, Entries] | None = None
+    """What it is fed with afterwards, silently, by source; None: it is not fed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +133,7 @@ class FillStep:
             sent = {port: exchange.elements(port, parts[port]) for port in parts if port in mine}
             filling = Filling(work, files, slot, sent)
             report.fragments[work.query, work.fill.fragment.number] = filling.run(self.batch_id)
-            if filling.given:
+            if filling.given and work.fill.fragment.reader is not None:
                 output = concatenate(filling.given)
                 yield exchange.rows(work.port, self._slots(work, output), output)
         for port in sorted(parts.keys() - mine):
@@ -159,10 +162,22 @@ class Filling:
         move = StateMove(offered, self.box, work.functions, self._onward, follows=False)
         move.begin(work.frontier)
         move.send(work.frontier)
+        if work.ahead is not None:
+            self._feed(work.ahead)
         held = {(state.id, state.key): list(state.segments) for state in self.box.states()}
         path = name_for("state", batch_id, self.slot, work.fill.fragment.number)
         entries = [*kept_entries(self.opened, held), *write_pack(self.files, path, held)]
         return FragmentReport(entries=entries, rows_in=move.rows_sent, rows_out=sum(map(len, self.given)))
+
+    def _feed(self, ahead: Mapping[str, Entries]) -> None:
+        """Takes what the fragment has left out so far, and what others gave because of theirs."""
+        box = SingleBox(self.box, self.given.append)
+        for alias, entries in ahead.items():
+            for entry in entries.get(self.slot, ()):
+                box.feed(alias, open_segment(self.files, entry).elements)
+        for port, alias in self.work.received.items():
+            if port in self.sent:
+                box.feed(alias, self.sent[port])
 
     @property
     def _onward(self) -> Callable[[Elements], None] | None:

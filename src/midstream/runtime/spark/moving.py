@@ -24,6 +24,7 @@ from midstream.runtime.spark.layout import NOTE, SLOT, Layout
 from midstream.runtime.spark.move_steps import FillStep, FillWork, Parcel, SendStep
 from midstream.runtime.spark.reports import Report
 from midstream.runtime.spark.running import RunningQuery
+from midstream.runtime.spark.sides import left_out
 from midstream.runtime.spark.tagging import exchange_type
 
 Stored = Mapping[int, Mapping[int, Sequence[SegmentEntry]]]
@@ -50,6 +51,8 @@ class PlanMove:
     new: RunningQuery
     stored: Stored
     advanced_to: int
+    feeds: bool = False
+    """Whether the plan, which stays, is given what its side of a split has left out."""
     fills: list[FragmentFill] = field(init=False)
     handed: dict[tuple[int, str, str, StateName], HandingOver] = field(default_factory=dict)
 
@@ -73,8 +76,24 @@ class PlanMove:
     @property
     def in_place(self) -> bool:
         """Whether the new plan can have all it needs by naming it."""
-        derived = any(fill.derives for fill in self.fills)
+        derived = self.feeds or any(fill.derives for fill in self.fills)
         return not derived and not any(handed.sent for handed in self.handed.values())
+
+    def gives(self, fill: FragmentFill) -> bool:
+        """Whether something of a fragment's output goes on to its reader."""
+        return fill.gives or (self.feeds and fill.fragment.reader is not None)
+
+    def ahead(self, fill: FragmentFill) -> dict[str, dict[int, list[SegmentEntry]]] | None:
+        """What a fragment has left out of its sources, if it is fed with that now."""
+        if not self.feeds:
+            return None
+        stored = self.stored.get(fill.fragment.number, {})
+        return {
+            source.stream.alias: {
+                slot: [e for e in entries if e.state == left_out(source).id] for slot, entries in stored.items()
+            }
+            for source in fill.fragment.sources
+        }
 
     def named(self) -> dict[int, dict[int, list[SegmentEntry]]]:
         """The segments of a plan that has all it needs."""
@@ -147,7 +166,7 @@ class Move:
                 if plan.handing_over(shipment).sent:
                     found[plan.name, _key(shipment)] = shipment.schema
             for fill in plan.fills:
-                if fill.gives:
+                if plan.gives(fill):
                     found[plan.name, (_GIVEN, fill.fragment.number)] = fill.fragment.plan.schema
         return found
 
@@ -164,7 +183,7 @@ class Move:
         for fill in plan.fills:
             if fill.fragment.stage != stage:
                 continue
-            given = [f for f in fill.fragment.received if f.fragment in fill.receives]
+            given = [f for f in fill.fragment.received if plan.feeds or f.fragment in fill.receives]
             yield FillWork(
                 plan.name,
                 fill,
@@ -174,6 +193,7 @@ class Move:
                 {(s.name, s.key): plan.handing_over(s).kept for s in fill.shipments if s.what == "state"},
                 {ports[plan.name, (_GIVEN, f.fragment)]: f.stream.alias for f in given},
                 ports.get((plan.name, (_GIVEN, fill.fragment.number)), -2),
+                plan.ahead(fill),
             )
 
 

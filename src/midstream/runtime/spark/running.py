@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from midstream.algebra.declarations import UserFunction
@@ -32,6 +32,8 @@ class MigrationUnderWay:
     trigger: str = "asked for"
     apart: bool = False
     """Whether both plans run side by side, each for its own time, rather than in one box."""
+    cancelling: bool = False
+    """Whether the next batch goes back to the old plan."""
 
     @property
     def moves(self) -> bool:
@@ -129,9 +131,11 @@ class RunningQuery:
 
     @property
     def after_batch(self) -> RunningQuery:
-        """What runs after a batch: the target of a migration that the batch finishes."""
-        done = self.migration is not None and self.migration.done
-        return self.migration.target if done and self.migration is not None else self
+        """What runs after a batch: the target of a migration that it finishes, the old plan of one it cancels."""
+        migration = self.migration
+        if migration is not None and migration.cancelling:
+            return replace(self, migration=None)
+        return migration.target if migration is not None and migration.done else self
 
     def reached(self, registers: Mapping[str, int]) -> int:
         """The least instant at which something may still start, over all its inputs."""

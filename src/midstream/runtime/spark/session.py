@@ -84,6 +84,10 @@ class Query:
         known = replace(driver.situation(query), old=query.plan, new=target, functions=query.functions)
         return foretell(known, part, preference)
 
+    def cancel_migration(self) -> None:
+        """Goes back to the plan before the migration under way, with the next batch; nothing is lost or doubled."""
+        self.session._driver.cancel_migration(self.name)
+
     @property
     def migrating(self) -> str | None:
         """The plan it is migrating to, if it is."""

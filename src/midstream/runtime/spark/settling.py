@@ -13,7 +13,7 @@ from midstream.runtime.checkpoint.manifest import Manifest
 from midstream.runtime.spark.exchange import GROUPS
 from midstream.runtime.spark.moving import Move, PlanMove, Routing
 from midstream.runtime.spark.reports import Report
-from midstream.runtime.spark.running import RunningQuery
+from midstream.runtime.spark.running import MigrationUnderWay, RunningQuery
 from midstream.runtime.spark.tagging import default_routing
 
 ANOTHER_NUMBER = "another number of slots"
@@ -28,7 +28,7 @@ class Settled:
     before: Manifest | None
     queries: dict[str, RunningQuery]
     routing: Routing
-    ended: dict[str, dict[str, Any]] = field(default_factory=dict)
+    ended: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     moved: dict[str, Any] | None = None
 
 
@@ -69,11 +69,10 @@ def settle(
     """Moves the state that a batch wants elsewhere; other slots wait for the end of migrations inside tasks."""
     busy = any(query.migration is not None and not query.migration.moves for query in queries.values())
     new = old if busy or wanted is None else wanted
-    going = {name: q.migration for name, q in queries.items() if q.migration is not None and q.migration.moves}
-    targets = {name: going[name].target if name in going else query for name, query in queries.items()}
-    ended = {name: m.record(queries[name].plan.text, batch_id, "done") for name, m in going.items()}
-    for record in ended.values():
-        record["start_batch"] = batch_id
+    under_way = {name: q.migration for name, q in queries.items() if q.migration is not None}
+    going = {name: m for name, m in under_way.items() if m.moves or (m.apart and m.cancelling)}
+    targets = {name: _after(query) if name in going else query for name, query in queries.items()}
+    ended = {name: [_ended(queries[name], migration, batch_id)] for name, migration in going.items()}
     if before is None or (new.groups == old.groups and not going):
         return Settled(before, targets, new, ended)
     moving = [name for name in queries if name in going or new.groups != old.groups]
@@ -84,6 +83,7 @@ def settle(
             targets[name],
             before.segments.get(name, {}),
             before.advanced_to.get(name, BEGINNING),
+            feeds=name in going and going[name].cancelling,
         )
         for name in moving
     ]
@@ -95,6 +95,19 @@ def settle(
     segments = {**before.segments, **move.segments(reports)}
     moved = None if new.groups == old.groups else _told(move)
     return Settled(replace(before, segments=segments, routing=new.groups), targets, new, ended, moved)
+
+
+def _after(query: RunningQuery) -> RunningQuery:
+    """The query by the plan that its state is moved to: the target, or its own plan if the migration is cancelled."""
+    assert query.migration is not None
+    return query.migration.target if query.migration.moves else query.after_batch
+
+
+def _ended(query: RunningQuery, migration: MigrationUnderWay, batch_id: int) -> dict[str, Any]:
+    """What the history says of a migration that is over before its batch."""
+    if migration.cancelling:
+        return migration.record(query.plan.text, batch_id, "cancelled")
+    return {**migration.record(query.plan.text, batch_id, "done"), "start_batch": batch_id}
 
 
 def _told(move: Move) -> dict[str, Any]:

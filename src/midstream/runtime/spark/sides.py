@@ -4,15 +4,23 @@ As in GenMig, a split lies after every end that the old plan can contain. The ol
 new plan what is valid after it, so both see all that their time needs. The halves of a result could lie in different
 slots, so none are mended: where plans keep intervals the old one gives its results whole and the new one leaves out its
 halves of them (the reference point); elsewhere results are cut at the split, which no snapshot can tell.
+
+The old side keeps what it leaves out. It can therefore go on alone at any time: to cancel, it is given what only the
+new side has seen, silently, through all its stages, because the new side has given the results of that already.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from midstream.algebra.physical import Source
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.migration.split import Split
 from midstream.operators.elements import Elements
+from midstream.operators.state.sorted_state import SortedState
+
+AHEAD = " ahead of the split"
+"""What is added to a source's alias to name what the old side has left out of it."""
 
 NEW = "~new"
 """What is added to a query's name for the plan that it migrates to."""
@@ -31,12 +39,21 @@ class Side:
         before, crossing, later = Split(self.split_after).parts(elements)
         return [crossing, later] if self.new else [before]
 
+    def ahead(self, elements: Elements) -> Elements:
+        """What of a source's elements the old side leaves out, and would need if it went on alone."""
+        return Split(self.split_after).parts(elements)[2]
+
     def given(self, results: Elements) -> Elements:
         """What of its results counts."""
         first = Split(self.split_after).first
         if self.whole:
             return results.where(results.valid_from >= first) if self.new else results
         return results.clipped(first, INFINITY) if self.new else results.clipped(BEGINNING, first)
+
+
+def left_out(source: Source) -> SortedState:
+    """The state that keeps what the old side leaves out of a source."""
+    return SortedState(f"{source.stream.alias}{AHEAD}", (), source.schema, None)
 
 
 def base_name(name: str) -> str:
