@@ -37,7 +37,8 @@ TABLES = ("dfs", "bfs", "rr", "batch:2")
 
 Feed = Callable[[Wire, Elements], None]
 Advance = Callable[[int], None]
-Way = tuple[Feed, Advance]
+Way = tuple[Feed, Advance, list[Elements]]
+"""How to feed a box, how to advance it, and what it has given."""
 
 
 class Direct:
@@ -105,10 +106,10 @@ def _ways(plan: Plan) -> dict[str, Way]:
     def scheduled(name: str, trace: list[str] | None = None) -> Way:
         given: list[Elements] = []
         made = BoxScheduler(Box(plan.physical), given.append, name, trace)
-        return made.feed, made.advance
+        return made.feed, made.advance, given
 
     direct = Direct(Box(plan.physical))
-    ways: dict[str, Way] = {"direct": (direct.feed, direct.advance)}
+    ways: dict[str, Way] = {"direct": (direct.feed, direct.advance, direct.given)}
     ways |= {name: scheduled(name) for name in TABLES}
     return ways | {f"{name} by its table": scheduled(name, []) for name in TABLES}
 
@@ -123,7 +124,7 @@ def _measured(plan: Plan, inputs: list[dict[str, tuple[pa.RecordBatch, np.ndarra
             fed = [(wire, source_elements(source, *batch[source.stream.name])) for source, wire in wires]
             # Whoever comes first finds cold caches: each way comes first now and then.
             shift = (turn + number) % len(ways)
-            for name, (feed, advance) in [*ways[shift:], *ways[:shift]]:
+            for name, (feed, advance, _) in [*ways[shift:], *ways[:shift]]:
                 start = time.process_time_ns()
                 for wire, elements in fed:
                     feed(wire, elements)
