@@ -104,20 +104,30 @@ def _amount(text: str) -> str | int | float:
 
 
 def is_raw(plan: Relation) -> bool:
-    """Whether tuples still count for one tick only, because no window has said otherwise."""
+    """Whether all tuples still count for one tick only, because no window has said otherwise."""
     match plan:
         case Stream() | Sequence():
             return True
         case Select() | Project():
             return is_raw(plan.inputs[0])
         case Union():
-            return any(map(is_raw, plan.inputs))
+            return all(map(is_raw, plan.inputs))
     return False
+
+
+def reads_raw(plan: Relation) -> bool:
+    """Whether some of its tuples count for one tick only: one such branch of a union is enough."""
+    match plan:
+        case Select() | Project():
+            return reads_raw(plan.inputs[0])
+        case Union():
+            return any(map(reads_raw, plan.inputs))
+    return is_raw(plan)
 
 
 def require_window(binding: Binding, plan: Relation, purpose: str, node: Node | None = None) -> None:
     """Refuses raw streams where a result would have to remember them for ever."""
-    if not is_raw(plan):
+    if not reads_raw(plan):
         return
     raw = next(n for n in walk_plan(plan) if isinstance(n, Stream | Sequence) and not _below_window(plan, n))
     if isinstance(raw, Sequence):

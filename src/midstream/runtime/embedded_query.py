@@ -15,6 +15,7 @@ from midstream.migration.foretell import foretell
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements
 from midstream.optimizer.fixed_plan import fixed
+from midstream.optimizer.growth import growth
 from midstream.optimizer.plans import Plan, plan_query
 from midstream.runtime.live_query import LiveQuery
 from midstream.scheduling.sharing import core_of, grown_box, taps_in, whole
@@ -78,6 +79,8 @@ class Query:
         for name in self.shares:
             part = self.session.parts.named[name]
             lines += ["", f"Shared {name}, read by {', '.join(sorted(part.readers))}", "", render_physical(part.plan)]
+        whole_plan = whole(self.plan.physical)
+        lines += [line for sentence in growth(whole_plan) for line in ("", f"Warning: {sentence}")]
         return "\n".join(lines)
 
     @property
@@ -91,6 +94,7 @@ class Query:
             "state_rows": sum(state.rows for state in states),
             "state_bytes": sum(state.bytes for state in states),
             "shared": {name: self.session.parts.named[name].rows for name in self.shares},
+            "warnings": list(growth(whole(self.plan.physical))),
         }
 
     @property

@@ -37,6 +37,7 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
         moving = f", migrating to {query['migrating_to']}" if query["migrating_to"] else ""
         lines.append(f"query {name}: {query['results']:,} results, plan {query['plan'] or 'without joins'}{moving}")
         lines += [_migration(record) for record in query["history"]]
+        lines += [f"  warning: {sentence}" for sentence in query.get("warnings", ())]
         lines += _adaptivity(query["adaptivity"])
     show_text("\n".join(lines))
 

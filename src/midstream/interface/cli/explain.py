@@ -13,6 +13,7 @@ from midstream.interface.cli.decided import decided, decided_text
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import columns_as_json, show_json, show_text
 from midstream.optimizer.explanation import Explanation, explain_plan
+from midstream.optimizer.growth import growth
 from midstream.optimizer.plans import plan_query
 from midstream.runtime.observing import observe
 
@@ -59,6 +60,7 @@ def explain(
                 "columns": columns_as_json(question.plan.schema),
                 **explanation.as_dict(),
                 "statistics": statistics_told(statistics),
+                "warnings": list(growth(chosen.physical)),
             }
         )
     elif why:
@@ -81,4 +83,5 @@ def _as_text(logical: str, explanation: Explanation) -> str:
             wins = f"would win if {other.wins_if}" if other.wins_if else "wins under no single change that was tried"
             lines.append(f"{other.plan.text}  [cost {other.cost:.4g}] {wins}")
         parts.append("\n".join(lines))
+    parts += [f"Warning: {sentence}" for sentence in growth(chosen.physical)]
     return "\n\n".join(parts)

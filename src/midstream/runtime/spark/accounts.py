@@ -42,11 +42,23 @@ def statistics_of(driver: Driver, query: RunningQuery) -> dict[str, Any]:
         "states": states,
         "state_rows": sum(state["rows"] for state in states.values()),
         "state_bytes": sum(state["bytes"] for state in states.values()),
+        "shared_with": shared_with(manifest, query.name),
         "registers": {stream: told_tick(manifest.registers.get(stream)) for stream in streams},
         "frontier": told_tick(manifest.advanced_to.get(query.name)),
         "released": told_tick(manifest.released.get(query.name)),
         "seconds": {} if event is None else dict(event["seconds"]),
     }
+
+
+def shared_with(manifest: Manifest, query: str) -> dict[str, int]:
+    """How many rows of a query's state other queries keep too, by their names."""
+    places: dict[str, dict[str, int]] = {}
+    for part, stages in manifest.segments.items():
+        held = places.setdefault(base_name(part), {})
+        held.update({e.place: e.rows for slots in stages.values() for entries in slots.values() for e in entries})
+    own = places.pop(query, {})
+    common = {name: sum(rows for place, rows in held.items() if place in own) for name, held in sorted(places.items())}
+    return {name: rows for name, rows in common.items() if rows}
 
 
 def decisions_of(driver: Driver, query: str) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from midstream.errors import JobError, MidstreamError
+from midstream.optimizer.growth import growth
 from midstream.runtime.checkpoint.control import Request, answer_all
 from midstream.runtime.spark.accounts import adaptivity_of, history_of, told_tick
 
@@ -111,6 +112,7 @@ def status(session: Session) -> dict[str, Any]:
                 "results": counters.get("results", {}).get(name, 0),
                 "released": told_tick(manifest.released.get(name)) if manifest else None,
                 "history": history_of(driver, query),
+                "warnings": list(growth(query.plan.physical)),
                 "adaptivity": adaptivity_of(driver, name),
             }
             for name, query in driver.queries.items()

@@ -23,6 +23,7 @@ from midstream.errors import InputError, JobError, MigrationError, QueryError
 from midstream.inputs import Duration, declare
 from midstream.language import parse
 from midstream.migration.foretell import foretell
+from midstream.optimizer.growth import growth
 from midstream.optimizer.plans import Plan, plan_query
 from midstream.runtime.checkpoint.store import CheckpointStore
 from midstream.runtime.spark.accounts import decisions_of, history_of, statistics_of
@@ -65,7 +66,8 @@ class Query:
         """The plan in fragments, as it runs."""
         shape = f" {self.plan.text}" if self.plan.text else ""
         selected = told(self.session._driver.queries.values(), self._running.streams)
-        return "\n".join([f"Plan{shape}\n\n{self._running.staged}", *selected])
+        warnings = [f"Warning: {sentence}" for sentence in growth(self.plan.physical)]
+        return "\n".join([f"Plan{shape}\n\n{self._running.staged}", *selected, *warnings])
 
     def migrate(
         self, plan: Plan | str, strategy: str = "auto", *, part: str = "auto", trigger: str = "asked for"
