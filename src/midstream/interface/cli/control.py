@@ -18,17 +18,18 @@ Patience = Annotated[float, typer.Option("--timeout", help="How many seconds to 
 
 @ends_clearly
 def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json = False) -> None:
-    """Show how far a running job is.
+    """Show how far a job is; of one that does not run, what its checkpoint says.
 
     \b
     Example:
       midstream status orders.checkpoint
     """
-    told = _asked(checkpoint, timeout, command="status")
+    told = _status(checkpoint, timeout)
     if json:
         show_json(told)
         return
-    lines = [f"{told['checkpoint']}: batch {told['batch']}, {told['slots']} slots"]
+    rests = "" if told["running"] else ", not running"
+    lines = [f"{told['checkpoint']}: batch {told['batch']}, {told['slots']} slots{rests}", *_rates(told)]
     for name, stream in told["streams"].items():
         lines.append(
             f"stream {name}: {stream['rows']:,} rows, {stream['late']:,} late, {stream['unusable']:,} unusable"
@@ -148,6 +149,25 @@ def _migration(record: dict[str, Any]) -> str:
         f"  {record['old_plan']} to {record['new_plan']} by {record['strategy']}{part}, {record['trigger']}: "
         f"{record['status']}, {batches}"
     )
+
+
+def _status(checkpoint: str, timeout: float) -> Any:
+    from midstream.runtime.checkpoint.status import is_running, stored_status
+    from midstream.runtime.checkpoint.store import CheckpointStore
+
+    store = CheckpointStore(checkpoint)
+    return _asked(checkpoint, timeout, command="status") if is_running(store) else stored_status(store)
+
+
+def _rates(told: dict[str, Any]) -> list[str]:
+    rates = told["rates"]
+    if not rates["batches"]:
+        return []
+    speeds = [f"{name} {speed:,.0f}" for name, speed in sorted(rates["rows_per_second"].items())]
+    return [
+        f"last {rates['batches']} batches in {rates['seconds']:,.0f} s: {rates['batch_seconds'] or 0.0:.2f} s a batch, "
+        f"rows/s {', '.join(speeds) or 'none'}"
+    ]
 
 
 def _asked(checkpoint: str, patience: float, **request: Any) -> Any:

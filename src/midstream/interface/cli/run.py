@@ -73,6 +73,7 @@ def open_session(job: Job) -> Any:
         carry=job.carry,
         scheduling=job.scheduling,
         memory_per_slot=job.memory_per_slot,
+        metrics_retained=job.metrics_retained,
     )
     for stream in job.streams:
         session.open_stream(

@@ -14,7 +14,7 @@ from midstream.errors import JobError
 from midstream.interface.jobs.adaptivity import OFF, policy_in
 
 JOB_KEYS = (
-    *("checkpoint", "trigger", "slots", "master", "ticks", "retained", "memory_per_slot"),
+    *("checkpoint", "trigger", "slots", "master", "ticks", "retained", "memory_per_slot", "metrics_retained"),
     *("carry", "scheduling", "adaptivity"),
 )
 SINKS = ("table", "console", "folder")
@@ -60,6 +60,7 @@ class Job:
     ticks: bool = False
     retained: int = 10
     memory_per_slot: int | str = "1 GB"
+    metrics_retained: int = 100_000
     spark: Mapping[str, str] = field(default_factory=dict)
     carry: Literal["needed", "all"] = "needed"
     scheduling: str | None = None
@@ -94,6 +95,7 @@ def job_of(content: Mapping[str, Any], folder: Path) -> Job:
         job.flag("ticks"),
         job.optional("retained", int) or 10,
         _memory(job),
+        job.optional("metrics_retained", int) or 100_000,
         spark,
         _carry(job),
         job.optional("scheduling", str),

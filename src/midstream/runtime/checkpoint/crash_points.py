@@ -17,7 +17,7 @@ CRASH_ONCE = "MIDSTREAM_CRASH_ONCE"
 STEPS = ("before_write", "within_write", "after_write", "before_rename", "after_rename")
 """What every written file passes, in this order; a point's name is `kind.step`. Object stores rename nothing."""
 
-KINDS = ("pack", "results", "dead_letters", "list", "manifest", "lease", "file")
+KINDS = ("pack", "results", "dead_letters", "merge", "metrics", "list", "manifest", "lease", "file")
 """What the kinds of files call themselves."""
 
 OTHERS = ("commit.before_sync", "retain.before_delete", "retain.after_delete", "collect.before_delete")

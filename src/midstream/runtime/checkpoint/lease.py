@@ -66,7 +66,7 @@ class Lease:
     ) -> Lease:
         """Takes the lease, or says who holds it."""
         number, present = newest(files)
-        if present is not None and not _free(present, clock(), expires_after):
+        if present is not None and not is_free(present, clock(), expires_after):
             raise _held(files, present, clock())
         holder = Holder(owner or secrets.token_hex(8), socket.gethostname(), os.getpid(), _started("self"), clock())
         with suppress(AlreadyThere):  # if another was faster, it is found just below
@@ -143,7 +143,8 @@ def _content(holder: Holder) -> bytes:
     return json.dumps(asdict(holder)).encode()
 
 
-def _free(holder: Holder, now: float, expires_after: float) -> bool:
+def is_free(holder: Holder, now: float, expires_after: float) -> bool:
+    """Whether a lease can be taken: it was given back, not renewed for too long, or its holder is dead."""
     return holder.released or now - holder.renewed > expires_after or _is_dead(holder)
 
 

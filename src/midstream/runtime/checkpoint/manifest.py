@@ -14,10 +14,10 @@ from midstream.runtime.checkpoint.entries_format import Reader, Writer
 from midstream.runtime.checkpoint.envelope import Upgrades, damaged, seal, unseal
 from midstream.runtime.checkpoint.packs import SegmentEntry
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 """The format that this version of Midstream writes."""
 
-UPGRADES: Upgrades = {}
+UPGRADES: Upgrades = {1: lambda content: {**content, "metrics": [], "recent": [], "superseded": []}}
 """How older formats become newer ones."""
 
 KIND = "manifest"
@@ -71,11 +71,30 @@ class ListFile:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricsFile:
+    """A file of the metrics table: a row for each of some batches."""
+
+    path: str
+    rows: int
+    first_batch: int
+    last_batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """A file whose content lies in a larger one by now; kept for a while, for readers that began before."""
+
+    path: str
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """What a batch left behind.
 
     `registers` and `latest` are by stream; `advanced_to`, `released`, `results`, `segments` and `migration` by query.
-    `listed` are the lists of older result files by query, `listed_dead_letters` those of older dead letters.
+    `listed` are the lists of older result files by query, `listed_dead_letters` those of older dead letters. `recent`
+    are the newest rows of the metrics table, `metrics` the files with the others.
     """
 
     query_id: str
@@ -96,6 +115,9 @@ class Manifest:
     format_version: int = FORMAT_VERSION
     listed: Mapping[str, Sequence[ListFile]] = field(default_factory=dict)
     listed_dead_letters: Sequence[ListFile] = ()
+    metrics: Sequence[MetricsFile] = ()
+    recent: Sequence[Mapping[str, Any]] = ()
+    superseded: Sequence[Superseded] = ()
 
     def entries(self) -> Iterator[SegmentEntry]:
         """All segments of all queries."""
@@ -121,6 +143,8 @@ class Manifest:
             named.update(file.path for file in results)
         named.update(file.path for file in self.dead_letters)
         named.update(file.path for file in self.lists())
+        named.update(file.path for file in self.metrics)
+        named.update(file.path for file in self.superseded)
         return named
 
     def to_bytes(self) -> bytes:
@@ -154,6 +178,9 @@ def _content(manifest: Manifest) -> dict[str, Any]:
     content["dead_letters"] = _rows(manifest.dead_letters)
     content["listed"] = {query: _rows(lists) for query, lists in manifest.listed.items()}
     content["listed_dead_letters"] = _rows(manifest.listed_dead_letters)
+    content["metrics"] = _rows(manifest.metrics)
+    content["recent"] = list(manifest.recent)
+    content["superseded"] = _rows(manifest.superseded)
     return {**content, **writer.texts()}
 
 
@@ -183,6 +210,9 @@ def _manifest(parsed: dict[str, Any]) -> Manifest:
         dead_letters=tuple(DeadLetterFile(*row) for row in parsed["dead_letters"]),
         listed={query: tuple(ListFile(*row) for row in rows) for query, rows in parsed["listed"].items()},
         listed_dead_letters=tuple(ListFile(*row) for row in parsed["listed_dead_letters"]),
+        metrics=tuple(MetricsFile(*row) for row in parsed["metrics"]),
+        recent=tuple(parsed["recent"]),
+        superseded=tuple(Superseded(*row) for row in parsed["superseded"]),
     )
 
 

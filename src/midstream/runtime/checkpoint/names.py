@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 import secrets
 
-STATE, RESULTS, DEAD_LETTERS, LISTS = "state", "results", "dead_letters", "lists"
-DATA_FOLDERS = (STATE, RESULTS, DEAD_LETTERS, LISTS)
+STATE, RESULTS, DEAD_LETTERS, LISTS, METRICS = "state", "results", "dead_letters", "lists", "metrics"
+DATA_FOLDERS = (STATE, RESULTS, DEAD_LETTERS, LISTS, METRICS)
 """The folders that hold what manifests name."""
 
-_SUFFIXES = {STATE: ".pack", RESULTS: ".parquet", DEAD_LETTERS: ".parquet", LISTS: ".list"}
+_SUFFIXES = {STATE: ".pack", RESULTS: ".parquet", DEAD_LETTERS: ".parquet", LISTS: ".list", METRICS: ".parquet"}
 _ODD = re.compile(r"[^\w-]")
 _BATCH = re.compile(r"\.?(\d{12,})[-.]")
 

@@ -242,6 +242,9 @@ class Batch:
             counters={**settings, **self._counters(before.counters)},
             listed={name: before.listed[name] for name in self.queries if name in before.listed},
             listed_dead_letters=before.listed_dead_letters,
+            metrics=before.metrics,
+            recent=before.recent,
+            superseded=before.superseded,
         )
 
     def _registers(self) -> tuple[dict[str, int], dict[str, int]]:

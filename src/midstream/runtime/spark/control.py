@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from midstream.errors import JobError, MidstreamError
 from midstream.optimizer.growth import growth
 from midstream.runtime.checkpoint.control import Request, answer_all
+from midstream.runtime.checkpoint.status import measured
 from midstream.runtime.spark.accounts import adaptivity_of, history_of, told_tick
 
 if TYPE_CHECKING:
@@ -117,5 +118,6 @@ def status(session: Session) -> dict[str, Any]:
             }
             for name, query in driver.queries.items()
         },
+        **measured(driver.store, manifest),
         "last_batch": driver.last_event,
     }

@@ -28,14 +28,18 @@ from midstream.runtime.checkpoint.collect import collect
 from midstream.runtime.checkpoint.files import Files
 from midstream.runtime.checkpoint.lists import shorten
 from midstream.runtime.checkpoint.manifest import Manifest
+from midstream.runtime.checkpoint.merging import adopt
+from midstream.runtime.checkpoint.metrics import completed, remember
 from midstream.runtime.checkpoint.store import CheckpointStore
 from midstream.runtime.spark.batch import Batch, finished
+from midstream.runtime.spark.compaction import Compactor
 from midstream.runtime.spark.environment import BATCH_SETTINGS
 from midstream.runtime.spark.heartbeat import Heartbeat
 from midstream.runtime.spark.layout import GROUP, PORT, Layout
 from midstream.runtime.spark.memory import Memory
 from midstream.runtime.spark.migrating import KEEPS_AHEAD, legal_strategy, require_cancellable
 from midstream.runtime.spark.moving import Move, Routing, move_on_spark
+from midstream.runtime.spark.progress import metrics_row, seconds_of, told_in_a_line
 from midstream.runtime.spark.reports import Report
 from midstream.runtime.spark.results import batch_frame
 from midstream.runtime.spark.running import MigrationUnderWay, RunningQuery
@@ -74,6 +78,10 @@ class Driver:
     lease: Heartbeat | None = None
     manifest: Manifest | None = None
     last_event: dict[str, Any] | None = None
+    metrics_retained: int = 100_000
+    told_after: dict[str, float] = field(default_factory=dict)
+    """What is known of the last batch only since its commit."""
+    compactor: Compactor = field(init=False)
     failure: BaseException | None = None
     in_batch: bool = False
     scheduling: str = "dfs"
@@ -93,6 +101,9 @@ class Driver:
     """Runs a move of state; None: as a job of Spark's."""
     gate: threading.RLock = field(default_factory=threading.RLock)
     """Held while a batch is under way."""
+
+    def __post_init__(self) -> None:
+        self.compactor = Compactor(self.files)
 
     @property
     def files(self) -> Files:
@@ -214,7 +225,7 @@ class Driver:
         }
         if adaptive := self.watchers.after(batch, self.check_migration):
             settings[ADAPTIVE] = adaptive
-        manifest = shorten(self.files, batch.manifest(offsets, settings))
+        manifest = self._tidied(batch, batch.manifest(offsets, settings))
         if self.lease is not None:
             self.lease.check()
         self.store.commit(manifest)
@@ -229,8 +240,21 @@ class Driver:
             dealt = self.rebalancing.after(manifest.routing, manifest.counters["groups"], self.slots)
             self.wanted = None if dealt is None else Routing(dealt, self.slots, "a slot with much more than others")
         self.store.retain(self.retained)
-        if batch.batch_id % self.retained == 0:
+        if self._collects(batch):
             collect(self.store, self.files)
+        self.compactor.begin(manifest)
+
+    def _collects(self, batch: Batch) -> bool:
+        return batch.batch_id % self.retained == 0
+
+    def _tidied(self, batch: Batch, manifest: Manifest) -> Manifest:
+        """The manifest with small files merged, old ones in lists, and the batch in the metrics table."""
+        # Before rubbish is collected nothing may be half made.
+        manifest = adopt(manifest, self.compactor.take(wait=self._collects(batch)), time.time())
+        row = metrics_row(progress_of(batch, manifest), time.time())
+        completed_before = completed(manifest, self.told_after)
+        self.told_after = {}
+        return shorten(self.files, remember(self.files, completed_before, row, self.metrics_retained))
 
     def _follow(self, manifest: Manifest) -> None:
         """Goes on with what the manifest says of migrations."""
@@ -335,14 +359,15 @@ class Driver:
 
     def _tell(self, batch: Batch, started: float, ran: float, committed: float) -> None:
         event = progress_of(batch, self.manifest)
-        event["seconds"] |= {
-            "spark": ran - started,
+        self.told_after = {
             "commit": committed - ran,
             "decide": self.watchers.seconds,
             "sinks": time.perf_counter() - committed,
             "batch": time.perf_counter() - started,
         }
+        event["seconds"] |= self.told_after
         self.last_event = event
+        log.info("%s", told_in_a_line(event))
         for listener in self.listeners:
             listener(event)
 
@@ -357,10 +382,7 @@ class Driver:
 def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
     """What a batch did, for people and programs."""
     parts = [part for report in batch.reports for part in report.fragments.items()]
-    seconds: dict[str, float] = {}
-    for report in batch.reports:
-        for name, value in report.seconds.items():
-            seconds[name] = max(seconds.get(name, 0.0), value)
+    seconds = seconds_of(batch)
     by_query: dict[str, dict[str, int]] = {}
     plans = {part.name: part.query.staged for part in batch.parts()}
     for (query, fragment), part in parts:
@@ -380,6 +402,7 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
         "registers": dict(manifest.registers) if manifest else {},
         "released": dict(manifest.released) if manifest else {},
         "plans": {name: query.plan.text for name, query in batch.queries.items()},
+        "migrations": {name: q.migration.target.plan.text for name, q in batch.queries.items() if q.migration},
         "seconds": seconds,
         "decisions": {
             name: kept["decided"] for name, kept in (manifest.counters.get(ADAPTIVE, {}) if manifest else {}).items()

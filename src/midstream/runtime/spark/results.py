@@ -17,6 +17,7 @@ from midstream.optimizer.plans import Plan
 from midstream.runtime.checkpoint.files import Files
 from midstream.runtime.checkpoint.lists import dead_letters_of, results_of
 from midstream.runtime.checkpoint.manifest import Manifest, ResultFile
+from midstream.runtime.checkpoint.metrics import SCHEMA, table_of
 from midstream.runtime.live_query import result_table
 from midstream.runtime.spark.intake import DEAD_LETTERS
 
@@ -46,6 +47,17 @@ def dead_letters_frame(spark: SparkSession, files: Files, manifest: Manifest | N
     if not named:
         return spark.createDataFrame([], schema)
     return spark.read.schema(schema).parquet(*(spark_path(files.full(f.path)) for f in named))
+
+
+def metrics_frame(spark: SparkSession, files: Files, manifest: Manifest | None) -> DataFrame:
+    """The metrics table."""
+    recent = spark.createDataFrame(table_of([] if manifest is None else manifest.recent))
+    if manifest is None or not manifest.metrics:
+        return recent
+    older = spark.read.schema(from_arrow_schema(SCHEMA)).parquet(
+        *(spark_path(files.full(file.path)) for file in manifest.metrics)
+    )
+    return older.unionByName(recent).orderBy("batch_id")
 
 
 def batch_frame(spark: SparkSession, files: Files, manifest: Manifest, query: str, plan: Plan, since: int) -> DataFrame:

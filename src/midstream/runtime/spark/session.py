@@ -37,7 +37,13 @@ from midstream.runtime.spark.environment import require_classic, ship_package, s
 from midstream.runtime.spark.heartbeat import Heartbeat
 from midstream.runtime.spark.memory import Memory
 from midstream.runtime.spark.push_down import told
-from midstream.runtime.spark.results import dead_letters_frame, results_frame, results_of_query, spark_path
+from midstream.runtime.spark.results import (
+    dead_letters_frame,
+    metrics_frame,
+    results_frame,
+    results_of_query,
+    spark_path,
+)
 from midstream.runtime.spark.running import MigrationUnderWay, RunningQuery
 from midstream.runtime.spark.sources import open_source
 from midstream.runtime.spark.tagging import StreamInput, columns_of_frame, tagged_union
@@ -140,6 +146,7 @@ class Session:
     `checkpoint` is where state, results and progress are kept: whoever opens a session on it again, with the same
     streams and queries, goes on where the last one was. `slots` is how many tasks share the work of a batch,
     `memory_per_slot` what each may hold of it in memory ("512 MB"); what is more goes through local files.
+    `metrics_retained` is for how many batches the metrics table goes back, at least.
 
     With `carry="all"` every column of every stream reaches the tasks, so that no later query ever restarts Spark's
     stream. `scheduling` says which operator runs when; by default as the checkpoint has it, and depth first at first.
@@ -157,6 +164,7 @@ class Session:
         scheduling: str | None = None,
         memory_per_slot: int | str = "1 GB",
         rebalancing: bool = False,
+        metrics_retained: int = 100_000,
     ) -> None:
         if carry not in ("needed", "all"):
             raise InputError(f"a session carries the columns that are needed or all, not {carry!r}")
@@ -170,6 +178,7 @@ class Session:
         self._stopping = threading.Event()
         default = max(1, self.spark.sparkContext.defaultParallelism)
         self._driver = Driver(self.spark, CheckpointStore(str(checkpoint)), slots or default, retained, memory)
+        self._driver.metrics_retained = _at_least_one("metrics_retained", metrics_retained)
         self._driver.open(slots)
         self._driver.rebalancing = Watch() if rebalancing else None
         self._arrival = Arrival(self._driver, carry)
@@ -481,6 +490,7 @@ class Session:
             self._listener = None
         with self._driver.gate:
             self._halt()
+        self._driver.compactor.take(wait=True)
         if self._driver.lease is not None:
             self._driver.lease.stop()
             self._driver.lease = None
@@ -493,6 +503,10 @@ class Session:
     def dead_letters(self) -> DataFrame:
         """All rows that could not be used, with the reasons."""
         return dead_letters_frame(self.spark, self._driver.files, self._driver.manifest)
+
+    def metrics(self) -> DataFrame:
+        """The metrics table: a row per batch, oldest first."""
+        return metrics_frame(self.spark, self._driver.files, self._driver.manifest)
 
     def _query(self, name: str) -> RunningQuery:
         try:
@@ -516,6 +530,12 @@ class Session:
 
     def __exit__(self, *_: Any) -> None:
         self.stop()
+
+
+def _at_least_one(name: str, number: int) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise JobError(f"{name} must be a whole number above zero, not {number!r}")
+    return number
 
 
 def _check_name(kind: str, name: str) -> None:
