@@ -143,11 +143,11 @@ def test_a_newer_format_is_named_and_refused():
 
 
 def test_an_older_format_is_upgraded_or_refused_by_name(monkeypatch):
-    older = Manifest("q", 3, offsets="old", format_version=FORMAT_VERSION - 1).to_bytes()
-    with pytest.raises(JobError, match=f"format {FORMAT_VERSION - 1}, which this version .* no longer reads"):
+    older = Manifest("q", 3, offsets="old", format_version=FORMAT_VERSION - 2).to_bytes()
+    with pytest.raises(JobError, match=f"format {FORMAT_VERSION - 2}, which this version .* no longer reads"):
         Manifest.from_bytes(older, "the file x")
-    upgrade = {FORMAT_VERSION - 1: lambda content: {**content, "offsets": content["offsets"] + " made new"}}
-    monkeypatch.setattr(manifests, "UPGRADES", upgrade)
+    upgrade = {FORMAT_VERSION - 2: lambda content: {**content, "offsets": content["offsets"] + " made new"}}
+    monkeypatch.setattr(manifests, "UPGRADES", {**manifests.UPGRADES, **upgrade})
     assert Manifest.from_bytes(older) == Manifest("q", 3, offsets="old made new")
 
 
