@@ -3,20 +3,22 @@
 Why this is right. Call P0 what had been fed when the migration began and D what has been fed since. At the switch the
 new box must hold, of every state, the content over P0 and D together. There are two kinds of states.
 
-Matched states hold what some state of the old box holds. At the switch they take over that state's segments as they
-are then. The old box has had P0 and D, so they are right whatever was in them before.
+Matched states hold what some state of the old box holds, sorted by the same key. At the switch they take over that
+state's segments as they are then. The old box has had P0 and D, so they are right whatever was in them before, and
+nothing is sorted or copied in that moment.
 
-Unmatched states are filled from both ends. (1) What the old box held at the start, over P0, is read once: segments are
-immutable, so reading costs nothing and later changes do not show. It is sent in slices, as a budget allows. (2) What
-the old box learns in the meantime, over D, is sent as it comes: at each place where a content is known to the old
-box, the batches that go along the old box's wire go along the new box's wire as well. So every place of the new box at
-which something is known gets exactly the content over P0 and D, each element once, in some order. The operators above
-are inner joins, duplicate eliminations and operators without state. What a symmetric join has stored and given when
-its inputs have come completely does not depend on the order in which they came: every pair meets once, when its later
-part comes. The coverage that a duplicate elimination keeps is a union, for which order does not matter either. One pair
-of inputs could meet twice or not at all: two contents that are both known, because neither is sent, both are simply
-there. Their result over P0 is a backlog of its own, computed slice by slice against the other's segments as they were
-at the start; pairs with a part from D are found by the join when that part comes, and by nothing else.
+All other states, also those that the old box has by another key, are filled from both ends. (1) What the old box held
+at the start, over P0, is read once: segments are immutable, so reading costs nothing and later changes do not show. It
+is sent in slices, as a budget allows. (2) What the old box learns in the meantime, over D, is sent as it comes: at each
+place where a content is known to the old box, the batches that go along the old box's wire go along the new box's wire
+as well. So every place of the new box at which something is known gets exactly the content over P0 and D, each element
+once, in some order. The operators above are inner joins, duplicate eliminations and operators without state. What a
+symmetric join has stored and given when its inputs have come completely does not depend on the order in which they
+came: every pair meets once, when its later part comes. The coverage that a duplicate elimination keeps is a union, for
+which order does not matter either. One pair of inputs could meet twice or not at all: two contents that are both known,
+because neither is sent, both are simply there. Their result over P0 is a backlog of its own, computed slice by slice
+against the other's segments as they were at the start; pairs with a part from D are found by the join when that part
+comes, and by nothing else.
 
 Nothing the new box gives leaves it before the switch: by the emission rule it has been given by the old box. Slice
 operators are not asked to answer before the switch, and then go on from where the old box's have answered up to. So
@@ -61,7 +63,7 @@ class MovingStatePaced:
         """Asks that every state of the new plan can be derived, and that what it misses can be listened to."""
         require_one_query(self.name, old, new)
         require_one_emission(self.name, old, new)
-        move = StateMove(Contents(Box(old.physical, functions)), Box(new.physical, functions), functions)
+        move = StateMove(Contents(Box(old.physical, functions)), Box(new.physical, functions), functions, paced=True)
         if any(feed.origin == "" for feed in move.feeds):
             raise MigrationError(
                 f"{self.name} cannot migrate to this plan: it stores a window over a sub-query anew",
@@ -85,7 +87,7 @@ class PacedMove:
         self.after = old.beside(new, old.sink)
         self.budget = budget
         self.figures = Figures()
-        self.move = StateMove(Contents(old.box), new, new.functions)
+        self.move = StateMove(Contents(old.box), new, new.functions, paced=True)
         self.sources: tuple[Source, ...] = common_sources(self.before, self.after)
         self.targets: dict[Wire | str, list[Wire]] = defaultdict(list)
         for feed in self.move.feeds:

@@ -38,6 +38,9 @@ from midstream.operators.state.sorted_state import SortedState
 SLICE_ROWS = 65_536
 """How many elements of a backlog are sent at a time."""
 
+FIRST_SLICE = 64
+"""Which part of a budget goes, in elements, into the first slice, from which is learned what an element costs."""
+
 
 @dataclass(frozen=True, slots=True)
 class Feed:
@@ -104,7 +107,8 @@ class StateMove:
     """Which of a new box's states are taken over, and how the others are filled.
 
     `onward` is given the content of the root as far as it is not known elsewhere. `follows` says that the old box goes
-    on meanwhile, so that the new one must hear of what it learns.
+    on meanwhile, so that the new one must hear of what it learns. A state that is wanted by another key is taken over
+    by sorting all of it, or, if the move is `paced`, filled like a missing one.
     """
 
     def __init__(
@@ -114,6 +118,7 @@ class StateMove:
         functions: Functions,
         onward: Callable[[Elements], None] | None = None,
         follows: bool = True,
+        paced: bool = False,
     ) -> None:
         self.new, self.functions, self.contents = new, functions, contents
         self.onward, self.follows = onward, follows
@@ -125,6 +130,7 @@ class StateMove:
                 self.unmatched.append(held)
             else:
                 self.matched[id(held.state)] = its
+        self.sorted_ports = self._open_what_must_be_sorted() if paced else set()
         self.open_ports = {(h.operator, 0 if h.port is None else h.port) for h in self.unmatched}
         self.feeds: list[Feed] = []
         self.backlogs: list[Backlog] = []
@@ -136,15 +142,38 @@ class StateMove:
             self._fill(new.plan, Wire(ROOT, 0))
 
     def _match(self, held: Held) -> Held | None:
-        if is_to_stream(self.new.plan) and held.operator == len(self.new.operators) - 1:
+        if self._is_top(held):
             return self.contents.top(held)
         return self.contents.match(held)
+
+    def _open_what_must_be_sorted(self) -> set[tuple[int, int]]:
+        """All states of an input of which one is wanted by another key: what is sent to one is sent to all."""
+        ports = {
+            (held.operator, held.port)
+            for held in held_states(self.new)
+            if (its := self.matched.get(id(held.state))) is not None
+            and held.port is not None
+            and not self._is_top(held)
+            and not shareable(its.state, held.state)
+        }
+        for held in held_states(self.new):
+            if (held.operator, held.port) in ports:
+                del self.matched[id(held.state)]
+                self.unmatched.append(held)
+        return ports
+
+    def _is_top(self, held: Held) -> bool:
+        return is_to_stream(self.new.plan) and held.operator == len(self.new.operators) - 1
 
     def _fill_port(self, operator: int, port: int) -> None:
         node = self.new.nodes[operator]
         if isinstance(node, p.RowWindow | p.FollowedBy):
             raise self._not_derivable(node)
-        self._fill(node.inputs[port], Wire(operator, port))
+        known = self.contents.find(node.inputs[port]) if (operator, port) in self.sorted_ports else None
+        if known is not None:
+            self._fill_from(known, Wire(operator, port), node.inputs[port])
+        else:
+            self._fill(node.inputs[port], Wire(operator, port))
 
     def _fill(self, node: p.PhysicalNode, wire: Wire) -> None:
         """Plans where the content of a node comes from, which is to arrive along a wire."""
@@ -239,15 +268,19 @@ class StateMove:
 
     def send(self, frontier: int, budget: int | None = None) -> None:
         """Sends backlogs, within a budget of rows and pairs if there is one."""
-        start = self.work
-        most = SLICE_ROWS if budget is None else max(1, min(SLICE_ROWS, budget // 4))
+        end = None if budget is None else self.work + budget
         for backlog in self.backlogs:
+            most = SLICE_ROWS if budget is None else max(1, budget // FIRST_SLICE)
             while backlog.left:
-                before = backlog.left
+                left, work = backlog.left, self.work
                 self.run(backlog.wire, backlog.next_part(most, frontier))
-                self.rows_sent += before - backlog.left
-                if budget is not None and self.work - start >= budget:
-                    return
+                sent = left - backlog.left
+                self.rows_sent += sent
+                if end is not None:
+                    if self.work >= end:
+                        return
+                    # As many more as the last ones say that the budget allows.
+                    most = max(1, min(SLICE_ROWS, (end - self.work) * sent // max(1, self.work - work)))
 
     @property
     def work(self) -> int:
@@ -268,18 +301,21 @@ class StateMove:
                 if self.onward is not None:
                     self.onward(batch)
                 return
-            batch = self.new.operators[wire.operator].process(wire.port, batch)
-            wire = self.new.wires[wire.operator]
-            if self._stops_at(wire):
+            operator = self.new.operators[wire.operator]
+            further = self.new.wires[wire.operator]
+            if self._stops_at(further):
+                operator.store(wire.port, batch)
                 return
+            batch = operator.process(wire.port, batch)
+            wire = further
 
     def _stops_at(self, wire: Wire) -> bool:
-        """Whether what comes along a wire is not needed: its states are taken over from the old box."""
+        """Whether what comes along a wire is not needed: its states get what the old box's hold."""
         if wire.operator == ROOT:
-            return False
-        operator = self.new.operators[wire.operator]
+            return self.onward is None
+        operator, place = self.new.operators[wire.operator], (wire.operator, wire.port)
         has_state = any(port is None or port == wire.port for port, _ in ports_of(operator))
-        return has_state and (wire.operator, wire.port) not in self.open_ports
+        return has_state and (place not in self.open_ports or place in self.sorted_ports)
 
     def rests(self) -> Iterator[SortedState]:
         """What is still to be sent, and what it is to be joined with."""

@@ -63,6 +63,10 @@ class Operator:
         if given is not None:
             yield given
 
+    def store(self, port: int, batch: Elements) -> None:
+        """Takes a batch of which nobody wants to know what follows from it."""
+        self.process(port, batch)
+
     def advance(self, frontier: int) -> Elements | None:
         """Learns that everything before the frontier has come; gives what that makes final and forgets the rest."""
         self.frontier = frontier

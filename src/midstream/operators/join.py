@@ -224,10 +224,17 @@ class SymmetricJoin(Operator):
             result = self._finished(found)
             if result is not None:
                 yield result
+        self.work.probed += len(batch)
+        self._keep(port, batch, hashes)
+
+    def store(self, port: int, batch: Elements) -> None:
+        self.work.taken += len(batch)
+        self._keep(port, *prepare(batch, self.sides[port].key, self.nulls_equal))
+
+    def _keep(self, port: int, batch: Elements, hashes: Hashes) -> None:
         state = self.sides[port]
         state.append(batch, hashes)
         state.compact(self.frontier, len(batch))
-        self.work.probed += len(batch)
         self.work.inserted += len(batch)
 
     def _finished(self, result: Elements | None) -> Elements | None:

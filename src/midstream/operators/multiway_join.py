@@ -67,6 +67,10 @@ class MultiwayJoin(Operator):
             yield result.with_columns(result.columns.select(self.schema.names))
         self._store(port, batch)
 
+    def store(self, port: int, batch: Elements) -> None:
+        self.work.taken += len(batch)
+        self._store(port, batch)
+
     def _joined(self, port: int, number: int, batch: Elements) -> Iterator[Elements]:
         """What becomes of a batch from a step of its route on."""
         if number == len(self.routes[port]):
