@@ -1,9 +1,14 @@
-"""Joining the results of two boxes at the split: by mending what was cut there, or by leaving one half out.
+"""Joining the results of two boxes at the split: by mending what was cut there, leaving one half out, or cutting.
 
 What covers the half tick of the split in one box covers it in the other, because both boxes have the same snapshot
 there. `Coalesce` holds back what covers it until the other half has come, and gives both as one element. Equal tuples
 are paired as a multiset. Where plans keep intervals, the old half knows its true end and is paired with exactly the
 half that has the same one, so the mended elements are those of a run without a migration.
+
+`CutAtSplit` is for two plans of which one gives results early and the other by slices of time: the halves would come at
+different times. It gives the old box's results before the split at once. Nothing after the split can leave before the
+migration ends, so until then it keeps both what the old box has given beyond the split and what the new box has given:
+if the migration ends, the latter is right, and if it is cancelled, the former.
 """
 
 from __future__ import annotations
@@ -112,6 +117,51 @@ class Coalesce:
         self._hold(side, elements.where(left))
 
 
+class CutAtSplit:
+    """Cuts results at the split and decides at the end whose half after it counts."""
+
+    def __init__(self, schema: pa.Schema, split: Split) -> None:
+        self.split = split
+        self.beyond = SortedState("the old box's after the split", (), schema, None)
+        self.held = SortedState("the new box's after the split", (), schema, None)
+
+    def old(self, batch: Elements) -> Elements | None:
+        """Gives what lies before the split and keeps the rest."""
+        _keep_in(self.beyond, batch.clipped(self.split.first, INFINITY))
+        return _some(batch.clipped(BEGINNING, self.split.first))
+
+    def new(self, batch: Elements) -> Elements | None:
+        """Keeps what lies after the split."""
+        _keep_in(self.held, _renamed_elements(batch.clipped(self.split.first, INFINITY), self.held.schema))
+        return None
+
+    def settle(self) -> Elements | None:
+        """Nothing is mended."""
+        return None
+
+    def flush(self) -> Elements | None:
+        """Gives what the new box has given."""
+        return self._all_of(self.held)
+
+    def forgo(self) -> Elements | None:
+        """Gives what the old box has given beyond the split, instead of what the new one has."""
+        return self._all_of(self.beyond)
+
+    def _all_of(self, state: SortedState) -> Elements | None:
+        parts = [segment.elements for segment in state.segments]
+        self.beyond.segments, self.held.segments = [], []
+        return concatenate(parts) if parts else None
+
+    @property
+    def held_from(self) -> int | None:
+        """The earliest start of what the new box has given."""
+        return min((segment.earliest_from for segment in self.held.segments), default=None)
+
+    def states(self) -> Iterator[SortedState]:
+        """What is kept of either box."""
+        return iter((self.beyond, self.held))
+
+
 class ReferencePoint:
     """Gives the old box's results whole and leaves out the new box's halves of them."""
 
@@ -169,6 +219,15 @@ def _numbered(groups: Indices) -> Indices:
 
 def _renamed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+
+def _renamed_elements(batch: Elements, schema: pa.Schema) -> Elements:
+    return batch.with_columns(_renamed(batch.columns, schema)) if len(schema) else batch
+
+
+def _keep_in(state: SortedState, batch: Elements) -> None:
+    if len(batch):
+        state.append(batch, np.zeros(len(batch), np.uint64))
 
 
 def _some(batch: Elements) -> Elements | None:

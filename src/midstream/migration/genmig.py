@@ -9,6 +9,12 @@ the split.
 The old box keeps the true ends of its elements and its results are cut at the root instead. It can therefore go on
 alone at any time: to cancel, it is given what only the new box has seen, silently, because the new box has given the
 results of that already.
+
+If one plan gives results early and the other by slices of time, what the new box has given is not what the old one
+would have. Then nothing after the split leaves before the end of the migration, at which time has passed the split and
+both agree. To cancel, the old box is given what only the new box has seen, and its results after the split leave
+instead of the new one's. For that it must not have forgotten anything that is valid after the split, so an old box
+without slices is not told of any time after it.
 """
 
 from __future__ import annotations
@@ -18,8 +24,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from midstream.algebra.physical import Source
-from midstream.errors import MigrationError
-from midstream.migration.coalesce import Coalesce, Joint, Pairing
+from midstream.migration.coalesce import Coalesce, CutAtSplit, Joint, Pairing
 from midstream.migration.execution import SingleBox, named
 from midstream.migration.legality import emission_class, keeps_intervals, require_one_query, require_split_time
 from midstream.migration.protocol import Decision, Figures, Functions, Situation, common_sources, rows_in
@@ -60,7 +65,9 @@ class GenMig:
         return SplitExecution(old, new, self.splitter(decision["split_after"]), self.joint)
 
     def joint(self, box: Box, other: Box, split: Split) -> Joint:
-        """Mends what the split has cut."""
+        """Mends what the split has cut, or leaves it cut if the halves would not come at one time."""
+        if emission_class(box.plan) != emission_class(other.plan):
+            return CutAtSplit(box.plan.schema, split)
         exact = keeps_intervals(box.plan) and keeps_intervals(other.plan)
         return Coalesce(box.plan.schema, split, exact, self.pairing)
 
@@ -81,6 +88,7 @@ class SplitExecution:
         self.before, self.after = old, old.beside(new, old.sink)
         self.split = split
         self.figures = Figures()
+        self.frontier = old.box.frontier
         self.top = Top(old.box, old.sink)
         self.old = relational(old, self._from_old)
         self.new = relational(self.after, self._from_new)
@@ -91,6 +99,7 @@ class SplitExecution:
 
     def begin(self) -> None:
         """The new box starts empty, where the old one stands."""
+        self.frontier = self.old.box.frontier
         self.new.restore(self.old.box.frontier)
 
     def feed(self, alias: str, batch: Elements) -> None:
@@ -114,11 +123,17 @@ class SplitExecution:
 
     def advance(self, frontier: int) -> None:
         """Carries the frontier through both boxes and what stands above them."""
-        self.old.advance(frontier)
+        self.frontier = frontier
+        self.old.advance(self._old_frontier)
         self.new.advance(frontier)
         self.top.give(self.joint.settle())
         self.top.advance(self._relation_passed)
         self.figures.holding(rows_in(state for name, state in self.named_states() if not name.startswith("old/")))
+
+    @property
+    def _old_frontier(self) -> int:
+        endless = not isinstance(self.joint, CutAtSplit) or self.old.box.grid is not None
+        return self.frontier if endless else min(self.frontier, self.split.first)
 
     @property
     def passed(self) -> int:
@@ -146,18 +161,14 @@ class SplitExecution:
 
     def cancel(self) -> SingleBox:
         """Gives what was held back, tells the old box what it has missed, and leaves it."""
-        mine, its = emission_class(self.old.box.plan), emission_class(self.new.box.plan)
-        if mine != its:
-            raise MigrationError(
-                "this migration cannot be cancelled",
-                detail=f"beyond the frontier the old plan gives {mine}, the new one {its}",
-                hint="let it end, then migrate back",
-            )
-        self.top.give(self.joint.flush())
-        silent = self.before.beside(self.old.box, lambda _: None)
+        parted = isinstance(self.joint, CutAtSplit)
+        self.top.give(self.joint.forgo() if isinstance(self.joint, CutAtSplit) else self.joint.flush())
+        rest = self.before.beside(self.old.box, self.top.give if parted else lambda _: None)
         for alias, state in self.ahead.items():
             if state.segments:
-                silent.feed(alias, concatenate([segment.elements for segment in state.segments]))
+                rest.feed(alias, concatenate([segment.elements for segment in state.segments]))
+        if self.frontier > self.old.box.frontier:
+            rest.advance(self.frontier)
         hand_over(self.top, self.before.box, self.old.box)
         return self.before
 
@@ -173,6 +184,7 @@ class SplitExecution:
 
     def restore(self, frontier: int) -> None:
         """Sets both boxes to a frontier that was reached earlier."""
-        self.old.restore(frontier)
+        self.frontier = frontier
+        self.old.restore(self._old_frontier)
         self.new.restore(frontier)
         self.top.restore(self._relation_passed)
