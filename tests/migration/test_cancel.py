@@ -7,7 +7,7 @@ from functools import lru_cache, partial
 
 import pyarrow as pa
 import pytest
-from tests.migration.drive import drive, in_order
+from tests.migration.drive import Action, drive, in_order
 from tests.migration.families import group_for_distinct
 
 import midstream as ms
@@ -63,7 +63,7 @@ def holds(kind: str, name: str, part: str, step: int, reopen: bool, seed: int) -
     """Whether a run that is cancelled after some steps gives what it should, and whether it was cancelled at all."""
     asked, old, new, expected, alone = question(kind, seed)
     begin = partial(LiveQuery.migrate, plan=new, strategy=TRIED[name], part=part)
-    actions = [(PLACE, begin), (PLACE + step, cancel_if_running)]
+    actions: list[tuple[int, Action]] = [(PLACE, begin), (PLACE + step, cancel_if_running)]
     found, live = drive(asked, old, 3, actions, reopen)
     cancelled = live.history[0].outcome == "cancelled"
     assert live.plan.logical == (old if cancelled else new).logical
@@ -91,7 +91,10 @@ def test_a_migration_can_be_cancelled_at_every_step(name, kind, part):
 @pytest.mark.parametrize("name", ["genmig", "genmig_shortened"])
 def test_plans_that_give_at_different_times_are_cancelled_while_they_run(name, kind):
     outcomes = [
-        holds(kind, name, "auto", step, reopen, seed) for step in (1, 2, 4) for reopen in (0, 1) for seed in (0, 1)
+        holds(kind, name, "auto", step, reopen, seed)
+        for step in (1, 2, 4)
+        for reopen in (False, True)
+        for seed in (0, 1)
     ]
     assert all(right for right, _ in outcomes) and any(cancelled for _, cancelled in outcomes)
 
@@ -126,7 +129,10 @@ def past_the_split_before_the_grid() -> bool:
     asked = ask(query, inputs)
     early = plan_query(asked.plan, "(A B)")
     slices = Plan(asked.plan, rewrite_plan(early.logical, group_for_distinct), emission_of(asked.plan))
-    actions = [(2, partial(LiveQuery.migrate, plan=slices, strategy="genmig")), (6, LiveQuery.cancel_migration)]
+    actions: list[tuple[int, Action]] = [
+        (2, partial(LiveQuery.migrate, plan=slices, strategy="genmig")),
+        (6, LiveQuery.cancel_migration),
+    ]
     found, live = drive(asked, early, 1, actions)
     assert live.history[0].split_time == 51.5
     return bool(ms.snapshot_equal(found, ms.reference(query, inputs)))
