@@ -32,7 +32,15 @@ app.command()(state)
 app.command()(bench)
 app.command()(experiment)
 
-for command in (control.status, control.plan, control.migrate, control.add, control.drop, control.stop):
+for command in (
+    control.status,
+    control.plan,
+    control.migrate,
+    control.rebalance,
+    control.add,
+    control.drop,
+    control.stop,
+):
     app.command()(command)
 
 

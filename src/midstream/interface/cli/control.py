@@ -67,6 +67,9 @@ def migrate(
         str | None, typer.Option(help="Which operator runs when, for all queries: dfs, bfs, rr, k=10 or chain.")
     ] = None,
     part: Annotated[str, typer.Option(help="What migrates: auto (where plans differ), smallest, whole.")] = "auto",
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Go back to the plan before the migration under way.")
+    ] = False,
     timeout: Patience = 60.0,
     json: options.Json = False,
 ) -> None:
@@ -75,8 +78,12 @@ def migrate(
     \b
     Example:
       midstream migrate orders.checkpoint hot "(A (B C))" --strategy genmig
+      midstream migrate orders.checkpoint hot --cancel
       midstream migrate orders.checkpoint --scheduling bfs
     """
+    if cancel:
+        _cancel(checkpoint, query, plan, timeout, json)
+        return
     if scheduling is not None:
         changed = _asked(checkpoint, timeout, command="schedule", scheduling=scheduling)
         if query is None:
@@ -136,6 +143,26 @@ def _adaptivity(told: dict[str, Any] | None) -> list[str]:
         return []
     decision = told["decision"]
     return [f"  adaptivity {told['mode']}: {decision['reason'] if decision else 'nothing decided yet'}"]
+
+
+def _cancel(checkpoint: str, query: str | None, plan: str | None, timeout: float, json: bool) -> None:
+    if query is None or plan is not None:
+        raise JobError("--cancel takes the name of a query, and no plan")
+    told = _asked(checkpoint, timeout, command="cancel", query=query)
+    show_json(told) if json else show_text(f"query {query} stays with {told['plan']}, not {told['cancelled']}")
+
+
+@ends_clearly
+def rebalance(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json = False) -> None:
+    """Deal the partition groups of a running job to slots anew, so that all have alike to do.
+
+    \b
+    Example:
+      midstream rebalance orders.checkpoint
+    """
+    told = _asked(checkpoint, timeout, command="rebalance")
+    changes = "groups move with the next batch" if told["changes"] else "no slot has much more to do than others"
+    show_json(told) if json else show_text(changes)
 
 
 def _migration(record: dict[str, Any]) -> str:

@@ -74,6 +74,7 @@ def open_session(job: Job) -> Any:
         scheduling=job.scheduling,
         memory_per_slot=job.memory_per_slot,
         metrics_retained=job.metrics_retained,
+        rebalancing=job.rebalancing,
     )
     for stream in job.streams:
         session.open_stream(

@@ -15,7 +15,7 @@ from midstream.interface.jobs.adaptivity import OFF, policy_in
 
 JOB_KEYS = (
     *("checkpoint", "trigger", "slots", "master", "ticks", "retained", "memory_per_slot", "metrics_retained"),
-    *("carry", "scheduling", "adaptivity"),
+    *("carry", "scheduling", "adaptivity", "rebalancing"),
 )
 SINKS = ("table", "console", "folder")
 
@@ -64,6 +64,7 @@ class Job:
     spark: Mapping[str, str] = field(default_factory=dict)
     carry: Literal["needed", "all"] = "needed"
     scheduling: str | None = None
+    rebalancing: bool = False
 
 
 def read_job(path: Path) -> Job:
@@ -99,6 +100,7 @@ def job_of(content: Mapping[str, Any], folder: Path) -> Job:
         spark,
         _carry(job),
         job.optional("scheduling", str),
+        job.flag("rebalancing"),
     )
 
 
