@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -32,6 +33,14 @@ SETTINGS: dict[str, str] = {
     "spark.python.worker.reuse": "true",
 }
 """What a session of our own sets; a session given by the user is left as it is."""
+
+LOG_WRITER = "spark.sql.streaming.checkpointFileManagerClass"
+
+FILE_SYSTEM_LOG_WRITERS = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+    "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager",
+)
+"""What writes Spark's logs without starting processes; its name depends on Spark's version."""
 
 BATCH_SETTINGS: dict[str, str] = {
     "spark.sql.adaptive.enabled": "false",
@@ -55,7 +64,26 @@ def spark_session(master: str | None = None, name: str = "midstream", **settings
         chosen = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", **chosen}
     for key, value in chosen.items():
         builder = builder.config(key, str(value))
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    if master.startswith("local") and LOG_WRITER not in settings:
+        _write_logs_in_process(spark)
+    return spark
+
+
+def _write_logs_in_process(spark: SparkSession) -> None:
+    """Has Spark write its logs itself.
+
+    By default it asks `readlink` and `chmod` about each of them where Hadoop's native library is missing, as it mostly
+    is: some forty processes a batch, which take as long as everything else in a small one.
+    """
+    loader = spark.sparkContext._jvm.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]
+    for name in FILE_SYSTEM_LOG_WRITERS:
+        try:
+            loader.loadClass(name)
+        except Py4JJavaError:
+            continue
+        spark.conf.set(LOG_WRITER, name)
+        return
 
 
 def require_java() -> None:
