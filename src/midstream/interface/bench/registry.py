@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from midstream.interface.bench.adaptivity import bench_adaptivity
 from midstream.interface.bench.adaptivity_spark import bench_adaptivity_on_spark
@@ -11,9 +11,9 @@ from midstream.interface.bench.operators import bench_operators
 from midstream.interface.bench.scheduling import bench_scheduling
 from midstream.interface.bench.sharing import bench_sharing
 from midstream.interface.bench.soak import bench_soak
-from midstream.interface.bench.spark_join import bench_spark_join
+from midstream.interface.bench.spark_join import PARTS, bench_spark_join
 
-BENCHES: dict[str, Callable[[], Report]] = {
+BENCHES: dict[str, Callable[..., Report]] = {
     "adaptivity": bench_adaptivity,
     "adaptivity-on-spark": bench_adaptivity_on_spark,
     "operators": bench_operators,
@@ -22,3 +22,6 @@ BENCHES: dict[str, Callable[[], Report]] = {
     "sharing": bench_sharing,
     "spark-join": bench_spark_join,
 }
+
+BENCH_PARTS: dict[str, Mapping[str, object]] = {"spark-join": PARTS}
+"""The benchmarks that can be run in parts, and their parts: `only=` takes their names."""

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from midstream.errors import JobError
 from midstream.interface.bench.figures import Report
-from midstream.interface.bench.registry import BENCHES
+from midstream.interface.bench.registry import BENCH_PARTS, BENCHES
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import show_json
@@ -19,6 +19,7 @@ from midstream.interface.cli.output import show_json
 @ends_clearly
 def bench(
     name: Annotated[str, typer.Argument(help=f"One of: {', '.join(BENCHES)}.")],
+    only: Annotated[list[str] | None, typer.Option(help="Run just this part; can be given several times.")] = None,
     json: options.Json = False,
 ) -> None:
     """Measure ratios in one run on the same data.
@@ -26,14 +27,24 @@ def bench(
     \b
     Example:
       midstream bench operators --json
+      midstream bench spark-join --only two-way-100k --only genmig
     """
     if name not in BENCHES:
         raise JobError(f"there is no benchmark {name!r}", hint=f"use one of {', '.join(BENCHES)}")
-    report = BENCHES[name]()
+    report = BENCHES[name](only=_parts(name, only)) if only else BENCHES[name]()
     if json:
         show_json(report.to_json())
     else:
         _show(report)
+
+
+def _parts(name: str, only: list[str]) -> list[str]:
+    known = BENCH_PARTS.get(name, {})
+    unknown = [part for part in only if part not in known]
+    if unknown:
+        hint = f"use one of {', '.join(known)}" if known else "run it without --only"
+        raise JobError(f"benchmark {name} has no part {unknown[0]!r}", hint=hint)
+    return only
 
 
 def _show(report: Report) -> None:

@@ -7,16 +7,18 @@ each trigger, so that their times can be held against each other.
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from midstream.runtime.spark.environment import ship_package
 from midstream.runtime.spark.session import Session
 
 SCHEMA = "ts timestamp, k bigint, v bigint"
@@ -26,15 +28,20 @@ IN_MEMORY = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStore
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """How long each trigger with rows took, in seconds, and how many results there were."""
+    """How long each trigger with rows took, in seconds, and how many results there were in the end.
+
+    `released` are the results that each batch of ours gave out; `migrated` are the first and the last batch of a
+    migration.
+    """
 
     seconds: tuple[float, ...]
     results: int
+    released: tuple[int, ...] = ()
+    migrated: tuple[int, int] | None = None
 
     def steady(self, warm_up: int) -> float:
         """The median trigger after some to warm up."""
-        kept = sorted(self.seconds[warm_up:]) or sorted(self.seconds)
-        return kept[len(kept) // 2]
+        return statistics.median(self.seconds[warm_up:] or self.seconds)
 
 
 def native_join(
@@ -63,24 +70,43 @@ def native_join(
     return Timed(_seconds(query), spark.read.parquet(str(work / "results")).count())
 
 
-def our_join(spark: SparkSession, folders: Mapping[str, Path], cql: str, work: Path, migrate: Any = None) -> Timed:
-    """The same join through a session; `migrate(session)` may plan a change of plan."""
+def our_join(
+    spark: SparkSession,
+    folders: Mapping[str, Path],
+    cql: str,
+    work: Path,
+    plan: str | None = None,
+    migrate: tuple[int, str, str] | None = None,
+) -> Timed:
+    """The same join through a session; `migrate` is a batch, the plan to go over to before it, and the strategy."""
+    frontiers: list[int] = []
     with Session(spark, checkpoint=str(work / "checkpoint")) as session:
         for name, folder in folders.items():
             session.stream(name, _files(spark, folder), time="ts")
-        session.query("join", cql)
+        query = session.query("join", cql, plan=plan)
+        session.on_progress(lambda event: frontiers.append(event["released"]["join"]))
         if migrate is not None:
-            migrate(session)
+            at, target, strategy = migrate
+            session.before_batch(lambda batch: query.migrate(target, strategy) if batch == at else None)
         session.process_available()
         stream = session._stream
         assert stream is not None
-        seconds = _seconds(stream)
+        seconds, released = _seconds(stream), _released(query.table(), frontiers)
+        past = query.history[-1] if query.history else {}
         session.finish()
-        return Timed(seconds, session.results("join").count())
+        migrated = (past["start_batch"], past["end_batch"]) if past.get("end_batch") is not None else None
+        return Timed(seconds, session.results("join").count(), released, migrated)
+
+
+def _released(results: pa.Table, frontiers: Sequence[int]) -> tuple[int, ...]:
+    """How many results each batch gave out: those that start before its frontier, and not before the last one."""
+    starts = np.sort(results.column("valid_from").cast(pa.int64()).to_numpy())
+    return tuple(int(n) for n in np.diff(np.searchsorted(starts, frontiers), prepend=0))
 
 
 def counting_job(spark: SparkSession, folders: Sequence[Path], work: Path, slots: int) -> Timed:
     """A job of the same shape whose step only counts its rows: Spark's own part of a batch."""
+    ship_package(spark)
     frames = [_files(spark, f).withColumn("port", F.lit(i)) for i, f in enumerate(folders)]
     union = frames[0]
     for frame in frames[1:]:
