@@ -83,3 +83,9 @@ def test_explain_of_a_wrong_query_points_at_the_place(tmp_path):
 )
 def test_values_are_shown_as_people_read_them(value, column, shown):
     assert show_value(value, column).plain == shown
+
+
+def test_a_benchmark_refuses_parts_that_it_does_not_have():
+    shown = midstream("bench", "spark-join", "--only", "five-way")
+    assert shown.exit_code != 0
+    assert "has no part 'five-way'" in shown.stderr and "two-way-100k" in shown.stderr

@@ -10,6 +10,7 @@ from midstream.interface.bench.figures import Report
 from midstream.interface.bench.operators import bench_operators
 from midstream.interface.bench.scheduling import bench_scheduling
 from midstream.interface.bench.sharing import bench_sharing
+from midstream.interface.bench.silent_stream import bench_silent_stream
 from midstream.interface.bench.soak import bench_soak
 from midstream.interface.bench.spark_join import PARTS, bench_spark_join
 
@@ -17,6 +18,7 @@ BENCHES: dict[str, Callable[..., Report]] = {
     "adaptivity": bench_adaptivity,
     "adaptivity-on-spark": bench_adaptivity_on_spark,
     "operators": bench_operators,
+    "silent-stream": bench_silent_stream,
     "soak": bench_soak,
     "scheduling": bench_scheduling,
     "sharing": bench_sharing,

@@ -6,8 +6,10 @@ each side works through some small batches, because Java compiles what has run o
 
 from __future__ import annotations
 
+import os
 import statistics
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -228,6 +230,7 @@ def _write(folder: Path, names: str, rows: int, batches: int, seed: int, keys: i
     """One file per stream and batch, in order of time."""
     random = np.random.default_rng(seed)
     span = rows * 1_000_000 // RATE
+    first = time.time() - batches - 10
     folders = {}
     for name in names:
         folders[name] = folder / name
@@ -241,5 +244,8 @@ def _write(folder: Path, names: str, rows: int, batches: int, seed: int, keys: i
                     "v": random.integers(0, 1_000_000, rows),
                 }
             )
-            pq.write_table(table, folders[name] / f"{i:05d}.parquet")
+            path = folders[name] / f"{i:05d}.parquet"
+            pq.write_table(table, path)
+            # Spark reads files in order of their modification.
+            os.utime(path, (first + i, first + i))
     return folders
