@@ -9,9 +9,10 @@ from midstream.algebra.time import BEGINNING
 from midstream.scheduling.enhanced import arcs_of
 from midstream.scheduling.graph import Node, QueryGraph
 from midstream.scheduling.schedule import Schedule, schedule_of
+from midstream.scheduling.strictly_waiting import Difference, FollowsEarliestUnused, FollowsMostRecent
 from midstream.scheduling.tables import BREADTH_FIRST, DEPTH_FIRST, ROUND_ROBIN, batching
 from midstream.scheduling.virtual_time import VirtualRun, VirtualSource, stamped
-from midstream.scheduling.waiting import FollowsMostRecent, Pass, SlidingCount, Tuple, Union, Waiting, WindowJoin
+from midstream.scheduling.waiting import Pass, SlidingCount, Tuple, Union, Waiting, WindowJoin
 
 TABLES = [DEPTH_FIRST, BREADTH_FIRST, ROUND_ROBIN, batching(1), batching(3)]
 MODES = ["none", "heartbeats", "punctuation", "on demand"]
@@ -224,3 +225,66 @@ def test_a_stream_with_latent_timestamps_can_promise_nothing():
     assert external.progress("a") is None
     assert all(s.latest == BEGINNING for s in external.sources.values())
     assert schedule_of("dfs").table is DEPTH_FIRST
+
+
+rows = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 2)), max_size=14)
+
+
+def most_recent(firsts, seconds):
+    earlier = [[a for a in firsts if a[0] <= b[0]] for b in seconds]
+    return [(b[0], (kept[-1][1], b[1])) for kept, b in zip(earlier, seconds, strict=True) if kept]
+
+
+def earliest_unused(firsts, seconds):
+    unused, found = list(firsts), []
+    for time, value in seconds:
+        if unused and unused[0][0] <= time:
+            found.append((time, (unused.pop(0)[1], value)))
+    return found
+
+
+def difference(left, right):
+    rest, found = list(right), []
+    for row in left:
+        if row in rest:
+            rest.remove(row)
+        else:
+            found.append(row)
+    return found
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    streams=st.tuples(rows, rows),
+    table=st.sampled_from(TABLES),
+    cost=st.integers(1, 9),
+    kind=st.sampled_from(
+        [(FollowsMostRecent, most_recent), (FollowsEarliestUnused, earliest_unused), (Difference, difference)]
+    ),
+)
+def test_operators_that_wait_strictly_give_what_they_mean_and_are_woken_on_demand(streams, table, cost, kind):
+    made, meaning = kind
+    left, right = (sorted(rows, key=lambda row: row[0]) for rows in streams)
+    graph, given = QueryGraph(), list[Tuple]()
+    node = graph.add("strict", made(), ["a", "b"], given.append)
+    watched(graph)
+    sources = {
+        name: VirtualSource(stamped([t for t, _ in kept], [v for _, v in kept]))
+        for name, kept in (("a", left), ("b", right))
+    }
+    VirtualRun(graph, sources, cost=cost, mode="on demand", schedule=Schedule(table)).run()
+    # Only what is simultaneous with the end may still wait: nobody can be strictly past it yet.
+    last = max((time for time, _ in [*left, *right]), default=0)
+    assert all(cursor.head().time == last for cursor in node.inputs if len(cursor))
+    assert isinstance(node.logic, Waiting)
+    for port in range(2):
+        node.logic.raise_register(port, last + 1)
+    while node.more():
+        node.execute()
+    found = [(item.time, item.value) for item in given if not item.punctuation]
+    assert [time for time, _ in found] == sorted(time for time, _ in found)
+    expected = meaning(left, right)
+    if made is Difference:
+        assert sorted(found) == sorted(expected)
+    else:
+        assert found == expected

@@ -293,6 +293,16 @@ def test_a_silent_stream_with_external_timestamps_promises_its_skew(skew, expect
     assert query.results()["v"].to_pylist() == expected
 
 
+def test_a_silent_stream_does_not_follow_times_that_mean_something_else():
+    made = Session()
+    made.stream("A", SCHEMA, skew=5)
+    made.stream("clocked", pa.schema([("ts", pa.timestamp("us")), ("k", pa.int64())]), skew="1 second")
+    made.push("clocked", pa.table({"ts": pa.array([10**15], pa.timestamp("us")), "k": [1]}))
+    made.push("A", table([(3, 0, 1)]))
+    assert made.dead_letters == []
+    assert made.streams["clocked"].register == 10**15
+
+
 def test_a_row_behind_its_streams_promise_is_late():
     made = Session()
     for name in "AB":

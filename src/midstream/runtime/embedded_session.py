@@ -181,10 +181,9 @@ class Session:
         for name, batch in batches.items():
             self._feed(name, batch)
             self.streams[name].settle()
-        newest = max(stream.latest for stream in self.streams.values())
         for name, silent in self.streams.items():
             if name not in batches or batches[name].num_rows == 0:
-                silent.demand(self._now(name), newest)
+                silent.demand(self._now(name), self._newest(silent))
         self._advance()
 
     def stop(self) -> None:
@@ -195,6 +194,12 @@ class Session:
             stream.close()
         self._advance()
         self.stopped = True
+
+    def _newest(self, silent: SessionStream) -> int:
+        """The time of the newest row of all streams whose times mean the same as a silent one's."""
+        domain = silent.declaration.domain
+        alike = [s.latest for s in self.streams.values() if s.declaration.domain.agrees_with(domain)]
+        return max(alike, default=BEGINNING)
 
     def _require_running(self) -> None:
         if self.stopped:

@@ -59,8 +59,8 @@ class SharedScheduler:
             if wire.operator == ROOT:
                 self.box.sinks[wire.port](batch)
             else:
-                given = self.box.operators[wire.operator].process(wire.port, batch)
-                self.send(self.box.wires[wire.operator], given)
+                for given in self.box.operators[wire.operator].pieces(wire.port, batch):
+                    self.send(self.box.wires[wire.operator], given)
 
     def advance(self, frontier: int) -> None:
         """Carries a frontier from the sources to all roots."""

@@ -197,38 +197,3 @@ class SlidingCount(Waiting):
         if self.boundary is not None and least >= self.boundary:
             emit(Tuple(self.boundary, self.boundary, self.count))
             self.boundary, self.count = None, 0
-
-
-class FollowsMostRecent(Waiting):
-    """Each tuple of the second input with the latest of the first; a first at the same time counts as before.
-
-    A second waits until the first input's register is strictly past it: until then an earlier first may still come.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(2)
-        self.latest: Tuple | None = None
-
-    def may_take(self, port: int, inputs: Sequence[Cursor]) -> bool:
-        """A first as soon as no earlier second can come, a second once no first can precede it."""
-        head: Tuple = inputs[port].head()
-        if head.punctuation:
-            return True
-        other = self.register(1 - port, inputs)
-        return head.time <= other if port == 0 else head.time < other
-
-    def starving(self, inputs: Sequence[Cursor]) -> int:
-        """The empty input; the first one if the second could go on but for it."""
-        return 0 if not len(inputs[0]) else 1
-
-    def needs(self, inputs: Sequence[Cursor]) -> int | None:
-        """A second needs the first input to be strictly past it."""
-        needed = super().needs(inputs)
-        return None if needed is None else needed + (len(inputs[0]) == 0)
-
-    def take(self, port: int, item: Tuple, emit: Emit) -> None:
-        """Remembers a first, pairs a second."""
-        if port == 0:
-            self.latest = item
-        elif self.latest is not None:
-            emit(Tuple(item.time, item.born, (self.latest.value, item.value)))
