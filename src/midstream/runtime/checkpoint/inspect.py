@@ -40,7 +40,7 @@ def describe(checkpoint_uri: str) -> dict[str, Any]:
         "streams": dict(_streams(manifest)),
         "queries": {name: _query(manifest, name) for name in sorted({*manifest.queries, *manifest.segments})},
         "dead_letters": _outputs(manifest.dead_letters, manifest.listed_dead_letters),
-        "counters": dict(manifest.counters),
+        "counters": {name: value for name, value in manifest.counters.items() if name != "adaptive"},
         "totals": _size(manifest.entries()),
         "garbage": garbage(store, store.files),
     }
@@ -67,6 +67,7 @@ def _query(manifest: Manifest, name: str) -> dict[str, Any]:
         "advanced_to": tick(manifest.advanced_to.get(name)),
         "released": tick(manifest.released.get(name)),
         "migration": manifest.migration.get(name),
+        "adaptivity": manifest.counters.get("adaptive", {}).get(name, {}).get("mode", "off"),
         "results": _outputs(manifest.results.get(name, ()), manifest.listed.get(name, ())),
         **_size(entry for slots in stages.values() for entries in slots.values() for entry in entries),
         "stages": {

@@ -23,7 +23,7 @@ from midstream.adaptation.policy import Policy
 from midstream.adaptation.telling import operators_told, statistics_told
 from midstream.algebra.expressions import columns_of
 from midstream.algebra.statistics import OperatorStatistics, Statistics
-from midstream.errors import MigrationError
+from midstream.errors import MidstreamError
 from midstream.operators.base import Work
 from midstream.optimizer.plans import Plan, plan_query
 from midstream.runtime.checkpoint.manifest import Manifest
@@ -220,7 +220,7 @@ class Watcher:
         for strategy in WAYS:
             try:
                 way(query, decision.target, strategy)
-            except MigrationError as error:
+            except MidstreamError as error:
                 refusals.append(f"{strategy}: {error.message}")
                 continue
             self.wish = {
