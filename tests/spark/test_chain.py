@@ -21,6 +21,7 @@ from midstream.runtime.checkpoint.collect import collect
 from midstream.runtime.checkpoint.lease import Lease
 from midstream.runtime.embedded import run as run_embedded
 from midstream.runtime.spark.accounts import history_of, statistics_of
+from midstream.runtime.spark.driver import progress_of
 from midstream.runtime.spark.heartbeat import Heartbeat
 
 THREE = (
@@ -113,6 +114,19 @@ def test_strategies_inside_tasks_are_refused_over_several_stages(strategy, tmp_p
     with pytest.raises(ms.MigrationError, match="several stages") as refused:
         chain.migrate("(A (B C))", strategy)
     assert refused.value.hint == "use genmig or genmig_reference_point or moving_state"
+
+
+def test_every_batch_of_a_migration_side_by_side_can_be_told(tmp_path):
+    """What a batch did is told after its commit, which may have ended the migration."""
+    question = ask(KEYS, tables())
+    chain = Chain(question.plan, question.catalog, tmp_path, slots=2, plan="((A B) C)")
+    told = 0
+    for i, parts in enumerate(chain.cut(question.tables, 30)):
+        if i == 3:
+            chain.migrate("(A (B C))", "genmig")
+        told += progress_of(chain.batch(parts), chain.manifest)["queries"]["q"]["results"]
+    assert chain.query.plan.text == "(A (B C))"
+    assert told == chain.manifest.counters["results"]["q"]
 
 
 def test_the_history_outlives_a_restart(tmp_path):

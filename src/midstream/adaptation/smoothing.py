@@ -67,8 +67,11 @@ class Smoothed:
         """Whether all recent steps lie on one side, far beyond the noise from before them."""
         if len(self.recent) < STEPS_TO_JUMP or self.weight < 2 * STEPS_TO_JUMP:
             return False
-        past_above = self.above - sum(a * self.fade**i for i, (a, _) in enumerate(reversed(self.recent)))
-        past_below = self.below - sum(b * self.fade**i for i, (_, b) in enumerate(reversed(self.recent)))
+        past_above, past_below, left = self.above, self.below, 1.0
+        for above, below in reversed(self.recent):
+            past_above -= left * above
+            past_below -= left * below
+            left *= self.fade
         if past_below <= 0 or past_above <= 0:
             return past_below > 0 and all(a > 0 for a, _ in self.recent)
         past = past_above / past_below

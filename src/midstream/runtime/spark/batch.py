@@ -74,6 +74,7 @@ class Batch:
     spark_seconds: float = 0.0
     shapes: Shapes = field(default_factory=Shapes)
     _shares: Shares | None = None
+    _at_work: list[Part] | None = None
 
     @property
     def shares(self) -> Shares:
@@ -162,7 +163,12 @@ class Batch:
         return tuple(self.shares.gathered(works) if stage == 0 else works)
 
     def parts(self) -> list[Part]:
-        """All plans at work."""
+        """All plans at work in this batch, also after it has moved migrations on."""
+        if self._at_work is None:
+            self._at_work = self._parts()
+        return self._at_work
+
+    def _parts(self) -> list[Part]:
         found = []
         for name, query in self.queries.items():
             migration = query.migration
