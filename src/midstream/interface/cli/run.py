@@ -19,6 +19,7 @@ def run(
     job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job file.")],
     available: Annotated[bool, typer.Option("--available", help="Work through what there is now, then end.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Only check the file.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace queries whose text has changed.")] = False,
     json: options.Json = False,
 ) -> None:
     """Run a job: streams, queries, sinks and a checkpoint, as its file says. Ctrl-C stops it; a restart resumes.
@@ -31,16 +32,16 @@ def run(
     if check:
         note(f"{job_file} is a job of {len(job.streams)} streams and {len(job.queries)} queries")
         return
-    account = carry_out(job, available, quiet=json)
+    account = carry_out(job, available, quiet=json, replace=replace)
     if json:
         show_json(account)
 
 
-def carry_out(job: Job, available: bool, quiet: bool) -> dict[str, Any]:
+def carry_out(job: Job, available: bool, quiet: bool, replace: bool = False) -> dict[str, Any]:
     """Runs the job to its end; says how far it came."""
     from midstream.runtime.spark.control import status
 
-    session = open_session(job)
+    session = open_session(job, replace)
     if not quiet:
         session.on_progress(_told)
 
@@ -59,8 +60,11 @@ def carry_out(job: Job, available: bool, quiet: bool) -> dict[str, Any]:
             signal.signal(sign, handler)
 
 
-def open_session(job: Job) -> Any:
-    """The session that a job describes, ready to start."""
+def open_session(job: Job, replace: bool = False) -> Any:
+    """The session that a job describes, ready to start, with the queries that were added to it and not those dropped.
+
+    `replace` has queries whose texts have changed take the places of the old ones.
+    """
     from midstream.runtime.spark import Session, sinks, spark_session
     from midstream.runtime.spark.sources import EVOLUTION
 
@@ -90,11 +94,23 @@ def open_session(job: Job) -> Any:
     if job.ticks:
         session.ticks()
     for query in job.queries:
-        session.query(query.name, query.cql, plan=query.plan, emit_every=query.emit_every, adaptive=query.adaptive)
+        if session.was_dropped(query.name, query.cql):
+            note(f"query {query.name} was dropped from the running job and stays so; midstream add brings it back")
+            continue
+        session.query(
+            query.name,
+            query.cql,
+            plan=query.plan,
+            emit_every=query.emit_every,
+            adaptive=query.adaptive,
+            replace=replace,
+        )
         if query.sink == "console":
             session.sink(query.name, sinks.console(query.name))
         elif query.folder is not None:
             session.sink(query.name, sinks.folder(query.folder))
+    for name in session.restore_added():
+        note(f"query {name} was added to the running job and goes on")
     return session
 
 

@@ -45,6 +45,7 @@ def stored_status(store: CheckpointStore) -> dict[str, Any]:
             for name in sorted(manifest.latest | counters.get("rows", {}))
         },
         "queries": {name: _query(manifest, name) for name in manifest.queries},
+        "dropped": dict(counters.get("dropped", {})),
         **measured(store, manifest),
     }
 
@@ -62,6 +63,7 @@ def _query(manifest: Manifest, name: str) -> dict[str, Any]:
         "cql": entry.cql,
         "plan": entry.plan,
         "migrating_to": manifest.migration.get(name, {}).get("plan"),
+        "added": name in counters.get("added", {}),
         "results": counters.get("results", {}).get(name, 0),
         "released": tick(manifest.released.get(name)),
         "history": list(counters.get("history", {}).get(name, ())),

@@ -74,10 +74,16 @@ class Listener:
             case {"command": "rebalance"}:
                 return {"changes": session.rebalance(request.get("routing"))}
             case {"command": "add", "query": str(name), "cql": str(cql)}:
-                query = session.query(name, cql, plan=request.get("plan"), adaptive=request.get("adaptive", "off"))
+                wanted = {"plan": request.get("plan"), "adaptive": request.get("adaptive", "off")}
+                query = session.query(name, cql, **wanted)
+                session._driver.added[name] = {"cql": cql, **wanted}
+                session._driver.dropped.pop(name, None)
                 return {"query": name, "plan": query.plan.text}
             case {"command": "drop", "query": str(name)}:
+                text = session.queries_by(name)._running.cql
                 session.drop(name)
+                if session._driver.added.pop(name, None) is None:
+                    session._driver.dropped[name] = text
                 return {"query": name}
             case {"command": "stop"}:
                 session.request_stop()
@@ -110,6 +116,7 @@ def status(session: Session) -> dict[str, Any]:
                 "cql": query.cql,
                 "plan": query.plan.text,
                 "migrating_to": query.migration.target.plan.text if query.migration else None,
+                "added": name in driver.added,
                 "results": counters.get("results", {}).get(name, 0),
                 "released": told_tick(manifest.released.get(name)) if manifest else None,
                 "history": history_of(driver, query),
@@ -118,6 +125,7 @@ def status(session: Session) -> dict[str, Any]:
             }
             for name, query in driver.queries.items()
         },
+        "dropped": dict(driver.dropped),
         **measured(driver.store, manifest),
         "last_batch": driver.last_event,
     }

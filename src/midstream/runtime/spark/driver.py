@@ -40,6 +40,7 @@ from midstream.runtime.spark.memory import Memory
 from midstream.runtime.spark.migrating import KEEPS_AHEAD, legal_strategy, require_cancellable
 from midstream.runtime.spark.moving import Move, Routing, move_on_spark
 from midstream.runtime.spark.progress import metrics_row, seconds_of, told_in_a_line
+from midstream.runtime.spark.replacing import with_archive
 from midstream.runtime.spark.reports import Report
 from midstream.runtime.spark.results import batch_frame
 from midstream.runtime.spark.running import MigrationUnderWay, RunningQuery
@@ -82,6 +83,11 @@ class Driver:
     told_after: dict[str, float] = field(default_factory=dict)
     """What is known of the last batch only since its commit."""
     compactor: Compactor = field(init=False)
+    retiring: set[str] = field(default_factory=set)
+    """Queries that another takes the place of with the next batch, under the names their results keep."""
+    added: dict[str, dict[str, Any]] = field(default_factory=dict)
+    dropped: dict[str, str] = field(default_factory=dict)
+    """Queries that were added and dropped by request: what they are, and the texts they had."""
     failure: BaseException | None = None
     in_batch: bool = False
     scheduling: str = "dfs"
@@ -125,6 +131,8 @@ class Driver:
             self.wanted = Routing(tuple(default_routing(wanted)), wanted, ANOTHER_NUMBER)
         self.routes = {name: _route(key) for name, key in self.manifest.counters.get("arrival", {}).items()}
         self.scheduling = self.manifest.counters.get("scheduling", self.scheduling)
+        self.added = dict(self.manifest.counters.get("added", {}))
+        self.dropped = dict(self.manifest.counters.get("dropped", {}))
 
     def on_batch(self, rows: DataFrame, batch_id: int) -> None:
         """What Spark calls for each batch."""
@@ -221,6 +229,8 @@ class Driver:
             "scheduling": batch.scheduling,
             "carry": self.carry,
             "slots": batch.slots,
+            "added": dict(self.added),
+            "dropped": dict(self.dropped),
             **more,
         }
         if adaptive := self.watchers.after(batch, self.check_migration):
@@ -231,6 +241,7 @@ class Driver:
         self.store.commit(manifest)
         self.manifest = manifest
         self._follow(manifest)
+        self._retire(batch)
         self.slots = batch.slots
         self.queries.update({name: batch.queries[name].after_batch for name in batch.ended if name in self.queries})
         self.cancelled.clear()
@@ -250,11 +261,18 @@ class Driver:
     def _tidied(self, batch: Batch, manifest: Manifest) -> Manifest:
         """The manifest with small files merged, old ones in lists, and the batch in the metrics table."""
         # Before rubbish is collected nothing may be half made.
+        manifest = with_archive(manifest, batch.before, self.retiring)
         manifest = adopt(manifest, self.compactor.take(wait=self._collects(batch)), time.time())
         row = metrics_row(progress_of(batch, manifest), time.time())
         completed_before = completed(manifest, self.told_after)
         self.told_after = {}
         return shorten(self.files, remember(self.files, completed_before, row, self.metrics_retained))
+
+    def _retire(self, batch: Batch) -> None:
+        """Forgets the queries that ran for the last time."""
+        for name in self.retiring & batch.queries.keys():
+            self.queries.pop(name, None)
+            self.retiring.discard(name)
 
     def _follow(self, manifest: Manifest) -> None:
         """Goes on with what the manifest says of migrations."""

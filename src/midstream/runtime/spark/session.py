@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -37,6 +38,7 @@ from midstream.runtime.spark.environment import require_classic, ship_package, s
 from midstream.runtime.spark.heartbeat import Heartbeat
 from midstream.runtime.spark.memory import Memory
 from midstream.runtime.spark.push_down import told
+from midstream.runtime.spark.replacing import REPLACED
 from midstream.runtime.spark.results import (
     dead_letters_frame,
     metrics_frame,
@@ -44,10 +46,13 @@ from midstream.runtime.spark.results import (
     results_of_query,
     spark_path,
 )
+from midstream.runtime.spark.rewording import Rewording, Text
 from midstream.runtime.spark.running import MigrationUnderWay, RunningQuery
 from midstream.runtime.spark.sources import open_source
 from midstream.runtime.spark.tagging import StreamInput, columns_of_frame, tagged_union
 from midstream.scheduling.schedule import schedule_of
+
+log = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_\-]*")
 
@@ -271,8 +276,12 @@ class Session:
         emit_every: Duration | None = None,
         share: bool = True,
         adaptive: Policy | Mode = "off",
+        replace: bool = False,
     ) -> Query:
         """Adds a continuous query; a running session takes it up with the next batch.
+
+        Another text than the checkpoint has under the name is taken up as it is if it is the same query in other words;
+        otherwise it is refused, or with `replace=True` takes the old one's place.
 
         With `share=False` it keeps everything to itself.
 
@@ -280,11 +289,11 @@ class Session:
         says so in its `decisions`.
         """
         _check_name("query", name)
-        if name in self._driver.queries:
-            raise QueryError(f"there is a query {name} already")
+        if name in self._driver.queries and not replace:
+            raise QueryError(f"there is a query {name} already", hint="replace=True puts another in its place")
         relation = parse(cql, self.catalog)
         every = None if emit_every is None else ticks(emit_every, relation.domain)
-        return self._add(name, cql, relation, plan, every, share, policy_of(adaptive))
+        return self._add(name, cql, relation, plan, every, share, policy_of(adaptive), replace)
 
     def _add(
         self,
@@ -295,15 +304,19 @@ class Session:
         every: int | None = None,
         share: bool = True,
         policy: Policy | None = None,
+        replace: bool = False,
     ) -> Query:
-        self._require_same_text(name, cql)
         with self._driver.gate:
+            text = Text(name, cql, relation, plan, every, share)
+            reworded = Rewording(self._driver, self._adding, self.catalog).make_way(text, replace)
             settled = self._arrival.settled(self._stream is not None)
             running = self._adding.query(name, cql, relation, plan, every, settled, share, policy is not None)
             running.migration = self._remembered_migration(running)
             if policy is not None:
                 self._driver.watchers.watch(running, policy)
             self._take_up(running)
+            if reworded:
+                self._prefer(name, relation, plan, every)
         return Query(self, name)
 
     def _take_up(self, running: RunningQuery) -> None:
@@ -342,15 +355,26 @@ class Session:
             raise MigrationError("the new plan reads columns that the batch under way does not carry")
         self._restart()
 
-    def _require_same_text(self, name: str, cql: str) -> None:
-        manifest = self._driver.manifest
-        entry = manifest.queries.get(name) if manifest else None
-        if entry is not None and entry.cql != cql:
-            raise JobError(
-                f"query {name} has another text than in the checkpoint",
-                detail=f"there it is: {entry.cql}",
-                hint="give it another name, or use a new checkpoint",
-            )
+    def _prefer(self, name: str, relation: Relation, plan: Plan | str | None, every: int | None) -> None:
+        """Goes over to the plan that a text in other words would have had."""
+        wanted = plan_query(relation, plan, every).text
+        if wanted and wanted != self._query(name).plan.text:
+            try:
+                self._migrate(name, wanted, "auto", "the text was put in other words")
+            except MigrationError as error:
+                log.warning("query %s stays with its plan: %s", name, error)
+
+    def restore_added(self) -> list[str]:
+        """Adds the queries again that were added to the job by request and not dropped since; gives their names."""
+        wanted = [name for name in self._driver.added if name not in self._driver.queries]
+        for name in wanted:
+            told = self._driver.added[name]
+            self.query(name, told["cql"], plan=told.get("plan"), adaptive=told.get("adaptive", "off"))
+        return wanted
+
+    def was_dropped(self, name: str, cql: str) -> bool:
+        """Whether a query of this very text was dropped by request."""
+        return self._driver.dropped.get(name) == cql
 
     def _remembered_migration(self, running: RunningQuery) -> MigrationUnderWay | None:
         """The migration that the checkpoint says is under way."""
@@ -496,9 +520,15 @@ class Session:
             self._driver.lease = None
 
     def results(self, name: str) -> DataFrame:
-        """All results of a query that are released so far."""
-        running = self._query(name)
-        return results_frame(self.spark, self._driver.files, self._driver.manifest, name, running.plan)
+        """All results of a query that are released so far; those of one that was replaced by the name it has since."""
+        return results_frame(self.spark, self._driver.files, self._driver.manifest, name, self._plan_of(name))
+
+    def _plan_of(self, name: str) -> Plan:
+        manifest = self._driver.manifest
+        entry = manifest.queries.get(name) if manifest else None
+        if name not in self._driver.queries and entry is not None and entry.status == REPLACED:
+            return plan_query(parse(entry.cql, self.catalog), None, entry.emit_every)
+        return self._query(name).plan
 
     def dead_letters(self) -> DataFrame:
         """All rows that could not be used, with the reasons."""
