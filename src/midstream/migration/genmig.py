@@ -148,6 +148,11 @@ class SplitExecution:
         return passed if held is None else min(passed, held)
 
     @property
+    def held_from(self) -> int | None:
+        """The earliest start of what waits for its other half."""
+        return self.joint.held_from
+
+    @property
     def done(self) -> bool:
         """Whether both boxes have answered for all time before the split."""
         return self.old.passed >= self.split.first and self.new.passed >= self.split.first

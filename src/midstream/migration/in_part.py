@@ -209,6 +209,11 @@ class MigratingPart:
         return self.part.passed if self.above is None else self.above.passed
 
     @property
+    def held_from(self) -> int | None:
+        """The earliest start of what the part holds back; what follows from it starts no earlier."""
+        return self.part.held_from
+
+    @property
     def done(self) -> bool:
         """Whether the new part can go on alone."""
         return self.part.done

@@ -99,6 +99,11 @@ class MovedState:
         return self.new.passed
 
     @property
+    def held_from(self) -> int | None:
+        """Nothing is ever held back."""
+        return None
+
+    @property
     def done(self) -> bool:
         """Always: there is nothing to wait for."""
         return True

@@ -138,6 +138,11 @@ class PacedMove:
         return self.old.passed
 
     @property
+    def held_from(self) -> int | None:
+        """Nothing is ever held back."""
+        return None
+
+    @property
     def done(self) -> bool:
         """Whether everything has been sent."""
         return self.move.left == 0

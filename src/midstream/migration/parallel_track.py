@@ -103,6 +103,11 @@ class TwoTracks:
         return min(self.old.passed, self.new.passed)
 
     @property
+    def held_from(self) -> int | None:
+        """Nothing is ever held back."""
+        return None
+
+    @property
     def done(self) -> bool:
         """Whether everything old has been purged."""
         return self.old_until == BEGINNING or self._relation_passed >= self.old_until

@@ -117,6 +117,11 @@ class PaperTracks:
         return self.old.passed
 
     @property
+    def held_from(self) -> int | None:
+        """Nothing that others wait for: what is held back leaves behind the rest."""
+        return None
+
+    @property
     def done(self) -> bool:
         """Whether nothing old is left in the old box."""
         frontier = self.old.passed

@@ -79,6 +79,10 @@ class Migrating(Execution, Protocol):
     def done(self) -> bool:
         """Whether the new box can go on alone. Where a query has several partitions, all of them must be done."""
 
+    @property
+    def held_from(self) -> int | None:
+        """The earliest start of results that are computed but held back; None if there are none."""
+
     def finish(self) -> SingleBox:
         """Leaves the new box."""
 

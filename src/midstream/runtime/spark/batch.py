@@ -290,10 +290,18 @@ class Batch:
             old, new = (self._complete(q, registers) for q in (query, migration.target))
             reached = new if migration.done else old if old < first else max(first, new)
         elif migration is not None:
-            reached = min([self.advance_to(query), *(part.passed for part in self._roots(query))])
+            reached = self._complete_while_migrating(query, migration.target, registers)
         else:
             reached = self._complete(query, registers)
         return max(before, reached)
+
+    def _complete_while_migrating(self, query: RunningQuery, target: RunningQuery, registers: Mapping[str, int]) -> int:
+        """How far the results of two plans in one box are complete."""
+        roots = self._roots(query)
+        if query.waits or target.waits:
+            return min([self.advance_to(query), *(part.passed for part in roots)])
+        held = [part.held_from for part in roots if part.held_from is not None]
+        return min([query.reached(registers), *held])
 
     def _complete(self, query: RunningQuery, registers: Mapping[str, int]) -> int:
         """How far a plan's results are complete."""

@@ -244,6 +244,7 @@ class FragmentLife:
             inserted=work.inserted,
             passed=self.execution.passed,
             migrated=None if self.migrating is None else self.migrating.done,
+            held_from=None if self.migrating is None else self.migrating.held_from,
             operators=[] if self.watch is None else self.watch.reports(),
         )
 

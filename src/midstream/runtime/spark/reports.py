@@ -30,6 +30,8 @@ class FragmentReport:
     passed: int = 0
     migrated: bool | None = None
     """Whether a migration under way could end here; None if there is none."""
+    held_from: int | None = None
+    """The earliest start of results that a migration under way holds back."""
     operators: list[OperatorReport] = field(default_factory=list)
     """What each operator did, if the query is watched."""
 
