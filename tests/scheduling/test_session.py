@@ -248,6 +248,36 @@ def test_a_query_migrates_out_of_what_it_shares_and_the_others_go_on():
         watched.check(query)
 
 
+@pytest.mark.parametrize("strategy", ["moving_state", "moving_state_paced", "genmig", "parallel_track", "auto"])
+def test_a_query_whose_shared_part_is_ahead_of_it_loses_nothing_by_migrating(strategy):
+    watched = Watched()
+    watched.add("two", "SELECT A.k, B.v AS w FROM A [RANGE 9], B [RANGE 9] WHERE A.k = B.k")
+    watched.session.query("three", THREE, plan="((A B) C)")
+    watched.before["three"] = dict.fromkeys("ABC", 0)
+    for name, rows in {"C": [(0, 1, 0)], "A": [(1, 1, 1)], "B": [(2, 1, 2)]}.items():
+        watched.push(name, rows)
+    for name in "AB":
+        watched.push(name, [(50, 2, 3)])
+    three = watched.session.queries["three"]
+    assert three.shares == ["part 1"]
+    if strategy.startswith("moving_state"):
+        with pytest.raises(ms.MigrationError, match="forgotten further than it is"):
+            three.migrate("(A (B C))", strategy)
+    else:
+        three.migrate("(A (B C))", strategy)
+    for time in (3, 5, 90):
+        watched.push("C", [(time, 1, 4)])
+    for name in "AB":
+        watched.push(name, [(90, 1, 3)])
+    if strategy.startswith("moving_state"):
+        three.migrate("(A (B C))", strategy)
+        watched.push("C", [(95, 1, 4)])
+    watched.session.stop()
+    assert three.results().num_rows > 3
+    for query in watched.session.queries.values():
+        watched.check(query)
+
+
 def test_a_query_that_shares_a_core_migrates_too():
     watched = Watched()
     for i in range(3):

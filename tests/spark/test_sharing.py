@@ -18,7 +18,15 @@ from midstream.scheduling import box_scheduler
 
 CATALOG = catalog_of(dict.fromkeys("ABC", SCHEMA), "ts")
 STAGES = "SELECT A.v, C.k AS w FROM A [RANGE 9], B [RANGE 9], C [RANGE 9] WHERE A.k = B.k AND B.v = C.v"
-ASKED = [*QUERIES, STAGES, "SELECT k, v FROM A [RANGE 9] UNION ALL SELECT k, v FROM B [RANGE 9]"]
+ASKED = [
+    *QUERIES,
+    STAGES,
+    "SELECT k, v FROM A [RANGE 9] UNION ALL SELECT k, v FROM B [RANGE 9]",
+    "SELECT k, v FROM B [PARTITION BY k ROWS 2]",
+    "SELECT count(*) AS n FROM C [ROWS 3]",
+    "SELECT A.v, B.v AS w FROM A FOLLOWED BY B RECENT ON A.k = B.k",
+    "SELECT A.v, B.v AS w FROM A FOLLOWED BY B CHRONICLE ON A.k = B.k WITHIN 9",
+]
 
 
 class Watched:
@@ -53,7 +61,8 @@ class Watched:
         for stream in "ABC":
             first = min(started.get("inherited", {}).get(stream, self.begun[name]), self.begun[name])
             before = [r for b in self.batches[first : self.begun[name]] for r in b.get(stream, ())]
-            kept = [r for r in before if r[0] + WINDOW >= (start or 0) - istream]
+            bounded = not any(word in query.cql for word in ("ROWS", "FOLLOWED"))
+            kept = [r for r in before if not bounded or r[0] + WINDOW >= (start or 0) - istream]
             streams[stream] = table([*kept, *(r for b in self.batches[self.begun[name] :] for r in b.get(stream, ()))])
         expected = ms.reference(query.cql, streams)
         if start is not None:

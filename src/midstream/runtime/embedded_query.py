@@ -40,6 +40,7 @@ class Query:
         self.events: list[dict[str, Any]] = []
         self.core = core_of(live.plan.query, live.plan.emission)
         self.since: dict[str, int] = {}
+        self.forgotten_before = BEGINNING
         self._kept: list[pa.Table] = []
         self._fresh: list[pa.Table] = []
         self._released = 0
@@ -123,7 +124,22 @@ class Query:
             raise MigrationError(f"query {self.name} has been dropped")
         target = plan_query(self.plan.query, plan, self.emit_every)
         self.go_on_alone()
-        self.live.migrate(target, strategy, part=part, trigger=trigger)
+        self.live.migrate(target, self._possible(strategy), part=part, trigger=trigger)
+
+    def _possible(self, strategy: str) -> str:
+        """The strategy, if the windows still hold all that it asks for.
+
+        A part that was shared has forgotten what its own streams are past. While the query waits for another stream, it
+        may need some of that: its old plan has met it already, but a new plan could not be filled from the windows.
+        """
+        if self.frontier >= self.forgotten_before or strategy.startswith(("genmig", "parallel_track")):
+            return strategy
+        if strategy == "auto":
+            return "genmig"
+        raise MigrationError(
+            f"{strategy} cannot migrate query {self.name} now: what it shared has been forgotten further than it is",
+            hint="use strategy genmig, which asks nothing of the past, or wait until its slowest stream has caught up",
+        )
 
     def explain_migration(self, plan: Plan | str, *, part: str = "auto", preference: str = "least_silence") -> str:
         """Which part of the plan would migrate to another one, and what each strategy is predicted to take."""
@@ -139,6 +155,7 @@ class Query:
         if not isinstance(execution, SingleBox) or not taps_in(execution.box.plan):
             return
         sources, shared = self.live.sources, self.shares
+        self.forgotten_before = max(parts.named[name].frontier for name in shared)
         grown = grown_box(execution.box, {name: part.box for name, part in parts.named.items()})
         self.run_rest(grown)
         self.events.append({"event": "goes on alone", "at": self.frontier, "shared": shared})
