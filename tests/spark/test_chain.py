@@ -145,7 +145,13 @@ def test_the_history_outlives_a_restart(tmp_path):
     chain.run(question.tables, 30)
     chain = Chain(question.plan, question.catalog, tmp_path)
     (record,) = history_of(chain.driver, chain.query)
-    assert {**record, "end_batch": None} == {**expected, "start_batch": 1, "end_batch": None, "status": "done"}
+    assert {**record, **expected, "start_batch": 1, "status": "done"} == record
+    assert record["split_time"] == record["split_after"] + 0.5
+    assert record["batches"] == record["end_batch"] - record["start_batch"] + 1
+    assert record["duration"] == record["ended_at"] - record["started_at"] > 0
+    assert record["processed_twice"] > 0
+    assert record["peak_extra_rows"] > 0
+    assert record["wall_seconds"] >= record["longest_silence_seconds"] > 0
     assert 1 < record["end_batch"] <= chain.manifest.batch_id
 
 

@@ -43,6 +43,10 @@ def test_moving_state_between_plans_of_several_stages(name, tmp_path):
     got = chain.run(question.tables, 25, {2: ("(A (B C))", "moving_state"), 4: ("((A B) C)", "moving_state")})
     assert chain.moves == 2
     assert chain.query.plan.text == "((A B) C)"
+    for record, batch in zip(history_of(chain.driver, chain.query), (2, 4), strict=True):
+        assert (record["status"], record["start_batch"], record["end_batch"]) == ("done", batch, batch)
+        assert (record["strategy"], record["batches"], record["duration"]) == ("moving_state", 1, 0)
+        assert record["processed_twice"] > 0 or record["peak_extra_rows"] == 0
     expected = ms.run(query, inputs)
     assert got.num_rows
     assert ms.snapshot_equal(got, expected)
@@ -100,6 +104,7 @@ def cancelled(query: str, strategy: str, after: int, folder: Path) -> Chain:
     assert chain.query.migration is None
     (record,) = history_of(chain.driver, chain.query)
     assert (record["status"], record["new_plan"]) == ("cancelled", "(A (B C))")
+    assert after == 0 or record["batches"] == after + 1
     expected = ms.run(query, inputs)
     assert ms.snapshot_equal(chain.results(), expected)
     if query in (KEYS, ONE_KEY):

@@ -20,9 +20,10 @@ from midstream.runtime.spark.exchange import GROUPS
 from midstream.runtime.spark.fragment_life import FragmentWork, MigrationWork
 from midstream.runtime.spark.layout import NOTE, SLOT, Layout
 from midstream.runtime.spark.memory import Memory
+from midstream.runtime.spark.migration_account import Account, extra
 from midstream.runtime.spark.push_down import PushDown, push_down
 from midstream.runtime.spark.reports import FragmentReport, Report
-from midstream.runtime.spark.running import RunningQuery
+from midstream.runtime.spark.running import MigrationUnderWay, RunningQuery
 from midstream.runtime.spark.shared_life import SharedWork
 from midstream.runtime.spark.shares import Shapes, Shares
 from midstream.runtime.spark.sides import NEW, Side, base_name
@@ -70,6 +71,7 @@ class Batch:
     """Migrations that were over before the batch began: their states were moved, or they were cancelled."""
     moved: dict[str, Any] | None = None
     """What is told of a move to other slots."""
+    started: float = field(default_factory=time.time)
     reports: list[Report] = field(default_factory=list)
     spark_seconds: float = 0.0
     shapes: Shapes = field(default_factory=Shapes)
@@ -317,7 +319,26 @@ class Batch:
         else:
             done = all(part.migrated is not False for part in self._roots(query))
         begun = self.batch_id if migration.begun is None else migration.begun
-        return {**migration.to_json(), "begun": begun, "done": done}
+        account = self._account(query, migration).to_json()
+        return {**migration.to_json(), "begun": begun, "done": done, "account": account}
+
+    def _account(self, query: RunningQuery, migration: MigrationUnderWay) -> Account:
+        """What a migration has cost by the end of this batch."""
+        known = migration.account or Account.opened(self.advanced_to(query.name), self.started)
+        reports: dict[tuple[str, int], list[FragmentReport]] = {}
+        for report in self.reports:
+            for place, part in report.fragments.items():
+                if base_name(place[0]) == query.name:
+                    reports.setdefault(place, []).append(part)
+        return known.after(self.advance_to(query), time.time(), self._heard(query), *extra(reports, query.name + NEW))
+
+    def _heard(self, query: RunningQuery) -> bool:
+        """Whether results leave with this batch."""
+        since = BEGINNING if self.before is None else self.before.released.get(query.name, BEGINNING)
+        until = self._released(query, self._registers()[1])
+        waiting = () if self.before is None else self.before.results.get(query.name, ())
+        files = [*waiting, *self._results(query.name)]
+        return any(file.first_from < until and file.last_from >= since for file in files)
 
     def _roots(self, query: RunningQuery) -> list[FragmentReport]:
         root = (query.name, query.staged.root.number)
@@ -376,7 +397,7 @@ class Batch:
         if migration is None or not (migration.done or migration.cancelling):
             return ended
         status = "cancelled" if migration.cancelling else "done"
-        return [*ended, migration.record(query.plan.text, self.batch_id, status)]
+        return [*ended, migration.record(query.plan.text, self.batch_id, status, self._account(query, migration))]
 
 
 def finished(registers: Mapping[str, int], streams: Mapping[int, StreamDeclaration]) -> dict[str, int]:

@@ -38,6 +38,7 @@ from midstream.runtime.spark.heartbeat import Heartbeat
 from midstream.runtime.spark.layout import GROUP, PORT, Layout
 from midstream.runtime.spark.memory import Memory
 from midstream.runtime.spark.migrating import KEEPS_AHEAD, legal_strategy, require_cancellable
+from midstream.runtime.spark.migration_account import Account
 from midstream.runtime.spark.moving import Move, Routing, move_on_spark
 from midstream.runtime.spark.progress import metrics_row, seconds_of, told_in_a_line
 from midstream.runtime.spark.replacing import with_archive
@@ -284,6 +285,7 @@ class Driver:
                 self.queries[name] = query.after_batch
             else:
                 query.migration.begun, query.migration.done = told["begun"], told["done"]
+                query.migration.account = Account(**told["account"])
 
     def rebalance(self, routing: Sequence[int] | None, trigger: str = "asked for") -> bool:
         """Deals groups to slots anew, beginning with the next batch that can; false if nothing would change."""

@@ -16,7 +16,7 @@ from midstream.distribution.fragments import Fragment
 from midstream.errors import JobError
 from midstream.migration.execution import Execution, SingleBox
 from midstream.migration.in_part import way_decided
-from midstream.migration.protocol import Migrating
+from midstream.migration.protocol import Figures, Migrating
 from midstream.migration.registry import strategy_named
 from midstream.operators.base import Work
 from midstream.operators.box import Box
@@ -102,11 +102,15 @@ class FragmentLife:
         self.flushed: list[str] = []
         self.entries = list(work.segments.get(slot, ()))
         self.rows_in = 0
+        self.crossing = 0
+        """Rows that both sides of a split have taken."""
         self.boxes = [Box(work.fragment.plan, work.functions)]
         self.execution: Execution = SingleBox(
             self.boxes[0], self._give, partial(BoxScheduler, schedule=work.scheduling)
         )
         self.migrating: Migrating | None = None
+        self.figures = Figures()
+        """What a migration that ended in this batch has cost in it."""
         old_side = work.side is not None and not work.side.new
         self.ahead = {s.stream.alias: left_out(s) for s in work.fragment.sources} if old_side else {}
         self.watch = BoxWatch(self.boxes[0]) if work.watched else None
@@ -134,12 +138,14 @@ class FragmentLife:
             self._fill(self.migrating)
             self.migrating.restore(self.work.restored_to)
         if migration.cancels:
+            self.figures = self.migrating.figures
             self.execution, self.migrating = self.migrating.cancel(), None
         elif migration.finishes:
             self._finish_migration()
 
     def _finish_migration(self) -> None:
         assert self.migrating is not None
+        self.figures = self.migrating.figures
         self.execution = self.migrating.finish()
         self.migrating = None
 
@@ -173,8 +179,11 @@ class FragmentLife:
     def take(self, source: Source, elements: Elements) -> None:
         """Takes elements of a stream."""
         side, alias = self.work.side, source.stream.alias
-        for part in [elements] if side is None else side.fed(elements):
+        parts = [elements] if side is None else side.fed(elements)
+        for part in parts:
             self.feed(alias, part)
+        if side is not None and side.new:
+            self.crossing += len(parts[0])
         if side is not None and alias in self.ahead:
             later = side.ahead(elements)
             self.ahead[alias].append(later, np.zeros(len(later), np.uint64))
@@ -232,6 +241,7 @@ class FragmentLife:
         work = Work()
         for box in self.boxes:
             work.add(box.work)
+        figures = self.figures if self.migrating is None else self.migrating.figures
         return FragmentReport(
             entries=entries,
             results=results,
@@ -245,6 +255,8 @@ class FragmentLife:
             passed=self.execution.passed,
             migrated=None if self.migrating is None else self.migrating.done,
             held_from=None if self.migrating is None else self.migrating.held_from,
+            processed_twice=figures.processed_twice + self.crossing,
+            extra_rows=max(figures.extra_rows, figures.peak_extra_rows) + sum(s.rows for s in self.ahead.values()),
             operators=[] if self.watch is None else self.watch.reports(),
         )
 

@@ -167,7 +167,12 @@ class Filling:
         held = {(state.id, state.key): list(state.segments) for state in self.box.states()}
         path = name_for("state", batch_id, self.slot, work.fill.fragment.number)
         entries = [*kept_entries(self.opened, held), *write_pack(self.files, path, held)]
-        return FragmentReport(entries=entries, rows_in=move.rows_sent, rows_out=sum(map(len, self.given)))
+        return FragmentReport(
+            entries=entries,
+            rows_out=sum(map(len, self.given)),
+            processed_twice=move.rows_sent,
+            extra_rows=sum(held.state.rows for held in move.unmatched),
+        )
 
     def _feed(self, ahead: Mapping[str, Entries]) -> None:
         """Takes what the fragment has left out so far, and what others gave because of theirs."""

@@ -32,6 +32,9 @@ class FragmentReport:
     """Whether a migration under way could end here; None if there is none."""
     held_from: int | None = None
     """The earliest start of results that a migration under way holds back."""
+    processed_twice: int = 0
+    extra_rows: int = 0
+    """Rows that both plans of a migration took, and rows that are held for its sake alone."""
     operators: list[OperatorReport] = field(default_factory=list)
     """What each operator did, if the query is watched."""
 

@@ -15,6 +15,7 @@ from midstream.operators.box import Box
 from midstream.operators.slices import SliceOperator, grid_floor
 from midstream.optimizer.plans import Plan
 from midstream.runtime.live_query import reached
+from midstream.runtime.spark.migration_account import Account
 
 
 @dataclass(slots=True)
@@ -34,6 +35,7 @@ class MigrationUnderWay:
     """Whether both plans run side by side, each for its own time, rather than in one box."""
     cancelling: bool = False
     """Whether the next batch goes back to the old plan."""
+    account: Account | None = None
 
     @property
     def moves(self) -> bool:
@@ -43,8 +45,11 @@ class MigrationUnderWay:
     @staticmethod
     def resumed(target: RunningQuery, told: Mapping[str, Any]) -> MigrationUnderWay:
         """The migration that a manifest tells of."""
-        known = [told[name] for name in ("begun", "done", "trigger", "apart")]
-        return MigrationUnderWay(target, told["strategy"], dict(told["decision"]), *known)
+        found = MigrationUnderWay(target, told["strategy"], dict(told["decision"]))
+        found.begun, found.done = told["begun"], told["done"]
+        found.trigger, found.apart = told["trigger"], told["apart"]
+        found.account = Account(**told["account"]) if told.get("account") else None
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """What a manifest says of it."""
@@ -58,13 +63,17 @@ class MigrationUnderWay:
             "apart": self.apart,
         }
 
-    def record(self, old_plan: str, end_batch: int | None, status: str) -> dict[str, Any]:
-        """What a query's history says of it."""
+    def record(
+        self, old_plan: str, end_batch: int | None, status: str, account: Account | None = None
+    ) -> dict[str, Any]:
+        """What a query's history says of it; an account makes it complete."""
+        strategy = self.decision.get("strategy", self.strategy)
         return {
+            **({} if account is None else account.told(self.decision, strategy)),
             "trigger": self.trigger,
             "old_plan": old_plan,
             "new_plan": self.target.plan.text,
-            "strategy": self.strategy,
+            "strategy": strategy,
             "part": self.decision.get("part"),
             "start_batch": self.begun,
             "end_batch": end_batch,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,6 +12,7 @@ from midstream.distribution.balancing import balanced
 from midstream.errors import JobError
 from midstream.runtime.checkpoint.manifest import Manifest
 from midstream.runtime.spark.exchange import GROUPS
+from midstream.runtime.spark.migration_account import Account
 from midstream.runtime.spark.moving import Move, PlanMove, Routing
 from midstream.runtime.spark.reports import Report
 from midstream.runtime.spark.running import MigrationUnderWay, RunningQuery
@@ -72,9 +74,9 @@ def settle(
     under_way = {name: q.migration for name, q in queries.items() if q.migration is not None}
     going = {name: m for name, m in under_way.items() if m.moves or (m.apart and m.cancelling)}
     targets = {name: _after(query) if name in going else query for name, query in queries.items()}
-    ended = {name: [_ended(queries[name], migration, batch_id)] for name, migration in going.items()}
+    started = time.time()
     if before is None or (new.groups == old.groups and not going):
-        return Settled(before, targets, new, ended)
+        return Settled(before, targets, new, _ended(queries, going, batch_id, before, started, []))
     moving = [name for name in queries if name in going or new.groups != old.groups]
     plans = [
         PlanMove(
@@ -94,6 +96,7 @@ def settle(
             raise report.error
     segments = {**before.segments, **move.segments(reports)}
     moved = None if new.groups == old.groups else _told(move)
+    ended = _ended(queries, going, batch_id, before, started, reports)
     return Settled(replace(before, segments=segments, routing=new.groups), targets, new, ended, moved)
 
 
@@ -103,11 +106,28 @@ def _after(query: RunningQuery) -> RunningQuery:
     return query.migration.target if query.migration.moves else query.after_batch
 
 
-def _ended(query: RunningQuery, migration: MigrationUnderWay, batch_id: int) -> dict[str, Any]:
-    """What the history says of a migration that is over before its batch."""
-    if migration.cancelling:
-        return migration.record(query.plan.text, batch_id, "cancelled")
-    return {**migration.record(query.plan.text, batch_id, "done"), "start_batch": batch_id}
+def _ended(
+    queries: Mapping[str, RunningQuery],
+    going: Mapping[str, MigrationUnderWay],
+    batch_id: int,
+    before: Manifest | None,
+    started: float,
+    reports: Sequence[Report],
+) -> dict[str, list[dict[str, Any]]]:
+    """What the history says of migrations that are over before their batch; no batch without output lay between."""
+    found = {}
+    for name, migration in going.items():
+        frontier = BEGINNING if before is None else before.advanced_to.get(name, BEGINNING)
+        parts = [part for report in reports for place, part in report.fragments.items() if place[0] == name]
+        twice, held = sum(p.processed_twice for p in parts), sum(p.extra_rows for p in parts)
+        account = (migration.account or Account.opened(frontier, started)).after(
+            frontier, time.time(), True, twice, held
+        )
+        status = "cancelled" if migration.cancelling else "done"
+        record = migration.record(queries[name].plan.text, batch_id, status, account)
+        begun = batch_id if migration.begun is None else migration.begun
+        found[name] = [{**record, "start_batch": begun}]
+    return found
 
 
 def _told(move: Move) -> dict[str, Any]:
