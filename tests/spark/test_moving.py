@@ -10,12 +10,21 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.spark.chain import Chain
-from tests.spark.test_chain import KEYS, KEYS_GROUPED, STAGES, as_multiset, tables
+from tests.spark.test_chain import (
+    KEYS,
+    KEYS_GROUPED,
+    STAGES,
+    Crash,
+    _users_of_crash_points,
+    as_multiset,
+    tables,
+)
 
 import midstream as ms
 from midstream.api import ask
 from midstream.distribution.balancing import PATIENCE, Watch, skew
 from midstream.optimizer.plans import enumerate_plans
+from midstream.runtime.checkpoint.collect import collect
 from midstream.runtime.spark.accounts import history_of
 
 ROWS = KEYS.replace("A [RANGE 20]", "A [PARTITION BY k ROWS 3]")
@@ -171,6 +180,37 @@ def test_a_routing_must_name_a_slot_for_each_group(tmp_path):
     with pytest.raises(ms.MidstreamError, match="256 partition groups"):
         chain.driver.rebalance([0, 1, 2])
     assert not chain.driver.rebalance([0] * 128 + [1] * 128)
+
+
+@pytest.mark.parametrize("name", ["join", "distinct", "rows"])
+def test_a_crash_in_the_middle_of_moves_changes_nothing(name, tmp_path, monkeypatch):
+    query, inputs = QUERIES[name], tables(rows=40, last=80)
+    question = ask(query, inputs)
+    crashes, reached, crash_at = 0, 0, 5
+
+    def reach(point: str) -> None:
+        nonlocal reached
+        reached += 1
+        if reached == crash_at:
+            raise Crash(point)
+
+    for module in _users_of_crash_points():
+        monkeypatch.setattr(module, "reach", reach)
+    while True:
+        chain = Chain(question.plan, question.catalog, tmp_path, plan="((A B) C)", resize=2 + crashes % 3)
+        try:
+            changes = {i: (("(A (B C))", "((A B) C)")[i // 2 % 2], "moving_state") for i in range(1, 9, 2)}
+            got = chain.run(question.tables, 12, changes)
+            break
+        except Crash:
+            crashes += 1
+            reached, crash_at = 0, 5 + crashes * 17 % 140
+    assert crashes > 3
+    assert len(chain.manifest.counters["moves"]) > 1
+    assert ms.snapshot_equal(got, ms.run(query, inputs))
+    collect(chain.driver.store, chain.driver.files)
+    named = set().union(*(chain.driver.store.named(i).files for i in chain.driver.store.batch_ids()))
+    assert set(chain.driver.files.list("state")) <= named
 
 
 @dataclass

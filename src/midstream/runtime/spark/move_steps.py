@@ -34,6 +34,9 @@ from midstream.runtime.spark.exchange import Exchange, Slots, slots_of
 from midstream.runtime.spark.layout import NOTE_PORT, Layout, one_batch
 from midstream.runtime.spark.reports import FragmentReport, Report
 
+ROWS_AT_ONCE = 100_000
+"""How many rows of a state leave a slot in one piece."""
+
 Entries = Mapping[int, Sequence[SegmentEntry]]
 """Segments of each slot."""
 
@@ -91,8 +94,9 @@ class SendStep:
             segments = [open_segment(files, entry, origin.schema) for entry in entries]
             elements = shipment.shaped(origin.read([s for s in segments if len(s)], parcel.frontier))
             report.rows[parcel.query] = report.rows.get(parcel.query, 0) + len(elements)
-            if len(elements):
-                yield exchange.rows(parcel.port, self._slots(shipment.placed, slot, elements), elements)
+            for start in range(0, len(elements), ROWS_AT_ONCE):
+                part = elements.slice(start, min(ROWS_AT_ONCE, len(elements) - start))
+                yield exchange.rows(parcel.port, self._slots(shipment.placed, slot, part), part)
 
     def _slots(self, placed: Placed, slot: int, elements: Elements) -> Slots:
         key = placed.key
