@@ -97,7 +97,8 @@ def from_(results: pa.Table, start: int) -> pa.Table:
         return results.filter(pa.compute.field("ts") >= start)
     begins = pa.compute.max_element_wise(results["valid_from"], start)
     clipped = results.set_column(results.schema.get_field_index("valid_from"), "valid_from", begins)
-    return clipped.filter(pa.compute.field("valid_from") < pa.compute.field("valid_to"))
+    unending = pa.compute.field("valid_to").is_null()
+    return clipped.filter(unending | (pa.compute.field("valid_from") < pa.compute.field("valid_to")))
 
 
 @settings(max_examples=8, deadline=None)
