@@ -21,6 +21,8 @@ from midstream.adaptation.policy import Policy
 from midstream.algebra.statistics import Statistics
 from midstream.api import Question, ask
 from midstream.interface.bench.adaptivity_streams import Phase, chain_columns, chain_query, record
+from midstream.interface.demo.check import compare
+from midstream.interface.demo.streams import SECOND, START, Scenario, generate
 from midstream.runtime.spark.accounts import decisions_of, history_of, statistics_of
 from midstream.runtime.spark.slot_looks import LookRequest
 from midstream.runtime.spark.watching import ADAPTIVE, ATTENTION
@@ -243,6 +245,22 @@ def test_a_wish_waits_for_a_driver(tmp_path):
     chain = chain_of(question, tmp_path, None, Policy("auto"))
     chain.batch(parts[chain.next_batch])
     assert chain.manifest.migration["q"]["plan"] == "((A B) C)"
+
+
+@pytest.mark.parametrize("slots", [2, 4])
+def test_the_demonstration_decides_once(slots, tmp_path):
+    scenario = Scenario(seconds=16)
+    batches = generate(scenario)
+    tables = {name: pa.concat_tables([batch[name] for batch in batches]) for name in batches[0]}
+    question = ask(scenario.query, tables)
+    chain = chain_of(question, tmp_path, scenario.old_plan, Policy("auto"), slots)
+    for batch in batches:
+        chain.batch({name: rows.combine_chunks().to_batches()[0] for name, rows in batch.items()})
+    chain.batch({}, end=True)
+    (made,) = [d for d in decisions_of(chain.driver, "q") if d["action"] == "migrate"]
+    assert made["moment"] >= START + scenario.flips_at * SECOND
+    assert chain.query.plan.text == made["target"] and len(history_of(chain.driver, chain.query)) == 1
+    assert compare(chain.results(), batches, scenario).right
 
 
 def test_an_expression_that_cannot_be_computed_is_not_looked_at():

@@ -150,6 +150,10 @@ class Controller:
         settled = moment + self.window
         self.watching = Watch(before, settled + int(self.policy.watch * self.window), settled)
 
+    def called_off(self) -> None:
+        """Learns that somebody has cancelled a migration: whatever spoke for a change has to show anew."""
+        self.candidates.clear()
+
     def _cost(self, estimator: Estimator, plan: Plan) -> float:
         return estimator.per_tick(plan.logical) * self.corrections.get(plan.logical, 1.0)
 

@@ -115,6 +115,8 @@ class Watcher:
         self._absorb(batch.reports)
         self._note_work(batch.reports, query.migration is not None)
         self.wish, self.decided = None, None
+        if query.migration is not None and query.migration.cancelling:
+            self.adaptive.controller.called_off()
         after, looked = query.after_batch, self.adaptive.observer.looking
         self.current = after.plan
         decision = self.adaptive.end_batch(after.plan, None if migrating else self._watched)
