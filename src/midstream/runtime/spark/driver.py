@@ -139,7 +139,7 @@ class Driver:
         """What Spark calls for each batch."""
         while not self.gate.acquire(timeout=0.1):
             if self.halting:
-                raise JobError(f"batch {batch_id} was put off: the session is being stopped")
+                raise PutOff(f"batch {batch_id} was put off: the session is being stopped")
         try:
             self.in_batch = True
             self._on_batch(rows, batch_id)

@@ -9,21 +9,25 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
-from pyspark import SparkContext
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from midstream.errors import JobError
 
 OLDEST_JAVA = 17
 
+LOGGING = Path(__file__).parent / "log4j2.properties"
+"""What Spark's own process logs, and where."""
+
 SETTINGS: dict[str, str] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
@@ -62,8 +66,10 @@ def spark_session(master: str | None = None, name: str = "midstream", **settings
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         chosen = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", **chosen}
+    chosen.setdefault("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile=file:{LOGGING}")
     for key, value in chosen.items():
         builder = builder.config(key, str(value))
+    _start_apart({"spark.master": master, "spark.app.name": name, **chosen})
     spark = builder.getOrCreate()
     if master.startswith("local") and LOG_WRITER not in settings:
         _write_logs_in_process(spark)
@@ -84,6 +90,19 @@ def _write_logs_in_process(spark: SparkSession) -> None:
             continue
         spark.conf.set(LOG_WRITER, name)
         return
+
+
+def _start_apart(settings: Mapping[str, Any]) -> None:
+    """Starts Spark's process in a group of its own.
+
+    A signal to our group, which is how shells and supervisors stop a job, then reaches us alone, and we end what is
+    under way in order. Spark still ends with us: it watches a pipe that we hold.
+    """
+    if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return
+    conf = SparkConf(loadDefaults=False).setAll([(key, str(value)) for key, value in settings.items()])
+    gateway = launch_gateway(conf, {"start_new_session": True})  # type: ignore[no-untyped-call]
+    SparkContext._ensure_initialized(gateway=gateway, conf=conf)
 
 
 def require_java() -> None:
@@ -123,6 +142,14 @@ def require_classic(spark: object) -> SparkSession:
     if not isinstance(spark, SparkSession):
         raise JobError(f"a SparkSession is needed, not a {type(spark).__name__}")
     return spark
+
+
+def is_gone(spark: SparkSession) -> bool:
+    """Whether Spark has ended, or its process has."""
+    try:
+        return bool(spark.sparkContext._jsc.sc().isStopped())
+    except (AttributeError, OSError, Py4JError):
+        return True
 
 
 def ship_package(spark: SparkSession) -> None:

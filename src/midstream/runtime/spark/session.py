@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -34,7 +35,7 @@ from midstream.runtime.spark.batch import TICKS
 from midstream.runtime.spark.control import Listener
 from midstream.runtime.spark.declaring import stream_input
 from midstream.runtime.spark.driver import SPARK, Driver, Progress, Sink
-from midstream.runtime.spark.environment import require_classic, ship_package, spark_session
+from midstream.runtime.spark.environment import is_gone, require_classic, ship_package, spark_session
 from midstream.runtime.spark.heartbeat import Heartbeat
 from midstream.runtime.spark.memory import Memory
 from midstream.runtime.spark.push_down import told
@@ -463,6 +464,10 @@ class Session:
         try:
             if self._stream is not None and self._stream.isActive:
                 self._stream.stop()
+        except (OSError, Py4JError):
+            # A signal to all processes ends Spark as well; the batch that this interrupts is repeated later.
+            if not is_gone(self.spark):
+                raise
         finally:
             self._driver.halting = False
 
