@@ -41,6 +41,7 @@ from midstream.runtime.spark.migrating import KEEPS_AHEAD, legal_strategy, requi
 from midstream.runtime.spark.migration_account import Account
 from midstream.runtime.spark.moving import Move, Routing, move_on_spark
 from midstream.runtime.spark.progress import metrics_row, seconds_of, told_in_a_line
+from midstream.runtime.spark.quiet import PutOff
 from midstream.runtime.spark.replacing import with_archive
 from midstream.runtime.spark.reports import Report
 from midstream.runtime.spark.results import batch_frame

@@ -39,6 +39,7 @@ from midstream.runtime.spark.environment import is_gone, require_classic, ship_p
 from midstream.runtime.spark.heartbeat import Heartbeat
 from midstream.runtime.spark.memory import Memory
 from midstream.runtime.spark.push_down import told
+from midstream.runtime.spark.quiet import keep_quiet
 from midstream.runtime.spark.replacing import REPLACED
 from midstream.runtime.spark.results import (
     dead_letters_frame,
@@ -428,6 +429,7 @@ class Session:
             raise JobError("the session is running already")
         if not self._inputs or not self._driver.queries:
             raise JobError("a session needs at least one stream and one query before it starts")
+        keep_quiet()
         ship_package(self.spark)
         if self._driver.lease is None:
             self._driver.lease = Heartbeat(self._driver.files)
