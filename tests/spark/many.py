@@ -33,8 +33,9 @@ class Many(Chain):
     def __post_init__(self) -> None:
         self.random = np.random.default_rng(self.seed)
         self.driver = Driver(None, CheckpointStore(str(self.folder)), self.slots, 3)  # type: ignore[arg-type]
-        self.driver.open()
-        self.slots = self.driver.slots
+        self.driver.open(self.resize)
+        self.driver.run_move = self._move
+        self.moves = 0
         self.adding = Adding(self.driver, self.catalog.functions)
         self.driver.streams = dict(enumerate(self.catalog.streams.values()))
         schemas = {port: declared.columns for port, declared in self.driver.streams.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.spark.chain import Chain
+from tests.spark.many import Many
 from tests.spark.test_chain import (
     KEYS,
     KEYS_GROUPED,
@@ -19,13 +21,16 @@ from tests.spark.test_chain import (
     as_multiset,
     tables,
 )
+from tests.spark.test_sharing import ASKED, CATALOG, Watched, rows_at
 
 import midstream as ms
 from midstream.api import ask
 from midstream.distribution.balancing import PATIENCE, Watch, skew
+from midstream.distribution.fragments import Route
 from midstream.optimizer.plans import enumerate_plans
 from midstream.runtime.checkpoint.collect import collect
 from midstream.runtime.spark.accounts import history_of
+from midstream.runtime.spark.running import RunningQuery
 
 ROWS = KEYS.replace("A [RANGE 20]", "A [PARTITION BY k ROWS 3]")
 FOR_EVER = KEYS.replace("A [RANGE 20]", "A [UNBOUNDED]")
@@ -295,3 +300,59 @@ def moved_at_random(seed: int, folder: Path) -> tuple[str, Any, int]:
 def test_moves_at_random(seed, tmp_path):
     told, difference, _ = moved_at_random(seed, tmp_path)
     assert difference, told
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_slots_change_under_queries_that_share(seed, tmp_path):
+    rng = random.Random(seed)
+    asked = [cql for cql in ASKED if "[ROWS" not in cql]
+    watched = Watched(tmp_path, slots=1 + seed % 3, seed=seed)
+    watched.add("q0", rng.choice(asked))
+    for step in range(10):
+        if rng.random() < 0.5:
+            watched.add(f"q{len(watched.begun)}", rng.choice(asked))
+        watched.batch(rows_at(rng, 4 * step))
+        if rng.random() < 0.3:
+            watched.many = Many(catalog=CATALOG, folder=tmp_path, resize=rng.randrange(1, 5), seed=seed)
+    watched.many.batch({}, end=True)
+    assert watched.many.manifest.counters["moves"]
+    for name in watched.many.driver.queries:
+        watched.check(name)
+
+
+def test_what_stays_where_it_is_is_named_and_not_copied(tmp_path):
+    question = ask(KEYS, tables())
+    chain = Chain(question.plan, question.catalog, tmp_path, slots=3, plan="((A B) C)")
+    parts = chain.cut(question.tables, 60)
+    chain.batch(parts[0])
+    before = {entry.place for entry in chain.manifest.entries()}
+    assert chain.driver.rebalance([*chain.manifest.routing[:-1], 0])
+    batch = chain.driver._batch("test", 1, chain.manifest)
+    assert batch.before is not None
+    stayed = before & {entry.place for entry in batch.before.entries()}
+    kept = {slot for stages in batch.before.segments.values() for slots in stages.values() for slot in slots}
+    assert kept == {0, 1, 2}
+    # Only slot 2 loses a group: all else lies where it lay.
+    lost = {e.place for slots in chain.manifest.segments["q"].values() for e in slots.get(2, ())}
+    assert before - lost <= stayed
+    assert before - stayed
+
+
+def test_groups_behind_an_exchange_move_by_naming_ranges(tmp_path):
+    question = ask("SELECT DISTINCT A.v FROM A [RANGE 50]", {"A": tables()["A"]})
+    chain = Chain(question.plan, question.catalog, tmp_path, slots=1)
+    chain.driver.routes["A"] = Route(("k",))
+    query = RunningQuery.of("q", "", chain.query.plan, {}, chain.driver.routes, None, True)
+    chain.driver.queries["q"] = query
+    parts = chain.cut(question.tables, 30)
+    chain.batch(parts[0])
+    assert [fragment.stage for fragment in chain.query.staged.fragments] == [0, 1]
+    files = {entry.file for entry in chain.manifest.entries()}
+    chain = Chain(question.plan, question.catalog, tmp_path, resize=3)
+    batch = chain.driver._batch("test", 1, chain.manifest)
+    assert chain.moves == 0
+    assert batch.before is not None
+    assert {entry.file for entry in batch.before.entries()} == files
+    assert set(batch.before.segments["q"][1]) == {0, 1, 2}
+    chain.run(question.tables, 30)
+    assert ms.snapshot_equal(chain.results(), ms.run("SELECT DISTINCT A.v FROM A [RANGE 50]", {"A": tables()["A"]}))
