@@ -5,11 +5,20 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.generators import cases
 from tests.migration.drive import Action, drive, in_order
-from tests.migration.families import ENDLESS, KEEPING, Setting, equivalent_plans, join_settings, rule_settings
+from tests.migration.families import (
+    ENDLESS,
+    KEEPING,
+    Setting,
+    equivalent_plans,
+    examples,
+    join_settings,
+    rule_settings,
+    topped_settings,
+)
 
 import midstream as ms
 from midstream.algebra.semantics import evaluate
@@ -34,15 +43,6 @@ MOMENTS = {
     "reopen": st.booleans(),
     "part": PARTS_TRIED,
 }
-
-
-def examples(count: int) -> settings:
-    """As many examples as fit into the default run; the long profile draws its own number."""
-    chosen = settings.get_profile(settings.get_current_profile_name())
-    return settings(
-        max_examples=chosen.max_examples if chosen.max_examples > 100 else count,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-    )
 
 
 def legal(strategy: Strategy, setting: Setting, part: str) -> bool:
@@ -107,6 +107,34 @@ def test_rewritten_plans_replace_each_other(name, setting, rows, place, gap, reo
 @given(setting=rule_settings(KEEPING), **MOMENTS)
 def test_plans_of_selections_and_unions_replace_each_other(name, setting, rows, place, gap, reopen, part):
     check(setting, TRIED[name], rows, place, gap, None, reopen, part)
+
+
+@pytest.mark.parametrize("name", sorted(TRIED))
+@examples(25)
+@given(setting=topped_settings(), **MOMENTS)
+def test_joins_below_operators_that_stay_replace_each_other(name, setting, rows, place, gap, reopen, part):
+    check(setting, TRIED[name], rows, place, gap, None, reopen, "smallest" if name in NARROW else part)
+
+
+@examples(60)
+@given(data=st.data(), rows=BATCHES, place=PLACES, gap=st.integers(1, 5), reopen=st.booleans())
+def test_plans_come_and_go_by_different_strategies(data, rows, place, gap, reopen):
+    """A to B to A to C, each step by a strategy and a part of its own."""
+    setting = data.draw(st.one_of(join_settings(), topped_settings(), rule_settings()))
+    one, two, *more = setting.plans
+    along = [one, two, one, *(more or [two])]
+    actions: list[tuple[int, Action]] = []
+    for step, (old, new) in enumerate(zip(along, along[1:], strict=False)):
+        name, part = data.draw(st.sampled_from(sorted(TRIED))), data.draw(PARTS_TRIED)
+        assume(legal(TRIED[name], Setting(setting.text, setting.asked, (old, new)), part))
+        actions.append(
+            (place + step * gap, partial(LiveQuery.migrate, plan=new, strategy=TRIED[name], part=part, queue=True))
+        )
+    found, live = drive(setting.asked, one, rows, actions, reopen)
+    expected = evaluate(setting.asked.plan, setting.asked.tables, setting.asked.catalog)
+    same = ms.snapshot_equal(found, expected)
+    assert same, f"{same}\n{[p.text for p in along]}\n{[(r.strategy, r.part) for r in live.history]}"
+    assert in_order(found)
 
 
 @pytest.mark.parametrize("name", ["moving_state", "moving_state_paced by 3"])

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.generators import RELATIONAL, cases
-from tests.migration.families import QUERIES, join_settings, rule_settings
+from tests.migration.families import QUERIES, examples, join_settings, rule_settings, topped_settings
 
 import midstream as ms
 from midstream.algebra.semantics import evaluate
@@ -53,8 +53,12 @@ def test_every_relational_query_answers_alike(case, rows):
     assert same, same
 
 
-@settings(max_examples=40)
-@given(setting=st.one_of(join_settings(), rule_settings(QUERIES)), rows=st.sampled_from([1, 3, 8]), at=CHANGES)
+@examples(40)
+@given(
+    setting=st.one_of(join_settings(), topped_settings(), rule_settings(QUERIES)),
+    rows=st.sampled_from([1, 3, 8]),
+    at=CHANGES,
+)
 def test_genmig_over_signed_tuples_gives_the_same(setting, rows, at):
     assume("RSTREAM" not in setting.text)
     changes = [ms.Migration(at=at + 5 * i, plan=plan, strategy="genmig") for i, plan in enumerate(setting.plans[1:])]
