@@ -72,6 +72,19 @@ def test_arrivals_wait_for_a_slow_processor_and_a_fast_one_waits_for_arrivals():
     assert slow.answer() == fast.answer() != []
 
 
+def test_paced_moving_state_is_charged_for_what_it_moves():
+    """It joins what moving state joins, and what comes meanwhile, on the processor that the old box runs on."""
+    paced, processor = observe(PACED)
+    moving, _ = observe(MOVING)
+    assert paced.migration is not None and moving.migration is not None
+    done, at_once = paced.migration.moved, moving.migration.recomputed
+    assert at_once.pairs <= done.pairs <= 2 * at_once.pairs
+    assert at_once.inserts <= done.inserts
+    assert 0 < paced.migration.moved_in_a_step <= COSTS.of(done) < processor.now
+    begun, ended = (next(s for s in paced.samples if s.application >= t) for t in (START, paced.migration.ended))
+    assert ended.virtual - begun.virtual >= COSTS.of(done)
+
+
 def test_moving_state_stands_still_for_the_nested_loops_of_its_unmatched_states():
     observed, _ = observe(MOVING)
     migration = observed.migration

@@ -42,6 +42,10 @@ FIRST_SLICE = 64
 """Which part of a budget goes, in elements, into the first slice, from which is learned what an element costs."""
 
 
+OnWork = Callable[[Operator, int, int, bool], None]
+"""Is told what an operator takes for a move: on which port, how many rows, and whether it joins them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Feed:
     """What the new box must hear of while it is being filled: a wire of the old box, or a source by alias."""
@@ -69,15 +73,18 @@ class Backlog:
         """How many elements are still to be sent."""
         return self.rest.rows
 
-    def next_part(self, most: int, frontier: int) -> Elements | None:
-        """Takes out some elements and gives what they are good for."""
+    def next_part(self, most: int, frontier: int) -> Elements:
+        """Takes out some elements and gives those that still count."""
         segment = self.rest.segments.pop(0)
         elements = segment.elements
         if len(elements) > most:
             later = elements.slice(most, len(elements) - most)
             self.rest.segments.insert(0, make_segment(later, segment.hashes[most:], segment.bucket, segment.born))
             elements = elements.slice(0, most)
-        part = self.shape(elements.where(elements.valid_to > frontier))
+        return self.shape(elements.where(elements.valid_to > frontier))
+
+    def joined(self, part: Elements) -> Elements | None:
+        """What is to be sent because of a part: the part itself, or what it makes with the other inputs."""
         if self.through is None or len(part) == 0:
             return part
         result = self.through.process(self.port, part)
@@ -136,6 +143,7 @@ class StateMove:
         self.backlogs: list[Backlog] = []
         self.twins: list[tuple[Operator, Operator]] = []
         self.rows_sent = self.rows_heard = 0
+        self.on_work: OnWork = lambda *_: None
         for operator, port in sorted(self.open_ports):
             self._fill_port(operator, port)
         if onward is not None:
@@ -273,7 +281,10 @@ class StateMove:
             most = SLICE_ROWS if budget is None else max(1, budget // FIRST_SLICE)
             while backlog.left:
                 left, work = backlog.left, self.work
-                self.run(backlog.wire, backlog.next_part(most, frontier))
+                part = backlog.next_part(most, frontier)
+                if backlog.through is not None:
+                    self.on_work(backlog.through, backlog.port, len(part), True)
+                self.run(backlog.wire, backlog.joined(part))
                 sent = left - backlog.left
                 self.rows_sent += sent
                 if end is not None:
@@ -303,7 +314,9 @@ class StateMove:
                 return
             operator = self.new.operators[wire.operator]
             further = self.new.wires[wire.operator]
-            if self._stops_at(further):
+            stops = self._stops_at(further)
+            self.on_work(operator, wire.port, len(batch), not stops)
+            if stops:
                 operator.store(wire.port, batch)
                 return
             batch = operator.process(wire.port, batch)
@@ -314,8 +327,9 @@ class StateMove:
         if wire.operator == ROOT:
             return self.onward is None
         operator, place = self.new.operators[wire.operator], (wire.operator, wire.port)
-        has_state = any(port is None or port == wire.port for port, _ in ports_of(operator))
-        return has_state and (place not in self.open_ports or place in self.sorted_ports)
+        if not any(port is None or port == wire.port for port, _ in ports_of(operator)):
+            return self._stops_at(self.new.wires[wire.operator])
+        return place not in self.open_ports or place in self.sorted_ports
 
     def rests(self) -> Iterator[SortedState]:
         """What is still to be sent, and what it is to be joined with."""

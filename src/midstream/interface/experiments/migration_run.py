@@ -21,11 +21,14 @@ from midstream.interface.experiments.virtual_processor import (
     Counts,
     VirtualProcessor,
     combined,
+    moved,
     recomputation,
     values,
 )
 from midstream.migration.execution import Execution, SingleBox
+from midstream.migration.moving_state_paced import PacedMove
 from midstream.migration.protocol import Decision, Migrating, Situation, Strategy, latest_end
+from midstream.operators.base import Operator
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements, Ticks, concatenate, empty_batch
 from midstream.optimizer.plans import Plan, plan_query
@@ -92,7 +95,10 @@ class Sample:
 
 @dataclass(slots=True)
 class Migrated:
-    """When a migration began and ended, what was decided, and how long a standstill it cost."""
+    """When a migration began and ended, what was decided, and how long a standstill it cost.
+
+    `moved` is what was done for it while the old box went on, `moved_in_a_step` the most time that took in one step.
+    """
 
     decision: Decision
     starts: dict[str, int]
@@ -101,6 +107,8 @@ class Migrated:
     recomputed: Counts = Counts()
     standstill: float = 0.0
     combined_at_standstill: int = 0
+    moved: Counts = Counts()
+    moved_in_a_step: float = 0.0
     ended: int | None = None
     ended_virtual: float | None = None
 
@@ -167,6 +175,7 @@ class Run:
         self.frontier = BEGINNING
         self.starts: dict[str, int] = {}
         self.taken = 0
+        self.moving = 0.0
         self.held = 0
 
     def run(self) -> Observed:
@@ -179,6 +188,7 @@ class Run:
         return self.observed
 
     def _step(self, end: int, parts: Mapping[str, tuple[pa.RecordBatch, Ticks]]) -> None:
+        self.moving = 0.0
         for source in self.execution.sources:
             if source.stream.name in parts:
                 rows, ticks = parts[source.stream.name]
@@ -187,6 +197,9 @@ class Run:
                 self.execution.feed(source.stream.alias, source_elements(source, rows, ticks))
         self.frontier = end
         self.execution.advance(end)
+        if self.observed.migration is not None:
+            longest = max(self.observed.migration.moved_in_a_step, self.moving)
+            self.observed.migration.moved_in_a_step = longest
         self._charge_held_back()
         self._finish_if_done()
         given = self.release.release(min(end, self.execution.passed))
@@ -219,11 +232,21 @@ class Run:
         new = Box(plan.physical, {})
         self.migrating = change.strategy.open(old, new, decision)
         self.observed.migration = Migrated(decision, dict(self.starts), self.frontier, self.processor.now)
+        if isinstance(self.migrating, PacedMove):
+            self.migrating.move.on_work = self._charge_move
         self.migrating.begin()
         if self.migrating.done:
             self._stand_still(old.box, new, self.observed.migration)
         self.execution = self.migrating
         self._finish_if_done()
+
+    def _charge_move(self, operator: Operator, port: int, rows: int, joins: bool) -> None:
+        """What is moved while the old box goes on is done on the same processor."""
+        assert self.observed.migration is not None
+        work = moved(operator, port, rows, joins)
+        self.observed.migration.moved += work
+        self.moving += self.processor.costs.of(work)
+        self.processor.charge(work)
 
     def _stand_still(self, old: Box, new: Box, migration: Migrated) -> None:
         """A migration that is over when it has begun did all its work in between, while nothing else ran."""

@@ -91,6 +91,12 @@ def nested_loop(operator: Operator, port: int, rows: int) -> Counts:
     return Counts(rows * alive(operator.states[1 - port], operator.frontier), rows)
 
 
+def moved(operator: Operator, port: int, rows: int, joins: bool) -> Counts:
+    """What a nested-loop join does with rows that only fill its states, or a copy of it that only joins them."""
+    whole = nested_loop(operator, port, rows)
+    return whole if joins else Counts(inserts=whole.inserts)
+
+
 def recomputation(old: Box, new: Box, frontier: int) -> Counts:
     """What CAPE's Algorithm 1 does: each state that the old box lacks is joined from the two states below it."""
     known = {state.id for state in old.states()}
