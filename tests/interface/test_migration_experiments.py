@@ -81,7 +81,8 @@ def test_paced_moving_state_is_charged_for_what_it_moves():
     assert at_once.pairs <= done.pairs <= 2 * at_once.pairs
     assert at_once.inserts <= done.inserts
     assert 0 < paced.migration.moved_in_a_step <= COSTS.of(done) < processor.now
-    begun, ended = (next(s for s in paced.samples if s.application >= t) for t in (START, paced.migration.ended))
+    end = paced.migration.started + paced.migration.duration
+    begun, ended = (next(s for s in paced.samples if s.application >= t) for t in (START, end))
     assert ended.virtual - begun.virtual >= COSTS.of(done)
 
 
