@@ -48,3 +48,19 @@ def reason(error: OSError) -> str:
 
 _MISSING = "restore the checkpoint from a copy, or start afresh with a new checkpoint"
 _OTHERWISE = "make the storage reachable, then start the job again: it resumes where it was"
+
+
+_SPOKEN = {
+    "No space left on device": errno.ENOSPC,
+    "Disk quota exceeded": errno.EDQUOT,
+    "Permission denied": errno.EACCES,
+}
+
+
+def storage_refusal(text: str, place: str) -> JobError | None:
+    """What the storage refused to Spark, from what Spark says of it; None if that was not the trouble."""
+    for spoken, number in _SPOKEN.items():
+        if spoken in text:
+            line = next(line for line in text.splitlines() if spoken in line)
+            return JobError(f"Spark cannot write at {place}: {spoken.lower()}", detail=line, hint=_HINTS[number])
+    return None

@@ -93,7 +93,7 @@ def rates(table: pa.Table, seconds: float = 300.0) -> dict[str, Any]:
         return {"batches": 0, "seconds": 0.0, "rows_per_second": {}, "results_per_second": {}, "batch_seconds": None}
     last = table.column("at")[-1].as_py()
     rows = [row for row in table.to_pylist() if (last - row["at"]).total_seconds() <= seconds]
-    spans = [dict(row["seconds"]).get("batch", 0.0) for row in rows]
+    spans = [_span(dict(row["seconds"])) for row in rows]
     spent = (last - rows[0]["at"]).total_seconds() + spans[0]
     return {
         "batches": len(rows),
@@ -102,6 +102,11 @@ def rates(table: pa.Table, seconds: float = 300.0) -> dict[str, Any]:
         "results_per_second": _per_second(rows, "results", spent),
         "batch_seconds": sum(spans) / len(spans),
     }
+
+
+def _span(seconds: Mapping[str, float]) -> float:
+    """How long a batch took; of the last one only its job may be known."""
+    return seconds.get("batch", seconds.get("job", 0.0))
 
 
 def _per_second(rows: Sequence[Row], name: str, spent: float) -> dict[str, float]:

@@ -130,5 +130,11 @@ def _literal(plan: Plan, ticks: int) -> Column:
 
 
 def spark_path(path: str) -> str:
-    """A path as Spark takes it, whatever its default file system is."""
-    return f"file://{path}" if path.startswith("/") else path
+    """A path as Spark takes it, whatever its default file system is; its own name for S3 is s3a.
+
+    >>> spark_path("/data/x"), spark_path("s3://bucket/x"), spark_path("hdfs://host/x")
+    ('file:///data/x', 's3a://bucket/x', 'hdfs://host/x')
+    """
+    if path.startswith("/"):
+        return f"file://{path}"
+    return "s3a://" + path.removeprefix("s3://") if path.startswith("s3://") else path

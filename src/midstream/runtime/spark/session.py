@@ -27,6 +27,7 @@ from midstream.language import parse
 from midstream.migration.foretell import foretell
 from midstream.optimizer.growth import growth
 from midstream.optimizer.plans import Plan, plan_query
+from midstream.runtime.checkpoint.failures import storage_refusal
 from midstream.runtime.checkpoint.store import CheckpointStore
 from midstream.runtime.spark.accounts import decisions_of, history_of, statistics_of
 from midstream.runtime.spark.adding import Adding
@@ -175,7 +176,7 @@ class Session:
     ) -> None:
         if carry not in ("needed", "all"):
             raise InputError(f"a session carries the columns that are needed or all, not {carry!r}")
-        memory = Memory.of(memory_per_slot)
+        memory, store = Memory.of(memory_per_slot), CheckpointStore(str(checkpoint))
         self.spark = require_classic(spark if spark is not None else spark_session())
         self.functions = functions_by_name(list(functions))
         self._inputs: dict[str, StreamInput] = {}
@@ -184,7 +185,7 @@ class Session:
         self._listener: Listener | None = None
         self._stopping = threading.Event()
         default = max(1, self.spark.sparkContext.defaultParallelism)
-        self._driver = Driver(self.spark, CheckpointStore(str(checkpoint)), slots or default, retained, memory)
+        self._driver = Driver(self.spark, store, slots or default, retained, memory)
         self._driver.metrics_retained = _at_least_one("metrics_retained", metrics_retained)
         self._driver.open(slots)
         self._driver.rebalancing = Watch() if rebalancing else None
@@ -499,11 +500,14 @@ class Session:
         try:
             # A restart between two batches ends one query of Spark's and starts another.
             return bool(stream.awaitTermination(1)) and stream is self._stream
-        except Exception:
+        except Exception as error:
             if stream is not self._stream or self._stopping.is_set():
                 return False
             if self._driver.failure is not None:
                 raise self._driver.failure from None
+            refused = storage_refusal(str(error), self.checkpoint)
+            if refused is not None:
+                raise refused from error
             raise
 
     def finish(self) -> None:
