@@ -130,8 +130,13 @@ class Batch:
         """What Spark selects; nothing where there are no rows, because the streams have ended."""
         if self.registers_now is not None:
             return PushDown({}, {}, {})
-        zone = rows.sparkSession.conf.get("spark.sql.session.timeZone") or ""
-        return push_down(self.queries.values(), self.streams, self.arriving, zone)
+        settings = rows.sparkSession.conf
+        return push_down(
+            self.queries.values(),
+            self.streams,
+            self.arriving,
+            lambda: settings.get("spark.sql.session.timeZone") or "",
+        )
 
     def steps(self) -> list[StageStep]:
         """The steps of all stages."""

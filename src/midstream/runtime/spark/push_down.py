@@ -8,7 +8,7 @@ how many rows there were is observed before the selection, so dropped rows move 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -81,9 +81,9 @@ class PushDown:
 
 
 def push_down(
-    queries: Iterable[RunningQuery], streams: Mapping[int, StreamDeclaration], layout: Layout, zone: str
+    queries: Iterable[RunningQuery], streams: Mapping[int, StreamDeclaration], layout: Layout, zone: Callable[[], str]
 ) -> PushDown:
-    """What Spark can select of each stream, whose columns lie as in the layout; `zone` is that of Spark's session."""
+    """What Spark can select of each stream, whose columns lie as in the layout; `zone` asks Spark's session for its."""
     wanted = selections(queries)
     conditions, ticks = {}, {}
     for port, declaration in streams.items():
@@ -91,9 +91,9 @@ def push_down(
             name: layout.columns[place].name
             for name, place in zip(layout.schemas[port].names, layout.places[port], strict=True)
         }
-        time = _ticks(declaration, names, zone)
         condition = _any(wanted.get(declaration.name, ()), names)
-        if time is not None and condition is not None:
+        time = None if condition is None else _ticks(declaration, names, zone)
+        if condition is not None and time is not None:
             conditions[port], ticks[port] = condition, time
     return PushDown(streams, conditions, ticks)
 
@@ -152,7 +152,7 @@ def _any(sources: Sequence[tuple[Source, Expression]], names: Mapping[str, str])
     return " OR ".join(conditions) if conditions else None
 
 
-def _ticks(declaration: StreamDeclaration, names: Mapping[str, str], zone: str) -> str | None:
+def _ticks(declaration: StreamDeclaration, names: Mapping[str, str], zone: Callable[[], str]) -> str | None:
     """A stream's time in ticks, for Spark; None where that depends on settings."""
     kind = declaration.columns.field(declaration.time).type
     column = f"`{names[declaration.time]}`"
@@ -160,6 +160,6 @@ def _ticks(declaration: StreamDeclaration, names: Mapping[str, str], zone: str) 
         return None
     if pa.types.is_integer(kind):
         return f"CAST({column} AS BIGINT)"
-    if kind.tz is None and zone not in _UNIVERSAL:
+    if kind.tz is None and zone() not in _UNIVERSAL:
         return None
     return f"unix_micros(CAST({column} AS TIMESTAMP))"

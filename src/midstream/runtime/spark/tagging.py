@@ -102,12 +102,12 @@ def column(name: str) -> Column:
 
 def slot_of(routing: Sequence[int], slots: int) -> Column:
     """The slot of a row, from its partition group."""
-    group = F.col(GROUP)
     if list(routing) == default_routing(slots):
-        spread = F.shiftright(group * F.lit(slots), GROUP_BITS)
+        spread = f"shiftright(`{GROUP}` * {slots}, {GROUP_BITS})"
     else:
-        spread = F.element_at(F.array(*(F.lit(slot) for slot in routing)), group + 1)
-    return F.when(group < 0, F.lit(0)).otherwise(spread).cast(IntegerType())
+        spread = f"get(array({', '.join(map(str, routing))}), `{GROUP}`)"
+    # One text instead of a tree of columns: each node of one is a call to Java.
+    return F.expr(f"CAST(CASE WHEN `{GROUP}` < 0 THEN 0 ELSE {spread} END AS INT)")
 
 
 def default_routing(slots: int) -> list[int]:
