@@ -20,6 +20,7 @@ def test_results_do_not_wait_for_a_silent_stream_and_those_of_plain_spark_do(spa
     assert figures["Spark: results given meanwhile"] == 0
 
 
+@pytest.mark.slow
 def test_both_sides_of_the_join_benchmark_give_the_same_results(spark, tmp_path: Path):
     from midstream.runtime.spark.yardstick import native_join, our_join
 
