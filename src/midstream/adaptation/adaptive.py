@@ -113,7 +113,9 @@ class Adaptive:
             return None
         statistics = watched(statistics)
         work = sum(o.probed + o.inserted for o in statistics.operators)
-        return self.controller.consider(self.clock(), statistics, plan, passed, work, changed)
+        decision = self.controller.consider(self.clock(), statistics, plan, passed, work, changed)
+        self.observer.follow(bool(self.controller.candidates))
+        return decision
 
     def _carry_out(self, query: AdaptiveQuery, decision: Decision) -> Decision:
         refusals = []

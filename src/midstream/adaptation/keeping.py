@@ -29,7 +29,7 @@ from midstream.optimizer.shapes import shape_text
 Kept = dict[str, Any]
 PlanOf = Callable[[str], Plan]
 
-_COUNTERS = ("latest", "newest", "passed_ticks", "batches", "apart", "since_look", "looking", "fresh")
+_COUNTERS = ("latest", "newest", "passed_ticks", "batches", "apart", "since_look", "looking", "followed", "fresh")
 
 
 def keep(adaptive: Adaptive) -> Kept:

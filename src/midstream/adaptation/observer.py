@@ -34,11 +34,13 @@ COUNTED = ("taken", "given", "probed", "inserted", "matched")
 class Attention:
     """How often keys are looked at, and how many of their values are remembered.
 
-    So many batches lie between two looks, at least and at most: the more, the more rows a batch has.
+    So many batches lie between two looks, at least and at most: the more, the more rows a batch has. While there is
+    something to follow, so many batches more are looked at one after the other.
     """
 
     apart: tuple[int, int] = (2, 12)
     rows_per_look: int = 1000
+    following: int = 0
     most_sampled: int | None = None
     """How many values of all keys together; None: as many of each as there may be."""
 
@@ -79,6 +81,7 @@ class Observer:
         self.apart = self.attention.apart[0]
         self.since_look = 0
         self.looking = True
+        self.followed = 0
         self.fresh = False
         windows = {s.alias: _window(query, s) for s in streams_of(query)}
         self.sources = {alias: Source(Smoothed(0.85), span) for alias, span in windows.items()}
@@ -141,6 +144,14 @@ class Observer:
             source.batch_rows = 0
         self.fresh = self.fresh or self.looking
         self._decide_looking(rows)
+
+    def follow(self, something: bool) -> None:
+        """Learns whether there is something to follow, such as a plan that has just become better."""
+        if not something:
+            self.followed = 0
+        elif self.followed < self.attention.following:
+            self.followed += 1
+            self.looking, self.since_look = True, 0
 
     def _begin(self, newest: int) -> None:
         """The first batch has an end but no beginning, so it says nothing about rates."""

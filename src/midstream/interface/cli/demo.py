@@ -106,8 +106,7 @@ def summary(
     made = [d for d in decisions if d["action"] in ("migrate", "rollback")]
     begins = history[0]["start_batch"] if history else len(events)
     ends = max((r["end_batch"] or r["start_batch"] for r in history), default=len(events))
-    # Right after the change the windows still hold what came before it.
-    old = [work_of(e) for e in events if scenario.flips_at + scenario.window <= e["batch_id"] < begins]
+    old = [work_of(e) for e in events if e["batch_id"] == begins - 1]
     new = [work_of(e) for e in events if e["batch_id"] > ends]
     before, after = _mean(old), _mean(new)
     return {
@@ -148,7 +147,7 @@ def told(account: Account) -> str:
     if account["work_saved"] is not None:
         lines.append(
             f"saved       {account['work_saved']:.0%} of the work per batch: {account['work_per_batch_old_plan']:,}"
-            f" rows with the old plan after the change, {account['work_per_batch_new_plan']:,} with the new one"
+            f" rows in the last batch with the old plan, {account['work_per_batch_new_plan']:,} with the new one"
         )
     return "\n".join(lines)
 

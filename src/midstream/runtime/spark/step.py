@@ -145,6 +145,7 @@ class StageStep:
             if life.work.received:
                 life.advance()
         at = _lap(report, "kernel", at)
+        report.seconds["kernel"] -= report.seconds.get("watch", 0.0)
         for life in lives:
             report.fragments.update({work.name: told for work, told in life.closed()})
         if (dead := intake.dead.content()) is not None:

@@ -40,8 +40,8 @@ log = logging.getLogger(__name__)
 ADAPTIVE = "adaptive"
 """Where manifests keep what adaptive queries know, among their counters."""
 
-ATTENTION = Attention(apart=(2, 6), rows_per_look=25_000, most_sampled=3072)
-"""A batch on Spark costs so much that looking costs little; what is remembered goes into every manifest."""
+ATTENTION = Attention(apart=(4, 8), rows_per_look=25_000, following=4, most_sampled=3072)
+"""Looks are rare, and frequent when something has changed; what is remembered goes into every manifest."""
 
 NEVER = -1
 ROWS_OF_ALL_SLOTS = 8192
