@@ -22,6 +22,9 @@ from midstream.runtime.checkpoint.crash_points import reach
 from midstream.runtime.checkpoint.failures import AlreadyThere, MissingFile, told
 from midstream.runtime.checkpoint.files import TEMPORARY, Data, Files, Paths, pieces_of, write_halting
 
+PATIENCE = 60
+"""For how many seconds an unreachable store is asked again."""
+
 CHUNK = 8 << 20
 """How much of a file is fetched at a time."""
 
@@ -148,7 +151,7 @@ class RemoteFiles(Files):
 
 def _connect(uri: str) -> tuple[Any, str]:
     try:
-        filesystem, root = pafs.FileSystem.from_uri(uri)
+        filesystem, root = pafs.FileSystem.from_uri(_patient(uri))
     except (OSError, ValueError, NotImplementedError, pa.ArrowException) as error:
         raise JobError(
             f"cannot reach {uri}",
@@ -156,6 +159,13 @@ def _connect(uri: str) -> tuple[Any, str]:
             hint="check the address and, on this machine, the credentials and client libraries it needs",
         ) from error
     return filesystem, root.rstrip("/")
+
+
+def _patient(uri: str) -> str:
+    """The address with a bound on how long an unreachable store is asked again, where the client has none."""
+    if not uri.startswith("gs://") or "retry_limit_seconds" in uri:
+        return uri
+    return f"{uri}{'&' if '?' in uri else '?'}retry_limit_seconds={PATIENCE}"
 
 
 def _is_file(filesystem: Any, place: str) -> bool:
