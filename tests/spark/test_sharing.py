@@ -57,7 +57,7 @@ class Watched:
         query = self.many.driver.queries[name]
         started = next((r for r in self.many.history(name) if r.get("event") == "started"), {})
         start = started.get("at")
-        istream = "ISTREAM" in query.cql
+        istream = "ISTREAM" in query.cql or "DSTREAM" in query.cql
         streams = {}
         for stream in "ABC":
             first = min(started.get("inherited", {}).get(stream, self.begun[name]), self.begun[name])

@@ -1,7 +1,8 @@
 """A box of several plans: what they have in common is there once.
 
 Every node of a plan comes with a name; nodes of equal name compute the same and hold the same, so they are one operator
-with several readers. Operators are kept children first. All plans are at one frontier and answer on one grid.
+with several readers. Operators are kept children first. All plans are at one frontier; each answers on its own grid. An
+operator forgets no more than each of its plans would alone; what waits for a grid is shared on that grid only.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from midstream.operators.base import Operator
 from midstream.operators.box import ROOT, Wire
 from midstream.operators.build import build
 from midstream.operators.elements import Elements
-from midstream.operators.slices import grid_floor
+from midstream.operators.slices import SliceOperator, grid_floor
+
+SOURCE = -1
+"""Any place that is a source."""
 
 Sink = Callable[[Elements], None]
 
@@ -53,6 +57,8 @@ class SharedBox:
         self.sources: list[tuple[Source, list[Wire]]] = []
         self.sinks: list[Sink] = []
         self.roots: list[int] = []
+        self.grids: list[Hop | None] = []
+        self.users: list[list[int]] = []
         self.frontier = BEGINNING
         self._places: dict[int, int] = {}
 
@@ -62,7 +68,12 @@ class SharedBox:
         self._wires_of(root).append(Wire(ROOT, len(self.sinks)))
         self.sinks.append(sink)
         self.roots.append(root)
-        return [self._places[name] for name in reversed(list(_operators(plan, named)))]
+        used = [self._places[name] for name in reversed(list(_operators(plan, named)))]
+        grids = (getattr(self.operators[i], "grid", None) for i in used)
+        self.grids.append(next((grid for grid in grids if grid is not None), None))
+        for i in dict.fromkeys(used):
+            self.users[i].append(len(self.sinks) - 1)
+        return used
 
     def _place(self, node: PhysicalNode, named: Named) -> int:
         """Where a node is: its operator's number, or for a source the complement of its number."""
@@ -78,6 +89,7 @@ class SharedBox:
             self.nodes.append(node)
             self.names.append(named.name)
             self.wires.append([])
+            self.users.append([])
             self.inputs.append(below)
             for port, place in enumerate(below):
                 self._wires_of(place).append(Wire(here, port))
@@ -86,15 +98,19 @@ class SharedBox:
     def _wires_of(self, place: int) -> list[Wire]:
         return self.wires[place] if place >= 0 else self.sources[~place][1]
 
-    @property
-    def grid(self) -> Hop | None:
-        """The grid of the slice operators; None if nothing waits for a grid."""
-        return next((grid for o in self.operators if (grid := getattr(o, "grid", None)) is not None), None)
-
     def incoming(self, operator: int, frontier: int) -> int:
-        """The least frontier over an operator's inputs; sources are at the frontier."""
-        below = [self.operators[i].passed for i in self.inputs[operator] if i >= 0]
-        return min([grid_floor(frontier, self.grid), *below])
+        """The least frontier over an operator's inputs, of those that its plans would give it alone."""
+        floors = {grid_floor(frontier, self.grids[plan]) for plan in self.users[operator]}
+        return min(self._reached(place, floor) for floor in floors for place in [*self.inputs[operator], SOURCE])
+
+    def _reached(self, place: int, floor: int) -> int:
+        """How far the output of a place is for a plan that is at a floor: only what waits can be behind it."""
+        if place < 0:
+            return floor
+        operator = self.operators[place]
+        if isinstance(operator, SliceOperator):
+            return operator.passed
+        return min([floor, *(self._reached(below, floor) for below in self.inputs[place])])
 
     def restore(self, frontier: int) -> None:
         """Sets every operator to a frontier that was reached earlier; states are put in by the caller."""
@@ -104,8 +120,7 @@ class SharedBox:
 
     def passed(self, plan: int) -> int:
         """The frontier of a plan's results."""
-        root = self.roots[plan]
-        return self.operators[root].passed if root >= 0 else self.frontier
+        return self._reached(self.roots[plan], grid_floor(self.frontier, self.grids[plan]))
 
 
 def _operators(node: PhysicalNode, named: Named) -> Iterator[int]:

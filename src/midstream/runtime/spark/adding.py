@@ -76,14 +76,12 @@ class Adding:
     def _has_partner(self, query: RunningQuery) -> bool:
         """Whether some part of a plan that remembers something runs already."""
         shape = self.driver.shapes.outline(query)
+        wanted = {node.text for number in shape.outlines for node in shape.nodes(number)}
         for other in self._others():
             theirs = self.driver.shapes.of(other)
-            for number in shape.outlines:
-                for fragment in theirs.outlines:
-                    if theirs.group(fragment) == shape.group(number):
-                        known = {node.text for node in theirs.nodes(fragment)}
-                        if any(node.text in known for node in shape.nodes(number)):
-                            return True
+            known = {node.text for fragment in theirs.outlines for node in theirs.nodes(fragment)}
+            if theirs.progress == shape.progress and wanted & known:
+                return True
         return False
 
     def _like_others(self, query: RunningQuery) -> Iterator[Plan]:

@@ -3,7 +3,7 @@
 Nodes of equal structure hold the same if their windows began with the same batch. So the manifest remembers of each
 query since which batch each of its windows is kept; a new query takes over the windows, and whole parts of plans, that
 others have, and with them their beginning. Once everything that came before a beginning has ended, the beginning no
-longer matters. Queries share a graph if they read streams of equal progress on one grid; windows are kept once anyway.
+longer matters. Queries share a graph if they read streams of equal progress; windows are kept once anyway.
 A query that migrates is alone, and stays so until what it held then has ended: a new plan may have kept less of a
 window than its name says.
 """
@@ -29,6 +29,9 @@ from midstream.scheduling.sharing import STATELESS
 
 ALWAYS = -1
 """The beginning of a window that holds all there is to hold."""
+
+WAITING = (p.GroupAggregate, p.OuterJoin, p.SetOperation, p.RowWindow, p.Changes, p.Instants, p.FollowedBy)
+"""Nodes whose answers wait for a frontier."""
 
 UNENDING = (p.RowWindow, p.FollowedBy, p.AssignWindow)
 """Nodes that remember longer than their sources' windows."""
@@ -59,6 +62,12 @@ class Record:
         return Record(told["since"], told["start"], told["whole_at"], told["own"])
 
 
+def text_of(node: p.PhysicalNode, grid: Hop | None) -> str:
+    """What a node does in a plan that answers on a grid; what waits for answers is the same on that grid only."""
+    waits = any(isinstance(n, WAITING) for n in p.walk_physical(node))
+    return f"{structure(node)} on {grid}" if waits else structure(node)
+
+
 @dataclass(frozen=True, slots=True)
 class Outline:
     """A node with the text of its structure, the streams below it, and whether it or something below remembers."""
@@ -70,12 +79,12 @@ class Outline:
     inputs: tuple[Outline, ...]
 
     @staticmethod
-    def of(node: p.PhysicalNode) -> Outline:
-        """The outline of a plan."""
-        below = tuple(map(Outline.of, node.inputs))
+    def of(node: p.PhysicalNode, grid: Hop | None) -> Outline:
+        """The outline of a plan that answers on a grid."""
+        below = tuple(Outline.of(child, grid) for child in node.inputs)
         here = frozenset([node.stream.alias]) if isinstance(node, p.Source) else frozenset[str]()
         stateful = not isinstance(node, STATELESS) or any(o.stateful for o in below)
-        return Outline(node, structure(node), here.union(*(o.aliases for o in below)), stateful, below)
+        return Outline(node, text_of(node, grid), here.union(*(o.aliases for o in below)), stateful, below)
 
     def identity(self, since: Mapping[str, int]) -> str:
         """What it is and holds."""
@@ -109,7 +118,7 @@ def windows_of(box: Box) -> Iterator[Window]:
             if alias is not None and port is not None:
                 nulls = has_null_keys(operator, state)
                 columns = frozenset(state.schema.names)
-                yield Window(alias, state.id, state.key, columns, nulls, structure(node), port)
+                yield Window(alias, state.id, state.key, columns, nulls, text_of(node, box.grid), port)
 
 
 class Shape:
@@ -117,15 +126,11 @@ class Shape:
 
     def __init__(self, query: RunningQuery) -> None:
         first = [f for f in query.staged.fragments if f.stage == 0]
-        self.outlines = {f.number: Outline.of(f.plan) for f in first}
+        self.outlines = {f.number: Outline.of(f.plan, query.boxes[f.number].grid) for f in first}
         self.windows = {f.number: tuple(windows_of(query.boxes[f.number])) for f in first}
         sources = {(s.stream.name, s.window if isinstance(s.window, Hop) else None) for s in query.sources}
         self.progress = str(sorted(map(str, sources)))
-        self.grids = {f.number: str(query.boxes[f.number].grid) for f in first}
-
-    def group(self, fragment: int) -> tuple[str, str]:
-        """Fragments of one group are always at the same frontier."""
-        return self.progress, self.grids[fragment]
+        """Queries of equal progress are always at the same frontier."""
 
     def nodes(self, fragment: int) -> Iterator[Outline]:
         """All nodes of a fragment that remember something themselves."""
@@ -224,13 +229,12 @@ class Shares:
 
     def _take_over_nodes(self, query: RunningQuery, since: dict[str, int], partners: dict[str, None]) -> None:
         shape = self.shapes.of(query)
-        for number, outline in shape.outlines.items():
+        for outline in shape.outlines.values():
             running: dict[str, tuple[str, Record]] = {}
             for other, theirs, record in self._others(query):
-                for fragment in theirs.outlines:
-                    if theirs.group(fragment) == shape.group(number):
-                        for node in theirs.nodes(fragment):
-                            running.setdefault(node.text, (other.name, record))
+                for fragment in theirs.outlines if theirs.progress == shape.progress else ():
+                    for node in theirs.nodes(fragment):
+                        running.setdefault(node.text, (other.name, record))
             for node in _largest(outline, running):
                 name, record = running[node.text]
                 if not node.aliases & since.keys():
@@ -299,7 +303,7 @@ class Shares:
             if query is None or work.side is not None or not self._can_share(query, self.records[work.query]):
                 alone.append(work)
                 continue
-            place = (*self.shapes.of(query).group(work.fragment.number), work.advance_to)
+            place = (self.shapes.of(query).progress, work.advance_to)
             groups.setdefault(place, []).append(work)
         common = self._common(groups.values())
         for group in groups.values():
