@@ -14,7 +14,9 @@ from tests.spark.test_chain import Crash, _users_of_crash_points
 
 import midstream as ms
 from midstream.inputs import catalog_of
+from midstream.operators.join import SymmetricJoin
 from midstream.runtime.checkpoint.manifest import Manifest
+from midstream.runtime.spark.shared_life import Pool, SharedLife, SharedWork
 from midstream.scheduling import box_scheduler
 
 CATALOG = catalog_of(dict.fromkeys("ABC", SCHEMA), "ts")
@@ -63,7 +65,8 @@ class Watched:
             first = min(started.get("inherited", {}).get(stream, self.begun[name]), self.begun[name])
             before = [r for b in self.batches[first : self.begun[name]] for r in b.get(stream, ())]
             bounded = not any(word in query.cql for word in ("ROWS", "FOLLOWED"))
-            kept = [r for r in before if not bounded or r[0] + WINDOW >= (start or 0) - istream]
+            window = 40 if "RANGE 40" in query.cql else WINDOW
+            kept = [r for r in before if not bounded or r[0] + window >= (start or 0) - istream]
             streams[stream] = table([*kept, *(r for b in self.batches[self.begun[name] :] for r in b.get(stream, ()))])
         expected = ms.reference(query.cql, streams)
         if start is not None:
@@ -249,3 +252,36 @@ def test_a_watched_query_is_told_of_shared_operators_as_of_its_own(tmp_path):
     alone = operators(tmp_path / "alone", 1)
     assert len(alone) > 2
     assert operators(tmp_path / "shared", 2) == alone
+
+
+def test_a_join_is_shared_by_queries_that_answer_on_different_grids(tmp_path):
+    join = JOIN.replace("RANGE 9", "RANGE 40")
+    asked = {
+        "groups": f"SELECT A.k, sum(B.v) AS s {join} GROUP BY A.k",
+        "pairs": f"SELECT A.k, B.v {join}",
+        "changes": f"SELECT ISTREAM A.k, B.v {join}",
+        "most": f"SELECT A.k, max(B.v) AS m {join} GROUP BY A.k",
+    }
+    watched = Watched(tmp_path)
+    rng = random.Random(6)
+    watched.add("groups", asked["groups"])
+    for step in range(20):
+        if step in (5, 6, 11):
+            name = list(asked)[len(watched.begun)]
+            watched.add(name, asked[name])
+        watched.batch({name: drawn(rng, 4 * step, 5) for name in "AB"})
+    queries = watched.many.driver.queries
+    assert str(queries["groups"].grid) != str(queries["pairs"].grid)
+    segments = watched.many.manifest.segments
+    places = {n: {e.place for slots in segments[n].values() for es in slots.values() for e in es} for n in segments}
+    assert places["pairs"] < places["groups"]
+    assert places["pairs"] < places["changes"]
+    assert watched.many.history("pairs")[0]["shares"] == ["groups"]
+    batch = watched.many.driver._batch("test", watched.many.next_batch, watched.many.manifest)
+    (work,) = batch.steps()[0].work
+    assert isinstance(work, SharedWork)
+    operators = SharedLife(work, watched.many.driver.files, 0, Pool()).box.operators
+    assert sum(isinstance(operator, SymmetricJoin) for operator in operators) == 1
+    watched.many.batch({}, end=True)
+    for name in watched.many.driver.queries:
+        watched.check(name)

@@ -62,15 +62,14 @@ class SharedBox:
         self.frontier = BEGINNING
         self._places: dict[int, int] = {}
 
-    def add(self, plan: PhysicalNode, named: Named, sink: Sink) -> list[int]:
-        """One more plan; gives the numbers of its operators, in the order of a box of its own."""
+    def add(self, plan: PhysicalNode, named: Named, sink: Sink, grid: Hop | None = None) -> list[int]:
+        """One more plan, which answers on a grid; gives the numbers of its operators, in the order of its own box."""
         root = self._place(plan, named)
         self._wires_of(root).append(Wire(ROOT, len(self.sinks)))
         self.sinks.append(sink)
         self.roots.append(root)
         used = [self._places[name] for name in reversed(list(_operators(plan, named)))]
-        grids = (getattr(self.operators[i], "grid", None) for i in used)
-        self.grids.append(next((grid for grid in grids if grid is not None), None))
+        self.grids.append(grid)
         for i in dict.fromkeys(used):
             self.users[i].append(len(self.sinks) - 1)
         return used

@@ -15,6 +15,7 @@ from functools import partial
 import pyarrow as pa
 
 from midstream.algebra.physical import PhysicalNode, Source, walk_physical
+from midstream.algebra.windows import Hop
 from midstream.migration.contents import ports_of
 from midstream.migration.execution import arranged
 from midstream.operators.base import Operator, Work
@@ -46,6 +47,7 @@ class Member:
     named: Named
     since: Mapping[str, int]
     fresh: bool
+    grid: Hop | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,7 @@ class Inherited:
 
 @dataclass(frozen=True, slots=True)
 class SharedWork:
-    """What the fragments of several queries have to do in a batch; all are at the same frontier."""
+    """What the fragments of several queries have to do in a batch; all queries are at the same frontier."""
 
     members: tuple[Member, ...]
     inherited: tuple[Inherited, ...]
@@ -148,7 +150,8 @@ class SharedLife:
         self.rows_in: dict[int, int] = {}
         self.box = SharedBox({k: v for m in work.members for k, v in m.work.functions.items()})
         self.used = [
-            self.box.add(m.work.fragment.plan, m.named, partial(self._give, i)) for i, m in enumerate(work.members)
+            self.box.add(m.work.fragment.plan, m.named, partial(self._give, i), m.grid)
+            for i, m in enumerate(work.members)
         ]
         self.owner: dict[int, Member] = {}
         for known in (True, False):

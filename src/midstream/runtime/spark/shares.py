@@ -110,7 +110,7 @@ class Window:
     port: int
 
 
-def windows_of(box: Box) -> Iterator[Window]:
+def windows_of(box: Box, grid: Hop | None) -> Iterator[Window]:
     """The windows that a fragment keeps itself."""
     for node, operator in zip(box.nodes, box.operators, strict=True):
         for port, state in ports_of(operator):
@@ -118,7 +118,7 @@ def windows_of(box: Box) -> Iterator[Window]:
             if alias is not None and port is not None:
                 nulls = has_null_keys(operator, state)
                 columns = frozenset(state.schema.names)
-                yield Window(alias, state.id, state.key, columns, nulls, text_of(node, box.grid), port)
+                yield Window(alias, state.id, state.key, columns, nulls, text_of(node, grid), port)
 
 
 class Shape:
@@ -126,8 +126,8 @@ class Shape:
 
     def __init__(self, query: RunningQuery) -> None:
         first = [f for f in query.staged.fragments if f.stage == 0]
-        self.outlines = {f.number: Outline.of(f.plan, query.boxes[f.number].grid) for f in first}
-        self.windows = {f.number: tuple(windows_of(query.boxes[f.number])) for f in first}
+        self.outlines = {f.number: Outline.of(f.plan, query.grid) for f in first}
+        self.windows = {f.number: tuple(windows_of(query.boxes[f.number], query.grid)) for f in first}
         sources = {(s.stream.name, s.window if isinstance(s.window, Hop) else None) for s in query.sources}
         self.progress = str(sorted(map(str, sources)))
         """Queries of equal progress are always at the same frontier."""
@@ -303,7 +303,7 @@ class Shares:
             if query is None or work.side is not None or not self._can_share(query, self.records[work.query]):
                 alone.append(work)
                 continue
-            place = (self.shapes.of(query).progress, work.advance_to)
+            place = (self.shapes.of(query).progress, self.frontiers[work.query])
             groups.setdefault(place, []).append(work)
         common = self._common(groups.values())
         for group in groups.values():
@@ -334,8 +334,9 @@ class Shares:
         for work in works:
             outline = self.shapes.of(self.queries[work.query]).outlines[work.fragment.number]
             since = self.records[work.query].since
-            members.append(Member(work, self._named(outline, since), since, self.is_fresh(work.query)))
-        known = [m.work.restored_to for m in members if not m.fresh]
+            fresh, grid = self.is_fresh(work.query), self.queries[work.query].grid
+            members.append(Member(work, self._named(outline, since), since, fresh, grid))
+        known = [self._advanced_to(m.work.query) for m in members if not m.fresh]
         inherited = {}
         for query, fragment, text, port, segments in self.inherited:
             if any(work.name == (query, fragment) for work in works):
@@ -347,9 +348,12 @@ class Shares:
             tuple(members),
             tuple(inherited.values()),
             max(known, default=BEGINNING),
-            works[0].advance_to,
+            self.frontiers[works[0].query],
             works[0].scheduling,
         )
+
+    def _advanced_to(self, query: str) -> int:
+        return BEGINNING if self.before is None else self.before.advanced_to.get(query, BEGINNING)
 
     def _named(self, outline: Outline, since: Mapping[str, int]) -> Named:
         number = self._number(outline.identity(since))
