@@ -51,7 +51,7 @@ class Arrival:
     def serves(self, query: RunningQuery, inputs: Sequence[StreamInput]) -> bool:
         """Whether all that a query reads arrives, and where it needs it."""
         for stream in inputs:
-            wanted = needed_columns({query.name: query}, stream.declaration)
+            wanted = needed_columns({query.name: query}, stream.declaration, self.driver.watchers)
             if not set(wanted) <= set(self.columns.get(stream.declaration.name, ())):
                 return False
         wanted_routes = query.staged.routes
