@@ -48,12 +48,13 @@ COLUMNS = pa.schema(
 CATALOG = Catalog({name: declare(name, COLUMNS, "ts") for name in "AB"})
 
 
-def running(cql: str, name: str = "q") -> RunningQuery:
-    return RunningQuery.of(name, cql, plan_query(parse(cql, CATALOG), None, None), {}, {})
+def running(cql: str, name: str = "q", catalog: Catalog = CATALOG) -> RunningQuery:
+    return RunningQuery.of(name, cql, plan_query(parse(cql, catalog), None, None), {}, {})
 
 
-def selected(*cqls: str) -> list[str]:
-    return told([running(cql, f"q{i}") for i, cql in enumerate(cqls)], "AB")
+def selected(*cqls: str, catalog: Catalog = CATALOG, zone: str = "UTC") -> list[str]:
+    queries = [running(cql, f"q{i}", catalog) for i, cql in enumerate(cqls)]
+    return told(queries, catalog.streams.values(), lambda: zone)
 
 
 def test_a_selection_above_a_stream_is_made_by_spark():
@@ -77,6 +78,14 @@ def test_queries_that_share_a_stream_each_get_their_rows():
 @pytest.mark.parametrize("window", ["[ROWS 3]", "[PARTITION BY k ROWS 3]"])
 def test_nothing_is_selected_below_a_row_window(window):
     assert selected(f"SELECT k FROM A {window} WHERE n > 3") == []
+
+
+@pytest.mark.parametrize("time", ["u", "z"])
+def test_times_without_a_zone_are_ticks_to_spark_in_utc_only(time):
+    catalog = Catalog({"A": declare("A", COLUMNS, time)})
+    query = "SELECT k FROM A [NOW] WHERE k = 1"
+    assert selected(query, catalog=catalog)
+    assert bool(selected(query, catalog=catalog, zone="Asia/Tokyo")) == (time == "z")
 
 
 def test_a_migration_keeps_what_both_plans_need():

@@ -109,16 +109,15 @@ def selections(queries: Iterable[RunningQuery]) -> dict[str, list[tuple[Source, 
     return found
 
 
-def told(queries: Iterable[RunningQuery], streams: Iterable[str]) -> list[str]:
+def told(queries: Iterable[RunningQuery], streams: Iterable[StreamDeclaration], zone: Callable[[], str]) -> list[str]:
     """What Spark selects of some streams, one line each, in the names of their columns."""
     wanted = selections(queries)
     lines = []
-    for name in sorted(streams):
-        sources = wanted.get(name, [])
-        names = {column: column for source, _ in sources for column in _own_names(source).values()}
-        condition = _any(sources, names)
-        if condition is not None:
-            lines.append(f"Spark selects {name} where {condition}")
+    for declaration in streams:
+        names = {name: name for name in declaration.columns.names}
+        condition = _any(wanted.get(declaration.name, ()), names)
+        if condition is not None and _ticks(declaration, names, zone) is not None:
+            lines.append(f"Spark selects {declaration.name} where {condition}")
     return lines
 
 

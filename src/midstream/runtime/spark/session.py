@@ -79,7 +79,12 @@ class Query:
     def explain(self) -> str:
         """The plan in fragments, as it runs."""
         shape = f" {self.plan.text}" if self.plan.text else ""
-        selected = told(self.session._driver.queries.values(), self._running.streams)
+        session = self.session
+        streams = [session.catalog.streams[name] for name in sorted(self._running.streams)]
+        settings = session.spark.conf
+        selected = told(
+            session._driver.queries.values(), streams, lambda: settings.get("spark.sql.session.timeZone") or ""
+        )
         warnings = [f"Warning: {sentence}" for sentence in growth(self.plan.physical)]
         return "\n".join([f"Plan{shape}\n\n{self._running.staged}", *selected, *warnings])
 
