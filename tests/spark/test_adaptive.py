@@ -247,6 +247,22 @@ def test_a_wish_waits_for_a_driver(tmp_path):
     assert chain.manifest.migration["q"]["plan"] == "((A B) C)"
 
 
+@pytest.mark.parametrize("part", ["observer", "controller", "drift", "wish", "operators"])
+def test_what_cannot_be_read_is_seen_anew(part, tmp_path, caplog):
+    query, tables = shifting()
+    question = ask(query, tables)
+    chain = chain_of(question, tmp_path, "(A (B C))", Policy("auto"))
+    parts = chain.cut(question.tables, 150)
+    for i in range(6):
+        chain.batch(parts[i])
+    watcher = chain.driver.watchers.by_query["q"]
+    kept = {name: value for name, value in watcher.kept().items() if name != part}
+    watcher.go_on(5, kept, chain.query.plan)
+    assert watcher.adaptive.observer.batches == 0 and "is not used" in caplog.text
+    chain.batch(parts[6])
+    assert watcher.adaptive.batches == 1
+
+
 @pytest.mark.parametrize("slots", [2, 4])
 def test_the_demonstration_decides_once(slots, tmp_path):
     scenario = Scenario(seconds=16)

@@ -93,6 +93,14 @@ class Watcher:
         self.as_of = batch_id
         if not kept:
             return
+        try:
+            self._recall(kept)
+        except (KeyError, TypeError, ValueError, MidstreamError) as error:
+            # Of another version, or of another query of that name: nothing is lost but what can be seen again.
+            log.warning("what was known of query %s is not used: %s %s", self.name, type(error).__name__, error)
+            self._begin(plan)
+
+    def _recall(self, kept: Mapping[str, Any]) -> None:
         restore(self.adaptive, kept, self.plan_of)
         self.wish, self.told = kept["wish"], kept["observed"]
         self.operators_since = kept["operators_since"]
