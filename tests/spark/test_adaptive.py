@@ -24,7 +24,7 @@ from midstream.interface.bench.adaptivity_streams import Phase, chain_columns, c
 from midstream.interface.demo.check import compare
 from midstream.interface.demo.streams import SECOND, START, Scenario, generate
 from midstream.runtime.spark.accounts import decisions_of, history_of, statistics_of
-from midstream.runtime.spark.slot_looks import LookRequest
+from midstream.runtime.spark.slot_looks import LookRequest, Looks, add_looks, look_at
 from midstream.runtime.spark.watching import ADAPTIVE, ATTENTION
 
 EAGER = Policy("auto", least_gain=0.01, margin=0.1, evidence=0.0, patience=1, warm_up=2)
@@ -120,6 +120,25 @@ def test_rows_are_chosen_the_same_however_they_lie(same_tick):
         assert np.std(counts) < 0.2 * np.mean(counts)
     else:
         assert np.array_equal(merged[:LOOK_AT], whole.priorities[: len(merged)])
+
+
+def test_a_slot_that_gets_its_rows_in_pieces_sees_the_same():
+    tables = some(3 * LOOK_AT, 10**6)
+    interests = Observer(ask(THETA, tables).plan, attention=ATTENTION).interests
+    request = LookRequest("q", interests, {}, {"A": ("A", ("k", "v"))}, 3, LOOK_AT)
+    (rows,) = tables["A"].combine_chunks().to_batches()
+    ticks = rows.column("ts").to_numpy()
+    whole = look_at([request], "A", rows, ticks)["q", "A"]
+    pieces: Looks = {}
+    slot = np.random.default_rng(1).integers(0, 4, len(ticks))
+    for piece in range(4):
+        places = np.flatnonzero(slot == piece)
+        add_looks(pieces, look_at([request], "A", rows.take(pa.array(places)), ticks[places]))
+    got = pieces["q", "A"]
+    assert got.complete_to == whole.complete_to and got.rows == LOOK_AT
+    assert np.array_equal(got.priorities, whole.priorities) and np.array_equal(got.passed, whole.passed)
+    assert all(np.array_equal(got.hashes(text), whole.hashes(text)) for text in whole.keys)
+    assert got.paired == whole.paired
 
 
 def test_a_query_follows_its_streams_in_slots(tmp_path):

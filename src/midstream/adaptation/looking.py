@@ -163,7 +163,10 @@ def put_together(looks: Sequence[Look], most: int = LOOK_AT) -> Look:
     complete = min(look.complete_to for look in looks)
     priorities = np.concatenate([look.priorities for look in looks])
     order = np.argsort(priorities, kind="stable")
-    order = order[: min(most, int(np.searchsorted(priorities[order], np.uint64(complete), "right")))]
+    order = order[: int(np.searchsorted(priorities[order], np.uint64(complete), "right"))]
+    if len(order) > most:
+        order = order[:most]
+        complete = int(priorities[order[-1]])
     rows = [look.rows for look in looks]
     keys = {
         text: _key([look.keys[text] for look in looks], rows, order)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from midstream.adaptation.interests import Interests
-from midstream.adaptation.looking import PAIRED, Choice, Look, Looker, choose
+from midstream.adaptation.looking import PAIRED, Choice, Look, Looker, choose, put_together
 from midstream.adaptation.timings import Timings
 from midstream.algebra.declarations import UserFunction
 from midstream.errors import MidstreamError
@@ -71,6 +71,12 @@ def look_at(requests: Sequence[LookRequest], stream: str, rows: pa.RecordBatch, 
             if look is not None:
                 looks[request.query, alias] = look
     return looks
+
+
+def add_looks(looks: Looks, more: Looks) -> None:
+    """Adds looks at more rows of the same batch: a slot may get them in pieces."""
+    for place, look in more.items():
+        looks[place] = put_together([looks[place], look]) if place in looks else look
 
 
 @dataclass(slots=True)

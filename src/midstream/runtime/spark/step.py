@@ -32,7 +32,7 @@ from midstream.runtime.spark.memory import Memory
 from midstream.runtime.spark.reports import Report
 from midstream.runtime.spark.runs import Accepted, Runs
 from midstream.runtime.spark.shared_life import Pool, SharedLife, SharedWork
-from midstream.runtime.spark.slot_looks import LookRequest, look_at
+from midstream.runtime.spark.slot_looks import LookRequest, add_looks, look_at
 from midstream.runtime.spark.spill import ParquetSpool
 
 Life = FragmentLife | SharedLife
@@ -115,7 +115,7 @@ class StageStep:
         accepted = intake.accept(declaration, self.arriving.payload(port, rows), register)
         if self.looks and len(accepted[1]):
             at = time.perf_counter()
-            intake.report.looks |= look_at(self.looks, declaration.name, *accepted)
+            add_looks(intake.report.looks, look_at(self.looks, declaration.name, *accepted))
             _lap(intake.report, "watch", at)
         return accepted
 
@@ -145,7 +145,6 @@ class StageStep:
             if life.work.received:
                 life.advance()
         at = _lap(report, "kernel", at)
-        report.seconds["kernel"] -= report.seconds.get("watch", 0.0)
         for life in lives:
             report.fragments.update({work.name: told for work, told in life.closed()})
         if (dead := intake.dead.content()) is not None:
