@@ -142,3 +142,23 @@ def test_an_old_box_that_forgets_what_it_may_still_need_is_noticed(monkeypatch):
     assert past_the_split_before_the_grid()
     monkeypatch.setattr(SplitExecution, "_old_frontier", property(lambda self: self.frontier))
     assert not past_the_split_before_the_grid()
+
+
+@pytest.mark.parametrize("kind", QUERIES)
+@pytest.mark.parametrize("name", ["genmig", "genmig_shortened"])
+def test_a_migration_that_could_end_can_still_be_cancelled(name, kind, monkeypatch):
+    """Where partitions must be asked first, the end is known a batch before it is carried out."""
+    monkeypatch.setattr(LiveQuery, "_leave_if_done", lambda self: False)
+    could_end = []
+
+    def cancel(live: LiveQuery) -> None:
+        assert live.migrations.running is not None
+        could_end.append(live.migrations.running.execution.done)
+        live.cancel_migration()
+
+    for seed in range(4):
+        asked, old, new, expected, _ = question(kind, seed)
+        begin = partial(LiveQuery.migrate, plan=new, strategy=name)
+        found, _ = drive(asked, old, 3, [(2, begin), (9, cancel)], seed % 2 == 0)
+        assert ms.snapshot_equal(found, expected) and in_order(found)
+    assert any(could_end)

@@ -13,8 +13,8 @@ results of that already.
 If one plan gives results early and the other by slices of time, what the new box has given is not what the old one
 would have. Then nothing after the split leaves before the end of the migration, at which time has passed the split and
 both agree. To cancel, the old box is given what only the new box has seen, and its results after the split leave
-instead of the new one's. For that it must not have forgotten anything that is valid after the split, so an old box
-without slices is not told of any time after it.
+instead of the new one's. For that it must not have forgotten anything, nor answered for any time, after the split, so
+it is not told of such time before the end.
 """
 
 from __future__ import annotations
@@ -132,8 +132,11 @@ class SplitExecution:
 
     @property
     def _old_frontier(self) -> int:
-        endless = not isinstance(self.joint, CutAtSplit) or self.old.box.grid is not None
-        return self.frontier if endless else min(self.frontier, self.split.first)
+        return min(self.frontier, self.split.first) if self._parted else self.frontier
+
+    @property
+    def _parted(self) -> bool:
+        return isinstance(self.joint, CutAtSplit)
 
     @property
     def passed(self) -> int:
@@ -154,11 +157,14 @@ class SplitExecution:
 
     @property
     def done(self) -> bool:
-        """Whether both boxes have answered for all time before the split."""
-        return self.old.passed >= self.split.first and self.new.passed >= self.split.first
+        """Whether both boxes have answered, or can answer, for all time before the split."""
+        passed = self.old.box.floor(self.frontier) if self._parted else self.old.passed
+        return passed >= self.split.first and self.new.passed >= self.split.first
 
     def finish(self) -> SingleBox:
         """Gives what was held back and leaves the new box."""
+        if self._parted:
+            self.old.advance(self.frontier)
         self.top.give(self.joint.flush())
         self.top.advance(self._relation_passed)
         hand_over(self.top, self.after.box, self.new.box)
@@ -166,9 +172,8 @@ class SplitExecution:
 
     def cancel(self) -> SingleBox:
         """Gives what was held back, tells the old box what it has missed, and leaves it."""
-        parted = isinstance(self.joint, CutAtSplit)
         self.top.give(self.joint.forgo() if isinstance(self.joint, CutAtSplit) else self.joint.flush())
-        rest = self.before.beside(self.old.box, self.top.give if parted else lambda _: None)
+        rest = self.before.beside(self.old.box, self.top.give if self._parted else lambda _: None)
         for alias, state in self.ahead.items():
             if state.segments:
                 rest.feed(alias, concatenate([segment.elements for segment in state.segments]))
