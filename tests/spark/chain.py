@@ -67,8 +67,10 @@ class Chain:
         self.driver.open(self.resize)
         self.driver.run_move = self._move
         manifest = self.driver.manifest
-        known = manifest.queries["q"].plan if manifest else self.plan
-        self.driver.queries["q"] = self._running(plan_query(self.relation, known, self.emit_every))
+        plan = plan_query(self.relation, None if manifest else self.plan, self.emit_every)
+        if manifest and manifest.queries["q"].plan not in ("", plan.text):
+            plan = plan_query(self.relation, manifest.queries["q"].plan, self.emit_every)
+        self.driver.queries["q"] = self._running(plan)
         if manifest and "q" in manifest.migration:
             self._resume_migration(manifest.migration["q"])
         if self.adaptive is not None:
