@@ -2,7 +2,8 @@
 
 Where old and new plan place a state's rows by the same hash of the same key, a row changes its slot only with its
 partition group. Slots that lose no group keep their segments. Where the state is sorted by the very hash it is placed
-by, a group is a range of each segment, and another slot can have it by naming it.
+by, a group is a range of each segment, and another slot can have it by naming it. Elsewhere a slot that loses groups
+parts its segments: what stays is kept there, and only what leaves is sent.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ MOST_RANGES = 16
 
 @dataclass(slots=True)
 class HandingOver:
-    """What new slots can use as it is, and what old slots must send."""
+    """What new slots can use as it is, what old slots must send, and of what a slot keeps the part that stays."""
 
     kept: dict[int, list[SegmentEntry]] = field(default_factory=dict)
     sent: dict[int, Sequence[SegmentEntry]] = field(default_factory=dict)
+    parted: dict[int, list[SegmentEntry]] = field(default_factory=dict)
 
 
 def hand_over(
@@ -43,6 +45,8 @@ def hand_over(
         ranges = None if shared is None else _ranges(shipment, shared, slot, old, new)
         if ranges is None:
             result.sent[slot] = entries
+            if shared is not None and slot in new:
+                result.parted[slot] = [replace(e, state=shipment.name, key=shipment.key) for e in entries]
             continue
         for target, hash_from, hash_to in ranges:
             parts = [e.part(hash_from, hash_to) for e in entries]

@@ -24,7 +24,7 @@ from midstream.operators.distinct import CoverageState
 from midstream.operators.elements import Elements, concatenate, empty_elements
 from midstream.operators.hashing import hash_columns
 from midstream.operators.join import prepare
-from midstream.operators.state.segment import make_segment
+from midstream.operators.state.segment import Segment, make_segment
 from midstream.operators.state.sorted_state import SortedState
 from midstream.runtime.checkpoint.files import Files
 from midstream.runtime.checkpoint.names import name_for
@@ -50,6 +50,8 @@ class Parcel:
     port: int
     frontier: int
     entries: Entries
+    parted: frozenset[int]
+    """The old slots that keep what stays with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class FillWork:
     frontier: int
     parcels: Mapping[int, Shipment]
     shared: Mapping[StateName, Entries]
+    parted: Mapping[StateName, Entries]
     received: Mapping[int, str]
     port: int
     ahead: Mapping[str, Entries] | None = None
@@ -93,17 +96,13 @@ class SendStep:
                 continue
             segments = [open_segment(files, entry, origin.schema) for entry in entries]
             elements = shipment.shaped(origin.read([s for s in segments if len(s)], parcel.frontier))
+            if slot in parcel.parted:
+                elements = elements.where(slots_for(shipment.placed, elements, self.routing) != slot)
             report.rows[parcel.query] = report.rows.get(parcel.query, 0) + len(elements)
             for start in range(0, len(elements), ROWS_AT_ONCE):
                 part = elements.slice(start, min(ROWS_AT_ONCE, len(elements) - start))
-                yield exchange.rows(parcel.port, self._slots(shipment.placed, slot, part), part)
-
-    def _slots(self, placed: Placed, slot: int, elements: Elements) -> Slots:
-        key = placed.key
-        if not key:
-            return np.full(len(elements), slot % self.slots if key is None else 0, np.int32)
-        columns = [elements.columns.column(name) for name in key]
-        return slots_of((arrival_hash if placed.arrival else hash_columns)(columns), self.routing)
+                anywhere = slot % self.slots
+                yield exchange.rows(parcel.port, slots_for(shipment.placed, part, self.routing, anywhere), part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +134,7 @@ class FillStep:
         mine = {port for work in self.work for port in (*work.parcels, *work.received)}
         for work in self.work:
             sent = {port: exchange.elements(port, parts[port]) for port in parts if port in mine}
-            filling = Filling(work, files, slot, sent)
+            filling = Filling(work, files, slot, sent, self.routing)
             report.fragments[work.query, work.fill.fragment.number] = filling.run(self.batch_id)
             if filling.given and work.fill.fragment.reader is not None:
                 output = concatenate(filling.given)
@@ -153,8 +152,10 @@ class FillStep:
 class Filling:
     """One fragment being filled in one slot."""
 
-    def __init__(self, work: FillWork, files: Files, slot: int, sent: Mapping[int, Elements]) -> None:
-        self.work, self.files, self.slot, self.sent = work, files, slot, sent
+    def __init__(
+        self, work: FillWork, files: Files, slot: int, sent: Mapping[int, Elements], routing: Sequence[int]
+    ) -> None:
+        self.work, self.files, self.slot, self.sent, self.routing = work, files, slot, sent, routing
         self.box = Box(work.fill.fragment.plan, work.functions)
         self.given: list[Elements] = []
         self.opened: list[SegmentEntry] = []
@@ -204,11 +205,23 @@ class Filling:
             state = type(like)(like.id, like.key, like.schema, like.longest)
             entries = list(self.work.shared.get(name, {}).get(self.slot, ()))
             self.opened += entries
-            state.replace_segments(open_states(self.files, entries, {like.id: like.schema}).get(name, ()))
+            whole = open_states(self.files, entries, {like.id: like.schema}).get(name, [])
+            state.replace_segments([*whole, *self._staying(shipment, like.schema)])
             arrived = self.sent.get(ports.get(shipment.address, -1))
             if arrived is not None:
                 _put(state, arrived)
             yield name, state
+
+    def _staying(self, shipment: Shipment, schema: pa.Schema) -> Iterator[Segment]:
+        """What stays of segments of which something leaves, in the order it is in."""
+        for entry in self.work.parted.get((shipment.name, shipment.key), {}).get(self.slot, ()):
+            segment = open_segment(self.files, entry, schema)
+            stays = slots_for(shipment.placed, segment.elements, self.routing) == self.slot
+            if stays.all() and len(segment):
+                self.opened.append(entry)
+                yield segment
+            elif stays.any():
+                yield make_segment(segment.elements.where(stays), segment.hashes[stays], segment.bucket, segment.born)
 
     def _elements(self, what: str) -> dict[str, Elements]:
         """Contents that were sent under their names; what another fragment gave counts as a leaf."""
@@ -225,6 +238,15 @@ class Filling:
                     alias = leaf.stream.alias
                     found[alias] = given.get(alias, empty_elements(leaf.schema))
         return found
+
+
+def slots_for(placed: Placed, elements: Elements, routing: Sequence[int], anywhere: int = 0) -> Slots:
+    """The slots that rows belong to."""
+    key = placed.key
+    if not key:
+        return np.full(len(elements), anywhere if key is None else 0, np.int32)
+    columns = [elements.columns.column(name) for name in key]
+    return slots_of((arrival_hash if placed.arrival else hash_columns)(columns), routing)
 
 
 def _put(state: SortedState, arrived: Elements) -> None:

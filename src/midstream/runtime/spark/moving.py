@@ -173,7 +173,14 @@ class Move:
     def _parcels(self, plan: PlanMove, ports: Mapping[tuple[str, object], int]) -> list[Parcel]:
         frontiers = plan.new.frontiers(plan.advanced_to)
         return [
-            Parcel(plan.name, shipment, ports[plan.name, _key(shipment)], frontiers[shipment.fragment], handed.sent)
+            Parcel(
+                plan.name,
+                shipment,
+                ports[plan.name, _key(shipment)],
+                frontiers[shipment.fragment],
+                handed.sent,
+                frozenset(handed.parted),
+            )
             for shipment in plan.shipments()
             if (handed := plan.handing_over(shipment)).sent
         ]
@@ -191,6 +198,7 @@ class Move:
                 frontiers[fill.fragment.number],
                 {ports[p]: s for s in fill.shipments if (p := (plan.name, _key(s))) in ports},
                 {(s.name, s.key): plan.handing_over(s).kept for s in fill.shipments if s.what == "state"},
+                {(s.name, s.key): plan.handing_over(s).parted for s in fill.shipments if s.what == "state"},
                 {ports[plan.name, (_GIVEN, f.fragment)]: f.stream.alias for f in given},
                 ports.get((plan.name, (_GIVEN, fill.fragment.number)), -2),
                 plan.ahead(fill),
