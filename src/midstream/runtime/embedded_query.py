@@ -113,18 +113,35 @@ class Query:
         return pa.concat_tables(fresh or [self.live.table(None)])
 
     def migrate(
-        self, plan: Plan | str, strategy: str = "auto", *, part: str = "auto", trigger: str = "asked for"
+        self,
+        plan: Plan | str,
+        strategy: str = "auto",
+        *,
+        part: str = "auto",
+        trigger: str = "asked for",
+        queue: bool = False,
     ) -> None:
         """Goes over to another plan while results keep coming; what it shared, it first takes over as its own.
 
         Only the part in which the plans differ migrates, unless `part` is "whole". The strategy must be legal for both
-        plans; with the part "smallest" it is enough that it is legal for the part.
+        plans; with the part "smallest" it is enough that it is legal for the part. While another migration runs, it is
+        refused, or with `queue` waits for the end of that one.
         """
         if self.session.queries.get(self.name) is not self:
             raise MigrationError(f"query {self.name} has been dropped")
         target = plan_query(self.plan.query, plan, self.emit_every)
         self.go_on_alone()
-        self.live.migrate(target, self._possible(strategy), part=part, trigger=trigger)
+        self.live.migrate(target, self._possible(strategy), part=part, trigger=trigger, queue=queue)
+
+    def cancel_migration(self) -> None:
+        """Goes back to the plan that it was migrating from; nothing is lost. What was queued behind is forgotten."""
+        self.live.cancel_migration()
+
+    @property
+    def migrating(self) -> str | None:
+        """The plan it is migrating to, if it is."""
+        running = self.live.migrations.running
+        return None if running is None else running.plan.text
 
     def _possible(self, strategy: str) -> str:
         """The strategy, if the windows still hold all that it asks for.
