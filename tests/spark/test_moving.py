@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.generators import EVERYTHING, random_case
 from tests.spark.chain import Chain
 from tests.spark.many import Many
 from tests.spark.test_chain import (
@@ -24,11 +25,13 @@ from tests.spark.test_chain import (
 from tests.spark.test_sharing import ASKED, CATALOG, Watched, rows_at
 
 import midstream as ms
+from midstream.adaptation.policy import Policy
 from midstream.api import ask
 from midstream.distribution.balancing import PATIENCE, Watch, skew
 from midstream.distribution.fragments import Route
 from midstream.optimizer.plans import enumerate_plans
 from midstream.runtime.checkpoint.collect import collect
+from midstream.runtime.embedded import run as run_embedded
 from midstream.runtime.spark.accounts import history_of
 from midstream.runtime.spark.running import RunningQuery
 
@@ -300,6 +303,32 @@ def moved_at_random(seed: int, folder: Path) -> tuple[str, Any, int]:
 def test_moves_at_random(seed, tmp_path):
     told, difference, _ = moved_at_random(seed, tmp_path)
     assert difference, told
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_every_kind_of_query_in_other_slots(seed, tmp_path):
+    case = random_case(seed, EVERYTHING)
+    question = ask(case.query, case.inputs, time=case.time)
+    chain = Chain(question.plan, question.catalog, tmp_path, slots=1 + seed % 4, seed=seed)
+    parts = chain.cut(question.tables, 5)
+    for i, part in enumerate(parts):
+        if i in (len(parts) // 3, len(parts) // 2):
+            chain = Chain(question.plan, question.catalog, tmp_path, resize=1 + (seed + i) % 5, seed=seed)
+        chain.batch(part)
+    chain.batch({}, end=True)
+    expected = run_embedded(question.plan, question.tables, question.catalog)
+    assert ms.snapshot_equal(chain.results(), expected), case.replay()
+
+
+def test_a_watched_query_tells_what_its_migration_was_predicted_to_take(tmp_path):
+    question = ask(KEYS, tables())
+    policy = Policy(mode="suggest")
+    chain = Chain(question.plan, question.catalog, tmp_path, slots=2, plan="((A B) C)", adaptive=policy)
+    got = chain.run(question.tables, 30, {3: ("(A (B C))", "genmig")})
+    (record,) = history_of(chain.driver, chain.query)
+    assert record["predicted"]["strategy"] == "genmig"
+    assert record["predicted"]["duration"] > 0
+    assert ms.snapshot_equal(got, ms.run(KEYS, tables()))
 
 
 @pytest.mark.parametrize("seed", range(6))

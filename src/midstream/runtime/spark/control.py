@@ -101,6 +101,7 @@ def status(session: Session) -> dict[str, Any]:
         "running": True,
         "batch": None if manifest is None else manifest.batch_id,
         "slots": driver.slots,
+        "moves": session.moves,
         "scheduling": driver.scheduling,
         "streams": {
             name: {

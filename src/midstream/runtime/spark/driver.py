@@ -37,7 +37,7 @@ from midstream.runtime.spark.environment import BATCH_SETTINGS
 from midstream.runtime.spark.heartbeat import Heartbeat
 from midstream.runtime.spark.layout import GROUP, PORT, Layout
 from midstream.runtime.spark.memory import Memory
-from midstream.runtime.spark.migrating import KEEPS_AHEAD, legal_strategy, require_cancellable
+from midstream.runtime.spark.migrating import decide, legal_strategy, require_cancellable
 from midstream.runtime.spark.migration_account import Account
 from midstream.runtime.spark.moving import Move, Routing, move_on_spark
 from midstream.runtime.spark.progress import metrics_row, seconds_of, told_in_a_line
@@ -333,7 +333,8 @@ class Driver:
                 )
             chosen, apart = legal_strategy(query, target, strategy, part)
             known = replace(self.situation(query), old=query.plan, new=target.plan, functions=query.functions)
-            decision = {**chosen.decide(known), **({KEEPS_AHEAD: True} if apart else {})}
+            watcher = self.watchers.by_query.get(name)
+            decision = decide(chosen, apart, known, None if watcher is None else watcher.observed)
             query.migration = MigrationUnderWay(target, chosen.name, decision, None, False, trigger, apart)
 
     def cancel_migration(self, name: str) -> None:

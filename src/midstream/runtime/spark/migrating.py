@@ -7,12 +7,16 @@ to where the other needs it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from midstream.algebra.statistics import Statistics
 from midstream.distribution.moves import plan_move
 from midstream.errors import MigrationError
+from midstream.migration.costs import Predictor
 from midstream.migration.execution import SingleBox
 from midstream.migration.in_part import way, way_decided
 from midstream.migration.legality import emission_class, is_to_stream
-from midstream.migration.protocol import Strategy
+from midstream.migration.protocol import Decision, Situation, Strategy
 from midstream.migration.registry import strategy_named
 from midstream.operators.box import Box
 from midstream.runtime.spark.running import MigrationUnderWay, RunningQuery
@@ -60,6 +64,19 @@ def _require(query: RunningQuery, target: RunningQuery, strategy: Strategy) -> N
             detail="ISTREAM, DSTREAM and RSTREAM must see one relation, and each side has only its own part of it",
             hint="use strategy moving_state",
         )
+
+
+def decide(strategy: Strategy, apart: bool, situation: Situation, observed: Statistics | None) -> Decision:
+    """What a strategy decides; where statistics are known, with what it is predicted to take."""
+    known = situation if observed is None else replace(situation, statistics=observed)
+    decision = strategy.decide(known)
+    if apart:
+        decision[KEEPS_AHEAD] = True
+    whole = "predictions" not in decision and not decision.get("part")
+    if observed is not None and whole and known.old is not None and known.new is not None:
+        predicted = Predictor(known.old, known.new, known).predict(strategy.name, decision)
+        decision["predictions"] = [predicted.as_dict()]
+    return decision
 
 
 def require_cancellable(query: RunningQuery) -> MigrationUnderWay:
