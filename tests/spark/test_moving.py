@@ -20,6 +20,7 @@ from tests.spark.test_chain import (
     Crash,
     _users_of_crash_points,
     as_multiset,
+    rows,
     tables,
 )
 from tests.spark.test_sharing import ASKED, CATALOG, Watched, rows_at
@@ -69,6 +70,21 @@ def test_moving_state_between_plans_of_several_stages(name, tmp_path):
     assert ms.snapshot_equal(got, expected)
     if name in ("join", "unbounded"):
         assert as_multiset(got) == as_multiset(expected)
+
+
+def test_a_stream_that_is_behind_still_meets_what_others_have_left_behind(tmp_path):
+    query = KEYS.replace("RANGE 20", "RANGE 10")
+    empty = pa.table(rows((0, 0, 0))).slice(0, 0)
+    question = ask(query, dict.fromkeys("ABC", empty))
+    chain = Chain(question.plan, question.catalog, tmp_path, slots=3, plan="((A B) C)")
+    chain.batch({"A": rows((1, 1, 0), (9, 9, 20)), "B": rows((1, 7, 5), (9, 9, 20)), "C": rows((0, 0, 3))})
+    chain.batch({"A": rows((9, 9, 20))})
+    assert chain.manifest.registers == {"A": 20, "B": 20, "C": 3}
+    chain.migrate("(A (B C))", "moving_state")
+    chain.batch({"C": rows((2, 7, 6))})
+    chain.batch({}, end=True)
+    assert chain.moves == 1
+    assert chain.results().to_pylist() == [{"a": 1, "c": 7, "valid_from": 6, "valid_to": 11}]
 
 
 @pytest.mark.parametrize("name", QUERIES)
