@@ -14,7 +14,8 @@ from midstream.runtime.spark.control import Listener
 pytestmark = pytest.mark.spark
 
 JOIN = "SELECT A.v AS a, B.v AS b FROM A [RANGE 10], B [RANGE 10] WHERE A.k = B.k"
-REWORDED = "SELECT A.v AS a, B.v AS b FROM B [RANGE 10], A [RANGE 10] WHERE B.k = A.k"
+REWORDED = "SELECT A.v AS a, B.v AS b FROM A [RANGE 10] JOIN B [RANGE 10] ON B.k = A.k"
+REORDERED = "SELECT A.v AS a, B.v AS b FROM B [RANGE 10], A [RANGE 10] WHERE A.k = B.k"
 SUM = "SELECT A.v + B.v AS total FROM A [RANGE 10], B [RANGE 10] WHERE A.k = B.k"
 
 
@@ -56,14 +57,31 @@ def test_a_query_is_reworded_then_replaced_and_every_batch_is_in_the_metrics(spa
         query = session.query("q", SUM, replace=True)
         session.process_available()
         session.finish()
-        assert {row.total for row in session.results("q").collect()} == {43, 61, 41}
+        assert {row.total for row in session.results("q").collect()} == {21, 41, 43, 61}
         old = {(row.a, row.b) for row in session.results("q@2").collect()}
         assert old >= {(10, 11)}
         assert [record["strategy"] for record in query.history if record["strategy"] == "replace"] == ["replace"]
         rows = session.metrics().select("batch_id", "rows", "seconds").collect()
         assert [row.batch_id for row in rows] == [0, 1, 2, 3]
         assert [sum(row.rows.values()) for row in rows] == [3, 2, 3, 0]
-        assert {"spark", "transfer", "kernel", "state", "write", "commit"} <= set(rows[0].seconds)
+        assert {"spark", "transfer", "kernel", "state", "write", "commit"} <= set(rows[2].seconds)
+
+
+def test_a_text_in_another_order_is_gone_over_to(spark, tmp_path, feeds):
+    feeds["A"].rows((1, 10, 0), (2, 20, 1))
+    feeds["B"].rows((1, 11, 3))
+    with opened(spark, tmp_path, feeds) as session:
+        session.query("q", JOIN, plan="(A B)")
+        session.process_available()
+    feeds["A"].rows((1, 12, 9), (5, 0, 50))
+    feeds["B"].rows((2, 21, 8), (5, 1, 51))
+    with opened(spark, tmp_path, feeds) as session:
+        query = session.query("q", REORDERED, plan="(B A)")
+        assert query.migrating == "(B A)"
+        session.process_available()
+        session.finish()
+        assert {(row.a, row.b) for row in session.results("q").collect()} == {(10, 11), (20, 21), (12, 11), (0, 1)}
+        assert query.plan.text == "(B A)"
 
 
 def test_queries_added_and_dropped_by_request_stay_so_after_a_restart(spark, tmp_path, feeds):
