@@ -61,6 +61,7 @@ def test_queries_come_and_go_without_restarting_the_stream(spark, tmp_path: Path
         for name, feed in feeds.items():
             feed.rows((1, 20 + len(name), 5), (1, 30, 6))
         wait_for_rows(session, 3)
+        assert "rows of state together with q" in session.queries["same"].explain()
         session.drop("q")
         for feed in feeds.values():
             feed.rows((1, 40, 8), (1, 50, 30))

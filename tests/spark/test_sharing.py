@@ -16,6 +16,7 @@ import midstream as ms
 from midstream.inputs import catalog_of
 from midstream.operators.join import SymmetricJoin
 from midstream.runtime.checkpoint.manifest import Manifest
+from midstream.runtime.spark.accounts import shared_with
 from midstream.runtime.spark.shared_life import Pool, SharedLife, SharedWork
 from midstream.scheduling import box_scheduler
 
@@ -147,6 +148,8 @@ def test_equal_queries_keep_their_state_once(tmp_path):
     apart = filled(tmp_path / "apart", [THREE, THREE], share=False)
     assert two.many.stored == one.many.stored
     assert apart.many.stored == 2 * one.many.stored
+    assert shared_with(two.many.manifest, "q0") == {"q1": one.many.stored}
+    assert shared_with(apart.many.manifest, "q0") == {}
     assert two.many.table("q0").equals(two.many.table("q1"))
     assert two.many.manifest.segments["q0"] == two.many.manifest.segments["q1"]
     assert two.many.manifest.to_bytes().count(b'{"same":') == len(two.many.manifest.segments["q0"][0])

@@ -10,7 +10,7 @@ from midstream.errors import JobError, MidstreamError
 from midstream.optimizer.growth import growth
 from midstream.runtime.checkpoint.control import Request, answer_all
 from midstream.runtime.checkpoint.status import measured
-from midstream.runtime.spark.accounts import adaptivity_of, history_of, told_tick
+from midstream.runtime.spark.accounts import adaptivity_of, history_of, shared_with, told_tick
 
 if TYPE_CHECKING:
     from midstream.runtime.spark.session import Session
@@ -122,6 +122,7 @@ def status(session: Session) -> dict[str, Any]:
                 "released": told_tick(manifest.released.get(name)) if manifest else None,
                 "history": history_of(driver, query),
                 "warnings": list(growth(query.plan.physical)),
+                "shared_with": shared_with(manifest, name) if manifest else {},
                 "adaptivity": adaptivity_of(driver, name),
             }
             for name, query in driver.queries.items()

@@ -29,7 +29,7 @@ from midstream.optimizer.growth import growth
 from midstream.optimizer.plans import Plan, plan_query
 from midstream.runtime.checkpoint.failures import storage_refusal
 from midstream.runtime.checkpoint.store import CheckpointStore
-from midstream.runtime.spark.accounts import decisions_of, history_of, statistics_of
+from midstream.runtime.spark.accounts import decisions_of, history_of, shared_with, statistics_of
 from midstream.runtime.spark.adding import Adding
 from midstream.runtime.spark.arrival import Arrival, Carry
 from midstream.runtime.spark.batch import TICKS
@@ -86,7 +86,12 @@ class Query:
             session._driver.queries.values(), streams, lambda: settings.get("spark.sql.session.timeZone") or ""
         )
         warnings = [f"Warning: {sentence}" for sentence in growth(self.plan.physical)]
-        return "\n".join([f"Plan{shape}\n\n{self._running.staged}", *selected, *warnings])
+        return "\n".join([f"Plan{shape}\n\n{self._running.staged}", *selected, *self._shared(), *warnings])
+
+    def _shared(self) -> list[str]:
+        manifest = self.session._driver.manifest
+        common = shared_with(manifest, self.name) if manifest else {}
+        return [f"Keeps {rows:,} rows of state together with {other}" for other, rows in common.items()]
 
     def migrate(
         self, plan: Plan | str, strategy: str = "auto", *, part: str = "auto", trigger: str = "asked for"
