@@ -40,6 +40,8 @@ def test_the_examples_are_jobs(example):
         ({"job__chekpoint": "x"}, "unknown key job.chekpoint\n  hint: did you mean checkpoint?"),
         ({"job__slots": "two"}, "job.slots must be a whole number, not 'two'"),
         ({"job__ticks": "yes"}, "job.ticks must be true or false, not 'yes'"),
+        ({"job__carry": "some"}, "job.carry must be 'needed' or 'all', not 'some'"),
+        ({"job__scheduling": 3}, "job.scheduling must be a text, not 3"),
         ({"streams__A__formt": "x"}, "unknown key streams.A.formt\n  hint: did you mean format?"),
         ({"streams__A__format": ""}, "streams.A.format is empty"),
         ({"streams__A__columns": [1]}, "streams.A.columns must be a list of expressions, not 1"),
@@ -93,3 +95,11 @@ def test_adaptivity_is_said_for_the_job_or_for_a_query(tmp_path):
     own = {"mode": "suggest", "per_hour": 6, "margin": 2.5}
     (query,) = job_of(described(job__adaptivity="auto", queries__q__adaptivity=own), tmp_path).queries
     assert (query.adaptive.mode, query.adaptive.per_hour, query.adaptive.margin) == ("suggest", 6, 2.5)
+
+
+def test_a_job_says_what_streams_carry_and_which_operator_runs_when():
+    plain, told = (
+        job_of(described(**changes), Path()) for changes in ({}, {"job__carry": "all", "job__scheduling": "rr"})
+    )
+    assert (plain.carry, plain.scheduling) == ("needed", None)
+    assert (told.carry, told.scheduling) == ("all", "rr")
