@@ -59,9 +59,9 @@ class Report:
 
     def count_groups(self, groups: npt.NDArray[np.integer]) -> None:
         """Counts rows by their partition groups; what all goes to one slot has none."""
-        found, counts = np.unique(groups[groups >= 0], return_counts=True)
-        for group, count in zip(found.tolist(), counts.tolist(), strict=True):
-            self.groups[group] = self.groups.get(group, 0) + count
+        counts = np.bincount(groups[groups >= 0])
+        for group in np.flatnonzero(counts).tolist():
+            self.groups[group] = self.groups.get(group, 0) + int(counts[group])
 
     def to_bytes(self) -> bytes:
         """The report as it travels."""
