@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from midstream.adaptation.policy import Policy
 from midstream.algebra.statistics import Statistics
 from midstream.api import Question, ask
 from midstream.interface.bench.adaptivity_streams import Phase, chain_columns, chain_query, record
+from midstream.interface.cli.decided import decided, decided_text
 from midstream.interface.demo.check import compare
 from midstream.interface.demo.streams import SECOND, START, Scenario, generate
 from midstream.runtime.spark.accounts import decisions_of, history_of, statistics_of
@@ -293,6 +295,13 @@ def test_the_demonstration_decides_once(slots, tmp_path):
         chain.batch({name: rows.combine_chunks().to_batches()[0] for name, rows in batch.items()})
     chain.batch({}, end=True)
     (made,) = [d for d in decisions_of(chain.driver, "q") if d["action"] == "migrate"]
+    assert chain.manifest.queries["q"].time == "timestamp"
+    told = decided(str(tmp_path), "q")
+    assert told["why"] == decisions_of(chain.driver, "q")[-1]["reason"] and told["plan"] == made["target"]
+    text = decided_text(told)
+    assert re.search(r"^A: \d+ a second", text, re.M), text[:800]
+    assert "at 2023-11-14 22:13:" in text
+    assert made["reason"] in text
     assert made["moment"] >= START + scenario.flips_at * SECOND
     assert chain.query.plan.text == made["target"] and len(history_of(chain.driver, chain.query)) == 1
     assert compare(chain.results(), batches, scenario).right

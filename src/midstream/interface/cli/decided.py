@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from typing import Any
 
 from midstream.errors import JobError, QueryError
@@ -24,6 +25,7 @@ def decided(checkpoint: str, query: str) -> dict[str, Any]:
         "query": query,
         "cql": entry.cql,
         "batch": manifest.batch_id,
+        "time": entry.time,
         "plan": entry.plan,
         "migrating_to": None if moving is None else moving["plan"],
         "adaptivity": kept.get("mode", "off"),
@@ -42,7 +44,10 @@ def decided_text(told: dict[str, Any]) -> str:
     streams = told["statistics"].get("streams", {})
     if streams:
         lines += ["", "Streams", ""]
-        lines += [f"{a}: {s['rate']:.4g}/tick, window holds {s['population']:.4g}" for a, s in streams.items()]
+        per, unit = (1_000_000, "second") if told["time"] == "timestamp" else (1, "tick")
+        lines += [
+            f"{a}: {s['rate'] * per:.4g} a {unit}, window holds {s['population']:.4g}" for a, s in streams.items()
+        ]
     selected = told["statistics"].get("selectivities", {})
     lines += [f"{text}: selectivity {s['value']:.2g}" for text, s in selected.items()]
     keys = told["statistics"].get("keys", {})
@@ -52,8 +57,22 @@ def decided_text(told: dict[str, Any]) -> str:
         lines += [_operator(operator) for operator in told["statistics"]["operators"]]
     if told["decisions"]:
         lines += ["", "Decisions, newest first", ""]
-        lines += [f"at {d['moment']}, {d['action']}: {d['reason']}" for d in reversed(told["decisions"])]
+        lines += [
+            f"at {_moment(d['moment'], told['time'])}, {d['action']}: {d['reason']}"
+            for d in reversed(told["decisions"])
+        ]
     return "\n".join(lines)
+
+
+def _moment(tick: int, time: str) -> str:
+    """An instant as people read it.
+
+    >>> _moment(90_000_000, "timestamp")
+    '1970-01-01 00:01:30'
+    """
+    if time != "timestamp":
+        return str(tick)
+    return (dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=tick)).isoformat(sep=" ")
 
 
 def _operator(told: dict[str, Any]) -> str:

@@ -428,7 +428,9 @@ def _ports(parts: Sequence[Part]) -> dict[tuple[str, int], int]:
 
 
 def _entry(query: RunningQuery) -> QueryEntry:
-    return QueryEntry(query.cql, query.plan.text, query.emit_every, ",".join(sorted(query.functions)))
+    time = "integer" if query.plan.query.domain.is_integer else "timestamp"
+    functions = ",".join(sorted(query.functions))
+    return QueryEntry(query.cql, query.plan.text, query.emit_every, functions, time=time)
 
 
 def _calling(step: StageStep) -> Any:
