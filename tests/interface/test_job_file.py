@@ -42,6 +42,12 @@ def test_the_examples_are_jobs(example):
         ({"job__ticks": "yes"}, "job.ticks must be true or false, not 'yes'"),
         ({"job__carry": "some"}, "job.carry must be 'needed' or 'all', not 'some'"),
         ({"job__scheduling": 3}, "job.scheduling must be a text, not 3"),
+        (
+            {"job__memory_per_slot": "a lot"},
+            "job.memory_per_slot cannot be 'a lot'\n  hint: write for instance '512 MB' or '2 GB'",
+        ),
+        ({"job__memory_per_slot": "1 MB"}, "job.memory_per_slot must be at least 16 MB, not '1 MB'"),
+        ({"job__metrics_retained": 0}, "job.metrics_retained must be above zero, not 0"),
         ({"streams__A__formt": "x"}, "unknown key streams.A.formt\n  hint: did you mean format?"),
         ({"streams__A__format": ""}, "streams.A.format is empty"),
         ({"streams__A__columns": [1]}, "streams.A.columns must be a list of expressions, not 1"),
@@ -85,6 +91,12 @@ def test_a_file_that_is_not_toml_is_told_so(tmp_path):
     path.write_text("[job\n")
     with pytest.raises(JobError, match="is not a TOML file"):
         read_job(path)
+
+
+def test_options_of_a_source_go_to_spark_as_they_are(tmp_path):
+    options = {"maxFilesPerTrigger": 1, "maxOffsetsPerTrigger": "500", "startingOffsets": "earliest"}
+    (stream, *_) = job_of(described(streams__A__options=options), tmp_path).streams
+    assert stream.options == {"maxFilesPerTrigger": "1", "maxOffsetsPerTrigger": "500", "startingOffsets": "earliest"}
 
 
 def test_adaptivity_is_said_for_the_job_or_for_a_query(tmp_path):

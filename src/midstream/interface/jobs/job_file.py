@@ -12,6 +12,7 @@ from typing import Any, Literal
 from midstream.adaptation.policy import Policy
 from midstream.errors import JobError
 from midstream.interface.jobs.adaptivity import OFF, policy_in
+from midstream.runtime.spark.memory import Memory
 
 JOB_KEYS = (
     *("checkpoint", "trigger", "slots", "master", "ticks", "retained", "memory_per_slot", "metrics_retained"),
@@ -96,7 +97,7 @@ def job_of(content: Mapping[str, Any], folder: Path) -> Job:
         job.flag("ticks"),
         job.optional("retained", int) or 10,
         _memory(job),
-        job.optional("metrics_retained", int) or 100_000,
+        _positive(job, "metrics_retained", 100_000),
         spark,
         _carry(job),
         job.optional("scheduling", str),
@@ -111,12 +112,18 @@ def _carry(job: _Section) -> Literal["needed", "all"]:
     return "all" if wanted == "all" else "needed"
 
 
+def _positive(job: _Section, key: str, usual: int) -> int:
+    number: int | None = job.optional(key, int)
+    if number is not None and number < 1:
+        raise JobError(f"{job.at(key)} must be above zero, not {number}")
+    return usual if number is None else number
+
+
 def _memory(job: _Section) -> int | str:
     size: int | str | None = job.optional("memory_per_slot", (str, int))
     if size is None:
         return "1 GB"
-    if isinstance(size, str) and not size.strip():
-        raise JobError(f"{job.at('memory_per_slot')} must be a size such as '512 MB'")
+    Memory.of(size, job.at("memory_per_slot"))
     return size
 
 

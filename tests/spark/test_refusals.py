@@ -1,4 +1,4 @@
-"""A full or closed disk stops a batch with an error that says so; once repaired, the job goes on as before."""
+"""A full or closed disk is told as such and the job goes on once it is repaired; what cannot run is refused by name."""
 
 from __future__ import annotations
 
@@ -85,3 +85,12 @@ def test_what_spark_says_of_the_disk_is_understood():
     told = storage_refusal("Caused by: java.io.IOException: No space left on device\n  at x", "/c")
     assert told is not None and "no space left" in told.message and "free space" in str(told.hint)
     assert storage_refusal("something else", "/c") is None
+
+
+def test_spark_connect_is_refused_by_name():
+    from midstream.runtime.spark.environment import require_classic
+
+    client = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    with pytest.raises(JobError, match="Spark Connect") as refused:
+        require_classic(client)
+    assert "spark-submit" in str(refused.value.hint)
