@@ -22,18 +22,18 @@ from midstream.optimizer.plans import Plan, plan_query
 from midstream.runtime.checkpoint.manifest import Manifest
 from midstream.runtime.checkpoint.store import CheckpointStore
 from midstream.runtime.embedded import Stream, batches
-from midstream.runtime.spark.arrival_hash import arrival_hash
-from midstream.runtime.spark.batch import Batch, finished
-from midstream.runtime.spark.driver import Driver, needed_columns
-from midstream.runtime.spark.exchange import GROUPS, groups_of
-from midstream.runtime.spark.layout import GROUP, PORT, SLOT, Layout
-from midstream.runtime.spark.memory import Memory
-from midstream.runtime.spark.move_steps import FillStep, SendStep
-from midstream.runtime.spark.moving import Move
-from midstream.runtime.spark.reports import Report
-from midstream.runtime.spark.results import results_of_query
-from midstream.runtime.spark.running import MigrationUnderWay, RunningQuery
-from midstream.runtime.spark.step import StageStep
+from midstream.runtime.spark.batches.batch import Batch, finished
+from midstream.runtime.spark.batches.driver import Driver, needed_columns
+from midstream.runtime.spark.batches.moving import Move
+from midstream.runtime.spark.batches.running import MigrationUnderWay, RunningQuery
+from midstream.runtime.spark.frames.results import results_of_query
+from midstream.runtime.spark.slots.arrival_hash import arrival_hash
+from midstream.runtime.spark.slots.exchange import GROUPS, groups_of
+from midstream.runtime.spark.slots.layout import GROUP, PORT, SLOT, Layout
+from midstream.runtime.spark.slots.memory import Memory
+from midstream.runtime.spark.slots.move_steps import FillStep, SendStep
+from midstream.runtime.spark.slots.reports import Report
+from midstream.runtime.spark.slots.step import StageStep
 
 Migrations = Mapping[int, tuple[str, str]]
 

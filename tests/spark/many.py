@@ -15,11 +15,11 @@ from midstream.algebra.declarations import Catalog
 from midstream.language import parse
 from midstream.optimizer.plans import plan_query
 from midstream.runtime.checkpoint.store import CheckpointStore
-from midstream.runtime.spark.adding import Adding
-from midstream.runtime.spark.driver import Driver
-from midstream.runtime.spark.layout import Layout
-from midstream.runtime.spark.results import results_of_query
-from midstream.runtime.spark.running import MigrationUnderWay, RunningQuery
+from midstream.runtime.spark.batches.driver import Driver
+from midstream.runtime.spark.batches.running import MigrationUnderWay, RunningQuery
+from midstream.runtime.spark.frames.results import results_of_query
+from midstream.runtime.spark.queries.adding import Adding
+from midstream.runtime.spark.slots.layout import Layout
 
 
 @dataclass

@@ -25,9 +25,9 @@ from midstream.interface.bench.adaptivity_streams import Phase, chain_columns, c
 from midstream.interface.cli.decided import decided, decided_text
 from midstream.interface.demo.check import compare
 from midstream.interface.demo.streams import SECOND, START, Scenario, generate
-from midstream.runtime.spark.accounts import decisions_of, history_of, statistics_of
-from midstream.runtime.spark.slot_looks import LookRequest, Looks, add_looks, look_at
-from midstream.runtime.spark.watching import ADAPTIVE, ATTENTION
+from midstream.runtime.spark.batches.watching import ADAPTIVE, ATTENTION
+from midstream.runtime.spark.queries.accounts import decisions_of, history_of, statistics_of
+from midstream.runtime.spark.slots.looks import LookRequest, Looks, add_looks, look_at
 
 EAGER = Policy("auto", least_gain=0.01, margin=0.1, evidence=0.0, patience=1, warm_up=2)
 THETA = (

@@ -13,9 +13,9 @@ from midstream.distribution.fragments import STAY, Route
 from midstream.inputs import catalog_of
 from midstream.language import parse
 from midstream.runtime.checkpoint.store import CheckpointStore
-from midstream.runtime.spark.adding import Adding
-from midstream.runtime.spark.arrival import Arrival, Carry
-from midstream.runtime.spark.driver import Driver
+from midstream.runtime.spark.batches.driver import Driver
+from midstream.runtime.spark.queries.adding import Adding
+from midstream.runtime.spark.queries.arrival import Arrival, Carry
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("v", pa.int64()), ("w", pa.int64())])
 CATALOG = catalog_of(dict.fromkeys("ABC", SCHEMA), "ts")

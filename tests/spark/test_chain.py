@@ -20,9 +20,9 @@ from midstream.runtime.checkpoint import crash_points
 from midstream.runtime.checkpoint.collect import collect
 from midstream.runtime.checkpoint.lease import Lease
 from midstream.runtime.embedded import run as run_embedded
-from midstream.runtime.spark.accounts import history_of, statistics_of
-from midstream.runtime.spark.driver import progress_of
-from midstream.runtime.spark.heartbeat import Heartbeat
+from midstream.runtime.spark.batches.driver import progress_of
+from midstream.runtime.spark.batches.heartbeat import Heartbeat
+from midstream.runtime.spark.queries.accounts import history_of, statistics_of
 
 THREE = (
     "SELECT A.v AS a, B.v AS b, C.v AS c FROM A [RANGE 20], B [RANGE 20], C [RANGE 20] WHERE A.k = B.k AND B.k = C.k"

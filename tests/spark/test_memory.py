@@ -17,9 +17,9 @@ from midstream.errors import JobError
 from midstream.runtime.checkpoint.collect import collect, garbage
 from midstream.runtime.checkpoint.local_files import LocalFiles
 from midstream.runtime.embedded import run as run_embedded
-from midstream.runtime.spark import step
-from midstream.runtime.spark.memory import Memory
-from midstream.runtime.spark.runs import Runs
+from midstream.runtime.spark.slots import step
+from midstream.runtime.spark.slots.memory import Memory
+from midstream.runtime.spark.slots.runs import Runs
 
 QUERIES = {
     "join": "SELECT A.v AS a, B.v AS b FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k",

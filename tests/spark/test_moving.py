@@ -33,8 +33,8 @@ from midstream.distribution.fragments import Route
 from midstream.optimizer.plans import enumerate_plans
 from midstream.runtime.checkpoint.collect import collect
 from midstream.runtime.embedded import run as run_embedded
-from midstream.runtime.spark.accounts import history_of
-from midstream.runtime.spark.running import RunningQuery
+from midstream.runtime.spark.batches.running import RunningQuery
+from midstream.runtime.spark.queries.accounts import history_of
 
 ROWS = KEYS.replace("A [RANGE 20]", "A [PARTITION BY k ROWS 3]")
 FOR_EVER = KEYS.replace("A [RANGE 20]", "A [UNBOUNDED]")

@@ -18,7 +18,7 @@ from tests.spark.test_moving import skewed
 import midstream as ms
 from midstream.runtime.checkpoint.control import ask
 from midstream.runtime.checkpoint.files import Files
-from midstream.runtime.spark.arrival_hash import arrival_hash
+from midstream.runtime.spark.slots.arrival_hash import arrival_hash
 
 pytestmark = pytest.mark.spark
 

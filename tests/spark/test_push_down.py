@@ -25,10 +25,10 @@ from midstream.inputs import declare
 from midstream.language import parse
 from midstream.operators.expressions import compile_predicate
 from midstream.optimizer.plans import plan_query
-from midstream.runtime.spark import batch as batch_module
-from midstream.runtime.spark.predicates import spark_condition
-from midstream.runtime.spark.push_down import PushDown, selections, told
-from midstream.runtime.spark.running import MigrationUnderWay, RunningQuery
+from midstream.runtime.spark.batches import batch as batch_module
+from midstream.runtime.spark.batches.push_down import PushDown, selections, told
+from midstream.runtime.spark.batches.running import MigrationUnderWay, RunningQuery
+from midstream.runtime.spark.frames.predicates import spark_condition
 
 COLUMNS = pa.schema(
     [

@@ -18,8 +18,8 @@ from midstream.errors import JobError
 from midstream.runtime.checkpoint import local_files
 from midstream.runtime.checkpoint.collect import collect, garbage
 from midstream.runtime.checkpoint.failures import storage_refusal
-from midstream.runtime.spark import spill
-from midstream.runtime.spark.memory import Memory
+from midstream.runtime.spark.slots import spill
+from midstream.runtime.spark.slots.memory import Memory
 
 QUERY = "SELECT A.v AS a, B.v AS b FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k"
 

@@ -16,9 +16,9 @@ from midstream.errors import JobError
 from midstream.language import parse
 from midstream.optimizer.plans import plan_query
 from midstream.runtime.checkpoint.collect import collect
-from midstream.runtime.spark.replacing import REPLACED
-from midstream.runtime.spark.results import results_of_query
-from midstream.runtime.spark.rewording import Rewording, Text
+from midstream.runtime.spark.batches.replacing import REPLACED
+from midstream.runtime.spark.frames.results import results_of_query
+from midstream.runtime.spark.queries.rewording import Rewording, Text
 
 OLD = "SELECT A.v AS a, B.v AS b FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k AND A.v > 3"
 REWORDED = [

@@ -16,8 +16,8 @@ import midstream as ms
 from midstream.inputs import catalog_of
 from midstream.operators.join import SymmetricJoin
 from midstream.runtime.checkpoint.manifest import Manifest
-from midstream.runtime.spark.accounts import shared_with
-from midstream.runtime.spark.shared_life import Pool, SharedLife, SharedWork
+from midstream.runtime.spark.queries.accounts import shared_with
+from midstream.runtime.spark.slots.shared_life import Pool, SharedLife, SharedWork
 from midstream.scheduling import box_scheduler
 
 CATALOG = catalog_of(dict.fromkeys("ABC", SCHEMA), "ts")

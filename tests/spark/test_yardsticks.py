@@ -22,7 +22,7 @@ def test_results_do_not_wait_for_a_silent_stream_and_those_of_plain_spark_do(spa
 
 @pytest.mark.slow
 def test_both_sides_of_the_join_benchmark_give_the_same_results(spark, tmp_path: Path):
-    from midstream.runtime.spark.yardstick import native_join, our_join
+    from midstream.runtime.spark.yardsticks.joins import native_join, our_join
 
     folders = _write(tmp_path / "data", "ABC", 2000, 5, seed=1, keys=2000)
     cql = _query("ABC", seconds=1)

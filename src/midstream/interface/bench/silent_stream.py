@@ -28,7 +28,7 @@ TALKING, ROWS, KEYS = 4, 40, 4
 def bench_silent_stream(silent: int = 100, seed: int = 5) -> Report:
     """Delays in batches, and what plain Spark gives out in the meantime."""
     from midstream.runtime.spark.environment import spark_session
-    from midstream.runtime.spark.silent_yardstick import Given, native_counts, our_counts
+    from midstream.runtime.spark.yardsticks.silence import Given, native_counts, our_counts
 
     spark = spark_session()
     with tempfile.TemporaryDirectory(prefix="midstream-bench-") as temporary:

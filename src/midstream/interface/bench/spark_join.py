@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from midstream.interface.bench.figures import Report
 
 if TYPE_CHECKING:
-    from midstream.runtime.spark.yardstick import Timed
+    from midstream.runtime.spark.yardsticks.joins import Timed
 
 RATE = 2000
 WINDOW_SECONDS = 10
@@ -58,7 +58,7 @@ class Bench:
 
     def side(self, name: str, names: str, folders: dict[str, Path], window: int = WINDOW_SECONDS) -> Timed:
         """One run of a side over the files."""
-        from midstream.runtime.spark import yardstick
+        from midstream.runtime.spark.yardsticks import joins as yardstick
 
         self.runs += 1
         work = self.root / f"run-{self.runs}"
@@ -186,7 +186,7 @@ GENMIG_WINDOW, GENMIG_ROWS, GENMIG_START, GENMIG_BATCHES = 50, 100_000, 8, 18
 
 def genmig(bench: Bench) -> None:
     """The batches of a migration by GenMig, against the same batches of a run that does not migrate."""
-    from midstream.runtime.spark.yardstick import our_join
+    from midstream.runtime.spark.yardsticks.joins import our_join
 
     plans = ("(((A B) C) D)", "(A (B (C D)))")
     bench.warm_up("ABCD", "ours")

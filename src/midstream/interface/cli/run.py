@@ -65,8 +65,9 @@ def open_session(job: Job, replace: bool = False) -> Any:
 
     `replace` has queries whose texts have changed take the places of the old ones.
     """
-    from midstream.runtime.spark import Session, sinks, spark_session
-    from midstream.runtime.spark.sources import EVOLUTION
+    from midstream.runtime.spark import Session, spark_session
+    from midstream.runtime.spark.frames import sinks
+    from midstream.runtime.spark.frames.sources import EVOLUTION
 
     spark = spark_session(job.master, **{EVOLUTION: "true", **job.spark})
     session = Session(

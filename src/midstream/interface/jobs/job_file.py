@@ -12,7 +12,7 @@ from typing import Any, Literal
 from midstream.adaptation.policy import Policy
 from midstream.errors import JobError
 from midstream.interface.jobs.adaptivity import OFF, policy_in
-from midstream.runtime.spark.memory import Memory
+from midstream.runtime.spark.slots.memory import Memory
 
 JOB_KEYS = (
     *("checkpoint", "trigger", "slots", "master", "ticks", "retained", "memory_per_slot", "metrics_retained"),

@@ -10,7 +10,7 @@ from midstream.errors import JobError, MidstreamError
 from midstream.optimizer.growth import growth
 from midstream.runtime.checkpoint.control import Request, answer_all
 from midstream.runtime.checkpoint.status import measured
-from midstream.runtime.spark.accounts import adaptivity_of, history_of, shared_with, told_tick
+from midstream.runtime.spark.queries.accounts import adaptivity_of, history_of, shared_with, told_tick
 
 if TYPE_CHECKING:
     from midstream.runtime.spark.session import Session

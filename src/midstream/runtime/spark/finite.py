@@ -31,8 +31,8 @@ from midstream.runtime.embedded import Cut, Stream, batches_and_cuts
 from midstream.runtime.ingest import DeadLetters, report
 from midstream.runtime.planned_changes import PlannedChange, planned_changes
 from midstream.runtime.spark.environment import require_classic
-from midstream.runtime.spark.layout import carried, carrier
 from midstream.runtime.spark.session import Session
+from midstream.runtime.spark.slots.layout import carried, carrier
 
 
 def run_on_spark(

@@ -1,0 +1,1 @@
+"""Streams and results as Spark's DataFrames."""
