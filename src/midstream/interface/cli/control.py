@@ -36,7 +36,9 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
         )
     for name, query in told["queries"].items():
         moving = f", migrating to {query['migrating_to']}" if query["migrating_to"] else ""
-        lines.append(f"query {name}: {query['results']:,} results, plan {query['plan'] or 'without joins'}{moving}")
+        rests = ", replaced" if query.get("status") == "replaced" else ""
+        plan = query["plan"] or "without joins"
+        lines.append(f"query {name}: {query['results']:,} results, plan {plan}{moving}{rests}")
         lines += [_migration(record) for record in query["history"]]
         lines += [f"  warning: {sentence}" for sentence in query.get("warnings", ())]
         lines += _adaptivity(query["adaptivity"])

@@ -62,6 +62,7 @@ def _query(manifest: Manifest, name: str) -> dict[str, Any]:
     return {
         "cql": entry.cql,
         "plan": entry.plan,
+        "status": entry.status,
         "migrating_to": manifest.migration.get(name, {}).get("plan"),
         "added": name in counters.get("added", {}),
         "results": counters.get("results", {}).get(name, 0),

@@ -88,7 +88,7 @@ def name_of_old(manifest: Manifest, name: str) -> str:
     return f"{name}@{manifest.batch_id + 1}"
 
 
-def with_name_free(manifest: Manifest, name: str, cql: str, difference: Difference) -> Manifest:
+def with_name_free(manifest: Manifest, name: str, cql: str, plan: str, difference: Difference) -> Manifest:
     """The manifest in which a query goes by another name, so that another can take its own."""
     old, entry = name_of_old(manifest, name), manifest.queries[name]
     moved: dict[str, Any] = {part: _renamed(getattr(manifest, part), name, old) for part in ("queries", *_BY_QUERY)}
@@ -99,7 +99,7 @@ def with_name_free(manifest: Manifest, name: str, cql: str, difference: Differen
     record = {
         "trigger": "another text",
         "old_plan": entry.plan,
-        "new_plan": "",
+        "new_plan": plan,
         "old_text": entry.cql,
         "new_text": cql,
         "strategy": "replace",

@@ -48,10 +48,11 @@ class Rewording:
         if old is not None and self._is_same(old, text):
             self.driver.queries.pop(text.name, None)
             return True
-        difference = Difference.between(manifest, text.name, self._fresh(text))
+        fresh = self._fresh(text)
+        difference = Difference.between(manifest, text.name, fresh)
         if not replace:
             raise refusal(text.name, entry.cql, difference)
-        self._put_aside(manifest, text, old, difference)
+        self._put_aside(manifest, fresh, old, difference)
         return False
 
     def _require_rest(self, manifest: Manifest, name: str, entry: QueryEntry) -> None:
@@ -88,11 +89,13 @@ class Rewording:
         made.share = text.share
         return made
 
-    def _put_aside(self, manifest: Manifest, text: Text, old: RunningQuery | None, difference: Difference) -> None:
-        self.driver.manifest = with_name_free(manifest, text.name, text.cql, difference)
-        self.driver.queries.pop(text.name, None)
-        self.driver.watchers.by_query.pop(text.name, None)
+    def _put_aside(
+        self, manifest: Manifest, new: RunningQuery, old: RunningQuery | None, difference: Difference
+    ) -> None:
+        self.driver.manifest = with_name_free(manifest, new.name, new.cql, new.plan.text, difference)
+        self.driver.queries.pop(new.name, None)
+        self.driver.watchers.by_query.pop(new.name, None)
         if old is not None:
-            old.name = name_of_old(manifest, text.name)
+            old.name = name_of_old(manifest, new.name)
             self.driver.queries[old.name] = old
             self.driver.retiring.add(old.name)
