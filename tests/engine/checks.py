@@ -115,13 +115,13 @@ def recorded_query(plan: Plan, catalog: Catalog) -> tuple[LiveQuery, Box, dict[i
 
 
 def _record(operator: Operator, taken: list[tuple[int, Elements]]) -> None:
-    process = operator.process
+    pieces = operator.pieces
 
-    def noted(port: int, batch: Elements) -> Elements | None:
+    def noted(port: int, batch: Elements) -> Iterator[Elements]:
         taken.append((port, batch))
-        return process(port, batch)
+        return pieces(port, batch)
 
-    operator.process = noted  # type: ignore[method-assign]
+    operator.pieces = noted  # type: ignore[method-assign]
 
 
 def assert_alive(operator: Operator, taken: list[tuple[int, Elements]], frontier: int) -> None:
