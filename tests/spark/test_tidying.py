@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 import midstream as ms
 from midstream.api import ask
 from midstream.interface.cli.app import app
+from midstream.runtime.checkpoint import lists, merging, metrics
 from midstream.runtime.checkpoint import manifest as manifests
-from midstream.runtime.checkpoint import merging, metrics
 from midstream.runtime.checkpoint.collect import collect
-from midstream.runtime.checkpoint.lists import dead_letters_of, results_of
+from midstream.runtime.checkpoint.lists import dead_letters_of, listed_in, results_of
 from midstream.runtime.checkpoint.manifest import Manifest, ResultFile
 from midstream.runtime.checkpoint.metrics import SCHEMA, metrics_of
 from midstream.runtime.checkpoint.names import batch_of
@@ -76,6 +76,20 @@ def test_old_files_go_once_no_retained_manifest_names_them(chain):
     named = set().union(*(chain.driver.store.named(i).files for i in chain.driver.store.batch_ids()))
     assert not [path for path in files.list("results") if path not in named and batch_of(path) != chain.next_batch]
     assert len(files.list("results")) < 80
+
+
+def test_files_kept_for_readers_stay_but_do_not_swell_the_manifest(chain, monkeypatch):
+    monkeypatch.setattr(merging, "KEPT_SECONDS", 1e9)
+    for part in chain.cut(tables(), 5):
+        chain.batch(part)
+        if chain.driver.compactor.thread is not None:
+            chain.driver.compactor.thread.join()
+    files, kept = chain.driver.files, chain.manifest.superseded
+    names = {file.path for file in kept if not file.is_list}
+    names |= listed_in(files, [file.path for file in kept if file.is_list])
+    assert len(names) > 2 * lists.MOST_KEPT > 2 * (len(kept) - 10)
+    collect(chain.driver.store, files)
+    assert names <= set(files.list("results"))
 
 
 def test_a_merge_of_files_that_are_gone_by_then_is_not_adopted(chain):

@@ -14,7 +14,7 @@ from typing import Any
 
 from midstream.runtime.checkpoint.envelope import Upgrades, damaged, seal, unseal
 from midstream.runtime.checkpoint.files import Files
-from midstream.runtime.checkpoint.manifest import DeadLetterFile, ListFile, Manifest, ResultFile
+from midstream.runtime.checkpoint.manifest import DeadLetterFile, ListFile, Manifest, ResultFile, Superseded
 from midstream.runtime.checkpoint.names import LISTS, name_for
 
 KIND = "list"
@@ -23,6 +23,9 @@ UPGRADES: Upgrades = {}
 
 MOST_NAMED = 256
 """How many old files a manifest names itself before they move into a list."""
+
+MOST_KEPT = 64
+"""How many files that were merged a manifest names itself, while they are kept for readers."""
 
 TIER = 8
 """How many lists of like size are merged into one."""
@@ -44,7 +47,26 @@ def shorten(files: Files, manifest: Manifest, most: int = MOST_NAMED) -> Manifes
     dead, dead_listed = manifest.dead_letters, manifest.listed_dead_letters
     if len(dead) > most:
         dead, dead_listed = (), _grown(files, manifest.batch_id, dead_listed, dead)
-    return replace(manifest, results=results, listed=listed, dead_letters=dead, listed_dead_letters=dead_listed)
+    return replace(
+        manifest,
+        results=results,
+        listed=listed,
+        dead_letters=dead,
+        listed_dead_letters=dead_listed,
+        superseded=_superseded(files, manifest),
+    )
+
+
+def _superseded(files: Files, manifest: Manifest) -> Sequence[Superseded]:
+    """The files that were merged, in a list of their own where they have become many."""
+    single = [file for file in manifest.superseded if not file.is_list]
+    if len(single) <= MOST_KEPT:
+        return manifest.superseded
+    path = name_for(LISTS, manifest.batch_id, slot=0, stage=0)
+    rows = [(file.path, file.since) for file in single]
+    files.write_atomic(path, seal(KIND, FORMAT_VERSION, {"files": rows}), point="list", sync=False)
+    lists = [file for file in manifest.superseded if file.is_list]
+    return [*lists, Superseded(path, max(file.since for file in single))]
 
 
 def results_of(files: Files, manifest: Manifest, query: str) -> Iterator[ResultFile]:

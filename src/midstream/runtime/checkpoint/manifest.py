@@ -12,6 +12,7 @@ from typing import Any
 
 from midstream.runtime.checkpoint.entries_format import Reader, Writer
 from midstream.runtime.checkpoint.envelope import Upgrades, damaged, seal, unseal
+from midstream.runtime.checkpoint.names import LISTS
 from midstream.runtime.checkpoint.packs import SegmentEntry
 
 FORMAT_VERSION = 2
@@ -82,10 +83,15 @@ class MetricsFile:
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """A file whose content lies in a larger one by now; kept for a while, for readers that began before."""
+    """A file whose content lies in a larger one by now, or a list of such; kept for readers that began before."""
 
     path: str
     since: float
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it names others."""
+        return self.path.startswith(f"{LISTS}/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +141,7 @@ class Manifest:
         for lists in self.listed.values():
             yield from lists
         yield from self.listed_dead_letters
+        yield from (ListFile(file.path, 0, 0) for file in self.superseded if file.is_list)
 
     def files(self) -> set[str]:
         """All files it names itself; lists name more."""
