@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from midstream.algebra.statistics import KeyProfile
-from midstream.operators.elements import Hashes
+from midstream.operators.elements import Hashes, Indices
 
 SAMPLE = 4
 """One value in so many is in the sample."""
@@ -153,8 +153,19 @@ def _counted(hashes: Hashes) -> tuple[Hashes, Weights]:
     ordered = np.sort(hashes)
     if len(ordered) == 0:
         return ordered, np.empty(0)
-    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    return ordered[starts], np.diff(starts, append=len(ordered)).astype(np.float64)
+    starts = _starts(ordered)
+    counts = np.empty(len(starts))
+    np.subtract(starts[1:], starts[:-1], out=counts[:-1])
+    counts[-1] = len(ordered) - starts[-1]
+    return ordered[starts], counts
+
+
+def _starts(ordered: Hashes) -> Indices:
+    """Where runs of equal values begin; there is at least one value."""
+    fresh = np.empty(len(ordered), bool)
+    fresh[0] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=fresh[1:])
+    return fresh.nonzero()[0]
 
 
 def _among(values: Hashes, ordered: Hashes) -> npt.NDArray[np.bool_]:
@@ -171,7 +182,7 @@ def _merged(old: Hashes, old_counts: Weights, new: Hashes, new_counts: Weights, 
     both, counts = both[order], counts[order]
     if len(both) == 0:
         return both, counts
-    starts = np.flatnonzero(np.concatenate(([True], both[1:] != both[:-1])))
+    starts = _starts(both)
     values, summed = both[starts], np.add.reduceat(counts, starts)
     lasting = summed > 0.05
     return values[lasting], summed[lasting]

@@ -75,6 +75,11 @@ class Smoothed:
         if past_below <= 0 or past_above <= 0:
             return past_below > 0 and all(a > 0 for a, _ in self.recent)
         past = past_above / past_below
-        deviations = [(a / b - past) / past for a, b in self.recent]
-        one_side = all(d > JUMP for d in deviations) or all(d < -JUMP / (1 + JUMP) for d in deviations)
-        return one_side and abs(sum(deviations) / len(deviations)) > 1.5 * JUMP / (1 + JUMP)
+        up = self.recent[0][0] > past * self.recent[0][1]
+        total = 0.0
+        for above, below in self.recent:
+            deviation = (above / below - past) / past
+            if deviation <= JUMP if up else deviation >= -JUMP / (1 + JUMP):
+                return False
+            total += deviation
+        return abs(total / len(self.recent)) > 1.5 * JUMP / (1 + JUMP)
