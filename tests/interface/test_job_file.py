@@ -51,6 +51,10 @@ def test_the_examples_are_jobs(example):
         ({"streams__A__formt": "x"}, "unknown key streams.A.formt\n  hint: did you mean format?"),
         ({"streams__A__format": ""}, "streams.A.format is empty"),
         ({"streams__A__columns": [1]}, "streams.A.columns must be a list of expressions, not 1"),
+        (
+            {"streams__A__timestamps": "sometimes"},
+            "streams.A.timestamps cannot be 'sometimes'\n  hint: use one of external, internal, latent",
+        ),
         ({"queries__q__sink": "kafka"}, "queries.q.sink cannot be 'kafka'\n  hint: use one of table, console, folder"),
         ({"queries__q__folder": "x"}, "queries.q.folder belongs to the sink 'folder', and only to it"),
         ({"queries__r": {}}, "queries.r.cql is missing"),
@@ -115,3 +119,10 @@ def test_a_job_says_what_streams_carry_and_which_operator_runs_when():
     )
     assert (plain.carry, plain.scheduling) == ("needed", None)
     assert (told.carry, told.scheduling) == ("all", "rr")
+
+
+def test_a_stream_says_whose_its_times_are_and_how_far_it_may_be_behind(tmp_path):
+    job = job_of(
+        described(streams__A__skew="2 seconds", streams__B={"format": "rate", "timestamps": "internal"}), tmp_path
+    )
+    assert [(s.timestamps, s.skew) for s in job.streams] == [("external", "2 seconds"), ("internal", None)]

@@ -71,15 +71,22 @@ def holds(kind: str, name: str, part: str, step: int, reopen: bool, seed: int) -
     return same and (kind != "join" or bool(multiset_equal(found, alone))), cancelled
 
 
+def is_refused(name: str, kind: str, part: str) -> bool:
+    """Plans that give at different times need a split that cuts; an aggregate is beyond those that keep intervals."""
+    if kind in ("early to slices", "slices to early"):
+        return name not in ("auto", "genmig", "genmig_shortened")
+    return (kind, part) == ("count", "whole") and name in ("genmig_reference_point", "parallel_track")
+
+
 @pytest.mark.parametrize("kind", QUERIES)
 @pytest.mark.parametrize("name", sorted(TRIED))
 @pytest.mark.parametrize("part", ["smallest", "whole"])
 def test_a_migration_can_be_cancelled_at_every_step(name, kind, part):
-    _, old, new, _, _ = question(kind, 0)
-    try:
-        way(TRIED[name], old, new, {}, part)
-    except ms.MigrationError:
-        pytest.skip("refused")
+    if is_refused(name, kind, part):
+        _, old, new, _, _ = question(kind, 0)
+        with pytest.raises(ms.MigrationError):
+            way(TRIED[name], old, new, {}, part)
+        return
     for step in range(13):
         right, cancelled = holds(kind, name, part, step, step % 2 == 0, step % 3)
         assert right, f"cancelled after {step} steps"

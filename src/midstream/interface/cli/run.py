@@ -91,6 +91,8 @@ def open_session(job: Job, replace: bool = False) -> Any:
             columns=stream.columns,
             time=stream.time,
             lateness=stream.lateness,
+            timestamps=stream.timestamps,
+            skew=stream.skew,
         )
     if job.ticks:
         session.ticks()

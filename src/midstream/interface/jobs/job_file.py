@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 from midstream.adaptation.policy import Policy
+from midstream.algebra.declarations import Timestamps
 from midstream.errors import JobError
 from midstream.interface.jobs.adaptivity import OFF, policy_in
 from midstream.runtime.spark.slots.memory import Memory
@@ -33,6 +34,8 @@ class StreamEntry:
     lateness: str | int = 0
     columns: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
+    timestamps: Timestamps = "external"
+    skew: str | int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +131,7 @@ def _memory(job: _Section) -> int | str:
 
 
 def _stream(name: str, top: _Section, folder: Path) -> StreamEntry:
-    known = ("format", "path", "schema", "time", "lateness", "columns", "options")
+    known = ("format", "path", "schema", "time", "lateness", "columns", "options", "timestamps", "skew")
     entry = top.section(f"streams.{name}", known)
     path = entry.optional("path", str)
     columns = entry.optional("columns", list) or []
@@ -144,6 +147,18 @@ def _stream(name: str, top: _Section, folder: Path) -> StreamEntry:
         entry.optional("lateness", (str, int)) or 0,
         tuple(columns),
         {key: str(value) for key, value in (entry.optional("options", dict) or {}).items()},
+        _timestamps(entry),
+        entry.optional("skew", (str, int)),
+    )
+
+
+def _timestamps(entry: _Section) -> Timestamps:
+    wanted = entry.optional("timestamps", str) or "external"
+    for kind in get_args(Timestamps):
+        if wanted == kind:
+            return cast(Timestamps, kind)
+    raise JobError(
+        f"{entry.at('timestamps')} cannot be {wanted!r}", hint=f"use one of {', '.join(get_args(Timestamps))}"
     )
 
 

@@ -66,7 +66,7 @@ def spark_session(master: str | None = None, name: str = "midstream", **settings
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         chosen = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", **chosen}
-    chosen.setdefault("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile=file:{LOGGING}")
+    chosen.setdefault("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOGGING.as_uri()}")
     for key, value in chosen.items():
         builder = builder.config(key, str(value))
     _start_apart({"spark.master": master, "spark.app.name": name, **chosen})

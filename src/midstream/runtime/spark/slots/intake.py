@@ -18,6 +18,7 @@ from midstream.inputs.json_values import json_row
 from midstream.operators.elements import Elements, Mask, Ticks, rows_without_columns
 from midstream.operators.ordering import total_order
 from midstream.operators.stateless import windowed
+from midstream.operators.vectors import gather_rows
 from midstream.runtime.ingest import ticks_of
 from midstream.runtime.spark.slots.reports import Report
 from midstream.runtime.spark.slots.spill import ParquetSpool
@@ -83,7 +84,7 @@ class Intake:
 def in_order(rows: pa.RecordBatch, ticks: Ticks) -> tuple[pa.RecordBatch, Ticks]:
     """Rows sorted by time, then by all columns."""
     order = total_order(rows.columns, [ticks])
-    return (rows, ticks) if order is None else (rows.take(pa.array(order)), ticks[order])
+    return (rows, ticks) if order is None else (gather_rows(rows, order), ticks[order])
 
 
 def source_elements(source: Source, rows: pa.RecordBatch, ticks: Ticks) -> Elements:
@@ -96,4 +97,4 @@ def source_elements(source: Source, rows: pa.RecordBatch, ticks: Ticks) -> Eleme
 
 def _where(rows: pa.RecordBatch, ticks: Ticks, mask: Mask) -> tuple[pa.RecordBatch, Ticks]:
     kept = np.flatnonzero(mask)
-    return rows.take(pa.array(kept)), ticks[kept]
+    return gather_rows(rows, kept), ticks[kept]

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from midstream.errors import InputError
 from midstream.operators.elements import rows_without_columns
+from midstream.operators.vectors import gather_rows
 
 PORT, SLOT, GROUP, FROM, TO, NOTE = "#port", "#slot", "#group", "#from", "#to", "#note"
 
@@ -84,7 +85,7 @@ class Layout:
             return {}
         if bool((ports == ports[0]).all()):
             return {int(ports[0]): table}
-        return {int(port): table.take(pa.array(np.flatnonzero(ports == port))) for port in np.unique(ports)}
+        return {int(port): gather_rows(table, np.flatnonzero(ports == port)) for port in np.unique(ports)}
 
     def payload(self, port: int, rows: pa.RecordBatch) -> pa.RecordBatch:
         """A port's rows in their own schema."""
