@@ -245,6 +245,21 @@ def test_what_only_the_whole_plan_has_kept_migrates_as_a_whole():
     assert way(strategy, old, new, {}) is strategy
 
 
+@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize(("old", "new"), [("(((A B) C) D)", "(D (C (A B)))"), ("(D ((A B) C))", "((C (A B)) D)")])
+def test_joins_over_what_is_below_the_part_go_by_one_name(name, old, new):
+    """A state keeps its id when what it was joined from now comes from below the part."""
+    asked = ask(JOIN, inputs(5))
+    before, after = plans_of(asked, old, new)
+    migrate = partial(LiveQuery.migrate, plan=after, strategy=STRATEGIES[name], part="smallest")
+    found, _ = drive(asked, before, 4, [(5, migrate)])
+    alone, _ = drive(asked, before, 4)
+    assert multiset_equal(found, alone)
+    part = part_of(before.physical, after.physical)
+    inside = {node.content for node in p.walk_physical(part.new_plan)}
+    assert inside <= {node.content for node in p.walk_physical(after.physical)}
+
+
 def test_a_part_of_another_kind_is_refused():
     with pytest.raises(ms.MigrationError, match="cannot be of the part 'half'"):
         ms.Migration(at=1, plan="(A B)", part="half")  # type: ignore[arg-type]

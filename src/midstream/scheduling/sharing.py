@@ -44,6 +44,11 @@ class Tap(p.Source):
         return f"Shared {self.stream.alias}"
 
     @property
+    def stands_for(self) -> p.PhysicalNode:
+        assert self.part is not None
+        return self.part.stands_for
+
+    @property
     def content(self) -> str:
         assert self.part is not None
         if self.schema.names == self.part.schema.names:
