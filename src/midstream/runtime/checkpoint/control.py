@@ -1,7 +1,9 @@
 """Talking to a running job through a folder of its checkpoint: a request is a file, and so is its answer.
 
 Whoever can reach the checkpoint can talk to the job, from any machine. A job answers between two batches or while it
-waits for rows; a request that nobody answers is taken back.
+waits for rows. A request that changes something belongs to the job from the moment it has taken it up, which is a file
+too: either the job or whoever loses patience makes it, so a request is never both taken back and carried out. (Object
+stores cannot make a file only if it is not there; on them a moment is left between looking and writing.)
 """
 
 from __future__ import annotations
@@ -9,17 +11,26 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 from midstream.errors import JobError, MidstreamError
-from midstream.runtime.checkpoint.failures import MissingFile
+from midstream.runtime.checkpoint.failures import AlreadyThere
 from midstream.runtime.checkpoint.files import Files
 
-REQUESTS, ANSWERS = "control/requests", "control/answers"
+REQUESTS, TAKEN, REFUSED, ANSWERS = (f"control/{kind}" for kind in ("requests", "taken", "refused", "answers"))
+
+CHANGING = frozenset({"migrate", "cancel", "schedule", "rebalance", "add", "drop"})
+"""The commands whose effect is seen in manifests."""
+
+WITHDRAWN = b"null"
+"""What stands in the place of a request that was taken back before the job took it up."""
+
+UNTIL = "until"
+"""Until when whoever asks will wait for the answer, in seconds since 1970."""
 
 Request = dict[str, Any]
-Handler = Callable[[Request], Any]
+Reply = dict[str, Any]
 
 
 def ask(files: Files, request: Request, *, patience: float = 60.0, pause: float = 0.2) -> Any:
@@ -27,46 +38,68 @@ def ask(files: Files, request: Request, *, patience: float = 60.0, pause: float 
     number = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
     files.make(REQUESTS)
     files.make(ANSWERS)
-    files.write_atomic(f"{REQUESTS}/{number}.json", json.dumps(request).encode())
-    answer = f"{ANSWERS}/{number}.json"
+    sent = {**request, UNTIL: time.time() + patience}
+    files.write_atomic(path_of(REQUESTS, number), json.dumps(sent).encode(), point="request")
     until = time.monotonic() + patience
     while time.monotonic() < until:
-        if files.exists(answer):
-            told = json.loads(files.read(answer))
-            files.delete(answer)
-            return _result(told)
+        if files.exists(path_of(ANSWERS, number)):
+            return _answer(files, number)
         time.sleep(pause)
-    files.delete(f"{REQUESTS}/{number}.json")
-    raise JobError(
+    taken_back = _withdraw(files, number, request)
+    if files.exists(path_of(ANSWERS, number)):
+        return _answer(files, number)
+    raise _unanswered(files, patience) if taken_back else _unfinished(files, patience)
+
+
+def path_of(folder: str, number: str) -> str:
+    """Where a request, or what became of it, is."""
+    return f"{folder}/{number}.json"
+
+
+def numbers_in(files: Files, folder: str) -> Iterator[str]:
+    """The requests that a folder has, by their numbers, in order."""
+    for path in files.list(folder):
+        name = path.rpartition("/")[2]
+        if name.endswith(".json") and not name.startswith("."):
+            yield name.removesuffix(".json")
+
+
+def refusal(error: MidstreamError) -> Reply:
+    """The answer to a request that is not carried out."""
+    return {"error": {"message": error.message, "detail": error.detail, "hint": error.hint}}
+
+
+def _answer(files: Files, number: str) -> Any:
+    told = json.loads(files.read(path_of(ANSWERS, number)))
+    files.delete(path_of(ANSWERS, number))
+    if "error" in told:
+        error = told["error"]
+        raise JobError(error["message"], detail=error["detail"], hint=error["hint"])
+    return told["result"]
+
+
+def _withdraw(files: Files, number: str, request: Request) -> bool:
+    """Takes a request back; False if the job has taken it up already."""
+    if request.get("command") in CHANGING:
+        try:
+            files.write_atomic(path_of(TAKEN, number), WITHDRAWN, only_if_absent=True, point="withdrawn")
+        except AlreadyThere:
+            return False
+    files.delete(path_of(REQUESTS, number))
+    return True
+
+
+def _unanswered(files: Files, patience: float) -> JobError:
+    return JobError(
         f"no job answers at {files.uri}",
         detail=f"a request was left there for {patience:.0f} seconds",
         hint="is the job running on this checkpoint? Batches that take long delay the answer",
     )
 
 
-def answer_all(files: Files, handle: Handler) -> int:
-    """Answers all requests that wait; gives how many."""
-    waiting = [path for path in files.list(REQUESTS) if path.endswith(".json") and "/." not in path]
-    for path in waiting:
-        try:
-            request = json.loads(files.read(path))
-        except MissingFile:
-            continue
-        reply = _reply(request, handle)
-        files.write_atomic(f"{ANSWERS}/{path.rpartition('/')[2]}", json.dumps(reply).encode())
-        files.delete(path)
-    return len(waiting)
-
-
-def _reply(request: Request, handle: Handler) -> dict[str, Any]:
-    try:
-        return {"result": handle(request)}
-    except MidstreamError as error:
-        return {"error": {"message": error.message, "detail": error.detail, "hint": error.hint}}
-
-
-def _result(told: dict[str, Any]) -> Any:
-    if "error" in told:
-        error = told["error"]
-        raise JobError(error["message"], detail=error["detail"], hint=error["hint"])
-    return told["result"]
+def _unfinished(files: Files, patience: float) -> JobError:
+    return JobError(
+        f"the job at {files.uri} has taken the request up, and has not answered for {patience:.0f} seconds",
+        detail="the request is kept: it is carried out, or refused, when the job goes on",
+        hint="midstream status shows the requests that wait",
+    )

@@ -18,12 +18,16 @@ STEPS = ("before_write", "within_write", "after_write", "before_rename", "after_
 """What every written file passes, in this order; a point's name is `kind.step`. Object stores rename nothing."""
 
 KINDS = ("pack", "results", "dead_letters", "merge", "metrics", "list", "manifest", "lease", "file")
-"""What the kinds of files call themselves."""
+ASKED = ("request", "withdrawn", "taken", "refused", "answer")
+"""What the kinds of files call themselves; the second are about requests to a running job."""
 
 OTHERS = ("commit.before_sync", "retain.before_delete", "retain.after_delete", "collect.before_delete")
 """Points that are not about writing a file."""
 
-POINTS = (*(f"{kind}.{step}" for kind in KINDS for step in STEPS), *OTHERS)
+OF_REQUESTS = ("request.carried_out", "taken.before_delete")
+"""Points of requests that are not about writing a file."""
+
+POINTS = (*(f"{kind}.{step}" for kind in (*KINDS, *ASKED) for step in STEPS), *OTHERS, *OF_REQUESTS)
 """All points of the checkpoint."""
 
 _reached: Counter[str] = Counter()

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from midstream.errors import JobError, MidstreamError
 from midstream.optimizer.growth import growth
-from midstream.runtime.checkpoint.control import Request, answer_all
+from midstream.runtime.checkpoint.control import Request
 from midstream.runtime.checkpoint.status import measured
+from midstream.runtime.spark.batches.requests import REQUESTS, without_deadline
 from midstream.runtime.spark.queries.accounts import adaptivity_of, history_of, shared_with, told_tick
 
 if TYPE_CHECKING:
@@ -26,19 +27,27 @@ class Listener:
         self.pause = pause
         self.ending = threading.Event()
         self.thread = threading.Thread(target=self._listen, name="midstream-control", daemon=True)
+
+    def go_on(self) -> None:
+        """Carries out what was asked of an earlier process and came into no manifest."""
+        driver = self.session._driver
+        driver.requests.go_on(driver.manifest, self.answer)
+
+    def listen(self) -> None:
+        """Begins to look for requests."""
         self.thread.start()
 
     def stop(self) -> None:
         """Stops looking."""
         self.ending.set()
-        if threading.current_thread() is not self.thread:
+        if self.thread.is_alive() and threading.current_thread() is not self.thread:
             self.thread.join(timeout=10)
 
     def _listen(self) -> None:
-        files = self.session._driver.files
+        driver = self.session._driver
         while not self.ending.wait(self.pause):
             try:
-                answer_all(files, self.answer)
+                driver.requests.answer_all(self.answer, driver.check_lease)
             except MidstreamError as error:
                 log.warning("the control folder cannot be read: %s", error)
 
@@ -88,7 +97,7 @@ class Listener:
             case {"command": "stop"}:
                 session.request_stop()
                 return {"stopping": True}
-        raise JobError(f"the job does not understand {request}")
+        raise JobError(f"the job does not understand {without_deadline(request)}")
 
 
 def status(session: Session) -> dict[str, Any]:
@@ -128,6 +137,7 @@ def status(session: Session) -> dict[str, Any]:
             for name, query in driver.queries.items()
         },
         "dropped": dict(driver.dropped),
+        "requests": {"waiting": driver.requests.waiting(), "done": list(counters.get(REQUESTS, ()))},
         **measured(driver.store, manifest),
         "last_batch": driver.last_event,
     }

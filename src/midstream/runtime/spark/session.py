@@ -344,9 +344,13 @@ class Session:
         self._trigger = trigger
         self._driver.failure = None
         self._stopping.clear()
+        listener = Listener(self) if self._listener is None else None
+        if listener is not None:
+            listener.go_on()
         self._begin()
-        if self._listener is None:
-            self._listener = Listener(self)
+        if listener is not None:
+            listener.listen()
+            self._listener = listener
         return self
 
     def _begin(self) -> None:

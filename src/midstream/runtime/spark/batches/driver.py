@@ -40,8 +40,17 @@ from midstream.runtime.spark.batches.moving import Move, Routing, move_on_spark
 from midstream.runtime.spark.batches.progress import metrics_row, seconds_of, told_in_a_line
 from midstream.runtime.spark.batches.quiet import PutOff
 from midstream.runtime.spark.batches.replacing import with_archive
+from midstream.runtime.spark.batches.requests import REQUESTS, Requests
 from midstream.runtime.spark.batches.running import MigrationUnderWay, RunningQuery
-from midstream.runtime.spark.batches.settling import ANOTHER_NUMBER, Runner, current_routing, rerouted, settle
+from midstream.runtime.spark.batches.settling import (
+    ANOTHER_NUMBER,
+    Runner,
+    current_routing,
+    rerouted,
+    settle,
+    still_wanted,
+    wanted_since,
+)
 from midstream.runtime.spark.batches.shares import Shapes
 from midstream.runtime.spark.batches.watching import ADAPTIVE, Watchers
 from midstream.runtime.spark.environment import BATCH_SETTINGS
@@ -110,8 +119,11 @@ class Driver:
     gate: threading.RLock = field(default_factory=threading.RLock)
     """Held while a batch is under way."""
 
+    requests: Requests = field(init=False)
+
     def __post_init__(self) -> None:
         self.compactor = Compactor(self.files)
+        self.requests = Requests(self.files, self.gate)
 
     @property
     def files(self) -> Files:
@@ -129,6 +141,7 @@ class Driver:
                 hint="use a new checkpoint",
             )
         self.slots = current_routing(self.manifest, self.slots).slots
+        self.wanted = wanted_since(self.manifest)
         if wanted is not None and wanted != self.slots:
             self.wanted = Routing(tuple(default_routing(wanted)), wanted, ANOTHER_NUMBER)
         self.routes = {name: _route(key) for name, key in self.manifest.counters.get("arrival", {}).items()}
@@ -146,6 +159,7 @@ class Driver:
             self._on_batch(rows, batch_id)
         except BaseException as error:
             self.failure = error
+            self.requests.failed(error)
             raise
         finally:
             self.in_batch = False
@@ -233,13 +247,14 @@ class Driver:
             "slots": batch.slots,
             "added": dict(self.added),
             "dropped": dict(self.dropped),
+            REQUESTS: self.requests.told(batch.before, batch.batch_id),
+            **still_wanted(self.wanted, Routing(tuple(batch.routing), batch.slots)),
             **more,
         }
         if adaptive := self.watchers.after(batch, self.check_migration):
             settings[ADAPTIVE] = adaptive
         manifest = self._tidied(batch, batch.manifest(offsets, settings))
-        if self.lease is not None:
-            self.lease.check()
+        self.check_lease()
         self.store.commit(manifest)
         self.manifest = manifest
         self._follow(manifest)
@@ -252,10 +267,16 @@ class Driver:
         if self.rebalancing is not None and self.wanted is None:
             dealt = self.rebalancing.after(manifest.routing, manifest.counters["groups"], self.slots)
             self.wanted = None if dealt is None else Routing(dealt, self.slots, "a slot with much more than others")
+        self.requests.committed()
         self.store.retain(self.retained)
         if self._collects(batch):
             collect(self.store, self.files)
         self.compactor.begin(manifest)
+
+    def check_lease(self) -> None:
+        """Fails if somebody else drives the job by now."""
+        if self.lease is not None:
+            self.lease.check()
 
     def _collects(self, batch: Batch) -> bool:
         return batch.batch_id % self.retained == 0

@@ -20,6 +20,9 @@ from midstream.runtime.spark.slots.reports import Report
 
 ANOTHER_NUMBER = "another number of slots"
 
+WANTED = "wanted"
+"""Under what a manifest's counters have the slots that groups are dealt to once migrations have ended."""
+
 Runner = Callable[[Move], list[Report]]
 
 
@@ -40,6 +43,19 @@ def current_routing(manifest: Manifest | None, slots: int) -> Routing:
         return Routing(tuple(default_routing(slots)), slots)
     known = manifest.counters.get("slots", max(manifest.routing) + 1)
     return Routing(tuple(manifest.routing), known)
+
+
+def still_wanted(wanted: Routing | None, now: Routing) -> dict[str, Any]:
+    """What a manifest says of slots that had to wait; another number of slots is the session's to ask for again."""
+    if wanted is None or wanted.slots != now.slots or wanted.groups == now.groups:
+        return {}
+    return {WANTED: {"groups": list(wanted.groups), "trigger": wanted.trigger}}
+
+
+def wanted_since(manifest: Manifest) -> Routing | None:
+    """The slots that had to wait."""
+    told = manifest.counters.get(WANTED)
+    return None if told is None else Routing(tuple(told["groups"]), manifest.counters["slots"], told["trigger"])
 
 
 def rerouted(manifest: Manifest | None, slots: int, routing: Sequence[int] | None, trigger: str) -> Routing | None:

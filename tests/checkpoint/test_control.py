@@ -1,0 +1,114 @@
+"""Requests through the control folder: answered, taken back or kept, and never two of these."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from midstream.errors import JobError
+from midstream.runtime.checkpoint.control import ANSWERS, REFUSED, REQUESTS, TAKEN, ask, path_of
+from midstream.runtime.checkpoint.files import Files
+from midstream.runtime.checkpoint.taken import TakenRequests
+
+MIGRATE = {"command": "migrate", "query": "q", "plan": "(A B)"}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return Files.at(str(tmp_path))
+
+
+def asked(files: Files, number: str, **request: object) -> None:
+    files.write_atomic(path_of(REQUESTS, number), json.dumps(request).encode())
+
+
+def everything(files: Files) -> list[str]:
+    return files.list("control")
+
+
+def test_a_request_nobody_takes_up_is_taken_back_for_good(files):
+    with pytest.raises(JobError, match="no job answers"):
+        ask(files, MIGRATE, patience=0.0)
+    taken = TakenRequests(files)
+    assert list(taken.arrived()) == [] and taken.waiting() == []
+    taken.tidy()
+    assert everything(files) == []
+
+
+def test_a_request_that_was_read_and_then_taken_back_is_not_taken_up(files):
+    taken, read = TakenRequests(files), threading.Event()
+    found = []
+
+    def late() -> None:
+        """A job that has read the request, and takes it up only after whoever asked has lost patience."""
+        while not found:
+            found.extend(taken.arrived())
+        read.set()
+
+    job = threading.Thread(target=late)
+    job.start()
+    with pytest.raises(JobError, match="no job answers"):
+        ask(files, MIGRATE, patience=1.0)
+    job.join()
+    assert read.is_set() and not taken.take(*found[0])
+    assert everything(files) == []
+
+
+def test_a_request_that_was_taken_up_cannot_be_taken_back(files):
+    taken = TakenRequests(files)
+
+    def job() -> None:
+        while not (arrived := list(taken.arrived())):
+            time.sleep(0.01)
+        assert taken.take(*arrived[0])
+
+    other = threading.Thread(target=job)
+    other.start()
+    with pytest.raises(JobError, match="has taken the request up"):
+        ask(files, MIGRATE, patience=1.0)
+    other.join()
+    assert [request["command"] for _, request in taken.waiting()] == ["migrate"]
+
+
+def test_requests_are_carried_out_in_the_order_they_were_taken_up(files):
+    taken = TakenRequests(files)
+    for number in ("3", "1", "2"):
+        assert taken.take(number, {"command": "drop", "query": number})
+    assert not taken.take("1", {"command": "drop", "query": "1"})
+    assert [number for number, _ in TakenRequests(files).waiting()] == ["3", "1", "2"]
+
+
+def test_a_request_left_beside_its_taken_self_is_not_taken_up_again(files):
+    taken = TakenRequests(files)
+    taken.take("1", MIGRATE)
+    asked(files, "1", **MIGRATE)
+    taken.tidy()
+    assert list(taken.arrived()) == [] and taken.waiting() == [("1", MIGRATE)]
+
+
+def test_a_refusal_that_was_not_answered_is_answered_by_the_next_process(files):
+    taken = TakenRequests(files)
+    taken.take("1", MIGRATE)
+    taken.rule_out("1", {"error": {"message": "no"}})
+    assert TakenRequests(files).tidy() == [("1", MIGRATE, {"error": {"message": "no"}})]
+    assert everything(files) == [path_of(ANSWERS, "1")]
+
+
+def test_an_unreadable_request_is_passed_on_as_such(files):
+    files.write_atomic(path_of(REQUESTS, "1"), b"{")
+    files.write_atomic(path_of(REQUESTS, "2"), b"[1]")
+    assert [set(request) for _, request in TakenRequests(files).arrived()] == [{"unreadable"}, {"unreadable"}]
+
+
+def test_answers_that_nobody_has_read_go(files):
+    old, new = f"{time.time_ns() - 2 * 3600 * 10**9:020d}-a", f"{time.time_ns():020d}-b"
+    taken = TakenRequests(files)
+    for number in (old, new):
+        taken.answer(number, {"result": 1})
+    taken.tidy()
+    assert everything(files) == [path_of(ANSWERS, new)]
+    assert files.list(TAKEN) == files.list(REFUSED) == []
