@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -18,6 +19,8 @@ from tests.spark.job_process import QUERIES
 import midstream as ms
 from midstream.runtime.checkpoint.check import check as check_files
 from midstream.runtime.checkpoint.collect import collect, garbage
+from midstream.runtime.checkpoint.control import REQUESTS, TAKEN, path_of
+from midstream.runtime.checkpoint.files import Files
 from midstream.runtime.checkpoint.store import CheckpointStore
 
 ROOT = Path(__file__).parents[2]
@@ -30,6 +33,8 @@ POINTS = [
     "manifest.after_rename:4",
     "commit.before_sync:3",
     "retain.before_delete:1",
+    "taken.after_rename:1",
+    "answer.after_rename:2",
 ]
 
 
@@ -73,8 +78,33 @@ def check(folder: Path, inputs: dict[str, pa.Table], told: str) -> None:
     assert manifest is not None and check_files(store.files, manifest) == []
 
 
+ASKED = {
+    "1": {"command": "rebalance", "routing": [1 - group % 2 for group in range(256)]},
+    "2": {"command": "add", "query": "late", "cql": "SELECT v FROM B [NOW] WHERE k < 4"},
+}
+
+
+def ask(folder: Path) -> None:
+    """Leaves requests for a job, whether it runs or not."""
+    files = Files.at(str(folder / "checkpoint"))
+    for number, request in ASKED.items():
+        files.write_atomic(path_of(REQUESTS, number), json.dumps(request).encode())
+
+
+def check_asked(folder: Path) -> None:
+    """All that was asked has been done, once."""
+    store = CheckpointStore(str(folder / "checkpoint"))
+    manifest = store.latest()
+    assert manifest is not None and store.files.list(TAKEN) == store.files.list(REQUESTS) == []
+    assert [told["id"] for told in manifest.counters["requests"]] == list(ASKED)
+    assert list(manifest.routing) == ASKED["1"]["routing"] and len(manifest.counters["moves"]) == 1
+    started = [record for record in manifest.counters["history"]["late"] if record.get("event") == "started"]
+    assert "late" in manifest.queries and len(started) <= 1
+
+
 def kill_and_resume(folder: Path, point: str) -> None:
     inputs = write_inputs(folder)
+    ask(folder)
     marker = folder / "killed"
     told = ""
     for _ in range(4):
@@ -85,6 +115,7 @@ def kill_and_resume(folder: Path, point: str) -> None:
     assert process.returncode == 0, errors[-3000:]
     assert marker.exists(), f"{point} was never reached"
     check(folder, inputs, told)
+    check_asked(folder)
 
 
 @pytest.mark.spark

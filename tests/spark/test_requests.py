@@ -18,6 +18,7 @@ from midstream.errors import InputError, JobError
 from midstream.runtime.checkpoint import files, local_files, store, taken
 from midstream.runtime.checkpoint.control import ANSWERS, REQUESTS, TAKEN, path_of
 from midstream.runtime.checkpoint.manifest import Manifest
+from midstream.runtime.checkpoint.status import stored_status
 from midstream.runtime.checkpoint.store import CheckpointStore
 from midstream.runtime.spark.batches import requests
 from midstream.runtime.spark.slots.exchange import GROUPS
@@ -227,7 +228,7 @@ def test_a_request_that_makes_its_batch_fail_is_given_up_and_told(tmp_path):
     put(tmp_path, "2", command="schedule", scheduling="bfs")
     job.listen()
     job.driver.requests.failed(OSError("the storage is away"))
-    assert [record["id"] for record in job.driver.requests.waiting()] == ["1", "2"]
+    assert [record["id"] for record in stored_status(job.driver.store)["requests"]["waiting"]] == ["1", "2"]
     job.driver.requests.failed(InputError("integer overflow"))
     job = run(tmp_path, 2)
     assert job.asked == ["schedule"] and "more" not in job.manifest.queries

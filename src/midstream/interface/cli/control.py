@@ -42,6 +42,7 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
         lines += [_migration(record) for record in query["history"]]
         lines += [f"  warning: {sentence}" for sentence in query.get("warnings", ())]
         lines += _adaptivity(query["adaptivity"])
+    lines += _requests(told.get("requests", {}))
     show_text("\n".join(lines))
 
 
@@ -145,6 +146,19 @@ def _adaptivity(told: dict[str, Any] | None) -> list[str]:
         return []
     decision = told["decision"]
     return [f"  adaptivity {told['mode']}: {decision['reason'] if decision else 'nothing decided yet'}"]
+
+
+def _requests(told: dict[str, Any]) -> list[str]:
+    """What was asked and is not done yet, and what was given up."""
+
+    def words(request: dict[str, Any]) -> str:
+        return " ".join(str(request[key]) for key in ("command", "query", "plan", "scheduling") if key in request)
+
+    given_up = [request for request in told.get("done", ()) if "refused" in request]
+    return [
+        *(f"waits for a batch: {words(request)}" for request in told.get("waiting", ())),
+        *(f"given up with batch {request['batch']}: {words(request)}: {request['refused']}" for request in given_up),
+    ]
 
 
 def _cancel(checkpoint: str, query: str | None, plan: str | None, timeout: float, json: bool) -> None:

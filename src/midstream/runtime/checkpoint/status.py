@@ -11,6 +11,7 @@ from midstream.runtime.checkpoint.lease import EXPIRES_AFTER, is_free, newest
 from midstream.runtime.checkpoint.manifest import Manifest
 from midstream.runtime.checkpoint.metrics import metrics_of, rates
 from midstream.runtime.checkpoint.store import CheckpointStore
+from midstream.runtime.checkpoint.taken import told_of
 
 LOOKED_AT = 4096
 """How many batches rates are taken from, at most."""
@@ -46,6 +47,7 @@ def stored_status(store: CheckpointStore) -> dict[str, Any]:
         },
         "queries": {name: _query(manifest, name) for name in manifest.queries},
         "dropped": dict(counters.get("dropped", {})),
+        "requests": told_of(store.files, manifest),
         **measured(store, manifest),
     }
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from midstream.runtime.checkpoint.control import (
     ANSWERS,
     REFUSED,
-    REQUESTS,
     TAKEN,
     WITHDRAWN,
     Reply,
@@ -23,9 +22,14 @@ from midstream.runtime.checkpoint.control import (
     numbers_in,
     path_of,
 )
+from midstream.runtime.checkpoint.control import REQUESTS as ARRIVED
 from midstream.runtime.checkpoint.crash_points import reach
 from midstream.runtime.checkpoint.failures import AlreadyThere, MissingFile
 from midstream.runtime.checkpoint.files import Files
+from midstream.runtime.checkpoint.manifest import Manifest
+
+REQUESTS = "requests"
+"""Under what a manifest's counters have the requests whose effects it shows."""
 
 UNREAD_FOR = 3600.0
 """After how many seconds an answer that nobody has read goes."""
@@ -40,9 +44,9 @@ class TakenRequests:
 
     def arrived(self) -> Iterator[tuple[str, Request]]:
         """The requests that nobody has taken up yet, in the order of their numbers."""
-        for number in numbers_in(self.files, REQUESTS):
+        for number in numbers_in(self.files, ARRIVED):
             try:
-                yield number, _read(self.files, path_of(REQUESTS, number))
+                yield number, _read(self.files, path_of(ARRIVED, number))
             except MissingFile:
                 continue
 
@@ -56,7 +60,7 @@ class TakenRequests:
         except AlreadyThere:
             self._clear(number)
             return False
-        self.files.delete(path_of(REQUESTS, number))
+        self.files.delete(path_of(ARRIVED, number))
         return True
 
     def waiting(self) -> list[tuple[str, Request]]:
@@ -85,7 +89,7 @@ class TakenRequests:
     def forget(self, number: str) -> None:
         """Lets go of a request whose effect is in a manifest, or that was refused."""
         reach("taken.before_delete")
-        self.files.delete(path_of(REQUESTS, number))
+        self.files.delete(path_of(ARRIVED, number))
         self.files.delete(path_of(TAKEN, number))
         self.files.delete(path_of(REFUSED, number))
 
@@ -111,7 +115,7 @@ class TakenRequests:
     def _clear(self, number: str) -> None:
         """Removes a request that was taken up or back; of one taken back, nothing stays."""
         # The request goes first: without the mark it would count again.
-        self.files.delete(path_of(REQUESTS, number))
+        self.files.delete(path_of(ARRIVED, number))
         if self.files.read(path_of(TAKEN, number)) == WITHDRAWN:
             self.files.delete(path_of(TAKEN, number))
 
@@ -128,3 +132,17 @@ def _read(files: Files, path: str) -> Request:
 def _age(number: str) -> float:
     made = number.partition("-")[0]
     return time.time() - int(made) / 1e9 if len(made) == 20 and made.isdecimal() else 0.0
+
+
+def record_of(number: str, request: Request) -> dict[str, object]:
+    """What manifests and `status` tell of a request."""
+    about = {key: request[key] for key in ("query", "plan", "scheduling") if request.get(key) is not None}
+    return {"id": number, "command": request.get("command"), **about}
+
+
+def told_of(files: Files, manifest: Manifest | None) -> dict[str, list[dict[str, object]]]:
+    """The requests that wait, and those that a manifest tells of."""
+    done = [] if manifest is None else list(manifest.counters.get(REQUESTS, ()))
+    known = {record["id"] for record in done}
+    waiting = [record_of(*asked) for asked in TakenRequests(files).waiting() if asked[0] not in known]
+    return {"waiting": waiting, "done": done}

@@ -10,7 +10,8 @@ from midstream.errors import JobError, MidstreamError
 from midstream.optimizer.growth import growth
 from midstream.runtime.checkpoint.control import Request
 from midstream.runtime.checkpoint.status import measured
-from midstream.runtime.spark.batches.requests import REQUESTS, without_deadline
+from midstream.runtime.checkpoint.taken import told_of
+from midstream.runtime.spark.batches.requests import without_deadline
 from midstream.runtime.spark.queries.accounts import adaptivity_of, history_of, shared_with, told_tick
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def status(session: Session) -> dict[str, Any]:
             for name, query in driver.queries.items()
         },
         "dropped": dict(driver.dropped),
-        "requests": {"waiting": driver.requests.waiting(), "done": list(counters.get(REQUESTS, ()))},
+        "requests": told_of(driver.files, manifest),
         **measured(driver.store, manifest),
         "last_batch": driver.last_event,
     }

@@ -31,6 +31,7 @@ from midstream.runtime.checkpoint.manifest import Manifest
 from midstream.runtime.checkpoint.merging import adopt
 from midstream.runtime.checkpoint.metrics import completed, remember
 from midstream.runtime.checkpoint.store import CheckpointStore
+from midstream.runtime.checkpoint.taken import REQUESTS
 from midstream.runtime.spark.batches.batch import Batch, finished
 from midstream.runtime.spark.batches.compaction import Compactor
 from midstream.runtime.spark.batches.heartbeat import Heartbeat
@@ -40,7 +41,7 @@ from midstream.runtime.spark.batches.moving import Move, Routing, move_on_spark
 from midstream.runtime.spark.batches.progress import metrics_row, seconds_of, told_in_a_line
 from midstream.runtime.spark.batches.quiet import PutOff
 from midstream.runtime.spark.batches.replacing import with_archive
-from midstream.runtime.spark.batches.requests import REQUESTS, Requests
+from midstream.runtime.spark.batches.requests import Requests
 from midstream.runtime.spark.batches.running import MigrationUnderWay, RunningQuery
 from midstream.runtime.spark.batches.settling import (
     ANOTHER_NUMBER,

@@ -20,12 +20,9 @@ from midstream.runtime.checkpoint.control import CHANGING, UNTIL, Reply, Request
 from midstream.runtime.checkpoint.crash_points import reach
 from midstream.runtime.checkpoint.files import Files
 from midstream.runtime.checkpoint.manifest import Manifest
-from midstream.runtime.checkpoint.taken import TakenRequests
+from midstream.runtime.checkpoint.taken import REQUESTS, TakenRequests, record_of
 
 log = logging.getLogger(__name__)
-
-REQUESTS = "requests"
-"""Under what a manifest's counters have the requests whose effects it shows."""
 
 REMEMBERED = 20
 """How many requests of earlier batches a manifest tells of."""
@@ -99,12 +96,12 @@ class Requests:
     def _give_up(self, number: str, request: Request, reply: Reply) -> None:
         reason = reply["error"]["message"]
         log.warning("request %s (%s) is given up: %s", number, _told(request), reason)
-        self.given_up.append({**_record(number, request), "refused": reason})
+        self.given_up.append({**record_of(number, request), "refused": reason})
 
     def told(self, before: Manifest | None, batch_id: int) -> list[Record]:
         """What the manifest of a batch says of requests."""
         earlier = [] if before is None else list(before.counters.get(REQUESTS, ()))
-        now = [*self.given_up, *(_record(number, request) for number, request in self.carried_out.items())]
+        now = [*self.given_up, *(record_of(number, request) for number, request in self.carried_out.items())]
         return [*earlier[-REMEMBERED:], *({**record, "batch": batch_id} for record in now)]
 
     def committed(self) -> None:
@@ -128,23 +125,14 @@ class Requests:
                     self.taken.rule_out(number, reason)
                 del self.carried_out[number]
 
-    def waiting(self) -> list[Record]:
-        """The requests that no manifest shows yet."""
-        return [_record(number, request) for number, request in list(self.carried_out.items())]
-
 
 def without_deadline(request: Request) -> Request:
     """A request as whoever asks has put it."""
     return {key: value for key, value in request.items() if key != UNTIL}
 
 
-def _record(number: str, request: Request) -> Record:
-    about = {key: request[key] for key in ("query", "plan", "scheduling") if request.get(key) is not None}
-    return {"id": number, "command": request.get("command"), **about}
-
-
 def _told(request: Request) -> str:
-    return " ".join(str(value) for key, value in _record("", request).items() if key != "id")
+    return " ".join(str(value) for key, value in record_of("", request).items() if key != "id")
 
 
 def _reply(request: Request, handle: Handler) -> Reply:
