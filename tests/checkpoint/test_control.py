@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ def test_a_request_nobody_takes_up_is_taken_back_for_good(files):
 
 def test_a_request_that_was_read_and_then_taken_back_is_not_taken_up(files):
     taken, read = TakenRequests(files), threading.Event()
-    found = []
+    found: list[tuple[str, Any]] = []
 
     def late() -> None:
         """A job that has read the request, and takes it up only after whoever asked has lost patience."""

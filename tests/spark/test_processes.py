@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -78,7 +79,7 @@ def check(folder: Path, inputs: dict[str, pa.Table], told: str) -> None:
     assert manifest is not None and check_files(store.files, manifest) == []
 
 
-ASKED = {
+ASKED: dict[str, dict[str, Any]] = {
     "1": {"command": "rebalance", "routing": [1 - group % 2 for group in range(256)]},
     "2": {"command": "add", "query": "late", "cql": "SELECT v FROM B [NOW] WHERE k < 4"},
 }

@@ -240,8 +240,11 @@ def test_an_unreadable_request_is_refused_and_the_job_goes_on_listening(tmp_path
     job = run(tmp_path, 1)
     job.driver.files.write_atomic(path_of(REQUESTS, "1"), b"{")
     put(tmp_path, "2", command="schedule")
-    job.handle = lambda request: {}["no such"]  # type: ignore[method-assign]
-    job.listen()
+
+    def handle(request: dict[str, Any]) -> Any:
+        return request["what is not there"]
+
+    job.driver.requests.answer_all(handle)
     assert [path.rpartition("/")[2] for path in job.driver.files.list(ANSWERS)] == ["1.json", "2.json"]
     assert job.driver.files.list(REQUESTS) == job.driver.files.list(TAKEN) == []
 
