@@ -71,6 +71,10 @@ def test_queries_come_and_go_without_restarting_the_stream(spark, tmp_path: Path
         (started,) = session.queries["same"].history
         session.finish()
         same, counted = session.queries["same"].table(), session.queries["other"].table()
+        manifest = session._driver.manifest
+        assert manifest is not None and {bool(file.part) for file in manifest.results["same"]} == {True, False}
+        read = session.queries["same"].results().toArrow()
+        assert sorted(read.to_pylist(), key=str) == sorted(same.to_pylist(), key=str)
     assert started["inherited"] == {"A": 0, "B": 0}
     assert started["shares"] == ["q"]
     # All pairs of all batches, the first one's included: the query began with the window's content.

@@ -15,10 +15,13 @@ from midstream.runtime.checkpoint.envelope import Upgrades, damaged, seal, unsea
 from midstream.runtime.checkpoint.names import LISTS
 from midstream.runtime.checkpoint.packs import SegmentEntry
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """The format that this version of Midstream writes."""
 
-UPGRADES: Upgrades = {1: lambda content: {**content, "metrics": [], "recent": [], "superseded": []}}
+UPGRADES: Upgrades = {
+    1: lambda content: {**content, "metrics": [], "recent": [], "superseded": []},
+    2: lambda content: content,  # no file of results was shared
+}
 """How older formats become newer ones."""
 
 KIND = "manifest"
@@ -44,13 +47,17 @@ class QueryEntry:
 
 @dataclass(frozen=True, slots=True)
 class ResultFile:
-    """A file of results: they start at `first_from` at the earliest and at `last_from` at the latest."""
+    """A file of results: they start at `first_from` at the earliest and at `last_from` at the latest.
+
+    Several queries can share a file; `part` is then the name by which it tells the rows of one from those of others.
+    """
 
     path: str
     rows: int
     first_from: int
     last_from: int
     batch_id: int
+    part: str = ""
 
 
 @dataclass(frozen=True, slots=True)

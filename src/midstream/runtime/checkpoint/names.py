@@ -13,6 +13,9 @@ STATE, RESULTS, DEAD_LETTERS, LISTS, METRICS = "state", "results", "dead_letters
 DATA_FOLDERS = (STATE, RESULTS, DEAD_LETTERS, LISTS, METRICS)
 """The folders that hold what manifests name."""
 
+SHARED_RESULTS = f"{RESULTS}/_shared"
+"""Where the result files are that several queries share, in a folder for each schema."""
+
 _SUFFIXES = {STATE: ".pack", RESULTS: ".parquet", DEAD_LETTERS: ".parquet", LISTS: ".list", METRICS: ".parquet"}
 _ODD = re.compile(r"[^\w-]")
 _BATCH = re.compile(r"\.?(\d{12,})[-.]")

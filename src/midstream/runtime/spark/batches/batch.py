@@ -77,6 +77,7 @@ class Batch:
     shapes: Shapes = field(default_factory=Shapes)
     _shares: Shares | None = None
     _at_work: list[Part] | None = None
+    _given: dict[str, list[ResultFile]] | None = None
 
     @property
     def shares(self) -> Shares:
@@ -358,13 +359,12 @@ class Batch:
         return found
 
     def _results(self, query: str) -> list[ResultFile]:
-        return [
-            file
-            for report in sorted(self.reports, key=lambda r: r.slot)
-            for (name, _), part in report.fragments.items()
-            if base_name(name) == query
-            for file in part.results
-        ]
+        if self._given is None:
+            self._given = {}
+            for report in sorted(self.reports, key=lambda r: r.slot):
+                for name, file in report.results.items():
+                    self._given.setdefault(base_name(name), []).append(file)
+        return self._given.get(query, [])
 
     def _counters(self, before: Mapping[str, Any]) -> dict[str, Any]:
         counted: dict[str, Any] = {}

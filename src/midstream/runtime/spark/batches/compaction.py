@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from midstream.errors import MidstreamError
 from midstream.runtime.checkpoint.files import Files
 from midstream.runtime.checkpoint.manifest import Manifest
-from midstream.runtime.checkpoint.merging import File, Merge, due
+from midstream.runtime.checkpoint.merging import AnyMerge, Made, SharedMerge, due
 from midstream.runtime.checkpoint.names import DEAD_LETTERS, RESULTS, name_for
+from midstream.runtime.checkpoint.result_files import QUERY, read_shared
+from midstream.runtime.spark.slots.results_files import shared_parquet
 from midstream.runtime.spark.slots.spill import ParquetSpool
 
 log = logging.getLogger(__name__)
@@ -32,7 +35,7 @@ class Compactor:
     def __init__(self, files: Files) -> None:
         self.files = files
         self.thread: threading.Thread | None = None
-        self.done: list[tuple[Merge, File]] = []
+        self.done: list[tuple[AnyMerge, Made]] = []
 
     def begin(self, manifest: Manifest) -> None:
         """Starts a round on what the manifest names, if something is due and no round is under way."""
@@ -45,7 +48,7 @@ class Compactor:
             )
             self.thread.start()
 
-    def take(self, wait: bool = False) -> list[tuple[Merge, File]]:
+    def take(self, wait: bool = False) -> list[tuple[AnyMerge, Made]]:
         """What the last round has merged, once it has ended; waits for its end if asked to."""
         if self.thread is None or (self.thread.is_alive() and not wait):
             return []
@@ -53,8 +56,8 @@ class Compactor:
         self.thread, done, self.done = None, self.done, []
         return done
 
-    def _run(self, merges: Sequence[Merge], batch_id: int) -> None:
-        done = []
+    def _run(self, merges: Sequence[AnyMerge], batch_id: int) -> None:
+        done: list[tuple[AnyMerge, Made]] = []
         try:
             for merge in merges:
                 done.append((merge, merge.merged(write_merged(self.files, merge, batch_id))))
@@ -63,8 +66,10 @@ class Compactor:
         self.done = done
 
 
-def write_merged(files: Files, merge: Merge, batch_id: int) -> str:
+def write_merged(files: Files, merge: AnyMerge, batch_id: int) -> str:
     """Writes one file with the rows of all; gives its name."""
+    if isinstance(merge, SharedMerge):
+        return _write_shared(files, merge, batch_id)
     spool = ParquetSpool(HELD)
     for file in merge.old:
         spool.add(pq.read_table(pa.BufferReader(files.open_map(file.path)), partitioning=None))
@@ -73,3 +78,24 @@ def write_merged(files: Files, merge: Merge, batch_id: int) -> str:
     path = name_for(DEAD_LETTERS if merge.query is None else f"{RESULTS}/{merge.query}", batch_id, 0, 0)
     files.write_atomic(path, content, point="merge")
     return path
+
+
+def _write_shared(files: Files, merge: SharedMerge, batch_id: int) -> str:
+    owners: dict[str, dict[str, str]] = {}
+    for query, old in merge.old.items():
+        for file in old:
+            owners.setdefault(file.path, {})[file.part] = query
+    rows = pa.concat_tables([_owned(read_shared(files, path), whose) for path, whose in owners.items()])
+    rows = rows.take(pc.sort_indices(rows, sort_keys=[(QUERY, "ascending")]))
+    path = name_for(merge.folder, batch_id, 0, 0)
+    content = shared_parquet(rows.drop_columns([QUERY]), rows.column(QUERY))
+    files.write_atomic(path, content, point="merge")
+    return path
+
+
+def _owned(rows: pa.Table, whose: Mapping[str, str]) -> pa.Table:
+    """The rows of some parts, under the names of their queries."""
+    place = rows.column_names.index(QUERY)
+    number = pc.index_in(rows.column(QUERY), value_set=pa.array(list(whose)))
+    names = pa.array(list(whose.values())).take(number)
+    return rows.set_column(place, QUERY, names).filter(pc.is_valid(number))

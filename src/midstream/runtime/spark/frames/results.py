@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StringType, StructField, StructType
 
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.operators.ordering import total_order
@@ -18,6 +20,7 @@ from midstream.runtime.checkpoint.files import Files
 from midstream.runtime.checkpoint.lists import dead_letters_of, results_of
 from midstream.runtime.checkpoint.manifest import Manifest, ResultFile
 from midstream.runtime.checkpoint.metrics import SCHEMA, table_of
+from midstream.runtime.checkpoint.result_files import QUERY, read_results
 from midstream.runtime.live_query import result_table
 from midstream.runtime.spark.slots.intake import DEAD_LETTERS
 
@@ -74,19 +77,31 @@ def _frame(spark: SparkSession, files: Files, named: list[ResultFile], plan: Pla
     schema = from_arrow_schema(result_table(plan, None).schema)
     if not named:
         return spark.createDataFrame([], schema)
-    frame = spark.read.schema(schema).parquet(*(spark_path(files.full(f.path)) for f in named))
+    frame = _rows(spark, files, named, schema)
     if until == INFINITY:
         return frame
     return frame.where(F.col(start_column(plan)) < _literal(plan, until))
 
 
+def _rows(spark: SparkSession, files: Files, named: list[ResultFile], schema: StructType) -> DataFrame:
+    """What files hold of one query, also those that it shares."""
+    parts: dict[str, list[str]] = {}
+    for file in named:
+        parts.setdefault(file.part, []).append(spark_path(files.full(file.path)))
+    frames = []
+    for part, paths in parts.items():
+        if not part:
+            frames.append(spark.read.schema(schema).parquet(*paths))
+            continue
+        shared = spark.read.schema(StructType([*schema.fields, StructField(QUERY, StringType())])).parquet(*paths)
+        frames.append(shared.where(F.col(f"`{QUERY}`") == part).drop(QUERY))
+    return reduce(DataFrame.unionAll, frames)
+
+
 def results_of_query(files: Files, manifest: Manifest, query: str, plan: Plan) -> pa.Table:
     """All released results in this process, ordered by their start, then by all columns."""
     empty = result_table(plan, None)
-    tables = [
-        pq.read_table(pa.BufferReader(files.open_map(f.path)), partitioning=None).cast(empty.schema)
-        for f in released_files(files, manifest, query)
-    ]
+    tables = [read_results(files, file).cast(empty.schema) for file in released_files(files, manifest, query)]
     table = pa.concat_tables(tables) if tables else empty
     until = manifest.released.get(query, BEGINNING)
     start = start_column(plan)

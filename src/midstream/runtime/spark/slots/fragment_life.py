@@ -25,7 +25,6 @@ from midstream.operators.state.segment import Segment
 from midstream.operators.state.sorted_state import SortedState
 from midstream.optimizer.plans import Plan
 from midstream.runtime.checkpoint.files import Files
-from midstream.runtime.checkpoint.manifest import ResultFile
 from midstream.runtime.checkpoint.names import name_for
 from midstream.runtime.checkpoint.packs import SegmentEntry, StateKey, open_segment, open_states, write_pack
 from midstream.runtime.spark.slots.bounds import bind, frontiers
@@ -228,23 +227,26 @@ class FragmentLife:
             yield self.work, output
 
     def closed(self) -> Iterator[tuple[FragmentWork, FragmentReport]]:
-        """Writes new segments and results; says what there is now."""
+        """Writes new segments; says what there is now."""
         yield self.work, self.close()
 
+    @property
+    def results(self) -> dict[str, GivenResults]:
+        """What it gave, if that is a query's results."""
+        return {self.work.query: self.given} if isinstance(self.given, GivenResults) else {}
+
     def close(self) -> FragmentReport:
-        """Writes new segments and results; says what there is now."""
+        """Writes new segments; says what there is now."""
         held = {name: list(state.segments) for name, state in self._named(self.execution).items()}
         path = name_for("state", self.batch_id, self.slot, self.work.fragment.number)
         entries = [*self._kept(held), *write_pack(self.files, path, held)]
         remove_unused(self.files, self.flushed, entries)
-        results = write_results(self.files, self.work, self.batch_id, self.slot, self.given)
         work = Work()
         for box in self.boxes:
             work.add(box.work)
         figures = self.figures if self.migrating is None else self.migrating.figures
         return FragmentReport(
             entries=entries,
-            results=results,
             rows_in=self.rows_in,
             rows_out=self.given.rows,
             state_rows=sum(entry.rows for entry in entries),
@@ -282,16 +284,6 @@ def remove_unused(files: Files, written: Sequence[str], entries: Sequence[Segmen
     for path in written:
         if path not in used:
             files.delete(path)
-
-
-def write_results(files: Files, work: FragmentWork, batch_id: int, slot: int, given: Given) -> list[ResultFile]:
-    """The file of what a query gave in a batch; none if it gave nothing."""
-    content = given.content()
-    if content is None:
-        return []
-    path = name_for(f"results/{base_name(work.query)}", batch_id, slot, 0)
-    files.write_atomic(path, content, point="results", sync=False)
-    return [ResultFile(path, given.rows, given.first, given.last, batch_id)]
 
 
 def _names(execution: Execution) -> dict[StateKey, SortedState]:

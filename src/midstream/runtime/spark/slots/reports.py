@@ -19,7 +19,6 @@ class FragmentReport:
     """What a fragment of a query did in a slot."""
 
     entries: list[SegmentEntry] = field(default_factory=list)
-    results: list[ResultFile] = field(default_factory=list)
     rows_in: int = 0
     rows_out: int = 0
     state_rows: int = 0
@@ -46,6 +45,8 @@ class Report:
     stage: int
     slot: int
     fragments: dict[tuple[str, int], FragmentReport] = field(default_factory=dict)
+    results: dict[str, ResultFile] = field(default_factory=dict)
+    """Where what queries, or sides of them, gave is."""
     latest: dict[str, int] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
     late: dict[str, int] = field(default_factory=dict)

@@ -29,7 +29,8 @@ from midstream.runtime.checkpoint.files import Files
 from midstream.runtime.checkpoint.names import name_for
 from midstream.runtime.checkpoint.packs import SegmentEntry, StateKey, open_segment, write_pack
 from midstream.runtime.spark.slots.bounds import bind, exchange, frontiers, new_segments
-from midstream.runtime.spark.slots.fragment_life import FragmentWork, given_by, remove_unused, write_results
+from midstream.runtime.spark.slots.fragment_life import FragmentWork, given_by, remove_unused
+from midstream.runtime.spark.slots.given import GivenResults
 from midstream.runtime.spark.slots.looks import BoxWatch
 from midstream.runtime.spark.slots.memory import Memory
 from midstream.runtime.spark.slots.reports import FragmentReport
@@ -277,8 +278,14 @@ class SharedLife:
             self.pool.entries[entry.place] = entry
         exchange(self.box.operators, mapped)
 
+    @property
+    def results(self) -> dict[str, GivenResults]:
+        """What each query gave."""
+        pairs = zip(self.work.members, self.given, strict=True)
+        return {member.work.query: given for member, given in pairs if isinstance(given, GivenResults)}
+
     def closed(self) -> Iterator[tuple[FragmentWork, FragmentReport]]:
-        """Writes new segments and results; says what each fragment has now."""
+        """Writes new segments; says what each fragment has now."""
         self.pool.settle()
         self._write()
         remove_unused(self.files, self.flushed, self._entries(range(len(self.box.operators))))
@@ -291,12 +298,10 @@ class SharedLife:
                 if operator not in told:
                     told.add(operator)
                     work.add(self.box.operators[operator].work)
-            results = write_results(self.files, member.work, self.batch_id, self.slot, self.given[i])
             yield (
                 member.work,
                 FragmentReport(
                     entries=entries,
-                    results=results,
                     rows_in=self._rows_in(used, i),
                     rows_out=self.given[i].rows,
                     state_rows=sum(entry.rows for entry in entries),

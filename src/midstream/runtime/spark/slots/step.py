@@ -26,11 +26,13 @@ from midstream.runtime.checkpoint.manifest import DeadLetterFile
 from midstream.runtime.checkpoint.names import name_for
 from midstream.runtime.spark.slots.exchange import Exchange, Slots, groups_of
 from midstream.runtime.spark.slots.fragment_life import FragmentLife, FragmentWork
+from midstream.runtime.spark.slots.given import GivenResults
 from midstream.runtime.spark.slots.intake import Intake, in_order, source_elements
 from midstream.runtime.spark.slots.layout import FROM, GROUP, Layout, taken_up_to
 from midstream.runtime.spark.slots.looks import LookRequest, add_looks, look_at
 from midstream.runtime.spark.slots.memory import Memory
 from midstream.runtime.spark.slots.reports import Report
+from midstream.runtime.spark.slots.results_files import Place, write_results
 from midstream.runtime.spark.slots.runs import Accepted, Runs
 from midstream.runtime.spark.slots.shared_life import Pool, SharedLife, SharedWork
 from midstream.runtime.spark.slots.spill import ParquetSpool
@@ -147,6 +149,7 @@ class StageStep:
         at = _lap(report, "kernel", at)
         for life in lives:
             report.fragments.update({work.name: told for work, told in life.closed()})
+        report.results = write_results(Place(files, self.batch_id, slot, self.stage), _results_of(lives))
         if (dead := intake.dead.content()) is not None:
             report.dead_letters.append(self._bury(files, slot, dead, intake.dead.rows))
         _lap(report, "write", at)
@@ -189,6 +192,11 @@ class StageStep:
         path = name_for("dead_letters", self.batch_id, slot, self.stage)
         files.write_atomic(path, content, point="dead_letters", sync=False)
         return DeadLetterFile(path, rows, self.batch_id)
+
+
+def _results_of(lives: Sequence[Life]) -> dict[str, GivenResults]:
+    """What queries gave, by their names or those of their sides."""
+    return {name: given for life in lives for name, given in life.results.items()}
 
 
 def _lap(report: Report, name: str, since: float) -> float:
