@@ -201,9 +201,7 @@ class Batch:
         return [
             FragmentWork(
                 part.name,
-                fragment,
-                query.plan,
-                query.functions,
+                query.program(fragment),
                 restored[fragment.number],
                 advanced[fragment.number],
                 self._stored(part, fragment.number),

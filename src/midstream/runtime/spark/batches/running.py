@@ -9,13 +9,15 @@ from typing import Any
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import Source
 from midstream.algebra.windows import Hop
-from midstream.distribution.fragments import Received, Route, Staged, leaves
+from midstream.distribution.fragments import Fragment, Received, Route, Staged, leaves
 from midstream.distribution.stages import cut
 from midstream.operators.box import Box
 from midstream.operators.slices import SliceOperator, grid_floor
 from midstream.optimizer.plans import Plan
 from midstream.runtime.live_query import reached
 from midstream.runtime.spark.batches.migration_account import Account
+from midstream.runtime.spark.slots.fragment_life import Program
+from midstream.runtime.spark.slots.shipping import Shipped
 
 
 @dataclass(slots=True)
@@ -97,6 +99,8 @@ class RunningQuery:
     """The columns of the join that it shares with queries of other selections, if it does."""
     share: bool = True
     """Whether it shares with other queries what it has in common with them."""
+    programs: dict[int, Shipped[Program]] = field(default_factory=dict)
+    """Its fragments as they travel, once they have."""
 
     @staticmethod
     def of(
@@ -112,6 +116,13 @@ class RunningQuery:
         staged = cut(plan.physical, arriving, settled)
         boxes = {f.number: Box(f.plan, functions) for f in staged.fragments}
         return RunningQuery(name, cql, plan, functions, staged, emit_every, boxes)
+
+    def program(self, fragment: Fragment) -> Shipped[Program]:
+        """A fragment as it travels to slots."""
+        known = self.programs.get(fragment.number)
+        if known is None or known.value.fragment is not fragment or known.value.plan is not self.plan:
+            known = self.programs[fragment.number] = Shipped(Program(fragment, self.plan, self.functions))
+        return known
 
     @property
     def sources(self) -> tuple[Source, ...]:

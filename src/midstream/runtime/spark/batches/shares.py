@@ -25,6 +25,7 @@ from midstream.runtime.checkpoint.manifest import Manifest
 from midstream.runtime.spark.batches.running import RunningQuery
 from midstream.runtime.spark.slots.fragment_life import FragmentWork
 from midstream.runtime.spark.slots.shared_life import BySlot, Inherited, Member, SharedWork, has_null_keys, window_alias
+from midstream.runtime.spark.slots.shipping import Shipped
 from midstream.scheduling.sharing import STATELESS
 
 ALWAYS = -1
@@ -137,11 +138,39 @@ class Shape:
         return (o for o in self.outlines[fragment].walk() if not isinstance(o.node, STATELESS))
 
 
+NUMBERED = 10_000
+"""How many nodes that are or were there keep their numbers."""
+
+
 class Shapes:
-    """The shapes of a session's queries."""
+    """The shapes of a session's queries, and the numbers by which their nodes are called."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[object, Shape]] = {}
+        self._numbers: dict[str, int] = {}
+        self._named: dict[object, tuple[Outline, Shipped[Named]]] = {}
+
+    def tidy(self) -> None:
+        """Forgets numbers once most are of queries that are gone; to be called between batches."""
+        if len(self._numbers) > NUMBERED or len(self._named) > NUMBERED:
+            self._numbers.clear()
+            self._named.clear()
+
+    def number(self, identity: str) -> int:
+        """The number of what is and holds the same."""
+        return self._numbers.setdefault(identity, len(self._numbers))
+
+    def named(self, place: tuple[str, int], outline: Outline, since: Mapping[str, int]) -> Shipped[Named]:
+        """The numbers of a fragment's nodes, as they travel."""
+        key = (place, tuple(sorted(since.items())))
+        known = self._named.get(key)
+        if known is None or known[0] is not outline:
+            known = self._named[key] = (outline, Shipped(self._names(outline, since)))
+        return known[1]
+
+    def _names(self, outline: Outline, since: Mapping[str, int]) -> Named:
+        number = self.number(outline.identity(since))
+        return Named(number, tuple(self._names(below, since) for below in outline.inputs))
 
     def of(self, query: RunningQuery) -> Shape:
         """A query's shape."""
@@ -177,7 +206,7 @@ class Shares:
         for name, query in self.queries.items():
             if name not in self.records:
                 self.records[name] = self._begun(query)
-        self._numbers: dict[str, int] = {}
+        self.shapes.tidy()
 
     @property
     def _told(self) -> Mapping[str, Any]:
@@ -335,14 +364,14 @@ class Shares:
             outline = self.shapes.of(self.queries[work.query]).outlines[work.fragment.number]
             since = self.records[work.query].since
             fresh, grid = self.is_fresh(work.query), self.queries[work.query].grid
-            members.append(Member(work, self._named(outline, since), since, fresh, grid))
+            members.append(Member(work, self.shapes.named(work.name, outline, since), since, fresh, grid))
         known = [self._advanced_to(m.work.query) for m in members if not m.fresh]
         inherited = {}
         for query, fragment, text, port, segments in self.inherited:
             if any(work.name == (query, fragment) for work in works):
                 outline = self.shapes.of(self.queries[query]).outlines[fragment]
                 node = next(o for o in outline.walk() if o.text == text)
-                number = self._number(node.identity(self.records[query].since))
+                number = self.shapes.number(node.identity(self.records[query].since))
                 inherited[number, port] = Inherited(number, port, segments)
         return SharedWork(
             tuple(members),
@@ -354,13 +383,6 @@ class Shares:
 
     def _advanced_to(self, query: str) -> int:
         return BEGINNING if self.before is None else self.before.advanced_to.get(query, BEGINNING)
-
-    def _named(self, outline: Outline, since: Mapping[str, int]) -> Named:
-        number = self._number(outline.identity(since))
-        return Named(number, tuple(self._named(below, since) for below in outline.inputs))
-
-    def _number(self, identity: str) -> int:
-        return self._numbers.setdefault(identity, len(self._numbers))
 
     def to_json(self) -> dict[str, Any]:
         """What the manifest remembers."""

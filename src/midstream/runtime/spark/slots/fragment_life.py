@@ -32,6 +32,7 @@ from midstream.runtime.spark.slots.given import Given, GivenOn, GivenResults
 from midstream.runtime.spark.slots.looks import BoxWatch
 from midstream.runtime.spark.slots.memory import Memory
 from midstream.runtime.spark.slots.reports import FragmentReport
+from midstream.runtime.spark.slots.shipping import Shipped
 from midstream.runtime.spark.slots.sides import Side, base_name, left_out
 from midstream.scheduling.box_scheduler import BoxScheduler
 
@@ -49,17 +50,24 @@ class MigrationWork:
 
 
 @dataclass(frozen=True, slots=True)
-class FragmentWork:
-    """What a fragment of a query has to do in a batch, in every slot.
+class Program:
+    """What a fragment is, batch after batch: part of a query's plan, with the functions it calls."""
 
-    `plan` is set for the fragment that gives the results. `restored_to` and `advance_to` are frontiers of this
-    fragment; `segments` are those of each slot; `port` is the one its output travels by.
-    """
-
-    query: str
     fragment: Fragment
     plan: Plan
     functions: Mapping[str, UserFunction]
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentWork:
+    """What a fragment of a query has to do in a batch, in every slot.
+
+    `restored_to` and `advance_to` are frontiers of this fragment; `segments` are those of each slot; `port` is the one
+    its output travels by.
+    """
+
+    query: str
+    program: Shipped[Program]
     restored_to: int
     advance_to: int
     segments: Mapping[int, Sequence[SegmentEntry]]
@@ -72,6 +80,21 @@ class FragmentWork:
     """The instant from which on the query's results are whole, and so given."""
     watched: bool = False
     """Whether what each operator does is to be reported."""
+
+    @property
+    def fragment(self) -> Fragment:
+        """The part of the plan."""
+        return self.program.value.fragment
+
+    @property
+    def plan(self) -> Plan:
+        """The whole plan."""
+        return self.program.value.plan
+
+    @property
+    def functions(self) -> Mapping[str, UserFunction]:
+        """The functions that the plan calls."""
+        return self.program.value.functions
 
     @property
     def name(self) -> tuple[str, int]:

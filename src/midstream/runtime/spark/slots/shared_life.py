@@ -34,6 +34,7 @@ from midstream.runtime.spark.slots.given import GivenResults
 from midstream.runtime.spark.slots.looks import BoxWatch
 from midstream.runtime.spark.slots.memory import Memory
 from midstream.runtime.spark.slots.reports import FragmentReport
+from midstream.runtime.spark.slots.shipping import Shipped
 from midstream.scheduling.shared_scheduler import SharedScheduler
 from midstream.scheduling.sharing import STATELESS, present
 
@@ -45,7 +46,7 @@ class Member:
     """A fragment in a shared graph: the names of its nodes, since when its windows are kept, and whether it is new."""
 
     work: FragmentWork
-    named: Named
+    named: Shipped[Named]
     since: Mapping[str, int]
     fresh: bool
     grid: Hop | None = None
@@ -151,7 +152,7 @@ class SharedLife:
         self.rows_in: dict[int, int] = {}
         self.box = SharedBox({k: v for m in work.members for k, v in m.work.functions.items()})
         self.used = [
-            self.box.add(m.work.fragment.plan, m.named, partial(self._give, i), m.grid)
+            self.box.add(m.work.fragment.plan, m.named.value, partial(self._give, i), m.grid)
             for i, m in enumerate(work.members)
         ]
         self.owner: dict[int, Member] = {}
