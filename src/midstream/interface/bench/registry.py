@@ -10,6 +10,7 @@ from midstream.interface.bench.figures import Report
 from midstream.interface.bench.operators import bench_operators
 from midstream.interface.bench.scheduling import bench_scheduling
 from midstream.interface.bench.sharing import bench_sharing
+from midstream.interface.bench.sharing_spark import bench_sharing_on_spark
 from midstream.interface.bench.silent_stream import bench_silent_stream
 from midstream.interface.bench.soak import bench_soak
 from midstream.interface.bench.spark_join import PARTS, bench_spark_join
@@ -22,6 +23,7 @@ BENCHES: dict[str, Callable[..., Report]] = {
     "soak": bench_soak,
     "scheduling": bench_scheduling,
     "sharing": bench_sharing,
+    "sharing-on-spark": bench_sharing_on_spark,
     "spark-join": bench_spark_join,
 }
 

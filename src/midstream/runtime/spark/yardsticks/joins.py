@@ -67,7 +67,7 @@ def native_join(
     )
     query.awaitTermination()
     spark.conf.unset("spark.sql.streaming.stateStore.providerClass")
-    return Timed(_seconds(query), spark.read.parquet(str(work / "results")).count())
+    return Timed(trigger_seconds(query), spark.read.parquet(str(work / "results")).count())
 
 
 def our_join(
@@ -91,7 +91,7 @@ def our_join(
         session.process_available()
         stream = session._stream
         assert stream is not None
-        seconds, released = _seconds(stream), _released(query.table(), frontiers)
+        seconds, released = trigger_seconds(stream), _released(query.table(), frontiers)
         past = query.history[-1] if query.history else {}
         session.finish()
         migrated = (past["start_batch"], past["end_batch"]) if past.get("end_batch") is not None else None
@@ -125,7 +125,7 @@ def counting_job(spark: SparkSession, folders: Sequence[Path], work: Path, slots
         .start()
     )
     query.awaitTermination()
-    return Timed(_seconds(query), sum(counted))
+    return Timed(trigger_seconds(query), sum(counted))
 
 
 def _count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -141,7 +141,7 @@ def _watermarked(spark: SparkSession, folder: Path, i: int) -> DataFrame:
     return frame.withWatermark(f"t{i}", "0 seconds")
 
 
-def _seconds(query: StreamingQuery) -> tuple[float, ...]:
+def trigger_seconds(query: StreamingQuery) -> tuple[float, ...]:
     """The length of every trigger that had rows."""
     taken = []
     for progress in query.recentProgress:
