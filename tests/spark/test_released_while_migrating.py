@@ -37,7 +37,7 @@ def frontiers(folder: Path, cql: str, seed: int, strategy: str | None) -> list[i
         if strategy is not None and i == 3:
             chain.migrate("(A (B C))", strategy)
         batch = chain.batch(parts)
-        given = [f for r in batch.reports for part in r.fragments.values() for f in part.results]
+        given = [file for report in batch.reports for file in report.results.values()]
         assert not found or all(file.first_from >= found[-1] for file in given)
         found.append(chain.manifest.released["q"])
     if strategy is not None:

@@ -97,6 +97,7 @@ def test_a_merge_of_files_that_are_gone_by_then_is_not_adopted(chain):
         chain.batch(part)
         chain.driver.compactor.take(wait=True)
     (merge, *_) = merging.due(chain.manifest)
+    assert isinstance(merge, merging.Merge)
     other = Manifest("q", 1, results={"q": [file for file in merge.old[1:] if isinstance(file, ResultFile)]})
     adopted = merging.adopt(other, [(merge, merge.merged("results/q/x.parquet"))], 0.0)
     assert adopted.results == other.results and not adopted.superseded
