@@ -1,95 +1,132 @@
 """Duplicate elimination, per snapshot and without waiting.
 
 A tuple's coverage, the union of the intervals in which it has been given out, only grows. A batch gives what it adds to
-the coverage: its intervals less those already covered. The state is kept by version: whenever a tuple comes, its whole
-coverage (from the frontier on) is stored anew, so the newest segment that knows a tuple says all there is to say, and
-an older one is not asked.
+the coverage: its intervals less those already covered. Just that is stored, by time as in any sorted state, so that a
+batch meets no more of the coverage than it can overlap. What is stored is a union: intervals of a tuple that touch, or
+lie over each other, mean the same as one, and become one when segments are merged.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from midstream.operators.base import Operator
-from midstream.operators.elements import Elements, Hashes, Indices, Mask, concatenate, empty_elements
+from midstream.operators.elements import (
+    Elements,
+    Hashes,
+    Indices,
+    Ticks,
+    concatenate,
+    rows_without_columns,
+)
 from midstream.operators.hashing import columns_equal, hash_columns
+from midstream.operators.join import Pairs, gather_stored
 from midstream.operators.ordering import group_rows
 from midstream.operators.sorting import hash_order
-from midstream.operators.state.segment import Segment, make_segment, pairs
+from midstream.operators.state.segment import Segment, expand, make_segment, matches
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.sweep import join_neighbours, sweep
+from midstream.operators.vectors import gather
+
+NOTHING = np.empty(0, np.int64)
+
+
+class Known(NamedTuple):
+    """What is covered: whose it is, by position, from when and until when."""
+
+    owners: Indices
+    valid_from: Ticks
+    valid_to: Ticks
 
 
 class CoverageState(SortedState):
-    """A sorted state whose newest segment is right about every tuple it knows."""
+    """A sorted state in which the intervals of a tuple are a union."""
 
-    def latest(self, columns: pa.RecordBatch, hashes: Hashes, frontier: int) -> tuple[Indices, Elements | None]:
-        """For sorted, distinct tuples: which of them (by position) cover what, from the newest version of each."""
-        asked = np.arange(len(hashes))
-        owners, found = [], []
-        for segment in sorted(self.segments, key=lambda s: -s.born):
-            if segment.latest_to <= frontier or len(asked) == 0:
+    buckets = 2
+    least_split = 16_384
+    dead_share = 0.5
+
+    def within(self, tuples: pa.RecordBatch, hashes: Hashes, start: int, end: int) -> Known:
+        """What covers some tuples, which are in order of hash and distinct, where that reaches into `[start, end)`."""
+        segments, here, there = [], [], []
+        for segment in self.segments:
+            if segment.latest_to <= start or segment.earliest_from >= end:
                 continue
-            here, there = pairs(hashes[asked], segment.hashes)
-            if len(here) == 0:
-                continue
-            rows = asked[here]
-            stored = segment.elements.columns.take(pa.array(there))
-            same = (
-                columns_equal(columns.take(pa.array(rows)).columns, stored.columns, True)
-                if columns.num_columns
-                else None
-            )
-            if same is not None and not same.all():
-                here, there, rows = here[same], there[same], rows[same]
-            alive = segment.elements.valid_to[there] > frontier
-            owners.append(rows[alive])
-            found.append(segment.elements.take(there[alive]))
-            answered = np.zeros(len(asked), bool)
-            answered[here] = True
-            asked = asked[~answered]
-        if not owners:
-            return np.empty(0, np.intp), None
-        return np.concatenate(owners), concatenate(found)
+            found = matches(hashes, segment.hashes)
+            if found is not None:
+                owners, places, _ = expand(*found)
+                segments.append(segment)
+                here.append(owners)
+                there.append(places)
+        if not segments:
+            return Known(NOTHING, NOTHING, NOTHING)
+        cuts = np.cumsum([len(places) for places in there]).tolist()
+        pairs = Pairs(np.concatenate(here), np.concatenate(there), segments, cuts)
+        valid_from = np.concatenate([s.elements.valid_from.take(at) for s, at in pairs.parts()])
+        valid_to = np.concatenate([s.elements.valid_to.take(at) for s, at in pairs.parts()])
+        near = (valid_to > start) & (valid_from < end)
+        if not near.all():
+            kept = near.nonzero()[0]
+            pairs, valid_from, valid_to = pairs.where(kept), valid_from[kept], valid_to[kept]
+        known = Known(pairs.here, valid_from, valid_to)
+        if len(pairs.here) == 0 or tuples.num_columns == 0:
+            return known
+        asked = [gather(column, pairs.here) for column in tuples.columns]
+        same = columns_equal(asked, [gather_stored(pairs, i) for i in range(tuples.num_columns)], True)
+        return known if same.all() else Known(*(part[same] for part in known))
 
     def current(self, frontier: int) -> Elements:
-        """The coverage of every tuple from the frontier on."""
-        whole = _merge_versions(self.segments, frontier) if self.segments else None
-        return empty_elements(self.schema) if whole is None else whole.elements
+        """The coverage of every tuple from the frontier on; no two intervals of a tuple touch."""
+        stored = self.alive(frontier)
+        if len(stored) == 0:
+            return stored
+        groups, examples = group_rows(stored.columns.columns) if len(self.schema) else _one_group(len(stored))
+        pieces = sweep(groups, stored.valid_from, stored.valid_to)
+        covered = pieces.steps() > 0
+        rows, starts, ends = join_neighbours(pieces.groups[covered], pieces.starts[covered], pieces.ends[covered])
+        return stored.take(examples[rows]).with_validity(starts, ends)
 
-    def compact(self, frontier: int, appended: int = 0) -> None:
-        """Merges in tiers, keeping only the newest version of each tuple."""
-        by_age = sorted(self.segments, key=lambda s: -s.born)
-        run: list[Segment] = []
-        size = 0
-        for segment in by_age:
-            # Only neighbours in age may merge, or an old version could come to look new.
-            if len(run) >= 4 and (len(segment) > 2 * size or self.too_large([*run, segment])):
-                break
-            run.append(segment)
-            size += len(segment)
-        if len(run) < 4:
-            return
-        merged = _merge_versions(run, frontier)
-        kept = [s for s in self.segments if all(s is not r for r in run)]
-        self.segments = kept if merged is None else [*kept, merged]
+    def merged(self, segments: Sequence[Segment], frontier: int) -> Segment | None:
+        """One segment of what still counts, in which intervals of a tuple that follow each other are one."""
+        # What came later mostly goes on where the earlier ended, so order of age is order of time.
+        by_age = sorted(segments, key=lambda segment: segment.born)
+        together = concatenate([s.elements.without_hashes() for s in by_age])
+        hashes = np.concatenate([s.hashes for s in by_age])
+        order = np.argsort(hashes, kind="stable")
+        order = order[together.valid_to[order] > frontier]
+        if len(order) == 0:
+            return None
+        runs = _runs(together, hashes, order)
+        first = order[runs]
+        ends = np.maximum.reduceat(together.valid_to[order], runs)
+        elements = together.take(first).with_validity(together.valid_from[first], ends)
+        return make_segment(elements, hashes[first], max(s.bucket for s in segments), by_age[-1].born)
+
+    def times(self, elements: Elements) -> Ticks:
+        """The ends: what a batch adds reaches about as far, wherever it starts, and so expires together."""
+        return elements.valid_to
 
 
-def _merge_versions(segments: list[Segment], frontier: int) -> Segment | None:
-    together = concatenate([s.elements for s in segments])
-    hashes = np.concatenate([s.hashes for s in segments])
-    born = np.repeat([s.born for s in segments], [len(s) for s in segments])
-    groups, _ = (
-        group_rows(together.columns.columns) if together.columns.num_columns else (np.zeros(len(born), np.intp), 0)
-    )
-    newest = np.zeros(int(groups.max()) + 1, np.int64)
-    np.maximum.at(newest, groups, born)
-    keep = np.flatnonzero((born == newest[groups]) & (together.valid_to > frontier))
-    if len(keep) == 0:
-        return None
-    order = keep[np.argsort(hashes[keep], kind="stable")]
-    return make_segment(together.take(order), hashes[order], 0, max(s.born for s in segments))
+def _one_group(count: int) -> tuple[Indices, Indices]:
+    return np.zeros(count, np.intp), np.zeros(1, np.intp)
+
+
+def _runs(elements: Elements, hashes: Hashes, order: Indices) -> Indices:
+    """Where, in an order by hash, an element does not go on with the one before it."""
+    before, after = order[:-1], order[1:]
+    joins = hashes[after] == hashes[before]
+    joins &= elements.valid_from[after] <= elements.valid_to[before]
+    joins &= elements.valid_from[after] >= elements.valid_from[before]
+    at = np.flatnonzero(joins)
+    if len(at) and elements.columns.num_columns:
+        columns = elements.columns
+        one, other = (columns.take(pa.array(rows[at])).columns for rows in (before, after))
+        joins[at] = columns_equal(one, other, True)
+    return np.append(0, np.flatnonzero(~joins) + 1)
 
 
 class Deduplicate(Operator):
@@ -110,17 +147,17 @@ class Deduplicate(Operator):
         if len(batch) == 0:
             return None
         tuples, groups, hashes = self._tuples(batch)
-        owners, known = self.coverage.latest(tuples, hashes, self.frontier)
-        fresh, coverage = _split(batch, groups, owners, known)
-        self._remember(tuples, hashes, coverage)
+        known = self.coverage.within(tuples, hashes, int(batch.valid_from.min()), int(batch.valid_to.max()))
+        rows, starts, ends = _added(batch, groups, known)
         self.work.probed += len(batch)
-        self.work.matched += len(owners)
-        rows, starts, ends = fresh
+        self.work.matched += len(known.owners)
         self.work.given += len(rows)
         if len(rows) == 0:
             return None
-        columns = tuples.take(pa.array(rows)) if tuples.num_columns else tuples.slice(0, len(rows))
-        return Elements(columns, starts, ends)
+        columns = tuples.take(pa.array(rows)) if tuples.num_columns else rows_without_columns(len(rows))
+        fresh = Elements(columns, starts, ends)
+        self._remember(fresh, hashes[rows])
+        return fresh
 
     def _tuples(self, batch: Elements) -> tuple[pa.RecordBatch, Indices, Hashes]:
         """The different tuples of a batch in order of hash, and for each element the number of its tuple."""
@@ -135,37 +172,26 @@ class Deduplicate(Operator):
         number[order] = np.arange(len(order))
         return tuples.take(pa.array(order)), number[groups], ordered
 
-    def _remember(self, tuples: pa.RecordBatch, hashes: Hashes, coverage: tuple[Indices, ...]) -> None:
-        rows, starts, ends = coverage
-        alive = ends > self.frontier
-        rows, starts, ends = rows[alive], starts[alive], ends[alive]
-        if len(rows) == 0:
-            return
-        self.coverage.appends += 1
-        columns = tuples.take(pa.array(rows)) if tuples.num_columns else tuples
-        segment = make_segment(Elements(columns, starts, ends), hashes[rows], 0, self.coverage.appends)
-        self.coverage.segments.append(segment)
-        self.coverage.compact(self.frontier, len(rows))
-        self.work.inserted += len(rows)
+    def _remember(self, fresh: Elements, hashes: Hashes) -> None:
+        alive = fresh.valid_to > self.frontier
+        if not alive.all():
+            fresh, hashes = fresh.where(alive), hashes[alive]
+        self.coverage.append(fresh, hashes)
+        self.coverage.compact(self.frontier, len(fresh))
+        self.work.inserted += len(fresh)
 
 
-def _split(
-    batch: Elements, groups: Indices, owners: Indices, known: Elements | None
-) -> tuple[tuple[Indices, ...], tuple[Indices, ...]]:
-    """What the batch adds, and each tuple's whole coverage after it."""
-    if known is None:
+def _added(batch: Elements, groups: Indices, known: Known) -> tuple[Indices, Ticks, Ticks]:
+    """What the batch adds to what is known: groups in order, and for each its new intervals."""
+    if len(known.owners) == 0:
         pieces = sweep(groups, batch.valid_from, batch.valid_to)
-        covered = pieces.steps() > 0
-        fresh: Mask = covered
+        fresh = pieces.steps() > 0
     else:
         pieces = sweep(
-            np.concatenate([groups, owners]),
+            np.concatenate([groups, known.owners]),
             np.concatenate([batch.valid_from, known.valid_from]),
             np.concatenate([batch.valid_to, known.valid_to]),
         )
-        before = pieces.steps(np.repeat(np.array([0, 1], np.int64), [len(groups), len(owners)]))
-        covered = pieces.steps() > 0
-        fresh = covered & (before == 0)
-    given = join_neighbours(pieces.groups[fresh], pieces.starts[fresh], pieces.ends[fresh])
-    whole = join_neighbours(pieces.groups[covered], pieces.starts[covered], pieces.ends[covered])
-    return given, whole
+        coming, before = slice(0, len(groups)), slice(len(groups), None)
+        fresh = (pieces.of(coming).steps() > 0) & (pieces.of(before).steps() == 0)
+    return join_neighbours(pieces.groups[fresh], pieces.starts[fresh], pieces.ends[fresh])

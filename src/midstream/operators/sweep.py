@@ -33,6 +33,10 @@ class Sweep:
     def __len__(self) -> int:
         return len(self.starts)
 
+    def of(self, elements: slice) -> Sweep:
+        """The same pieces, as only some of the elements cover them."""
+        return Sweep(self.groups, self.starts, self.ends, self.first[elements], self.last[elements])
+
     def steps(self, weights: npt.NDArray[np.int64] | None = None) -> npt.NDArray[np.int64]:
         """The sum of integer weights (one each if not given) of the elements that cover each piece."""
         size = len(self) + 1

@@ -6,6 +6,7 @@ hashes, moving a group is slicing; because it knows its latest end, it expires a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -88,7 +89,7 @@ def sort_by_hash(elements: Elements, hashes: Hashes) -> tuple[Elements, Hashes]:
     return elements.take(order), ordered
 
 
-def merge(segments: list[Segment], alive_after: int) -> Segment | None:
+def merge(segments: Sequence[Segment], alive_after: int) -> Segment | None:
     """One segment with all elements that are valid at or after an instant; none if nothing is left."""
     parts = [s.elements for s in segments]
     hashes = np.concatenate([s.hashes for s in segments])

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from midstream.algebra.time import INFINITY
-from midstream.operators.elements import Elements, Hashes, Key, concatenate, empty_elements
+from midstream.operators.elements import Elements, Hashes, Key, Ticks, concatenate, empty_elements
 from midstream.operators.state.segment import Segment, make_segment, merge, sort_by_hash
 
 TIER = 4
@@ -33,9 +34,6 @@ RESTED = 2
 MERGE_ROWS = 65_536
 """How many rows one call of `compact` may move beyond four times what was just appended."""
 
-DEAD_SHARE = 0.15
-"""The share of expired rows at which a closed segment is rewritten."""
-
 
 @dataclass(slots=True)
 class SortedState:
@@ -47,13 +45,19 @@ class SortedState:
     longest: int | None
     segments: list[Segment] = field(default_factory=list)
     appends: int = 0
+    buckets: ClassVar[int] = BUCKETS
+    """Into how many buckets the longest validity is cut."""
+    least_split: ClassVar[int] = 0
+    """How many rows an append must have to be worth more than one segment."""
+    dead_share: ClassVar[float] = 0.15
+    """The share of expired rows at which a closed segment is rewritten."""
     most_merged: int | None = None
     """How many bytes may be merged into one segment, where memory is bounded."""
 
     @property
     def bucket_width(self) -> int | None:
         """The ticks a bucket spans; None if nothing ever expires."""
-        return None if self.longest is None else max(1, self.longest // BUCKETS)
+        return None if self.longest is None else max(1, self.longest // self.buckets)
 
     @property
     def rows(self) -> int:
@@ -92,7 +96,15 @@ class SortedState:
             if (size > budget and len(self.segments) < 3 * BUCKETS) or self.too_large(due):
                 continue
             budget -= size
-            self._replace(due, merge(due, frontier))
+            self._replace(due, self.merged(due, frontier))
+
+    def merged(self, segments: Sequence[Segment], frontier: int) -> Segment | None:
+        """One segment of what still counts of some."""
+        return merge(segments, frontier)
+
+    def times(self, elements: Elements) -> Ticks:
+        """The instants by which elements fall into buckets."""
+        return elements.valid_from
 
     def too_large(self, segments: Sequence[Segment]) -> bool:
         """Whether segments are more together than may be merged."""
@@ -120,13 +132,14 @@ class SortedState:
         width = self.bucket_width
         if width is None:
             return [(0, elements, hashes)]
-        first, last = int(elements.valid_from.min()) // width, int(elements.valid_from.max()) // width
-        if last - first <= SPAN:
+        times = self.times(elements)
+        first, last = int(times.min()) // width, int(times.max()) // width
+        if last - first <= SPAN or len(elements) < self.least_split:
             # More segments cost every probe; a few more expired rows cost almost nothing.
             return [(last, elements, hashes)]
         # A batch much longer than the window must not fall into a crowd of tiny segments.
         step = max(SPAN, (last - first) // (2 * BUCKETS) + 1)
-        places = elements.valid_from // (step * width)
+        places = times // (step * width)
         parts = []
         for place in np.unique(places):
             rows = np.flatnonzero(places == place)
@@ -143,7 +156,7 @@ class SortedState:
             if closed and len(segments) > 1:
                 due.append(segments)
             elif closed:
-                if _dead_share(segments[0], frontier) > DEAD_SHARE:
+                if _dead_share(segments[0], frontier) > self.dead_share:
                     due.append(segments)
             else:
                 due.extend(_full_tiers(segments))

@@ -20,7 +20,6 @@ from midstream.errors import MidstreamError
 from midstream.migration.execution import SingleBox
 from midstream.migration.state_move import StateMove
 from midstream.operators.box import Box
-from midstream.operators.distinct import CoverageState
 from midstream.operators.elements import Elements, concatenate, empty_elements
 from midstream.operators.hashing import hash_columns
 from midstream.operators.join import prepare
@@ -251,12 +250,7 @@ def slots_for(placed: Placed, elements: Elements, routing: Sequence[int], anywhe
 
 def _put(state: SortedState, arrived: Elements) -> None:
     kept, hashes = prepare(arrived, state.key, nulls_equal=True)
-    if isinstance(state, CoverageState):
-        # Each tuple's coverage came from one slot, so the order of segments does not matter.
-        state.appends += 1
-        state.segments.append(make_segment(kept, hashes, 0, state.appends))
-    else:
-        state.append(kept, hashes)
+    state.append(kept, hashes)
 
 
 def _reporting(
