@@ -47,7 +47,7 @@ class SortedState:
     appends: int = 0
     buckets: ClassVar[int] = BUCKETS
     """Into how many buckets the longest validity is cut."""
-    least_split: ClassVar[int] = 0
+    least_split: ClassVar[int] = 2_048
     """How many rows an append must have to be worth more than one segment."""
     dead_share: ClassVar[float] = 0.15
     """The share of expired rows at which a closed segment is rewritten."""
