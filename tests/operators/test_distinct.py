@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -16,7 +18,7 @@ from midstream.operators.state.segment import make_segment, sort_by_hash
 SCHEMA = pa.schema([("k", pa.int64())])
 LONGEST = 12
 
-Intervals = list[tuple[int | None, int, int]]
+Intervals = Sequence[tuple[int | None, int, int]]
 
 intervals = st.lists(
     st.tuples(st.one_of(st.none(), st.integers(0, 3)), st.integers(0, 60), st.integers(1, LONGEST)).map(
@@ -29,7 +31,8 @@ intervals = st.lists(
 
 def elements(rows: Intervals) -> Elements:
     columns = pa.RecordBatch.from_arrays([pa.array([k for k, _, _ in rows], pa.int64())], schema=SCHEMA)
-    return Elements(columns, *(np.array([row[i] for row in rows], np.int64) for i in (1, 2)))
+    starts, ends = (np.array([row[i] for row in rows], np.int64) for i in (1, 2))
+    return Elements(columns, starts, ends)
 
 
 def covered(parts: list[Elements]) -> dict[int | None, list[int]]:
