@@ -11,6 +11,7 @@ import pytest
 from tests.checkpoint.making import flip, manifest, pack
 
 from midstream.errors import JobError
+from midstream.runtime.checkpoint import local_files
 from midstream.runtime.checkpoint.failures import MissingFile
 from midstream.runtime.checkpoint.files import Files
 from midstream.runtime.checkpoint.local_files import LocalFiles
@@ -135,18 +136,19 @@ def test_files_are_safe_before_the_manifest_appears(tmp_path, monkeypatch):
     order: list[str] = []
     files = LocalFiles(str(tmp_path))
     monkeypatch.setattr(files, "sync", lambda dir: order.append(f"sync {dir}"))
-    write = files.write_atomic
+    name = local_files._give_name
 
-    def noted(path, *args, **kwargs):
-        order.append(f"write {path}")
-        write(path, *args, **kwargs)
+    def noted(unfinished, final, only_if_absent):
+        order.append(f"name {final.relative_to(tmp_path).as_posix()}")
+        name(unfinished, final, only_if_absent)
 
-    monkeypatch.setattr(files, "write_atomic", noted)
+    monkeypatch.setattr(local_files, "_give_name", noted)
     entries = pack(files, 4)
     older = ResultFile("results/hot/000000000003-00-0000-ab.parquet", 1, 0, 0, 3)
     newer = replace(older, path="results/hot/000000000004-00-0000-ab.parquet")
     CheckpointStore(files).commit(manifest(4, entries, results={"hot": (older, newer)}))
-    assert order[1:] == ["sync results/hot", "sync state", f"write {manifest_path(4)}"]
+    assert sorted(order[1:3]) == ["sync results/hot", "sync state"]
+    assert order[3:] == [f"name {manifest_path(4)}"]
 
 
 def test_a_full_disk_leaves_the_batch_undone_and_it_can_be_done_after_repair(local, monkeypatch):

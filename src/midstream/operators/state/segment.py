@@ -16,6 +16,9 @@ from midstream.operators.elements import Elements, Hashes, Indices, concatenate,
 from midstream.operators.sorting import hash_order
 from midstream.operators.vectors import Numbers, numbers_of, storage_of
 
+MANY = 2_000
+"""From how many probes on it pays to look up the fewer of two sides, each value once."""
+
 HASH, FROM, TO = "#hash", "#from", "#to"
 
 
@@ -109,12 +112,33 @@ def matches(probes: Hashes, hashes: Hashes) -> tuple[Indices, Indices, Indices] 
     """
     if len(hashes) == 0 or len(probes) == 0:
         return None
+    if MANY < len(probes) >= len(hashes):
+        return _matches_of_few(probes, hashes)
     low = hashes.searchsorted(probes)
     np.minimum(low, len(hashes) - 1, out=low)
     hit = (hashes.take(low) == probes).nonzero()[0]
     if len(hit) == 0:
         return None
     return hit, low.take(hit), hashes.searchsorted(probes.take(hit), side="right")
+
+
+def _matches_of_few(probes: Hashes, hashes: Hashes) -> tuple[Indices, Indices, Indices] | None:
+    """The same, by looking the hashes up among the probes: each different one once."""
+    starts = np.append(True, hashes[1:] != hashes[:-1]).nonzero()[0]
+    different = hashes.take(starts)
+    first = probes.searchsorted(different)
+    np.minimum(first, len(probes) - 1, out=first)
+    occurring = (probes.take(first) == different).nonzero()[0]
+    if len(occurring) == 0:
+        return None
+    first = first.take(occurring)
+    counts = probes.searchsorted(different.take(occurring), side="right") - first
+    low, high = starts.take(occurring), np.append(starts[1:], len(hashes)).take(occurring)
+    ends = counts.cumsum()
+    if ends[-1] == len(first):
+        return first, low, high
+    hit = np.arange(ends[-1]) + (first + counts - ends).repeat(counts)
+    return hit, low.repeat(counts), high.repeat(counts)
 
 
 def expand(hit: Indices, low: Indices, high: Indices) -> tuple[Indices, Indices, Indices]:

@@ -140,10 +140,11 @@ class SortedState:
         # A batch much longer than the window must not fall into a crowd of tiny segments.
         step = max(SPAN, (last - first) // (2 * BUCKETS) + 1)
         places = times // (step * width)
+        lowest = int(places.min())
         parts = []
-        for place in np.unique(places):
-            rows = np.flatnonzero(places == place)
-            parts.append((step * int(place) + step - 1, elements.take(rows), hashes[rows]))
+        for place in np.flatnonzero(np.bincount(places - lowest)).tolist():
+            rows = np.flatnonzero(places == lowest + place)
+            parts.append((step * (lowest + place) + step - 1, elements.take(rows), hashes[rows]))
         return parts
 
     def _due(self, frontier: int) -> list[list[Segment]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
@@ -75,11 +75,13 @@ class Files(ABC):
         only_if_absent: bool = False,
         point: str = "file",
         sync: bool = True,
+        once: Callable[[], None] | None = None,
     ) -> None:
         """Makes a file with the data, whole or not at all, and safe from a crash of the machine.
 
         With `only_if_absent`, a file already there raises `AlreadyThere`. `point` names the crash points passed.
         Without `sync` the folder is left for a later `sync(dir)`, so that many files cost one sync of their folder.
+        The file gets its name once `once` has returned, if it is given.
         """
 
     @abstractmethod

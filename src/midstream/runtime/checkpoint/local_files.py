@@ -10,7 +10,7 @@ import contextlib
 import errno
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from midstream.runtime.checkpoint import maps
@@ -36,6 +36,7 @@ class LocalFiles(Files):
         only_if_absent: bool = False,
         point: str = "file",
         sync: bool = True,
+        once: Callable[[], None] | None = None,
     ) -> None:
         final = self._path(path)
         unfinished = final.with_name(f".{final.name}.{secrets.token_hex(4)}{TEMPORARY}")
@@ -44,6 +45,8 @@ class LocalFiles(Files):
                 reach(f"{point}.before_write")
                 _write(unfinished, pieces_of(data), point)
                 reach(f"{point}.after_write")
+                if once is not None:
+                    once()
                 reach(f"{point}.before_rename")
                 _give_name(unfinished, final, only_if_absent)
                 reach(f"{point}.after_rename")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -55,8 +55,11 @@ class RemoteFiles(Files):
         only_if_absent: bool = False,
         point: str = "file",
         sync: bool = True,
+        once: Callable[[], None] | None = None,
     ) -> None:
         filesystem, final = self._place(path)
+        if once is not None:
+            once()
         with told("write", self.full(path)):
             if only_if_absent and _is_file(filesystem, final):
                 raise AlreadyThere(f"{self.full(path)} is already there")

@@ -7,6 +7,7 @@ names them appears, and manifests go oldest first, so that those left are always
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from midstream.errors import JobError
 from midstream.runtime.checkpoint.crash_points import reach
@@ -14,6 +15,7 @@ from midstream.runtime.checkpoint.failures import AlreadyThere
 from midstream.runtime.checkpoint.files import Files
 from midstream.runtime.checkpoint.manifest import Manifest
 from midstream.runtime.checkpoint.names import batch_of
+from midstream.runtime.checkpoint.side_by_side import begin, wait_for
 
 MANIFESTS = "manifests"
 SUFFIX = ".manifest"
@@ -107,10 +109,11 @@ class CheckpointStore:
         """Makes a batch done, once all files of the batch are safe; the same manifest again changes nothing."""
         path, content = manifest_path(manifest.batch_id), manifest.to_bytes()
         reach("commit.before_sync")
-        for folder in sorted({f.rpartition("/")[0] for f in manifest.files() if batch_of(f) == manifest.batch_id}):
-            self.files.sync(folder)
+        folders = {f.rpartition("/")[0] for f in manifest.files() if batch_of(f) == manifest.batch_id}
+        syncs = [begin(self.files.sync, folder) for folder in sorted(folders)]
         try:
-            self.files.write_atomic(path, content, only_if_absent=True, point="manifest")
+            once = partial(wait_for, syncs)
+            self.files.write_atomic(path, content, only_if_absent=True, point="manifest", once=once)
             self._named[manifest.batch_id] = _named(manifest)
         except AlreadyThere as error:
             if self.files.read(path) == content:

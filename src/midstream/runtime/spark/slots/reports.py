@@ -60,9 +60,11 @@ class Report:
 
     def count_groups(self, groups: npt.NDArray[np.integer]) -> None:
         """Counts rows by their partition groups; what all goes to one slot has none."""
-        counts = np.bincount(groups[groups >= 0])
-        for group in np.flatnonzero(counts).tolist():
-            self.groups[group] = self.groups.get(group, 0) + int(counts[group])
+        if len(groups) and int(groups.min()) < 0:
+            groups = groups[groups >= 0]
+        for group, count in enumerate(np.bincount(groups).tolist()):
+            if count:
+                self.groups[group] = self.groups.get(group, 0) + count
 
     def to_bytes(self) -> bytes:
         """The report as it travels."""

@@ -24,6 +24,7 @@ from midstream.operators.vectors import numbers_of
 from midstream.runtime.checkpoint.files import Files
 from midstream.runtime.checkpoint.manifest import DeadLetterFile
 from midstream.runtime.checkpoint.names import name_for
+from midstream.runtime.checkpoint.side_by_side import SideBySide
 from midstream.runtime.spark.slots.exchange import Exchange, Slots, groups_of
 from midstream.runtime.spark.slots.fragment_life import FragmentLife, FragmentWork
 from midstream.runtime.spark.slots.given import GivenResults
@@ -123,7 +124,7 @@ class StageStep:
 
     def _process(self, slot: int, chunks: Iterable[Mapping[int, Accepted]], intake: Intake) -> Iterator[pa.RecordBatch]:
         report = intake.report
-        files = Files.at(self.checkpoint)
+        files = SideBySide(Files.at(self.checkpoint))
         at = time.perf_counter()
         pool = Pool()
         lives: list[Life] = [
@@ -152,6 +153,7 @@ class StageStep:
         report.results = write_results(Place(files, self.batch_id, slot, self.stage), _results_of(lives))
         if (dead := intake.dead.content()) is not None:
             report.dead_letters.append(self._bury(files, slot, dead, intake.dead.rows))
+        files.wait()
         _lap(report, "write", at)
         yield from self._outputs(lives, slot, report)
 
