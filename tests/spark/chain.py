@@ -190,9 +190,14 @@ class Chain:
             for slot, arrived in enumerate(slots):
                 for rows in step.run(slot, iter(arrived)):
                     if rows.num_rows:
-                        _deal(self.random, rows, rows.column(SLOT).to_numpy(), given)
+                        _deal(self.random, rows, _owners(rows), given)
             slots = given
         return [Report.from_bytes(note) for rows in slots[0] for note in rows.column("#note").to_pylist()]
+
+
+def _owners(rows: pa.RecordBatch) -> np.ndarray:
+    """The slots that rows go to; what the last step gives goes to the driver."""
+    return rows.column(SLOT).to_numpy() if SLOT in rows.schema.names else np.zeros(rows.num_rows, np.int32)
 
 
 def _deal(random: np.random.Generator, rows: pa.RecordBatch, owners: np.ndarray, slots: list) -> None:

@@ -23,7 +23,7 @@ from midstream.runtime.spark.batches.shares import Shapes, Shares
 from midstream.runtime.spark.frames.tagging import default_routing, exchange_type, slot_of
 from midstream.runtime.spark.slots.exchange import GROUPS
 from midstream.runtime.spark.slots.fragment_life import FragmentWork, MigrationWork
-from midstream.runtime.spark.slots.layout import NOTE, SLOT, Layout
+from midstream.runtime.spark.slots.layout import SLOT, Layout
 from midstream.runtime.spark.slots.looks import LookRequest
 from midstream.runtime.spark.slots.memory import Memory
 from midstream.runtime.spark.slots.reports import FragmentReport, Report
@@ -120,7 +120,7 @@ class Batch:
             flow = flow.mapInArrow(_calling(step), exchange_type(step.exchanged, step.last))
             if not step.last:
                 flow = flow.repartitionById(self.slots, F.col(SLOT))
-        self.reports = [Report.from_bytes(bytes(row[0])) for row in flow.select(NOTE).collect()]
+        self.reports = [Report.from_bytes(bytes(row[0])) for row in flow.collect()]
         self.spark_seconds = time.perf_counter() - started
         for report in self.reports:
             if report.error is not None:

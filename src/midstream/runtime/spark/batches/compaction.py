@@ -7,6 +7,8 @@ is never adopted costs nothing but its file, which nobody names and which is col
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 
@@ -58,6 +60,7 @@ class Compactor:
 
     def _run(self, merges: Sequence[AnyMerge], batch_id: int) -> None:
         done: list[tuple[AnyMerge, Made]] = []
+        _let_others_first()
         try:
             for merge in merges:
                 done.append((merge, merge.merged(write_merged(self.files, merge, batch_id))))
@@ -66,13 +69,19 @@ class Compactor:
         self.done = done
 
 
+def _let_others_first() -> None:
+    """Has this thread run only when no batch needs the processor; elsewhere than on Linux that concerns processes."""
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+
+
 def write_merged(files: Files, merge: AnyMerge, batch_id: int) -> str:
     """Writes one file with the rows of all; gives its name."""
     if isinstance(merge, SharedMerge):
         return _write_shared(files, merge, batch_id)
     spool = ParquetSpool(HELD)
     for file in merge.old:
-        spool.add(pq.read_table(pa.BufferReader(files.open_map(file.path)), partitioning=None))
+        spool.add(pq.read_table(pa.BufferReader(files.open_map(file.path)), partitioning=None, use_threads=False))
     content = spool.content()
     assert content is not None
     path = name_for(DEAD_LETTERS if merge.query is None else f"{RESULTS}/{merge.query}", batch_id, 0, 0)

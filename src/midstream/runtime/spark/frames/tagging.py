@@ -120,9 +120,10 @@ def default_routing(slots: int) -> list[int]:
 
 
 def exchange_type(layout: Layout, last: bool) -> StructType:
-    """The Spark type of the rows that leave a step."""
+    """The Spark type of the rows that leave a step; after the last one they are reports."""
+    if last:
+        return StructType([StructField(NOTE, BinaryType())])
     fixed = [(PORT, IntegerType()), (SLOT, IntegerType()), (FROM, LongType()), (TO, LongType()), (NOTE, BinaryType())]
     fields = [StructField(name, kind) for name, kind in fixed]
-    if not last:
-        fields += [StructField(f.name, from_arrow_type(f.type)) for f in layout.columns]
+    fields += [StructField(f.name, from_arrow_type(f.type)) for f in layout.columns]
     return StructType(fields)

@@ -30,8 +30,7 @@ class Exchange:
     @property
     def names(self) -> list[str]:
         """The columns of what leaves."""
-        fixed = [PORT, SLOT, FROM, TO, NOTE]
-        return fixed if self.last else [*fixed, *(f.name for f in self.layout.columns)]
+        return [NOTE] if self.last else [PORT, SLOT, FROM, TO, NOTE, *(f.name for f in self.layout.columns)]
 
     def rows(self, port: int, slots: Slots, elements: Elements) -> pa.RecordBatch:
         """Elements on their way to slots."""
@@ -56,14 +55,17 @@ class Exchange:
 
     def note(self, report: Report) -> pa.RecordBatch:
         """A report among the rows."""
+        told = pa.array([report.to_bytes()], pa.binary())
+        if self.last:
+            return pa.RecordBatch.from_arrays([told], names=self.names)
         fixed = [
             pa.array([NOTE_PORT], pa.int32()),
             pa.array([0], pa.int32()),
             pa.nulls(1, pa.int64()),
             pa.nulls(1, pa.int64()),
-            pa.array([report.to_bytes()], pa.binary()),
+            told,
         ]
-        wide = [] if self.last else [pa.nulls(1, f.type) for f in self.layout.columns]
+        wide = [pa.nulls(1, f.type) for f in self.layout.columns]
         return pa.RecordBatch.from_arrays([*fixed, *wide], names=self.names)
 
 

@@ -83,9 +83,11 @@ class Layout:
         ports = table.column(PORT).to_numpy()
         if len(ports) == 0:
             return {}
-        if bool((ports == ports[0]).all()):
-            return {int(ports[0]): table}
-        present = np.flatnonzero(np.bincount(ports)).tolist()  # far less than sorting them all
+        lowest = int(ports.min())
+        counts = np.bincount(ports - lowest)  # far less than sorting them all
+        if len(counts) == 1:
+            return {lowest: table}
+        present = (lowest + np.flatnonzero(counts)).tolist()
         return {port: gather_rows(table, np.flatnonzero(ports == port)) for port in present}
 
     def payload(self, port: int, rows: pa.RecordBatch) -> pa.RecordBatch:

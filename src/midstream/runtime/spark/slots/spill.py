@@ -88,20 +88,20 @@ class ParquetSpool:
             return mapped(self.file)
 
 
-PARQUET: dict[str, Any] = {
-    "compression": "zstd",
-    "compression_level": 1,
-    "use_dictionary": False,
-    "write_statistics": True,
-}
-"""How results and dead letters are written."""
+NUMBERS = (pa.types.is_integer, pa.types.is_timestamp, pa.types.is_date32)
 
 
 def written_as(schema: pa.Schema) -> dict[str, Any]:
-    """How tables are written: numbers as packed differences, half the time of compressing them plainly, and smaller."""
-    kinds = (pa.types.is_integer, pa.types.is_timestamp, pa.types.is_date32)
-    numbers = [field.name for field in schema if any(is_kind(field.type) for is_kind in kinds)]
-    return {**PARQUET, "column_encoding": dict.fromkeys(numbers, "DELTA_BINARY_PACKED")}
+    """How tables are written: numbers as packed differences, a third of the time of compressing them, and smaller."""
+    numbers = [field.name for field in schema if any(is_kind(field.type) for is_kind in NUMBERS)]
+    # The leaves of nested columns have other names, which would have to be listed.
+    nested = any(pa.types.is_nested(field.type) for field in schema)
+    by_column = {field.name: "none" if field.name in numbers else "zstd" for field in schema}
+    return {
+        "column_encoding": dict.fromkeys(numbers, "DELTA_BINARY_PACKED"),
+        "compression": "zstd" if nested else by_column,
+        "use_dictionary": False,
+    }
 
 
 def parquet_bytes(table: pa.Table) -> pa.Buffer:
