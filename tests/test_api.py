@@ -133,3 +133,35 @@ def test_everything_in_all_is_there():
     assert all(getattr(ms, name) is not None for name in ms.__all__)
     with pytest.raises(AttributeError):
         ms.nonsense  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"batch_rows": 0},
+        {"batch_rows": 2.5},
+        {"batch_rows": None},
+        {"batch_rows": True},
+        {"time": None},
+        {"time": 5},
+        {"strategy": "fastest"},
+        {"strategy": "fastest", "representation": "positive_negative"},
+        {"migrations": ["(B A)"]},
+        {"migrations": ms.Migration(at=1, plan="(B A)")},
+        {"functions": [len]},
+        {"lateness": float("nan")},
+        {"lateness": {"A": None}},
+        {"lateness": 10**30},
+        {"emit_every": 0},
+        {"emit_every": float("inf")},
+    ],
+    ids=str,
+)
+def test_arguments_of_a_wrong_kind_are_refused_as_ours(wrong):
+    with pytest.raises(ms.MidstreamError):
+        ms.run(JOIN, {"A": A, "B": B}, **wrong)
+
+
+def test_a_stream_has_a_text_for_a_name():
+    with pytest.raises(ms.InputError, match="the name of a stream is a text, not 5"):
+        ms.run("SELECT k FROM A", {5: A})

@@ -6,6 +6,7 @@ import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from numbers import Integral
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -34,6 +35,7 @@ from midstream.runtime.embedded import run as run_embedded
 from midstream.runtime.ingest import DeadLetters, disorder
 from midstream.runtime.observing import observe
 from midstream.runtime.signed_query import Representation, run_signed
+from midstream.scheduling.schedule import schedule_of
 
 __all__ = [
     "AggregateFunction",
@@ -178,13 +180,15 @@ def run(
     count per stream and reason), and given to the list `dead_letters` if there is one.
     """
     question = ask(query, inputs, time=time, lateness=lateness, functions=functions)
+    batch_rows, migrations = _whole_number(batch_rows), _migrations(migrations)
+    schedule_of(strategy)  # refused by every runtime if it is none, also by one that has no use for it
     if representation == "positive_negative" and on == "embedded" and adaptive == "off":
         return run_signed(
             question.plan,
             question.tables,
             question.catalog,
             plan=plan,
-            migrations=tuple(migrations),
+            migrations=migrations,
             batch_rows=batch_rows,
             emit_every=None if emit_every is None else ticks(emit_every, question.plan.domain),
             progress=progress,
@@ -202,8 +206,9 @@ def run(
             question,
             on,
             plan=plan,
-            migrations=tuple(migrations),
+            migrations=migrations,
             batch_rows=batch_rows,
+            strategy=strategy,
             emit_every=None if emit_every is None else ticks(emit_every, question.plan.domain),
             progress=progress,
             dead_letters=dead_letters,
@@ -216,7 +221,7 @@ def run(
         question.tables,
         question.catalog,
         plan=plan,
-        migrations=tuple(migrations),
+        migrations=migrations,
         batch_rows=batch_rows,
         strategy=strategy,
         emit_every=None if emit_every is None else ticks(emit_every, question.plan.domain),
@@ -225,6 +230,20 @@ def run(
         adaptive=adaptive,
         decisions=decisions,
         history=history,
+    )
+
+
+def _whole_number(batch_rows: int) -> int:
+    if isinstance(batch_rows, bool) or not isinstance(batch_rows, Integral) or batch_rows < 1:
+        raise QueryError(f"batch_rows must be a positive number of rows, not {batch_rows!r}")
+    return int(batch_rows)
+
+
+def _migrations(wanted: Sequence[Migration]) -> tuple[Migration, ...]:
+    if isinstance(wanted, Sequence) and all(isinstance(migration, Migration) for migration in wanted):
+        return tuple(wanted)
+    raise MigrationError(
+        "migrations are given as a list of Migration", hint='write [Migration(at=400, plan="(A (B C))")]'
     )
 
 

@@ -124,6 +124,11 @@ def test_what_is_not_a_table_is_refused(given, message):
     assert caught.value.message == message
 
 
+def test_rows_and_batches_may_come_one_by_one():
+    assert table_of("A", (row for row in ROWS)) == table_of("A", ROWS)
+    assert table_of("A", iter(TABLE.to_batches(max_chunksize=1))) == table_of("A", TABLE)
+
+
 def test_streams_come_by_name():
     assert list(tables_of({"A": ROWS, "B": TABLE})) == ["A", "B"]
     with pytest.raises(InputError, match="streams are given by name, not as a list"):

@@ -15,6 +15,7 @@ from midstream.migration.costs import NestedLoop, Predictor, stored_inputs
 from midstream.migration.protocol import Situation
 from midstream.migration.registry import STRATEGIES
 from midstream.optimizer.plans import plan_query
+from midstream.runtime import embedded
 
 WINDOW = 200
 
@@ -140,3 +141,25 @@ def test_a_prediction_needs_no_statistics():
     _, old, new = four_way(rows=5)
     predicted = Predictor(old, new, Situation(())).predict("moving_state", {})
     assert predicted.duration == 0 and predicted.rows > 0
+
+
+@pytest.mark.parametrize("strategy", sorted(STRATEGIES))
+def test_every_migration_leaves_what_was_predicted_beside_what_was_measured(strategy):
+    asked, old, new = four_way(200, 2000)
+    history: list = []
+    change = ms.Migration(at=1000, plan=new, strategy=strategy)
+    embedded.run(asked.plan, asked.tables, asked.catalog, plan=old, migrations=[change], batch_rows=40, history=history)
+    (record,) = history
+    assert record.predicted["strategy"] == record.strategy and "predicted" in record.comparison()
+
+
+@pytest.mark.parametrize("strategy", ["genmig", "parallel_track"])
+def test_a_migration_that_starts_before_some_stream_has_come_lasts_from_when_it_came(strategy):
+    inputs = {name: pa.table({"ts": range(first, 100), "k": [1] * (100 - first)}) for name, first in (("A", 0), ("B", 20))}
+    history: list = []
+    change = ms.Migration(at=10, plan="(B A)", strategy=strategy)
+    query = "SELECT A.k FROM A [RANGE 30], B [RANGE 30] WHERE A.k = B.k"
+    ms.run(query, inputs, plan="(A B)", migrations=[change], batch_rows=4, history=history)
+    (record,) = history
+    assert 20 <= record.started_at < record.ended_at and 0 < record.duration <= 31
+    assert record.predicted["duration"] < 100

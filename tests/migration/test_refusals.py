@@ -127,3 +127,13 @@ def test_there_must_be_something_to_cancel():
     _, live = drive(asked, None, 1)
     with pytest.raises(ms.MigrationError, match="no migration of this query is running"):
         live.cancel_migration()
+
+
+@pytest.mark.parametrize("name", KEEPING)
+@pytest.mark.parametrize(
+    "query",
+    ["SELECT k FROM A [ROWS 2]", "SELECT count(*) AS n FROM A [UNBOUNDED]", "SELECT A.k FROM A FOLLOWED BY B ALL"],
+)
+def test_a_refusal_does_not_hint_at_what_would_be_refused_too(name, query):
+    hint = str(refusal(name, query).hint)
+    assert "moving_state" in hint and "genmig" not in hint

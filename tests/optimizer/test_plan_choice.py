@@ -206,6 +206,57 @@ class TestExplanation:
         assert "selectivity 0.0025" in explanation.tree and "/tick" in explanation.tree
         assert "((A B) C)" in explanation.why and "would win if" in explanation.why
 
+    def test_a_plan_that_was_asked_for_is_not_called_the_best(self):
+        known = statistics(RATES, {"A.k": 400, "B.k": 400, "B.v": 100, "C.v": 100})
+        explanation = explain_plan(plan_query(CHAIN, "(A (B C))"), known)
+        (best, *_) = explanation.alternatives
+        assert best.plan.text == "((A B) C)" and best.cost < explanation.cost and best.wins_if is None
+        assert "It is not the best: ((A B) C)" in explanation.why and "cheaper as things are" in explanation.why
+
     def test_a_query_without_joins_has_nothing_to_choose(self):
         plan = plan_query(parse("SELECT k FROM A [NOW]", catalog_of({"A": SCHEMA}, "ts")))
         assert explain_plan(plan).alternatives == ()
+
+
+class TestTheTextOfAPlan:
+    """A checkpoint keeps a plan as its text, so the text must say all that was chosen."""
+
+    def round_trip(self, relation, most=8):
+        for plan in [plan_query(relation), *enumerate_plans(relation, limit=most)]:
+            assert plan_query(relation, plan.text).physical == plan.physical, plan.text
+
+    @pytest.mark.parametrize(
+        "cql",
+        [
+            """SELECT A.k FROM A [RANGE 50], B [RANGE 5], C [RANGE 10] WHERE A.k = B.k AND B.k = C.k UNION ALL
+               SELECT A.k FROM A [RANGE 50], B [RANGE 5], C [RANGE 10] WHERE A.k = B.k AND B.v = C.v""",
+            """SELECT x.k FROM (SELECT A.k, count(*) AS n FROM A [RANGE 50], B [RANGE 5], C [RANGE 10]
+               WHERE A.k = B.k AND B.v = C.v GROUP BY A.k) AS x, A [RANGE 50], B [RANGE 5] WHERE x.k = A.k AND A.v = B.v""",
+            """SELECT DISTINCT x.k FROM (SELECT DISTINCT A.k FROM A [NOW], B [NOW] WHERE A.k = B.k) AS x,
+               (SELECT C.k FROM C [NOW], B [NOW] WHERE C.k = B.k) AS y WHERE x.k = y.k""",
+            "SELECT k FROM A [NOW] UNION ALL SELECT k FROM B [NOW]",
+            """SELECT "a b".k FROM A [NOW] AS "a b", B [NOW] AS "b;(", C [NOW] AS "c/distinct", C [NOW] AS ":"
+               WHERE "a b".k = "b;(".k AND "b;(".k = "c/distinct".k AND "c/distinct".k = ":".k""",
+            '''SELECT DISTINCT "a""b".k FROM A [NOW] AS "a""b", B [NOW] WHERE "a""b".k = B.k''',
+        ],
+        ids=["a union of joins", "a join over a join", "three places", "no join", "awkward names", "a quote"],
+    )
+    def test_it_says_all_that_can_be_chosen(self, cql):
+        self.round_trip(parse(cql, catalog_of({name: SCHEMA for name in "ABC"}, "ts")), most=40)
+
+    @pytest.mark.parametrize("seed", range(60))
+    def test_it_does_for_any_query(self, seed):
+        case = random_case(seed)
+        self.round_trip(bound(case.query, case.inputs).plan)
+
+    def test_a_place_that_is_not_named_is_joined_as_written(self):
+        cql = "SELECT A.k FROM A [NOW], B [NOW] WHERE A.k = B.k EXCEPT ALL SELECT C.k FROM C [NOW], B [NOW] WHERE C.k = B.k"
+        relation = parse(cql, catalog_of({name: SCHEMA for name in "ABC"}, "ts"))
+        assert plan_query(relation, "(B A)").text == "(B A); (C B_2)"
+        assert plan_query(relation, "(B_2 C)").text == "(A B); (B_2 C)"
+
+    @pytest.mark.parametrize("text", ["(A B); (D E)", "(A B);", "; (A B)", '("A B)', "(A B) (C B_2)", "(A \0)"])
+    def test_what_cannot_be_meant_is_refused(self, text):
+        cql = "SELECT A.k FROM A [NOW], B [NOW] WHERE A.k = B.k EXCEPT ALL SELECT C.k FROM C [NOW], B [NOW] WHERE C.k = B.k"
+        with pytest.raises(ms.QueryError, match="the plan"):
+            plan_query(parse(cql, catalog_of({name: SCHEMA for name in "ABC"}, "ts")), text)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import datetime as dt
 import random
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -380,3 +382,47 @@ def test_without_spark_and_checkpoint_a_session_is_in_this_process():
     made = ms.Session(scheduling="bfs")  # type: ignore[call-arg]
     assert isinstance(made, Session)
     assert made.scheduling.name == "bfs"
+
+
+DECLARED = pa.schema(
+    {"ts": pa.int32(), "k": pa.int16(), "d": pa.decimal128(9, 2), "f": pa.float32(), "at": pa.timestamp("us", "Asia/Tokyo")}
+)
+NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"ts": 1, "k": 7, "d": Decimal("1.5"), "f": 1.5, "at": NOON}],
+        {"ts": [1], "k": [7], "d": [Decimal("1.5")], "f": [1.5], "at": [NOON]},
+        pa.table({"ts": [1], "k": [7], "d": [Decimal("1.5")], "f": pa.array([1.5], pa.float32()), "at": [NOON]}),
+        [{"ts": 1, "k": None, "d": None, "f": None, "at": None}],
+        pa.table({"ts": [1], "k": [None], "d": [None], "f": [None], "at": [None]}),
+    ],
+    ids=["rows", "columns", "Arrow", "no values", "Arrow without values"],
+)
+def test_rows_take_the_declared_types_where_their_values_fit(rows):
+    session = Session().stream("S", DECLARED)
+    query = session.query("q", "SELECT k, d, f, at FROM S [RANGE 5]")
+    session.push("S", rows)
+    session.push("S", [])
+    session.stop()
+    assert query.results().select(["k", "d", "f", "at"]).schema.types == DECLARED.types[1:]
+    assert query.results()["k"].to_pylist() in ([7], [None])
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"ts": 1, "k": 10**6, "d": None, "f": None, "at": None}],
+        [{"ts": 1, "k": 7, "d": 1.5, "f": None, "at": None}],
+        pa.table({"ts": [1], "k": [10**6], "d": [None], "f": [None], "at": [None]}),
+        pa.table({"ts": [1], "k": ["7"], "d": [None], "f": [None], "at": [None]}),
+        pa.table({"ts": [1], "k": [7], "d": [None], "f": [None], "at": [NOON.replace(tzinfo=None)]}),
+    ],
+    ids=["too large", "a float for a decimal", "too large in Arrow", "text", "no zone"],
+)
+def test_rows_that_would_change_on_the_way_are_refused(rows):
+    session = Session().stream("S", DECLARED)
+    with pytest.raises(ms.InputError, match="of stream S is"):
+        session.push("S", rows)

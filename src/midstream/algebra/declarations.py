@@ -96,4 +96,10 @@ class Catalog:
 
 def functions_by_name(functions: tuple[UserFunction, ...] | list[UserFunction]) -> dict[str, UserFunction]:
     """User functions keyed as a catalog wants them."""
+    for function in functions:
+        if not isinstance(function, UserFunction):
+            raise QueryError(
+                f"{function!r} is not a function that a query can call",
+                hint="wrap it: ScalarFunction(name, function, returns) or AggregateFunction(name, make, returns)",
+            )
     return {f.name.lower(): f for f in functions}

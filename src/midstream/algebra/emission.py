@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from midstream.algebra.plan import Relation, ToStream, Window, is_monotone, walk_plan
 from midstream.algebra.windows import Hop, Range
+from midstream.errors import QueryError
 
 PIECES_PER_WINDOW = 8
 DEFAULT_TICKS = 100
@@ -32,6 +33,8 @@ def emission_of(plan: Relation, emit_every: int | None = None) -> Emission:
 
 def _grid(plan: Relation, emit_every: int | None) -> Hop:
     if emit_every is not None:
+        if emit_every < 1:
+            raise QueryError(f"emit_every must be positive, not {emit_every}")
         return Hop(emit_every, emit_every)
     windows = [node.spec for node in walk_plan(plan) if isinstance(node, Window)]
     hops = [replace(w, size=w.slide) for w in windows if isinstance(w, Hop)]

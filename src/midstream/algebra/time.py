@@ -7,8 +7,10 @@ shown as null, because no timestamp type can print it.
 from __future__ import annotations
 
 import datetime as dt
+import math
 import re
 from dataclasses import dataclass
+from numbers import Real
 
 import pyarrow as pa
 
@@ -19,6 +21,9 @@ INFINITY = 2**63 - 1
 
 BEGINNING = -(2**63) + 1
 """A register that promises nothing yet."""
+
+LONGEST = 2**61
+"""The longest duration: a time, a window and a lateness together must still be a number of 64 bits."""
 
 _UNITS = {
     "microsecond": 1,
@@ -78,12 +83,21 @@ def ticks(duration: int | float | str | dt.timedelta, domain: TimeDomain) -> int
     >>> ticks(100, INTEGER_TIME)
     100
     """
+    found = _ticks(duration, domain)
+    if abs(found) > LONGEST:
+        raise QueryError(f"{duration} is too long a time")
+    return found
+
+
+def _ticks(duration: int | float | str | dt.timedelta, domain: TimeDomain) -> int:
     if isinstance(duration, dt.timedelta):
-        duration = f"{duration // dt.timedelta(microseconds=1)} us"
-    if isinstance(duration, bool):
-        raise QueryError(f"{duration!r} is not a duration")
+        if domain.is_integer:
+            raise QueryError(f"{duration} is a duration of clocks, but time is an integer", hint="give a number")
+        return duration // dt.timedelta(microseconds=1)
     if isinstance(duration, str):
         return _parse(duration, domain)
+    if isinstance(duration, bool) or not isinstance(duration, Real) or not math.isfinite(duration):
+        raise QueryError(f"{duration!r} is not a duration", hint="give a number of ticks, a text or a timedelta")
     if not domain.is_integer:
         raise QueryError(
             f"{duration} has no unit, but time is a timestamp", hint=f"write for instance '{duration} seconds'"

@@ -24,6 +24,9 @@ def tables_of(inputs: Mapping[str, object]) -> dict[str, pa.Table]:
         raise InputError(
             f"streams are given by name, not as a {type(inputs).__name__}", hint='write {"A": table} for stream A'
         )
+    for name in inputs:
+        if not isinstance(name, str):
+            raise InputError(f"the name of a stream is a text, not {name!r}")
     return {name: table_of(name, value) for name, value in inputs.items()}
 
 
@@ -67,6 +70,10 @@ def _known(setting: object, streams: Mapping[str, object], word: str) -> None:
 def _time_column(name: str, columns: pa.Schema, time: Time) -> str:
     if isinstance(time, str):
         return time
+    if not isinstance(time, Mapping):
+        raise InputError(
+            f"the time column is named by a text, not by {time!r}", hint="or by a mapping with a name for each stream"
+        )
     if name not in time:
         raise InputError(
             f"no time column is named for stream {name}",

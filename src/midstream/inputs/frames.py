@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,18 @@ from midstream.errors import InputError
 from midstream.inputs.files import read_table
 from midstream.inputs.plain import FAILURES, plain, unique_columns
 
-
-def table_of(name: str, value: object) -> pa.Table:
-    """One stream's rows: Arrow, pandas, Polars, a list of rows, columns by name, or the path of a file."""
-    return plain(name, _raw_table(name, value))
+NO_COLUMNS = pa.schema([])
 
 
-def _raw_table(name: str, value: object) -> pa.Table:
+def table_of(name: str, value: object, declared: pa.Schema = NO_COLUMNS) -> pa.Table:
+    """One stream's rows: Arrow, pandas, Polars, rows or batches in a list or as they come, columns, or a file's path.
+
+    Python values take the types that are declared for their columns, where any are.
+    """
+    return plain(name, _raw_table(name, value, declared))
+
+
+def _raw_table(name: str, value: object, declared: pa.Schema) -> pa.Table:
     match value:
         case pa.Table():
             return value
@@ -28,17 +33,19 @@ def _raw_table(name: str, value: object) -> pa.Table:
         case str() | os.PathLike():
             return read_table(Path(value))
         case Mapping():
-            return _from_columns(name, dict(value))
+            return _from_columns(name, dict(value), declared)
     if _is_from(value, "pandas", "DataFrame"):
         return _from_pandas(name, value)
     if _is_from(value, "polars", "LazyFrame"):
         value = value.collect()  # type: ignore[attr-defined]
     if hasattr(value, "__arrow_c_stream__"):
         return _from_capsule(name, value)
+    if isinstance(value, Iterator):
+        value = list(value)
     if isinstance(value, Sequence) and value and all(isinstance(v, pa.RecordBatch) for v in value):
         return _from_batches(name, value)
     if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
-        return _from_rows(name, value)
+        return _from_rows(name, value, declared)
     raise InputError(
         f"stream {name} is a {type(value).__name__}, which is not a table",
         hint="give a pyarrow Table, a pandas or Polars frame, a list of rows as dicts, or the path of a file",
@@ -72,21 +79,22 @@ def _from_pandas(name: str, frame: Any) -> pa.Table:
     return pa.table({column: _array(name, column, frame.iloc[:, i]) for i, column in enumerate(columns)})
 
 
-def _from_rows(name: str, rows: Sequence[object]) -> pa.Table:
+def _from_rows(name: str, rows: Sequence[object], declared: pa.Schema) -> pa.Table:
     dicts = [row for row in rows if isinstance(row, Mapping)]
     if len(dicts) < len(rows):
         wrong = next(i for i, row in enumerate(rows) if not isinstance(row, Mapping))
         raise InputError(f"row {wrong} of stream {name} is a {type(rows[wrong]).__name__}, not a dict of columns")
     # The union of all keys: a key that the first row lacks is a column too.
-    columns = list(dict.fromkeys(key for row in dicts for key in row))
-    return _from_columns(name, {column: [row.get(column) for row in dicts] for column in columns})
+    columns = list(dict.fromkeys(key for row in dicts for key in row)) if dicts else declared.names
+    return _from_columns(name, {column: [row.get(column) for row in dicts] for column in columns}, declared)
 
 
-def _from_columns(name: str, columns: dict[Any, Any]) -> pa.Table:
+def _from_columns(name: str, columns: dict[Any, Any], declared: pa.Schema) -> pa.Table:
     for key in columns:
         if not isinstance(key, str):
             raise InputError(f"stream {name} has a column whose name is {key!r}, not text")
-    arrays = {key: _array(name, key, values) for key, values in columns.items()}
+    kinds = {field.name: field.type for field in declared}
+    arrays = {key: _array(name, key, values, kinds.get(key)) for key, values in columns.items()}
     lengths = {key: len(values) for key, values in arrays.items()}
     if len(set(lengths.values())) > 1:
         shown = ", ".join(f"{key} has {length}" for key, length in lengths.items())
@@ -94,14 +102,17 @@ def _from_columns(name: str, columns: dict[Any, Any]) -> pa.Table:
     return pa.table(arrays)
 
 
-def _array(name: str, column: str, values: Any) -> pa.Array | pa.ChunkedArray:
+def _array(name: str, column: str, values: Any, kind: pa.DataType | None = None) -> pa.Array | pa.ChunkedArray:
     if isinstance(values, (pa.Array, pa.ChunkedArray)):
         return values
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         raise InputError(f"column {column!r} of stream {name} is a {type(values).__name__}, not a list of values")
     try:
-        return pa.array(values, from_pandas=_is_from(values, "pandas", "Series"))
+        return pa.array(values, kind, from_pandas=_is_from(values, "pandas", "Series"))
     except FAILURES as error:
+        if kind is not None:
+            told = f"column {column} of stream {name} is {kind}, and not all of these values fit it"
+            raise InputError(told, detail=str(error).split("\n")[0]) from error
         kinds = _kinds(values)
         raise InputError(
             f"column {column!r} of stream {name} mixes types"

@@ -31,6 +31,7 @@ from midstream.algebra.plan import (
     aliases,
     walk_plan,
 )
+from midstream.algebra.time import BEGINNING
 from midstream.migration.moving_state_paced import LEAST_WORK, SHARE
 from midstream.migration.protocol import Decision, Situation
 from midstream.optimizer.estimates import Estimator
@@ -169,7 +170,7 @@ class Predictor:
 
     def _side_by_side(self, strategy: str, until: int, joint: float) -> Prediction:
         """Two boxes: the new one's work on the way, from nothing to full states, and what joins their results."""
-        duration = float(max(0, until - self.situation.frontier))
+        duration = float(max(0, until - self._now(until)))
         below = sum(map(self._growing, self.situation.unchanged))
         growing = duration * max(0.0, self._growing(self.new.logical) - below)
         results = duration * self.estimator.flow(self.new.logical).rate * joint
@@ -177,6 +178,12 @@ class Predictor:
         stored = stored_inputs(self.new.logical)
         rows = sum(self._held(relation) for name, relation in stored.items() if name not in elsewhere)
         return Prediction(strategy, duration, growing + results, rows, 0.0)
+
+    def _now(self, otherwise: int) -> int:
+        """Where time is: at the frontier, or while some stream has not come yet, at the earliest of the others."""
+        if self.situation.frontier > BEGINNING:
+            return self.situation.frontier
+        return min(self.situation.starts.values(), default=otherwise)
 
     def _paced(self) -> Prediction:
         budget = max(LEAST_WORK, SHARE * self.own_load * self.batch_ticks)

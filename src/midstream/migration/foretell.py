@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from midstream.errors import MigrationError
 from midstream.migration.auto import choose
+from midstream.migration.costs import Predictor
 from midstream.migration.in_part import confined, require_part
 from midstream.migration.plan_part import part_of
-from midstream.migration.protocol import Situation
+from midstream.migration.protocol import Decision, Situation
 from midstream.migration.registry import STRATEGIES
 
 
@@ -23,3 +26,14 @@ def foretell(situation: Situation, part: str = "auto", preference: str = "least_
         line = f"migrates: {found.text}"
     choice = choose(STRATEGIES, old, new, situation.functions, situation, preference)
     return f"{line}\n{choice.explain()}"
+
+
+def predicted(strategy: str, decision: Decision, situation: Situation) -> dict[str, Any] | None:
+    """What a strategy that has decided is predicted to take, also if the user has named it; None if it is unknown."""
+    told = next((p for p in decision.get("predictions", ()) if p["strategy"] == strategy), None)
+    if told is not None or strategy not in STRATEGIES:
+        return told
+    here = confined(situation)[0] if decision.get("part") else situation
+    if here.old is None or here.new is None:
+        return None
+    return Predictor(here.old, here.new, here).predict(strategy, decision).as_dict()

@@ -79,8 +79,8 @@ class Recorder:
         self.batches += 1
         if BEGINNING < frontier < INFINITY:
             self.last_frontier = frontier
-        if self.heard_at == BEGINNING:
-            self.heard_at = self.last_frontier
+        if self.started_at == BEGINNING:  # some stream had not come yet: time starts with the first frontier
+            self.started_at = self.heard_at = self.last_frontier
         now = self.clock()
         self.silence = max(self.silence, self.last_frontier - self.heard_at)
         self.silence_seconds = max(self.silence_seconds, now - self.heard)
@@ -89,14 +89,13 @@ class Recorder:
 
     def close(self, outcome: str, figures: Figures) -> MigrationRecord:
         """The record of the whole migration."""
-        started = self.last_frontier if self.started_at == BEGINNING else self.started_at
         return MigrationRecord(
             self.trigger,
             *self.plans,
             self.strategy,
             outcome,
             self.split_after,
-            started,
+            self.started_at,
             self.last_frontier,
             self.clock() - self.started,
             self.batches,

@@ -6,7 +6,7 @@ their results have one form in every plan. Everything else is only equal snapsho
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from midstream.algebra import physical as p
 from midstream.errors import MigrationError
@@ -42,7 +42,7 @@ def require_one_query(strategy: str, old: Plan, new: Plan) -> None:
         )
 
 
-def require_interval_keeping(strategy: str, plans: Iterable[Plan], why: str) -> None:
+def require_interval_keeping(strategy: str, plans: Sequence[Plan], why: str) -> None:
     """Refuses plans with operators whose results are only equal snapshot by snapshot."""
     for plan in plans:
         for node in p.walk_physical(relational_part(plan.physical)):
@@ -50,8 +50,16 @@ def require_interval_keeping(strategy: str, plans: Iterable[Plan], why: str) -> 
                 raise MigrationError(
                     f"{strategy} cannot migrate this plan: it contains {describe(node)}",
                     detail=why,
-                    hint="use strategy genmig, which is correct for every plan over time windows",
+                    hint=_for_any_plan(plans),
                 )
+
+
+def _for_any_plan(plans: Sequence[Plan]) -> str:
+    """A strategy that takes what others refuse."""
+    nodes = [node for plan in plans for node in p.walk_physical(relational_part(plan.physical))]
+    if any(_no_split(node) for node in nodes):
+        return "use strategy moving_state, which needs no split time"
+    return "use strategy genmig, which is correct for every plan over time windows"
 
 
 def require_split_time(strategy: str, plans: Iterable[Plan]) -> None:

@@ -20,7 +20,7 @@ FACTORS = tuple(2.0**i for i in (1, 2, 3, 4, 6, 8, 10))
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """Another plan, what it costs, and the least change found under which it would win."""
+    """Another plan, what it costs, and the least change found under which it would win; none if it wins already."""
 
     plan: Plan
     cost: float
@@ -52,13 +52,22 @@ class Explanation:
         parts = []
         for other in self.alternatives:
             share = other.cost / self.cost - 1 if self.cost else 0.0
-            change = (
-                f"it would win if {other.wins_if}"
-                if other.wins_if
-                else "no single change of a rate or selectivity lets it win"
-            )
-            parts.append(f"{other.plan.text} costs {other.cost:.4g} ({share:+.0%}); {change}")
-        return f"{text} The next best: {'. '.join(parts)}."
+            parts.append(f"{other.plan.text} costs {other.cost:.4g} ({share:+.0%}); {self._change(other)}")
+        rivals = "It is not the best" if self.beaten_by(self.alternatives[0]) else "The next best"
+        return f"{text} {rivals}: {'. '.join(parts)}."
+
+    def beaten_by(self, other: Alternative) -> bool:
+        """Whether another plan is cheaper already: this one was asked for, not chosen."""
+        return _is_cheaper(other.cost, self.cost)
+
+    def _change(self, other: Alternative) -> str:
+        if self.beaten_by(other):
+            return "it is cheaper as things are"
+        return (
+            f"it would win if {other.wins_if}"
+            if other.wins_if
+            else "no single change of a rate or selectivity lets it win"
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """All of it as plain values."""
@@ -81,9 +90,14 @@ def explain_plan(
     rivals = enumerate_plans(plan.query, emit_every, statistics=statistics, constants=constants)
     ranked = sorted((p for p in rivals if p.text != plan.text), key=lambda p: estimator.per_tick(p.logical))
     unique = list({p.text: p for p in reversed(ranked)}.values())[::-1][:ALTERNATIVES]
-    others = tuple(Alternative(p, estimator.per_tick(p.logical), _wins_if(plan, p, estimator)) for p in unique)
+    others = tuple(_alternative(plan, cost, p, estimator) for p in unique)
     notes = _notes(plan.logical, estimator)
     return Explanation(plan, known, cost, notes, others, render(plan.logical, lambda node: _note(node, estimator)))
+
+
+def _alternative(plan: Plan, cost: float, other: Plan, estimator: Estimator) -> Alternative:
+    its = estimator.per_tick(other.logical)
+    return Alternative(other, its, None if _is_cheaper(its, cost) else _wins_if(plan, other, estimator))
 
 
 def _notes(plan: Relation, estimator: Estimator, depth: int = 0) -> tuple[tuple[int, Relation, str], ...]:
@@ -124,9 +138,13 @@ def _wins_if(plan: Plan, other: Plan, estimator: Estimator) -> str | None:
     """The smallest change of one rate or one selectivity under which the other plan is cheaper."""
     for factor in FACTORS:
         for text, changed in _changes(plan, estimator, factor):
-            if changed.per_tick(other.logical) < changed.per_tick(plan.logical) * (1 - 1e-6):
+            if _is_cheaper(changed.per_tick(other.logical), changed.per_tick(plan.logical)):
                 return text
     return None
+
+
+def _is_cheaper(cost: float, than: float) -> bool:
+    return cost < than * (1 - 1e-6)
 
 
 def _changes(plan: Plan, estimator: Estimator, factor: float) -> list[tuple[str, Estimator]]:

@@ -245,11 +245,18 @@ class JoinGraph:
             inside |= 1 << nearest
         return tuple(order)
 
-    def named(self, alias: str) -> int:
-        """The input that holds an alias."""
+    def find(self, alias: str) -> int | None:
+        """The input that holds an alias, if any does."""
         for i, relation in enumerate(self.inputs):
             if alias == leaf_name(relation) or alias in aliases(relation):
                 return i
+        return None
+
+    def named(self, alias: str) -> int:
+        """The input that holds an alias."""
+        found = self.find(alias)
+        if found is not None:
+            return found
         known = sorted(a for r in self.inputs for a in aliases(r))
         raise QueryError(
             f"the plan names {alias}, which the query does not join", detail=f"it joins {', '.join(known)}"

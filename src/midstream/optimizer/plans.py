@@ -14,12 +14,12 @@ from midstream.algebra.statistics import UNKNOWN, Statistics
 from midstream.errors import QueryError
 from midstream.optimizer.cost import Constants
 from midstream.optimizer.estimates import Estimator, GraphEstimator
-from midstream.optimizer.join_graph import JoinGraph, Shape
+from midstream.optimizer.join_graph import JoinGraph, Shape, leaf_name
 from midstream.optimizer.lower import lower
 from midstream.optimizer.ordering import all_trees, best_shape, exhaustive_trees, mixture, multiway, shape_cost
 from midstream.optimizer.prepare import as_written, prepare
 from midstream.optimizer.rewrite import normalize
-from midstream.optimizer.shapes import Wanted, parse_shape, shape_text
+from midstream.optimizer.shapes import Wanted, leaves_of, parse_shape, shape_text, shaped
 from midstream.optimizer.variants import Mark, marked, possible_marks
 
 MANY = 200
@@ -118,30 +118,25 @@ def _ordered(plan: Relation, estimator: Estimator) -> Relation:
 
 def _shaped(normal: Relation, wanted: Wanted) -> Relation:
     query = marked(normal, wanted.marks)
-    used: list[JoinGraph] = []
+    used: list[object] = []
+    joined: list[str] = []
 
     def choose(graph: JoinGraph) -> Relation:
-        inputs = {i for name in wanted.names if (i := _find(graph, name)) is not None}
-        if inputs == set(range(len(graph.inputs))) and len(wanted.names) == len(graph.inputs):
-            used.append(graph)
-            return wanted.apply(graph)
-        return as_written(graph)
+        joined.append(", ".join(leaf_name(relation) for relation in graph.inputs))
+        tree = wanted.tree_of(graph)
+        used.append(tree)
+        return as_written(graph) if tree is None else shaped(tree, graph)
 
     logical = prepare(query, choose)
-    alone = isinstance(wanted.tree, str) and wanted.tree in aliases(query)
-    if not used and not alone:
-        raise QueryError(
-            f"the plan names {', '.join(sorted(wanted.names))}, which are not the inputs of any join of the query",
-            hint="name every alias that the query joins, once",
-        )
+    for tree in wanted.trees:
+        if tree not in used and not (isinstance(tree, str) and tree in aliases(query)):
+            names = ", ".join(sorted(leaves_of(tree)))
+            raise QueryError(
+                f"the plan names {names}, which are not the inputs of any join of the query",
+                detail=f"it joins {' and '.join(joined)}" if joined else "it joins nothing",
+                hint="name every alias that the query joins, once",
+            )
     return logical
-
-
-def _find(graph: JoinGraph, alias: str) -> int | None:
-    try:
-        return graph.named(alias)
-    except QueryError:
-        return None
 
 
 def enumerate_plans(

@@ -2,20 +2,25 @@
 
 A join tree by alias, `((A B) C)`; probe orders of a multi-way join, `A: B C, B: A C, C: B A`; both nested,
 `((A B): C, C: (A B))` or `((A: B C, B: A C, C: B A) D)`. An input whose duplicates are removed, or which is aggregated,
-before it is joined carries a mark: `(A/distinct B)`, `(A/grouped B)`.
+before it is joined carries a mark: `(A/distinct B)`, `(A/grouped B)`. Where a query joins at several places, each has
+its shape, `((A B) C); (D E)`, and a place that is not named is joined as the query is written. Names that would be
+misread stand in double quotes: `("order lines" B)`. So the text of a plan says all that can be chosen about it.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Union as Either
 
-from midstream.algebra.plan import Aggregate, Distinct, Join, MultiJoin, Relation, Select, aliases, walk_plan
+from midstream.algebra.plan import Aggregate, Distinct, Join, MultiJoin, Relation, Select, aliases
 from midstream.errors import QueryError
 from midstream.optimizer.join_graph import JoinGraph, Probing, Shape, leaf_name
 
-_TOKENS = re.compile(r"\s*([(),:]|[^\s(),:]+)")
+_TOKENS = re.compile(r'\s*([(),:;]|"(?:[^"]|"")*"(?:/[^\s(),:;"]*)?|[^\s(),:;"]+)')
+_PLAIN = re.compile(r'[^\s(),:;/"]+')
+_COLON = object()
 MARKS = ("distinct", "grouped")
 _HINT = 'write a join tree, "((A B) C)", or probe orders, "A: B C, B: A C, C: B A"'
 
@@ -32,36 +37,64 @@ Tree = Either[str, tuple["Tree", "Tree"], Orders]  # noqa: UP007
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A shape over aliases, and the marks some of them carry."""
+    """Shapes over aliases, one for each place at which the query joins, and the marks some aliases carry."""
 
-    tree: Tree
+    trees: tuple[Tree, ...]
     marks: frozenset[tuple[str, str]] = frozenset()
 
     @property
     def names(self) -> frozenset[str]:
         """All aliases in it."""
-        return frozenset(_leaves(self.tree))
+        return frozenset(name for tree in self.trees for name in leaves_of(tree))
 
-    def apply(self, graph: JoinGraph) -> Relation:
-        """The shape over a graph's inputs."""
-        return graph.tree(_numbered(self.tree, graph))
+    def tree_of(self, graph: JoinGraph) -> Tree | None:
+        """The shape that is meant for a graph: it names every input once."""
+        everyone = set(range(len(graph.inputs)))
+        for tree in self.trees:
+            leaves = leaves_of(tree)
+            if len(leaves) == len(everyone) and {graph.find(name) for name in leaves} == everyone:
+                return tree
+        return None
+
+
+def shaped(tree: Tree, graph: JoinGraph) -> Relation:
+    """A shape over a graph's inputs."""
+    return graph.tree(_numbered(tree, graph))
 
 
 def parse_shape(text: str) -> Wanted:
     """Reads a plan's text.
 
-    >>> sorted(parse_shape("((A B) C)").names)
-    ['A', 'B', 'C']
+    >>> sorted(parse_shape('((A B) C); (D "E 2")').names)
+    ['A', 'B', 'C', 'D', 'E 2']
     """
-    tokens = _TOKENS.findall(text)
-    if "".join(tokens) != re.sub(r"\s", "", text) or not tokens:
-        raise QueryError(f"cannot read the plan {text!r}", hint=_HINT)
     marks: set[tuple[str, str]] = set()
-    tree = _Reader(text, marks).read(tokens)
-    leaves = _leaves(tree)
-    if len(set(leaves)) != len(leaves):
-        raise QueryError(f"the plan {text!r} names an alias twice")
-    return Wanted(tree, frozenset(marks))
+    trees = []
+    for tokens in _places(text):
+        tree = _Reader(text, marks).read(tokens)
+        leaves = leaves_of(tree)
+        if len(set(leaves)) != len(leaves):
+            raise QueryError(f"the plan {text!r} names an alias twice")
+        trees.append(tree)
+    return Wanted(tuple(trees), frozenset(marks))
+
+
+def _places(text: str) -> list[list[str]]:
+    """The tokens of each shape."""
+    places: list[list[str]] = [[]]
+    position, end = 0, len(text.rstrip())
+    while position < end:
+        token = _TOKENS.match(text, position)
+        if token is None:
+            break
+        position = token.end()
+        if token[1] == ";":
+            places.append([])
+        else:
+            places[-1].append(token[1])
+    if position < end or not all(places):
+        raise QueryError(f"cannot read the plan {text!r}", hint=_HINT)
+    return places
 
 
 class _Reader:
@@ -85,16 +118,20 @@ class _Reader:
             elif token == ",":
                 stack[-1].append([])
             else:
-                stack[-1][-1].append(token if token == ":" else self._leaf(token))
+                stack[-1][-1].append(_COLON if token == ":" else self._leaf(token))
         if len(stack) > 1:
             raise QueryError(f"the plan {self.text!r} does not close all its parentheses")
         clauses = stack[0]
-        if len(clauses) == 1 and len(clauses[0]) > 1 and ":" not in clauses[0]:
-            raise QueryError(f"the plan {self.text!r} goes on after its end at {clauses[0][1]!r}")
+        if len(clauses) == 1 and len(clauses[0]) > 1 and _COLON not in clauses[0]:
+            raise QueryError(f"the plan {self.text!r} goes on after its end at {_shown(clauses[0][1])!r}")
         return self._group(clauses)
 
     def _leaf(self, token: str) -> str:
-        name, marked, mark = token.partition("/")
+        if token.startswith('"'):
+            quoted, _, rest = token[1:].rpartition('"')
+            name, marked, mark = quoted.replace('""', '"'), rest[:1], rest[1:]
+        else:
+            name, marked, mark = token.partition("/")
         if not marked:
             return name
         if mark not in MARKS or not name:
@@ -103,7 +140,7 @@ class _Reader:
         return name
 
     def _group(self, clauses: list[list[object]]) -> Tree:
-        if not any(":" in clause for clause in clauses):
+        if not any(_COLON in clause for clause in clauses):
             if len(clauses) > 1:
                 raise QueryError(f"cannot read the plan {self.text!r}", hint=_HINT)
             if not clauses[0]:
@@ -114,13 +151,14 @@ class _Reader:
             return done  # type: ignore[return-value]
         routes = []
         for clause in clauses:
-            if len(clause) < 3 or clause[1] != ":" or ":" in clause[2:] or clause[0] == ":":
+            if len(clause) < 3 or clause[1] is not _COLON or _COLON in clause[2:] or clause[0] is _COLON:
                 raise QueryError(f"cannot read the probe orders of the plan {self.text!r}", hint=_HINT)
             routes.append((clause[0], tuple(clause[2:])))
         return Orders(tuple(routes))  # type: ignore[arg-type]
 
 
-def _leaves(tree: Tree) -> list[str]:
+def leaves_of(tree: Tree) -> list[str]:
+    """All aliases in a shape."""
     found, stack = [], [tree]
     while stack:
         top = stack.pop()
@@ -152,22 +190,48 @@ def _probing(tree: Orders, graph: JoinGraph) -> Probing:
     return Probing(tuple(_numbered(head, graph) for head in heads), tuple(orders))
 
 
+def _shown(part: object) -> str:
+    return _tree_text(part) if isinstance(part, str | tuple | Orders) else ":"
+
+
 def _tree_text(tree: Tree) -> str:
     if isinstance(tree, str):
-        return tree
+        return _name(tree)
     if isinstance(tree, Orders):
         return ", ".join(f"{_tree_text(h)}: {' '.join(map(_tree_text, o))}" for h, o in tree.routes)
     return f"({_tree_text(tree[0])} {_tree_text(tree[1])})"
 
 
 def shape_text(plan: Relation) -> str:
-    """A plan's join shape as users write it; the widest group of joins if there are several."""
-    groups = [node for node in walk_plan(plan) if isinstance(node, MultiJoin) or _is_inner(node)]
-    if not groups:
-        return " ".join(sorted(aliases(plan)))
-    widest = max(groups, key=lambda node: len(aliases(node)))
-    text = _text(widest)
-    return text[1:-1] if isinstance(widest, MultiJoin) else text
+    """A plan's join shapes as users write them, the widest first; the streams alone if nothing is joined."""
+    places = sorted(_joined_places(plan), key=lambda node: -len(aliases(node)))
+    if not places:
+        return "; ".join(map(_name, sorted(aliases(plan))))
+    return "; ".join(_text(node)[1:-1] if isinstance(node, MultiJoin) else _text(node) for node in places)
+
+
+def _joined_places(plan: Relation) -> Iterator[Relation]:
+    """The topmost node of every group of inner joins."""
+    if not isinstance(plan, MultiJoin) and not _is_inner(plan):
+        for child in plan.inputs:
+            yield from _joined_places(child)
+        return
+    yield plan
+    for leaf in _group_leaves(plan):
+        yield from _joined_places(leaf)
+
+
+def _group_leaves(node: Relation) -> Iterator[Relation]:
+    """What a group of inner joins joins, as its text has it."""
+    if isinstance(node, MultiJoin) or _is_inner(node):
+        children = node.joined if isinstance(node, MultiJoin) else node.inputs
+    elif isinstance(node, Select):
+        children = node.inputs
+    else:
+        yield node
+        return
+    for child in children:
+        yield from _group_leaves(child)
 
 
 def _is_inner(node: Relation) -> bool:
@@ -184,4 +248,11 @@ def _text(node: Relation) -> str:
     if isinstance(node, Select):
         return _text(node.input)
     mark = "/distinct" if isinstance(node, Distinct) else "/grouped" if isinstance(node, Aggregate) else ""
-    return leaf_name(node) + mark
+    return _name(leaf_name(node)) + mark
+
+
+def _name(alias: str) -> str:
+    """An alias as a plan's text has it."""
+    if _PLAIN.fullmatch(alias):
+        return alias
+    return '"{}"'.format(alias.replace('"', '""'))

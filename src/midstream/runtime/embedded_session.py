@@ -108,7 +108,7 @@ class Session:
         how far an external stream may be behind the others; only with it can the stream say on demand how far it is.
         `on_demand=False`: a silent stream holds the others back.
         """
-        if not name.isidentifier():
+        if not isinstance(name, str) or not name.isidentifier():
             raise InputError(f"{name!r} cannot be the name of a stream", hint="use letters, digits and _")
         if name in self.streams:
             raise InputError(f"there is a stream {name} already")
@@ -139,6 +139,8 @@ class Session:
         With `share=False` it keeps everything to itself. With `keep=False` its results are forgotten once polled.
         """
         self._require_running()
+        if not isinstance(name, str) or not name:
+            raise QueryError(f"the name of a query is a text, not {name!r}")
         if name in self.queries:
             raise QueryError(f"there is a query {name} already")
         relation = parse(cql, self.catalog)

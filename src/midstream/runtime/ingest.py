@@ -102,15 +102,35 @@ def within_reach(ticks: Ticks, stream: str) -> Ticks:
 
 
 def checked(declaration: StreamDeclaration, table: pa.Table) -> pa.Table:
-    """A table with exactly the declared columns; anything else is refused by name."""
+    """A table with exactly the declared columns; values that would not stay the same are refused by name."""
     if table.schema.equals(declaration.columns):
         return table
+    columns = []
     for field in declaration.columns:
         if field.name not in table.schema.names:
             raise InputError(f"rows for stream {declaration.name} lack column {field.name}")
-        got = table.schema.field(field.name).type
-        if got != field.type:
-            raise InputError(
-                f"column {field.name} of stream {declaration.name} is {field.type}, but these rows have {got}"
-            )
-    return table.select(declaration.columns.names).cast(declaration.columns)
+        columns.append(_fitted(declaration.name, field, table.column(field.name)))
+    return pa.table(columns, schema=declaration.columns)
+
+
+def _fitted(stream: str, field: pa.Field, column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column in its declared type, if that can hold the same values."""
+    if column.type == field.type:
+        return column
+    said = f"column {field.name} of stream {stream} is {field.type}, but these rows have {column.type}"
+    if not _alike(column.type, field.type):
+        raise InputError(said)
+    try:
+        return column.cast(field.type)
+    except pa.ArrowException as error:
+        raise InputError(said, detail=str(error).split("\n")[0]) from error
+
+
+def _alike(got: pa.DataType, declared: pa.DataType) -> bool:
+    """Whether values of one type are values of the other too, if they are not too large for it."""
+    is_ = pa.types
+    if is_.is_null(got):
+        return True
+    if is_.is_timestamp(got) and is_.is_timestamp(declared):
+        return (got.tz is None) == (declared.tz is None)
+    return any(kind(got) and kind(declared) for kind in (is_.is_integer, is_.is_decimal))

@@ -22,6 +22,7 @@ from midstream.algebra.time import BEGINNING, INFINITY, TimeDomain
 from midstream.algebra.windows import Hop
 from midstream.errors import InputError, MigrationError
 from midstream.migration.execution import Execution, SingleBox
+from midstream.migration.foretell import predicted
 from midstream.migration.history import MigrationRecord, Recorder
 from midstream.migration.in_part import way
 from midstream.migration.live_statistics import live_statistics
@@ -206,13 +207,14 @@ class LiveQuery:
     def _start(self, plan: Plan, strategy: str | Strategy, trigger: str, part: str) -> None:
         chosen = way(_strategy(strategy), self.plan, plan, self.functions, part)
         assert isinstance(self.execution, SingleBox)
-        decision = chosen.decide(self.situation(plan))
+        situation = self.situation(plan)
+        decision = chosen.decide(situation)
         name = decision.get("strategy", chosen.name)
         recorder = Recorder(
             trigger, (self.plan.text, plan.text), name, decision.get("split_after"), self.frontier, self.clock
         )
         recorder.part = decision.get("part")
-        recorder.predicted = next((p for p in decision.get("predictions", ()) if p["strategy"] == name), None)
+        recorder.predicted = predicted(name, decision, situation)
         migrating = chosen.open(self.execution, Box(plan.physical, self.functions), decision)
         migrating.begin()
         self.execution = migrating

@@ -52,7 +52,7 @@ class SessionStream(Stream):
     def batch(self, value: object, now: int) -> pa.RecordBatch:
         """Rows as the stream declares them, stamped here where it says so."""
         declaration = self.declaration
-        table = table_of(declaration.name, value)
+        table = table_of(declaration.name, value, declaration.columns)
         if self.stamped:
             times = np.full(table.num_rows, max(now, self.register), np.int64)
             stamps = column_of(times, declaration.domain.output_type)

@@ -81,6 +81,7 @@ def _as_text(logical: str, explanation: Explanation) -> str:
         lines = ["Alternatives", ""]
         for other in explanation.alternatives:
             wins = f"would win if {other.wins_if}" if other.wins_if else "wins under no single change that was tried"
+            wins = "is cheaper as things are" if explanation.beaten_by(other) else wins
             lines.append(f"{other.plan.text}  [cost {other.cost:.4g}] {wins}")
         parts.append("\n".join(lines))
     parts += [f"Warning: {sentence}" for sentence in growth(chosen.physical)]

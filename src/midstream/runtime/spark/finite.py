@@ -45,6 +45,7 @@ def run_on_spark(
     plan: Plan | str | None = None,
     migrations: Sequence[Any] = (),
     batch_rows: int = 10_000,
+    strategy: str = "dfs",
     emit_every: int | None = None,
     slots: int | None = None,
     progress: Any = None,
@@ -68,7 +69,8 @@ def run_on_spark(
         changes = planned_changes(plan_query(relation, plan, emit_every), migrations, emit_every, catalog)
         starts = _write_batches(folder, names, inputs, catalog, batch_rows, [change.at for change in changes])
         functions = tuple(catalog.functions.values())
-        with Session(spark, checkpoint=str(folder / "checkpoint"), slots=slots, functions=functions) as session:
+        checkpoint = str(folder / "checkpoint")
+        with Session(spark, checkpoint=checkpoint, slots=slots, functions=functions, scheduling=strategy) as session:
             for name in names:
                 declared = catalog.streams[name]
                 frame = _read(spark, folder / name, declared.columns)
