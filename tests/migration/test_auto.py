@@ -155,7 +155,9 @@ def test_every_migration_leaves_what_was_predicted_beside_what_was_measured(stra
 
 @pytest.mark.parametrize("strategy", ["genmig", "parallel_track"])
 def test_a_migration_that_starts_before_some_stream_has_come_lasts_from_when_it_came(strategy):
-    inputs = {name: pa.table({"ts": range(first, 100), "k": [1] * (100 - first)}) for name, first in (("A", 0), ("B", 20))}
+    inputs = {
+        name: pa.table({"ts": range(first, 100), "k": [1] * (100 - first)}) for name, first in (("A", 0), ("B", 20))
+    }
     history: list = []
     change = ms.Migration(at=10, plan="(B A)", strategy=strategy)
     query = "SELECT A.k FROM A [RANGE 30], B [RANGE 30] WHERE A.k = B.k"

@@ -218,6 +218,10 @@ class TestExplanation:
         assert explain_plan(plan).alternatives == ()
 
 
+TWO_PLACES = """SELECT A.k FROM A [NOW], B [NOW] WHERE A.k = B.k EXCEPT ALL
+                SELECT C.k FROM C [NOW], B [NOW] WHERE C.k = B.k"""
+
+
 class TestTheTextOfAPlan:
     """A checkpoint keeps a plan as its text, so the text must say all that was chosen."""
 
@@ -231,13 +235,14 @@ class TestTheTextOfAPlan:
             """SELECT A.k FROM A [RANGE 50], B [RANGE 5], C [RANGE 10] WHERE A.k = B.k AND B.k = C.k UNION ALL
                SELECT A.k FROM A [RANGE 50], B [RANGE 5], C [RANGE 10] WHERE A.k = B.k AND B.v = C.v""",
             """SELECT x.k FROM (SELECT A.k, count(*) AS n FROM A [RANGE 50], B [RANGE 5], C [RANGE 10]
-               WHERE A.k = B.k AND B.v = C.v GROUP BY A.k) AS x, A [RANGE 50], B [RANGE 5] WHERE x.k = A.k AND A.v = B.v""",
+               WHERE A.k = B.k AND B.v = C.v GROUP BY A.k) AS x, A [RANGE 50], B [RANGE 5]
+               WHERE x.k = A.k AND A.v = B.v""",
             """SELECT DISTINCT x.k FROM (SELECT DISTINCT A.k FROM A [NOW], B [NOW] WHERE A.k = B.k) AS x,
                (SELECT C.k FROM C [NOW], B [NOW] WHERE C.k = B.k) AS y WHERE x.k = y.k""",
             "SELECT k FROM A [NOW] UNION ALL SELECT k FROM B [NOW]",
             """SELECT "a b".k FROM A [NOW] AS "a b", B [NOW] AS "b;(", C [NOW] AS "c/distinct", C [NOW] AS ":"
                WHERE "a b".k = "b;(".k AND "b;(".k = "c/distinct".k AND "c/distinct".k = ":".k""",
-            '''SELECT DISTINCT "a""b".k FROM A [NOW] AS "a""b", B [NOW] WHERE "a""b".k = B.k''',
+            """SELECT DISTINCT "a""b".k FROM A [NOW] AS "a""b", B [NOW] WHERE "a""b".k = B.k""",
         ],
         ids=["a union of joins", "a join over a join", "three places", "no join", "awkward names", "a quote"],
     )
@@ -250,13 +255,11 @@ class TestTheTextOfAPlan:
         self.round_trip(bound(case.query, case.inputs).plan)
 
     def test_a_place_that_is_not_named_is_joined_as_written(self):
-        cql = "SELECT A.k FROM A [NOW], B [NOW] WHERE A.k = B.k EXCEPT ALL SELECT C.k FROM C [NOW], B [NOW] WHERE C.k = B.k"
-        relation = parse(cql, catalog_of({name: SCHEMA for name in "ABC"}, "ts"))
+        relation = parse(TWO_PLACES, catalog_of({name: SCHEMA for name in "ABC"}, "ts"))
         assert plan_query(relation, "(B A)").text == "(B A); (C B_2)"
         assert plan_query(relation, "(B_2 C)").text == "(A B); (B_2 C)"
 
     @pytest.mark.parametrize("text", ["(A B); (D E)", "(A B);", "; (A B)", '("A B)', "(A B) (C B_2)", "(A \0)"])
     def test_what_cannot_be_meant_is_refused(self, text):
-        cql = "SELECT A.k FROM A [NOW], B [NOW] WHERE A.k = B.k EXCEPT ALL SELECT C.k FROM C [NOW], B [NOW] WHERE C.k = B.k"
         with pytest.raises(ms.QueryError, match="the plan"):
-            plan_query(parse(cql, catalog_of({name: SCHEMA for name in "ABC"}, "ts")), text)
+            plan_query(parse(TWO_PLACES, catalog_of({name: SCHEMA for name in "ABC"}, "ts")), text)

@@ -385,7 +385,13 @@ def test_without_spark_and_checkpoint_a_session_is_in_this_process():
 
 
 DECLARED = pa.schema(
-    {"ts": pa.int32(), "k": pa.int16(), "d": pa.decimal128(9, 2), "f": pa.float32(), "at": pa.timestamp("us", "Asia/Tokyo")}
+    {
+        "ts": pa.int32(),
+        "k": pa.int16(),
+        "d": pa.decimal128(9, 2),
+        "f": pa.float32(),
+        "at": pa.timestamp("us", "Asia/Tokyo"),
+    }
 )
 NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
 

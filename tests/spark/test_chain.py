@@ -302,3 +302,17 @@ def test_every_schedule_gives_the_same_and_is_remembered(query, scheduling, tmp_
     resumed = Chain(question.plan, question.catalog, tmp_path, slots=3)
     assert resumed.driver.scheduling == scheduling
     assert ms.snapshot_equal(resumed.run(question.tables, 30), ms.run(query, inputs))
+
+
+@pytest.mark.parametrize("number", [0, 3])
+def test_a_query_that_joins_at_two_places_goes_on_by_the_plan_it_had(number, tmp_path):
+    """At both of them: a plan of which the checkpoint kept half would not find its states."""
+    inputs = tables()
+    query = f"{THREE} UNION ALL {THREE.replace('[RANGE 20]', '[RANGE 9]')}"
+    question = ask(query, inputs)
+    chain = Chain(question.plan, question.catalog, tmp_path, plan=ms.plans(query, inputs)[number])
+    for parts in chain.cut(question.tables, 40)[:4]:
+        chain.batch(parts)
+    resumed = Chain(question.plan, question.catalog, tmp_path)
+    assert resumed.query.plan.physical == chain.query.plan.physical
+    assert ms.snapshot_equal(resumed.run(question.tables, 40), ms.run(query, inputs))
