@@ -35,6 +35,7 @@ from midstream.runtime.checkpoint.collect import collect
 from midstream.runtime.embedded import run as run_embedded
 from midstream.runtime.spark.batches.running import RunningQuery
 from midstream.runtime.spark.queries.accounts import history_of
+from midstream.runtime.spark.slots.memory import Memory
 
 ROWS = KEYS.replace("A [RANGE 20]", "A [PARTITION BY k ROWS 3]")
 FOR_EVER = KEYS.replace("A [RANGE 20]", "A [UNBOUNDED]")
@@ -279,13 +280,18 @@ class Case:
 
 
 def moved_at_random(seed: int, folder: Path) -> tuple[str, Any, int]:
-    """A run with moves at random: other plans, other numbers of slots, restarts; and what it should have given."""
+    """A run with moves at random: other plans, other numbers of slots, restarts; and what it should have given.
+
+    Every other one has so little memory that what moves goes through files in chunks.
+    """
     random = np.random.default_rng(seed)
+    memory = Memory(2**12) if seed % 2 else Memory()
     case = Case(random)
     question = ask(case.query, case.inputs)
     plans = [plan.text for plan in enumerate_plans(question.plan)]
     texts = [plans[i] for i in random.permutation(len(plans))[:4]]
-    chain = Chain(question.plan, question.catalog, folder, slots=int(random.integers(1, 5)), plan=texts[0], seed=seed)
+    slots = int(random.integers(1, 5))
+    chain = Chain(question.plan, question.catalog, folder, slots=slots, plan=texts[0], seed=seed, memory=memory)
     parts = chain.cut(question.tables, int(random.integers(10, 30)))
     told, moves = [case.query, texts[0]], 0
     for i, part in enumerate(parts):
@@ -306,7 +312,7 @@ def moved_at_random(seed: int, folder: Path) -> tuple[str, Any, int]:
         elif choice < 0.5:
             moves += chain.moves
             slots = int(random.integers(1, 6))
-            chain = Chain(question.plan, question.catalog, folder, resize=slots, seed=seed)
+            chain = Chain(question.plan, question.catalog, folder, resize=slots, seed=seed, memory=memory)
             told.append(f"{i}: {slots} slots")
         chain.batch(part)
     chain.batch({}, end=True)

@@ -10,10 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.spark.chain import Chain
-from tests.spark.peaks import peak_of, run_batch
+from tests.spark.peaks import peak_of, run_batch, run_move
 
 from midstream.api import ask
+from midstream.runtime.spark.batches.moving import Move
 from midstream.runtime.spark.slots.memory import Memory
+from midstream.runtime.spark.slots.reports import Report
 
 MEMORY = 2**21
 PART = 1_500
@@ -22,6 +24,12 @@ DISTINCT = {
     "few tuples, always there": ("SELECT DISTINCT A.k FROM A [RANGE 500]", 20),
     "many tuples": ("SELECT DISTINCT A.k FROM A [RANGE 20]", 2_000),
     "above a join": ("SELECT DISTINCT A.v FROM A [RANGE 5], B [RANGE 5] WHERE A.k = B.k", 100),
+}
+
+WINDOWS = "A [RANGE 50000], B [RANGE 50000], C [RANGE 50000]"
+MOVES = {
+    "joins": f"SELECT A.v AS a, C.v AS c FROM {WINDOWS} WHERE A.k = B.k AND B.v = C.v",
+    "joins below a distinct": f"SELECT DISTINCT A.v AS a, C.v AS c FROM {WINDOWS} WHERE A.k = B.k AND B.v = C.v",
 }
 
 
@@ -42,10 +50,10 @@ def arriving(streams: str, rows: int, keys: int) -> Iterator[dict[str, pa.Record
         yield from ({stream: rows_of(stream, first, PART, keys)} for stream in streams)
 
 
-def opened(query: str, keys: int, folder: Path) -> Chain:
-    streams = {name: pa.Table.from_batches([rows_of(name, 0, 10, keys)]) for name in "AB"}
+def opened(query: str, keys: int, folder: Path, plan: str | None = None) -> Chain:
+    streams = {name: pa.Table.from_batches([rows_of(name, 0, 10, keys)]) for name in "ABC"}
     question = ask(query, {name: table for name, table in streams.items() if f"{name} [" in query})
-    return Chain(question.plan, question.catalog, folder, slots=1, memory=Memory(MEMORY))
+    return Chain(question.plan, question.catalog, folder, slots=1, plan=plan, memory=Memory(MEMORY))
 
 
 @pytest.mark.parametrize("name", DISTINCT)
@@ -58,4 +66,26 @@ def test_a_large_batch_of_a_distinct_takes_no_more_memory_than_a_small_one(name,
         return peak_of(lambda: run_batch(chain, arriving(streams, rows, keys)))
 
     small, large = peak(15_000), peak(60_000)
+    assert large < 2 * small
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_a_move_of_large_states_takes_no_more_memory_than_one_of_small_ones(name, tmp_path):
+    def peak(rows: int) -> int:
+        chain = opened(MOVES[name], rows, tmp_path / str(rows), "((A B) C)")
+        run_batch(chain, arriving("ABC", rows, rows))
+        peaks: list[int] = []
+        moved: list[Report] = []
+
+        def watched(move: Move) -> list[Report]:
+            peaks.append(peak_of(lambda: moved.extend(run_move(move))))
+            return moved
+
+        chain.driver.run_move = watched
+        chain.migrate("(A (B C))", "moving_state")
+        run_batch(chain, ())
+        assert sum(part.processed_twice for report in moved for part in report.fragments.values()) >= rows
+        return peaks[0]
+
+    small, large = peak(9_000), peak(36_000)
     assert large < 2 * small

@@ -8,10 +8,11 @@ then gives it, once its own states are filled. So fragments are filled producers
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 
 from midstream.algebra import physical as p
@@ -25,7 +26,7 @@ from midstream.operators.box import ROOT, Box, Wire
 from midstream.operators.distinct import CoverageState
 from midstream.operators.elements import Elements, empty_elements, rows_without_columns
 from midstream.operators.sequence import FollowedBy
-from midstream.operators.state.segment import Segment
+from midstream.operators.state.segment import Segment, make_segment
 from midstream.operators.state.sorted_state import SortedState
 
 StateName = tuple[str, Key]
@@ -44,18 +45,39 @@ class Origin:
     kind: Literal["input", "coverage", "own"]
     placed: Placed
 
-    def read(self, segments: list[Segment], frontier: int) -> Elements:
-        """What some of its segments hold that can still matter."""
-        if not segments:
-            return empty_elements(self.schema)
+    def pieces(self, segments: Sequence[Segment], frontier: int, most: int) -> Iterator[Elements]:
+        """What some of its segments hold that can still matter, about so many bytes at a time."""
         # One tick more than joins need: DSTREAM has yet to see what ends at the frontier.
         since = max(frontier - 1, BEGINNING)
         if self.kind == "coverage":
-            return CoverageState(*self.name, self.schema, self.longest, segments).current(since)
+            for part in parts_by_hash(segments, most):
+                yield CoverageState(*self.name, self.schema, self.longest, part).current(since)
+            return
         # Row windows and sequences keep rows whose ends do not say for how long they count.
-        return SortedState(*self.name, self.schema, self.longest, segments).alive(
-            ALL_TIME if self.kind == "own" else since
-        )
+        ended = ALL_TIME if self.kind == "own" else since
+        for segment in segments:
+            if segment.latest_to > ended:
+                for piece in slices(segment.elements, segment.bytes, most):
+                    yield piece.where(piece.valid_to > ended)
+
+
+def slices(elements: Elements, size: int, most: int) -> Iterator[Elements]:
+    """Runs of elements that are so many bytes together, of about so many bytes at most."""
+    rows = max(1, len(elements) * most // max(1, size))
+    for start in range(0, len(elements), rows):
+        yield elements.slice(start, min(rows, len(elements) - start))
+
+
+def parts_by_hash(segments: Sequence[Segment], most: int) -> Iterator[list[Segment]]:
+    """Segments cut at the same hashes, so that a tuple is in one part only, of about so many bytes each."""
+    count = sum(segment.bytes for segment in segments) // max(1, most) + 1
+    rows = sum(map(len, segments))
+    sample = np.sort(np.concatenate([s.hashes[:: max(1, rows // (64 * count))] for s in segments]))
+    bounds = np.unique(sample[[len(sample) * i // count for i in range(1, count)]]) if count > 1 else sample[:0]
+    cuts = [[0, *np.searchsorted(s.hashes, bounds).tolist(), len(s)] for s in segments]
+    for i in range(len(bounds) + 1):
+        parts = [(s, cut[i], cut[i + 1]) for s, cut in zip(segments, cuts, strict=True) if cut[i] < cut[i + 1]]
+        yield [make_segment(s.elements.slice(a, b - a), s.hashes[a:b], s.bucket, s.born) for s, a, b in parts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +247,7 @@ def nothing(schema: pa.Schema) -> Known:
     return known_elements(empty_elements(schema), schema)
 
 
-def known_elements(elements: Elements, schema: pa.Schema) -> Known:
+def known_elements(elements: Elements | Sequence[Elements], schema: pa.Schema) -> Known:
     """Elements at hand as a content."""
     return Known(lambda _: elements, schema, Wire(ROOT, 0))
 
@@ -235,8 +257,8 @@ class Gathered:
     """What a slot was sent for a fragment: the old plan as far as this fragment asks for it."""
 
     states: Mapping[StateName, SortedState]
-    contents: Mapping[str, Elements]
-    leaves: Mapping[str, Elements]
+    contents: Mapping[str, Sequence[Elements]]
+    leaves: Mapping[str, Sequence[Elements]]
 
     def match(self, held: Held) -> Held | None:
         """The state that was sent for a state."""

@@ -11,8 +11,9 @@ what the old one gives for every input, cannot tell them apart either. So a leaf
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 
@@ -29,8 +30,8 @@ from midstream.operators.sequence import FollowedBy
 from midstream.operators.slices import SliceOperator
 from midstream.operators.state.sorted_state import SortedState
 
-Read = Callable[[int], Elements]
-"""Gives what is valid after a frontier."""
+Read = Callable[[int], Elements | Sequence[Elements]]
+"""Gives what is valid after a frontier; what comes in several parts may also hold what is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ class Contents:
         """A node's output, if some state holds it."""
         for held in self.by_id.get(node.content, ()):
             if held.port is not None:
-                return Known(held.state.alive, held.state.schema, Wire(held.operator, held.port), held)
+                return Known(partial(parts_of, held.state), held.state.schema, Wire(held.operator, held.port), held)
         for held in self.by_id.get(f"coverage of {node.content}", ()):
             return Known(_current(held.state), held.state.schema, self.box.wires[held.operator], held)
         return None
@@ -135,7 +136,7 @@ class Contents:
             known = Known(_current(held.state), held.state.schema, self.box.wires[held.operator], held)
             child = node.inputs[0]
         elif held.port is not None:
-            known = Known(held.state.alive, held.state.schema, Wire(held.operator, held.port), held)
+            known = Known(partial(parts_of, held.state), held.state.schema, Wire(held.operator, held.port), held)
             child = node.inputs[held.port]
         else:
             return
@@ -182,6 +183,15 @@ def shareable(one: SortedState, other: SortedState) -> bool:
     """Whether the segments of one state can serve the other as they are."""
     same_kind = isinstance(one, CoverageState) == isinstance(other, CoverageState)
     return same_kind and one.key == other.key and one.schema.equals(other.schema) and one.longest == other.longest
+
+
+def parts_of(state: SortedState, frontier: int) -> Sequence[Elements]:
+    """What is valid after a frontier; segments that lie in files are given as they are, and so stay there."""
+    stored = [s.elements for s in state.segments if s.place is not None and s.latest_to > frontier]
+    others = SortedState(
+        state.id, state.key, state.schema, state.longest, [s for s in state.segments if s.place is None]
+    )
+    return [*stored, others.alive(frontier)]
 
 
 def _undone(node: p.Compute, columns: dict[str, str]) -> dict[str, str]:

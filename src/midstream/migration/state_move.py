@@ -23,7 +23,7 @@ import numpy as np
 from midstream.algebra import physical as p
 from midstream.algebra.time import BEGINNING
 from midstream.errors import InternalError, MigrationError
-from midstream.migration.contents import Held, KeptLeaf, Known, Read, held_states, ports_of, shareable
+from midstream.migration.contents import Held, KeptLeaf, Known, Read, held_states, parts_of, ports_of, shareable
 from midstream.migration.execution import arranged
 from midstream.migration.legality import describe, is_to_stream
 from midstream.migration.protocol import Functions
@@ -31,7 +31,8 @@ from midstream.operators.base import Operator
 from midstream.operators.box import ROOT, Box, Wire
 from midstream.operators.build import build
 from midstream.operators.elements import Elements
-from midstream.operators.join import prepare
+from midstream.operators.join import SymmetricJoin, prepare
+from midstream.operators.multiway_join import MultiwayJoin
 from midstream.operators.state.segment import make_segment
 from midstream.operators.state.sorted_state import SortedState
 
@@ -83,15 +84,15 @@ class Backlog:
             elements = elements.slice(0, most)
         return self.shape(elements.where(elements.valid_to > frontier))
 
-    def joined(self, part: Elements) -> Elements | None:
+    def joined(self, part: Elements) -> Iterator[Elements]:
         """What is to be sent because of a part: the part itself, or what it makes with the other inputs."""
         if self.through is None or len(part) == 0:
-            return part
-        result = self.through.process(self.port, part)
+            yield part
+            return
+        yield from self.through.pieces(self.port, part)
         for port, state in ports_of(self.through):
             if port == self.port:
                 state.segments = []
-        return result
 
 
 class Offer(Protocol):
@@ -144,6 +145,7 @@ class StateMove:
         self.twins: list[tuple[Operator, Operator]] = []
         self.rows_sent = self.rows_heard = 0
         self.on_work: OnWork = lambda *_: None
+        self.on_sent: Callable[[], None] = lambda: None
         for operator, port in sorted(self.open_ports):
             self._fill_port(operator, port)
         if onward is not None:
@@ -224,7 +226,7 @@ class StateMove:
         live = next(state for port, state in ports_of(self.new.operators[here]) if port == 0)
         rest = SortedState(f"rest of {node.inputs[0].content}", (), live.schema, None)
         twin = build(node, self.functions)
-        self.backlogs.append(Backlog(wire, rest, live.alive, lambda part: part, twin))
+        self.backlogs.append(Backlog(wire, rest, partial(parts_of, live), lambda part: part, twin))
         self.twins.append((twin, self.new.operators[here]))
 
     def _feed_known_ports(self, node: p.PhysicalNode, here: int) -> None:
@@ -255,12 +257,15 @@ class StateMove:
         self.new.restore(frontier)
         for twin, live in self.twins:
             twin.restore(frontier)
+            if isinstance(twin, SymmetricJoin | MultiwayJoin) and isinstance(live, SymmetricJoin | MultiwayJoin):
+                twin.at_once = live.at_once
             for (port, mine), (_, its) in zip(ports_of(twin), ports_of(live), strict=True):
                 if port != 0:
                     mine.replace_segments(its.segments)
         for backlog in self.backlogs:
-            elements = backlog.read(frontier)
-            backlog.rest.append(elements, np.zeros(len(elements), np.uint64))
+            content = backlog.read(frontier)
+            for elements in [content] if isinstance(content, Elements) else content:
+                backlog.rest.append(elements, np.zeros(len(elements), np.uint64))
 
     def take_over(self, frontier: int) -> None:
         """Gives every matched state what its twin in the old box holds now."""
@@ -284,9 +289,11 @@ class StateMove:
                 part = backlog.next_part(most, frontier)
                 if backlog.through is not None:
                     self.on_work(backlog.through, backlog.port, len(part), True)
-                self.run(backlog.wire, backlog.joined(part))
+                for piece in backlog.joined(part):
+                    self.run(backlog.wire, piece)
+                self.on_sent()
                 sent = left - backlog.left
-                self.rows_sent += sent
+                self.rows_sent += len(part)
                 if end is not None:
                     if self.work >= end:
                         return
@@ -305,22 +312,23 @@ class StateMove:
         node = self.new.nodes[wire.operator].inputs[wire.port]
         self.run(wire, arranged(batch, node.schema))
 
-    def run(self, wire: Wire, batch: Elements | None) -> None:
+    def run(self, wire: Wire, batch: Elements) -> None:
         """Sends a batch along a wire of the new box as far as states are still being filled."""
-        while batch is not None and len(batch):
-            if wire.operator == ROOT:
-                if self.onward is not None:
-                    self.onward(batch)
-                return
-            operator = self.new.operators[wire.operator]
-            further = self.new.wires[wire.operator]
-            stops = self._stops_at(further)
-            self.on_work(operator, wire.port, len(batch), not stops)
-            if stops:
-                operator.store(wire.port, batch)
-                return
-            batch = operator.process(wire.port, batch)
-            wire = further
+        if len(batch) == 0:
+            return
+        if wire.operator == ROOT:
+            if self.onward is not None:
+                self.onward(batch)
+            return
+        operator = self.new.operators[wire.operator]
+        further = self.new.wires[wire.operator]
+        stops = self._stops_at(further)
+        self.on_work(operator, wire.port, len(batch), not stops)
+        if stops:
+            operator.store(wire.port, batch)
+            return
+        for piece in operator.pieces(wire.port, batch):
+            self.run(further, piece)
 
     def _stops_at(self, wire: Wire) -> bool:
         """Whether what comes along a wire is not needed: its states get what the old box's hold."""

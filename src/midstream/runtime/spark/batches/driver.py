@@ -217,7 +217,8 @@ class Driver:
         assert self.arriving is not None
         self.watchers.settle(before, self.queries)
         old = current_routing(before, self.slots)
-        settled = settle(self.store.uri, batch_id, before, self.queries, old, self.wanted, self.run_move or self._move)
+        run = self.run_move or self._move
+        settled = settle(self.store.uri, batch_id, before, self.queries, old, self.wanted, run, self.memory)
         return Batch(
             self.store.uri,
             query_id,

@@ -22,8 +22,10 @@ from midstream.runtime.checkpoint.packs import SegmentEntry
 from midstream.runtime.spark.batches.handing_over import HandingOver, hand_over
 from midstream.runtime.spark.batches.running import RunningQuery
 from midstream.runtime.spark.frames.tagging import exchange_type
+from midstream.runtime.spark.slots.filling import FillWork
 from midstream.runtime.spark.slots.layout import NOTE, SLOT, Layout
-from midstream.runtime.spark.slots.move_steps import FillStep, FillWork, Parcel, SendStep
+from midstream.runtime.spark.slots.memory import Memory
+from midstream.runtime.spark.slots.move_steps import FillStep, Parcel, SendStep
 from midstream.runtime.spark.slots.reports import Report
 from midstream.runtime.spark.slots.sides import left_out
 
@@ -117,6 +119,7 @@ class Move:
     plans: list[PlanMove]
     old: Routing
     new: Routing
+    memory: Memory = field(default_factory=Memory)
     rows_sent: int = 0
     working: list[PlanMove] = field(init=False)
     """The plans for which slots have something to do."""
@@ -132,7 +135,7 @@ class Move:
         layout = Layout.of({port: schema for port, schema in enumerate(self._travelling().values())})
         parcels = [parcel for plan in self.working for parcel in self._parcels(plan, ports)]
         count = max(plan.new.staged.stages for plan in self.working)
-        sending = SendStep(self.checkpoint, layout, self.new.groups, self.new.slots, tuple(parcels))
+        sending = SendStep(self.checkpoint, layout, self.new.groups, self.new.slots, tuple(parcels), self.memory)
         return sending, [
             FillStep(
                 self.checkpoint,
@@ -142,6 +145,7 @@ class Move:
                 layout,
                 self.new.groups,
                 tuple(work for plan in self.working for work in self._work(plan, stage, ports)),
+                self.memory,
             )
             for stage in range(count)
         ]

@@ -16,6 +16,7 @@ from midstream.runtime.spark.batches.moving import Move, PlanMove, Routing
 from midstream.runtime.spark.batches.running import MigrationUnderWay, RunningQuery
 from midstream.runtime.spark.frames.tagging import default_routing
 from midstream.runtime.spark.slots.exchange import GROUPS
+from midstream.runtime.spark.slots.memory import Memory
 from midstream.runtime.spark.slots.reports import Report
 
 ANOTHER_NUMBER = "another number of slots"
@@ -83,6 +84,7 @@ def settle(
     old: Routing,
     wanted: Routing | None,
     run: Runner,
+    memory: Memory,
 ) -> Settled:
     """Moves the state that a batch wants elsewhere; other slots wait for the end of migrations inside tasks."""
     busy = any(query.migration is not None and not query.migration.moves for query in queries.values())
@@ -105,7 +107,7 @@ def settle(
         )
         for name in moving
     ]
-    move = Move(checkpoint, batch_id, plans, old, new)
+    move = Move(checkpoint, batch_id, plans, old, new, memory)
     reports = run(move) if move.working else []
     for report in reports:
         if report.error is not None:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.algebra.time import BEGINNING, INFINITY
-from midstream.operators.elements import Elements, concatenate
+from midstream.operators.elements import Elements, concatenate, rows_without_columns
 from midstream.optimizer.plans import Plan
 from midstream.runtime.live_query import result_table
 from midstream.runtime.spark.slots.spill import ParquetSpool, Spill, parquet_bytes
@@ -77,7 +77,10 @@ class GivenOn(Given):
 
     def _back(self, batch: pa.RecordBatch) -> Elements:
         assert self.schema is not None
-        columns = pa.RecordBatch.from_arrays(batch.columns[2:], schema=self.schema) if len(self.schema) else batch
+        if len(self.schema):
+            columns = pa.RecordBatch.from_arrays(batch.columns[2:], schema=self.schema)
+        else:
+            columns = rows_without_columns(batch.num_rows)
         valid_from, valid_to = (batch.column(i).to_numpy(zero_copy_only=True) for i in range(2))
         return Elements(columns, valid_from, valid_to)
 
