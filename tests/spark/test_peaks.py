@@ -13,6 +13,7 @@ from tests.spark.chain import Chain
 from tests.spark.peaks import peak_of, run_batch, run_move
 
 from midstream.api import ask
+from midstream.runtime.spark.batches.batch import Batch
 from midstream.runtime.spark.batches.moving import Move
 from midstream.runtime.spark.slots.memory import Memory
 from midstream.runtime.spark.slots.reports import Report
@@ -86,6 +87,23 @@ def test_a_move_of_large_states_takes_no_more_memory_than_one_of_small_ones(name
         run_batch(chain, ())
         assert sum(part.processed_twice for report in moved for part in report.fragments.values()) >= rows
         return peaks[0]
+
+    small, large = peak(9_000), peak(36_000)
+    assert large < 2 * small
+
+
+def test_a_move_inside_tasks_takes_no_more_memory_than_one_of_small_states(tmp_path):
+    query = f"SELECT A.v AS a, C.v AS c FROM {WINDOWS} WHERE A.k = B.k AND B.k = C.k"
+
+    def peak(rows: int) -> int:
+        chain = opened(query, rows, tmp_path / str(rows), "((A B) C)")
+        run_batch(chain, arriving("ABC", rows, rows))
+        chain.migrate("(A (B C))", "moving_state")
+        moved: list[Batch] = []
+        found = peak_of(lambda: moved.append(run_batch(chain, ())))
+        parts = [part for report in moved[0].reports for part in report.fragments.values()]
+        assert sum(part.processed_twice for part in parts) >= rows
+        return found
 
     small, large = peak(9_000), peak(36_000)
     assert large < 2 * small

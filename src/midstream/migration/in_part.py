@@ -31,8 +31,10 @@ from midstream.errors import MigrationError
 from midstream.migration.execution import SingleBox, named
 from midstream.migration.layers import PART, go_on_in, layered
 from midstream.migration.legality import require_one_query
+from midstream.migration.moving_state import MovedState
 from midstream.migration.plan_part import PlanPart, logical_parts, part_of
 from midstream.migration.protocol import Decision, Figures, Functions, Migrating, Situation, Strategy
+from midstream.migration.state_move import Portions
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements
 from midstream.operators.state.sorted_state import SortedState
@@ -88,6 +90,13 @@ def _with_a_way_out(error: MigrationError, confined: InPart, old: Plan, new: Pla
 def way_decided(strategy: Strategy, decision: Decision) -> Strategy:
     """The strategy as a decision says that it is used."""
     return InPart(strategy) if decision.get("part") else strategy
+
+
+def move_by(migrating: Migrating, portions: Portions) -> None:
+    """Has states moved in portions, if moving them is what begins a migration."""
+    inner = migrating.part if isinstance(migrating, MigratingPart) else migrating
+    if isinstance(inner, MovedState):
+        inner.portions = portions
 
 
 class InPart:

@@ -24,7 +24,7 @@ from midstream.migration.contents import Contents
 from midstream.migration.execution import SingleBox
 from midstream.migration.legality import emission_class, relational_part, require_one_query
 from midstream.migration.protocol import Decision, Figures, Functions, Situation
-from midstream.migration.state_move import StateMove
+from midstream.migration.state_move import Portions, StateMove
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements
 from midstream.operators.state.sorted_state import SortedState
@@ -69,11 +69,13 @@ class MovedState:
         self.old = old
         self.new = old.beside(new, old.sink)
         self.figures = Figures()
+        self.portions = Portions()
 
     def begin(self) -> None:
         """Moves the states."""
         box = self.old.box
         move = StateMove(Contents(box), self.new.box, self.new.box.functions)
+        move.portions = self.portions
         frontier = box.floor(box.frontier)
         move.begin(frontier)
         move.send(frontier)

@@ -48,6 +48,14 @@ OnWork = Callable[[Operator, int, int, bool], None]
 
 
 @dataclass(frozen=True, slots=True)
+class Portions:
+    """How many elements are moved at a time at most, and what is done after each time."""
+
+    rows: int = SLICE_ROWS
+    after: Callable[[], None] = lambda: None
+
+
+@dataclass(frozen=True, slots=True)
 class Feed:
     """What the new box must hear of while it is being filled: a wire of the old box, or a source by alias."""
 
@@ -145,7 +153,7 @@ class StateMove:
         self.twins: list[tuple[Operator, Operator]] = []
         self.rows_sent = self.rows_heard = 0
         self.on_work: OnWork = lambda *_: None
-        self.on_sent: Callable[[], None] = lambda: None
+        self.portions = Portions()
         for operator, port in sorted(self.open_ports):
             self._fill_port(operator, port)
         if onward is not None:
@@ -272,7 +280,7 @@ class StateMove:
         for held in held_states(self.new):
             twin = self.matched.get(id(held.state))
             if twin is not None:
-                _take_over(held.state, twin.state, frontier)
+                _take_over(held.state, twin.state, frontier, self.portions)
 
     @property
     def left(self) -> int:
@@ -283,7 +291,7 @@ class StateMove:
         """Sends backlogs, within a budget of rows and pairs if there is one."""
         end = None if budget is None else self.work + budget
         for backlog in self.backlogs:
-            most = SLICE_ROWS if budget is None else max(1, budget // FIRST_SLICE)
+            most = self.portions.rows if budget is None else max(1, budget // FIRST_SLICE)
             while backlog.left:
                 left, work = backlog.left, self.work
                 part = backlog.next_part(most, frontier)
@@ -291,7 +299,7 @@ class StateMove:
                     self.on_work(backlog.through, backlog.port, len(part), True)
                 for piece in backlog.joined(part):
                     self.run(backlog.wire, piece)
-                self.on_sent()
+                self.portions.after()
                 sent = left - backlog.left
                 self.rows_sent += len(part)
                 if end is not None:
@@ -357,13 +365,17 @@ class StateMove:
         self.new.restore(frontier)
 
 
-def _take_over(state: SortedState, twin: SortedState, frontier: int) -> None:
+def _take_over(state: SortedState, twin: SortedState, frontier: int, portions: Portions) -> None:
     if shareable(twin, state):
         state.replace_segments(twin.segments)
         return
     state.segments = []
     # One tick more than joins need: DSTREAM has yet to see what ends at the frontier.
-    elements = arranged(twin.alive(max(frontier - 1, BEGINNING)), state.schema)
-    if len(elements):
-        kept, hashes = prepare(elements, state.key, nulls_equal=True)
-        state.append(kept, hashes)
+    since = max(frontier - 1, BEGINNING)
+    for stored in parts_of(twin, since):
+        for start in range(0, len(stored), portions.rows):
+            part = stored.slice(start, min(portions.rows, len(stored) - start))
+            part = arranged(part.where(part.valid_to > since), state.schema)
+            if len(part):
+                state.append(*prepare(part, state.key, nulls_equal=True))
+                portions.after()

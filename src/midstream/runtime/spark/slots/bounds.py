@@ -1,8 +1,11 @@
-"""Operators that keep to a memory: joins look at few pairs at once, merges are small, slices are short."""
+"""Operators that keep to a memory: joins look at few pairs at once, merges are small, slices are short.
+
+And states that do: what is new of them goes into files, and is mapped, once it is much.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -11,6 +14,9 @@ from midstream.operators.join import SymmetricJoin
 from midstream.operators.multiway_join import MultiwayJoin
 from midstream.operators.slices import SliceOperator
 from midstream.operators.state.segment import Segment
+from midstream.operators.state.sorted_state import SortedState
+from midstream.runtime.checkpoint.files import Files
+from midstream.runtime.checkpoint.packs import SegmentEntry, StateKey, open_segment, write_pack
 from midstream.runtime.spark.slots.memory import Memory
 
 
@@ -48,3 +54,38 @@ def exchange(operators: Sequence[Operator], mapped: Mapping[int, Segment]) -> No
     for state in (state for operator in operators for state in operator.states):
         if any(id(segment) in mapped for segment in state.segments):
             state.segments = [mapped.get(id(segment), segment) for segment in state.segments]
+
+
+def write_packs(
+    files: Files, path: Callable[[], str], states: Mapping[StateKey, Sequence[Segment]], memory: Memory
+) -> list[SegmentEntry]:
+    """Writes the segments that no file has, in their order, into as many packs as it takes for each to be small."""
+    entries: list[SegmentEntry] = []
+    together: dict[StateKey, list[Segment]] = {}
+    size = 0
+    for name, segments in states.items():
+        for segment in segments:
+            if segment.place is None:
+                if together and size + segment.bytes > memory.state:
+                    entries += write_pack(files, path(), together)
+                    together, size = {}, 0
+                together.setdefault(name, []).append(segment)
+                size += segment.bytes
+    return [*entries, *write_pack(files, path(), together)] if together else entries
+
+
+def mapped_states(
+    files: Files, path: Callable[[], str], states: Mapping[StateKey, SortedState], memory: Memory
+) -> list[SegmentEntry]:
+    """Moves new segments into files and maps them once they are many; gives the entries of those."""
+    new = (s.bytes for state in states.values() for s in state.segments if s.place is None)
+    if sum(new) <= memory.state:
+        return []
+    written = write_packs(files, path, {name: state.segments for name, state in states.items()}, memory)
+    following = iter(written)
+    for state in states.values():
+        state.segments = [
+            segment if segment.place is not None else open_segment(files, next(following), state.schema)
+            for segment in state.segments
+        ]
+    return written

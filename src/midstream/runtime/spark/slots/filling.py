@@ -17,7 +17,7 @@ from midstream.distribution.fragments import Received, leaves
 from midstream.distribution.moves import FragmentFill, Gathered, Shipment, StateName, slices
 from midstream.distribution.placement import Placed
 from midstream.migration.execution import SingleBox
-from midstream.migration.state_move import StateMove
+from midstream.migration.state_move import Portions, StateMove
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements
 from midstream.operators.hashing import hash_columns
@@ -26,9 +26,9 @@ from midstream.operators.state.segment import Segment, make_segment
 from midstream.operators.state.sorted_state import SortedState
 from midstream.runtime.checkpoint.files import Files
 from midstream.runtime.checkpoint.names import name_for
-from midstream.runtime.checkpoint.packs import SegmentEntry, kept_entries, open_segment, open_states, write_pack
+from midstream.runtime.checkpoint.packs import SegmentEntry, kept_entries, open_segment, open_states
 from midstream.runtime.spark.slots.arrival_hash import arrival_hash
-from midstream.runtime.spark.slots.bounds import bind
+from midstream.runtime.spark.slots.bounds import bind, mapped_states, write_packs
 from midstream.runtime.spark.slots.exchange import Slots, slots_of
 from midstream.runtime.spark.slots.fragment_life import remove_unused
 from midstream.runtime.spark.slots.given import GivenOn
@@ -79,13 +79,13 @@ class Filling:
         bind(self.box.operators, self.memory)
         offered = Gathered(dict(self._states()), self._elements("content"), self._elements("leaf"))
         move = StateMove(offered, self.box, work.functions, self._give if work.fill.gives else None, follows=False)
-        move.on_sent = self._settle_box
+        move.portions = Portions(self.memory.moved, self._settle_box)
         move.begin(work.frontier)
         move.send(work.frontier)
         if work.ahead is not None:
             self._feed(work.ahead)
         held = {(state.id, state.key): list(state.segments) for state in self.box.states()}
-        entries = [*kept_entries(self.opened, held), *write_pack(self.files, self._path(), held)]
+        entries = [*kept_entries(self.opened, held), *write_packs(self.files, self._path, held, self.memory)]
         remove_unused(self.files, self.written, entries)
         return FragmentReport(
             entries=entries,
@@ -105,21 +105,11 @@ class Filling:
         self._settle(self.box.states())
 
     def _settle(self, states: Iterable[SortedState]) -> None:
-        """Moves new segments into a file and maps them once they are many."""
+        """Moves new segments into files and maps them once they are many."""
         named = {(state.id, state.key): state for state in states}
-        new = (s.bytes for state in named.values() for s in state.segments if s.place is None)
-        if sum(new) <= self.memory.state:
-            return
-        path = self._path()
-        entries = write_pack(self.files, path, {name: list(state.segments) for name, state in named.items()})
-        self.written.append(path)
+        entries = mapped_states(self.files, self._path, named, self.memory)
+        self.written += {entry.file for entry in entries}
         self.opened += entries
-        following = iter(entries)
-        for state in named.values():
-            state.segments = [
-                segment if segment.place is not None else open_segment(self.files, next(following), state.schema)
-                for segment in state.segments
-            ]
 
     def _feed(self, ahead: Mapping[str, Entries]) -> None:
         """Takes what the fragment has left out so far, and what others gave because of theirs."""

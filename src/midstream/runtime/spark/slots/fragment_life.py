@@ -15,9 +15,10 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.distribution.fragments import Fragment
 from midstream.errors import JobError
 from midstream.migration.execution import Execution, SingleBox
-from midstream.migration.in_part import way_decided
+from midstream.migration.in_part import move_by, way_decided
 from midstream.migration.protocol import Figures, Migrating
 from midstream.migration.registry import strategy_named
+from midstream.migration.state_move import Portions
 from midstream.operators.base import Work
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements
@@ -26,8 +27,8 @@ from midstream.operators.state.sorted_state import SortedState
 from midstream.optimizer.plans import Plan
 from midstream.runtime.checkpoint.files import Files
 from midstream.runtime.checkpoint.names import name_for
-from midstream.runtime.checkpoint.packs import SegmentEntry, StateKey, open_segment, open_states, write_pack
-from midstream.runtime.spark.slots.bounds import bind, frontiers
+from midstream.runtime.checkpoint.packs import SegmentEntry, StateKey, open_states
+from midstream.runtime.spark.slots.bounds import bind, frontiers, mapped_states, write_packs
 from midstream.runtime.spark.slots.given import Given, GivenOn, GivenResults
 from midstream.runtime.spark.slots.looks import BoxWatch
 from midstream.runtime.spark.slots.memory import Memory
@@ -136,8 +137,8 @@ class FragmentLife:
         old_side = work.side is not None and not work.side.new
         self.ahead = {s.stream.alias: left_out(s) for s in work.fragment.sources} if old_side else {}
         self.watch = BoxWatch(self.boxes[0]) if work.watched else None
+        bind(self.boxes[0].operators, self.memory)
         self.open()
-        bind((operator for box in self.boxes for operator in box.operators), self.memory)
 
     def open(self) -> None:
         """Opens the states and goes on from where the last batch ended."""
@@ -151,10 +152,12 @@ class FragmentLife:
     def _open_migration(self, migration: MigrationWork) -> None:
         assert isinstance(self.execution, SingleBox)
         self.boxes.append(Box(migration.target.plan, self.work.functions))
+        bind(self.boxes[1].operators, self.memory)
         strategy = way_decided(strategy_named(migration.strategy), dict(migration.decision))
         self.migrating = strategy.open(self.execution, self.boxes[1], dict(migration.decision))
         self.execution = self.migrating
         if migration.begins:
+            move_by(self.migrating, Portions(self.memory.moved, self.settle))
             self.migrating.begin()
         else:
             self._fill(self.migrating)
@@ -228,21 +231,13 @@ class FragmentLife:
             self._finish_migration()
 
     def settle(self) -> None:
-        """Moves new segments into a file and maps them once they are many."""
-        states = self._named(self.execution)
-        new = (s.bytes for state in states.values() for s in state.segments if s.place is None)
-        if sum(new) <= self.memory.state:
-            return
-        path = name_for("state", self.batch_id, self.slot, self.work.fragment.number)
-        written = write_pack(self.files, path, {name: list(state.segments) for name, state in states.items()})
-        self.flushed.append(path)
+        """Moves new segments into files and maps them once they are many."""
+        written = mapped_states(self.files, self._path, self._named(self.execution), self.memory)
+        self.flushed += {entry.file for entry in written}
         self.entries += written
-        following = iter(written)
-        for state in states.values():
-            state.segments = [
-                segment if segment.place is not None else open_segment(self.files, next(following), state.schema)
-                for segment in state.segments
-            ]
+
+    def _path(self) -> str:
+        return name_for("state", self.batch_id, self.slot, self.work.fragment.number)
 
     def sent(self) -> Iterator[tuple[FragmentWork, Elements]]:
         """What goes on to other fragments, since the last time."""
@@ -261,8 +256,7 @@ class FragmentLife:
     def close(self) -> FragmentReport:
         """Writes new segments; says what there is now."""
         held = {name: list(state.segments) for name, state in self._named(self.execution).items()}
-        path = name_for("state", self.batch_id, self.slot, self.work.fragment.number)
-        entries = [*self._kept(held), *write_pack(self.files, path, held)]
+        entries = [*self._kept(held), *write_packs(self.files, self._path, held, self.memory)]
         remove_unused(self.files, self.flushed, entries)
         work = Work()
         for box in self.boxes:

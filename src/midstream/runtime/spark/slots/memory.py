@@ -69,6 +69,11 @@ class Memory:
         """How many candidate pairs a join looks at in one go."""
         return max(16, self.bytes // 1024)
 
+    @property
+    def moved(self) -> int:
+        """How many elements of a state are moved at a time."""
+        return min(65_536, max(16, self.bytes // 2048))
+
 
 def bytes_of(size: int | str, name: str) -> int:
     """A size in bytes.
