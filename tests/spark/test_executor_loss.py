@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
 from pathlib import Path
 
 import pytest
-from tests.spark.test_processes import check, job, write_inputs
+from tests.spark.test_processes import check, job, process_of, write_inputs
 
 EXECUTOR = "CoarseGrainedExecutorBackend"
 
@@ -58,3 +59,20 @@ def test_a_lost_executor_loses_nothing(after, tmp_path):
     told, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors[-3000:]
     check(tmp_path, inputs, told)
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_rows_that_spark_selects_twice_are_counted_once(tmp_path):
+    inputs = write_inputs(tmp_path)
+    (tmp_path / "wait").touch()
+    process = process_of("selecting_process.py", str(tmp_path), "local-cluster[2,1,1500]")
+    until = time.monotonic() + 300
+    while process.poll() is None and len(list(tmp_path.glob("waits-*"))) < 2 and time.monotonic() < until:
+        time.sleep(0.02)
+    os.kill(executors_of(process.pid)[0], signal.SIGKILL)
+    (tmp_path / "wait").unlink()
+    told, errors = process.communicate(timeout=600)
+    assert process.returncode == 0, errors[-3000:]
+    selected = sum(v > 40 for v in inputs["A"]["v"].to_pylist())
+    assert json.loads(told.splitlines()[-1]) == {"rows": len(inputs["A"]), "results": selected, "anew": 1}

@@ -57,9 +57,14 @@ def write_inputs(folder: Path, rows: int = 240) -> dict[str, pa.Table]:
 
 
 def job(folder: Path, master: str, strategy: str = "genmig", **environment: str) -> subprocess.Popen:
+    return process_of("job_process.py", str(folder), master, strategy, **environment)
+
+
+def process_of(script: str, *arguments: str, **environment: str) -> subprocess.Popen:
+    """A script of this folder in a process of its own."""
     paths = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
     settings = {**os.environ, "PYTHONPATH": paths, "SPARK_LOCAL_IP": "127.0.0.1", **environment}
-    command = [sys.executable, str(ROOT / "tests/spark/job_process.py"), str(folder), master, strategy]
+    command = [sys.executable, str(ROOT / "tests/spark" / script), *arguments]
     return subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

@@ -6,6 +6,7 @@ import datetime as dt
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,9 +27,12 @@ from midstream.language import parse
 from midstream.operators.expressions import compile_predicate
 from midstream.optimizer.plans import plan_query
 from midstream.runtime.spark.batches import batch as batch_module
+from midstream.runtime.spark.batches import push_down as push_down_module
 from midstream.runtime.spark.batches.push_down import PushDown, selections, told
 from midstream.runtime.spark.batches.running import MigrationUnderWay, RunningQuery
 from midstream.runtime.spark.frames.predicates import spark_condition
+from midstream.runtime.spark.slots.layout import PORT
+from midstream.runtime.spark.slots.reports import Report
 
 COLUMNS = pa.schema(
     [
@@ -291,3 +295,31 @@ def test_nobody_can_tell_that_spark_selected(spark, tmp_path, monkeypatch):
     assert pushed == journal(spark, tmp_path / "plain", feeds, **declared)
     assert pushed["counters"]["rows"] == {"A": 11, "B": 5}
     assert pushed["dead"] and pushed["results"]
+
+
+@pytest.mark.spark
+def test_nobody_can_tell_that_spark_selected_on_a_cluster(spark, tmp_path, monkeypatch):
+    a, b = Feed(tmp_path / "A"), Feed(tmp_path / "B")
+    a.rows((1, 9, 10), (1, 1, 11), (2, 2, 12))
+    b.rows((1, 1, 10), (2, 1, 12))
+    a.rows((1, 3, 60), (1, 7, 71), (1, 8, 4))
+    b.rows((1, 1, 25))
+    feeds = {"A": a, "B": b}
+    plain = journal(spark, tmp_path / "plain", feeds)
+    monkeypatch.setattr(push_down_module, "can_repeat", lambda rows: True)
+    monkeypatch.setattr(PushDown, "_counted_anew", lambda self: pytest.fail("nothing was observed twice"))
+    assert plain == journal(spark, tmp_path / "pushed", feeds)
+
+
+@pytest.mark.spark
+def test_a_batch_whose_rows_were_observed_twice_is_counted_anew(spark):
+    stream = declare("A", pa.schema([("v", pa.int64()), ("ts", pa.int64())]), "ts")
+    pushed = PushDown({0: stream}, {0: "true"}, {0: "ts"})
+    pushed.rows = spark.range(10).selectExpr(f"CAST(id % 2 AS INT) AS `{PORT}`")
+    told = {"rows0": 8, "latest0": 7, "runs": [0, 1, 1]}
+    pushed.observed = SimpleNamespace(get=told)  # type: ignore[assignment]
+    passed = Report(0, 0)
+    passed.rows["A"] = 2
+    assert [(r.rows, r.latest) for r in pushed.account([passed])] == [({"A": 3}, {"A": 7})]
+    told["runs"] = [0, 1, 2]
+    assert [r.rows for r in pushed.account([passed])] == [{"A": 6}]

@@ -275,7 +275,10 @@ class Session:
                 log.warning("query %s stays with its plan: %s", name, error)
 
     def restore_added(self) -> list[str]:
-        """Adds the queries again that were added to the job by request and not dropped since; gives their names."""
+        """Adds the queries again that were added to the job by request and not dropped since; gives their names.
+
+        Starting does so too, for a session that does not have them by then.
+        """
         wanted = [name for name in self._driver.added if name not in self._driver.queries]
         for name in wanted:
             told = self._driver.added[name]
@@ -346,6 +349,7 @@ class Session:
         self._stopping.clear()
         listener = Listener(self) if self._listener is None else None
         if listener is not None:
+            self.restore_added()
             listener.go_on()
         self._begin()
         if listener is not None:

@@ -3,7 +3,9 @@
 A stream's rows are selected if every source that reads the stream, in any plan at work, has a selection right above it:
 then a row that none of them keeps is of use to nobody. Our own selections stay where they are, so Spark may keep too
 much, never too little. Rows without a time and late ones pass, because they are dead letters; and what time it is and
-how many rows there were is observed before the selection, so dropped rows move time and are counted as before.
+how many rows there were is observed before the selection, so dropped rows move time and are counted as before. What a
+task observes counts each time it runs, and it runs again if its output is lost with an executor; then the batch is
+counted anew.
 """
 
 from __future__ import annotations
@@ -24,6 +26,13 @@ from midstream.runtime.spark.frames.predicates import spark_condition
 from midstream.runtime.spark.slots.layout import PORT, Layout
 from midstream.runtime.spark.slots.reports import Report
 
+_FIRST = "#first"
+_FIRST_ROW = "IF((monotonically_increasing_id() & 8589934591) = 0, spark_partition_id(), NULL)"
+"""Of the first row of each partition the partition, of others nothing."""
+
+_RUNS = "runs"
+"""The partitions that were observed, one that was observed again once more."""
+
 _UNIVERSAL = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00"})
 
 
@@ -35,16 +44,22 @@ class PushDown:
     conditions: Mapping[int, str]
     ticks: Mapping[int, str]
     observed: Observation = field(default_factory=Observation)
+    rows: DataFrame | None = None
 
     def select(self, rows: DataFrame, registers: Mapping[str, int]) -> DataFrame:
         """The rows that somebody needs."""
         if not self.conditions:
             return rows
+        self.rows = rows
         # Numbers that change with every batch would make Spark compile every batch anew; an array is passed as a value.
         known = ", ".join(f"{registers.get(s.name, BEGINNING)}L" for s in self._by_port())
         register = f"get(array({known}), `{PORT}`)"
-        seen = rows.observe(self.observed, *self._observations(register))
-        return seen.where(F.expr(self._kept(register)))
+        observations, kept = list(self._observations(register)), F.expr(self._kept(register))
+        if not can_repeat(rows):
+            return rows.observe(self.observed, *observations).where(kept)
+        runs = F.expr(f"collect_list(`{_FIRST}`)").alias(_RUNS)
+        marked = rows.select("*", F.expr(_FIRST_ROW).alias(_FIRST))
+        return marked.observe(self.observed, *observations, runs).where(kept).drop(_FIRST)
 
     def _by_port(self) -> list[StreamDeclaration]:
         return [self.streams[port] for port in sorted(self.streams)]
@@ -63,13 +78,13 @@ class PushDown:
         return f"CASE `{PORT}` {whens} ELSE TRUE END"
 
     def account(self, reports: Sequence[Report]) -> list[Report]:
-        """What the dropped rows would have reported, given the reports of the others.
-
-        A stage that Spark repeats is observed twice: then more rows are counted than there were, and no time is wrong.
-        """
+        """What the dropped rows would have reported, given the reports of the others."""
         if not self.conditions:
             return []
         told = self.observed.get
+        runs = told.get(_RUNS) or []
+        if len(runs) > len(set(runs)):
+            told = {**told, **self._counted_anew()}
         dropped = Report(-1, -1)
         for port in self.conditions:
             name = self.streams[port].name
@@ -78,6 +93,18 @@ class PushDown:
             if told[f"latest{port}"] is not None:
                 dropped.latest[name] = told[f"latest{port}"]
         return [dropped]
+
+    def _counted_anew(self) -> dict[str, int]:
+        """The rows of each stream, by reading the batch once more; what repeats in such a job is counted once."""
+        assert self.rows is not None
+        counted = {row[0]: row[1] for row in self.rows.groupBy(PORT).count().collect()}
+        return {f"rows{port}": counted.get(port, 0) for port in self.conditions}
+
+
+def can_repeat(rows: DataFrame) -> bool:
+    """Whether tasks may run again after they have ended, because their output can be lost with an executor."""
+    master = rows.sparkSession.sparkContext.master or ""
+    return not (master == "local" or master.startswith("local["))
 
 
 def push_down(
