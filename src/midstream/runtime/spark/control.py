@@ -90,9 +90,9 @@ class Listener:
                 session._driver.dropped.pop(name, None)
                 return {"query": name, "plan": query.plan.text}
             case {"command": "drop", "query": str(name)}:
-                text = session.queries_by(name)._running.cql
+                text, added = session.queries_by(name)._running.cql, name in session._driver.added
                 session.drop(name)
-                if session._driver.added.pop(name, None) is None:
+                if not added:
                     session._driver.dropped[name] = text
                 return {"query": name}
             case {"command": "stop"}:

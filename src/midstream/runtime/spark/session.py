@@ -304,6 +304,7 @@ class Session:
         self._query(name)
         with self._driver.gate:
             del self._driver.queries[name]
+            self._driver.added.pop(name, None)
             self._driver.sinks.pop(name, None)
             self._driver.watchers.by_query.pop(name, None)
 
