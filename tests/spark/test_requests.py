@@ -192,6 +192,18 @@ def test_requests_that_wait_are_carried_out_in_the_order_they_were_taken_up(tmp_
     assert [record["id"] for record in job.manifest.counters["requests"]] == ["2", "1"]
 
 
+def test_a_request_that_comes_back_after_its_effect_was_shown_is_not_carried_out_again(tmp_path):
+    run(tmp_path, 1)
+    for until in (2, 3, 4):
+        put(tmp_path, command="add", **REQUESTED["add"])
+        job = run(tmp_path, until)
+        assert job.asked == (["add"] if until == 2 else [])
+    job.drop("more")
+    put(tmp_path, command="add", **REQUESTED["add"])
+    job.listen()
+    assert "more" not in job.driver.queries and job.driver.files.list(REQUESTS) == []
+
+
 @pytest.mark.parametrize("point", ["refused.before_write", "refused.after_rename", "answer.after_rename"])
 def test_a_refused_request_is_answered_and_never_carried_out(point, tmp_path, monkeypatch):
     run(tmp_path, 1)

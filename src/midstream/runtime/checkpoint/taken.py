@@ -67,9 +67,12 @@ class TakenRequests:
         """The requests that were taken up and not forgotten, in the order in which they were."""
         found = []
         for number in numbers_in(self.files, TAKEN):
-            if self.files.read(path_of(TAKEN, number)) != WITHDRAWN:
+            try:
                 told = _read(self.files, path_of(TAKEN, number))
-                found.append((told.get("order", 0), number, told.get("request", told)))
+            except MissingFile:
+                continue  # its batch was committed just now
+            if "request" in told:
+                found.append((told["order"], number, told["request"]))
         return [(number, request) for _, number, request in sorted(found, key=lambda one: one[:2])]
 
     def answer(self, number: str, reply: Reply) -> None:

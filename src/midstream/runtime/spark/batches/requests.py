@@ -41,6 +41,8 @@ class Requests:
     """Those whose effect the next manifest will show, by number."""
     given_up: list[Record] = field(default_factory=list)
     """Those that were promised and turned out to be impossible, until a manifest tells of them."""
+    shown: set[str] = field(default_factory=set)
+    """The numbers of those whose effects manifests have shown."""
     taken: TakenRequests = field(init=False)
 
     def __post_init__(self) -> None:
@@ -50,10 +52,10 @@ class Requests:
         """Carries out what was asked of an earlier process and is not in the manifest; gives the numbers."""
         for number, request, reply in self.taken.tidy():
             self._give_up(number, request, reply)
-        known = {} if manifest is None else {told["id"] for told in manifest.counters.get(REQUESTS, ())}
+        self.shown |= {told["id"] for told in ([] if manifest is None else manifest.counters.get(REQUESTS, ()))}
         done = []
         for number, request in self.taken.waiting():
-            if number in known:
+            if number in self.shown:
                 self.taken.forget(number)
             elif number not in self.carried_out:
                 log.info("goes on with request %s: %s", number, _told(request))
@@ -66,6 +68,9 @@ class Requests:
         count = 0
         for number, request in self.taken.arrived():
             count += 1
+            if number in self.shown:  # a machine that loses power may bring a removed file back
+                self.taken.forget(number)
+                continue
             if request.get("command") not in CHANGING:
                 self._answer_at_once(number, request, handle)
                 continue
@@ -108,6 +113,7 @@ class Requests:
         """Lets go of the requests whose effects are in a manifest now."""
         for number in list(self.carried_out):
             self.taken.forget(number)
+            self.shown.add(number)
             del self.carried_out[number]
         self.given_up.clear()
 
