@@ -68,6 +68,49 @@ class TestBothAnswers:
         result = answer("SELECT longest(k) AS n FROM A [NOW]", {"A": rows}, functions=[longest])
         assert sorted(result["n"].to_pylist()) == [1, 3]
 
+    @pytest.mark.parametrize(
+        ("call", "expected"),
+        [
+            ("listed(v)", [None, 1.0, 1.0, 2.0, 2.0]),
+            ("listed(DISTINCT v)", [None, 1.0, 2.0]),
+            ("listed(DISTINCT v) FILTER (WHERE k <> 'd')", [None, 1.0, 2.0]),
+            ("listed(DISTINCT k, v)", ["a", "b", "b", "c", "d"]),
+            ("listed(DISTINCT v) FILTER (WHERE k = 'x')", []),
+        ],
+    )
+    @pytest.mark.parametrize("more", ["", ", max(k) AS most, listed(k) AS others"])
+    def test_an_aggregate_of_the_user_sees_rows_in_the_order_of_its_arguments(self, answer, call, expected, more):
+        """Whatever their times, and whatever else is asked: a snapshot has no order."""
+
+        class Listed:
+            def initialize(self):
+                return []
+
+            def iterate(self, state, column, *_):
+                return state + column.to_pylist()
+
+            def terminate(self, state):
+                return str(state)
+
+        rows = {"ts": [1, 2, 3, 4, 5], "k": ["d", "b", "c", "b", "a"], "v": [2.0, None, 1.0, 1.0, 2.0]}
+        query = f"SELECT {call} AS x{more} FROM A [HOP 10, 10]"
+        listed = ms.AggregateFunction("listed", Listed, pa.string())
+        assert answer(query, {"A": rows}, functions=[listed])["x"].to_pylist() == [str(expected)]
+
+    def test_a_function_of_the_user_that_fails_is_named(self, answer):
+        def fail(*_):
+            raise RuntimeError("no")
+
+        scalar = ms.ScalarFunction("f", fail, pa.int64())
+        aggregate = ms.AggregateFunction("g", fail, pa.int64())
+        for query, name in (
+            ("SELECT f(k) AS x FROM A [NOW]", "function f"),
+            ("SELECT g(k) AS x FROM A [NOW]", "aggregate g"),
+        ):
+            with pytest.raises(ms.InputError, match=f"{name} failed") as caught:
+                answer(query, {"A": A}, functions=[scalar, aggregate])
+            assert caught.value.detail == "RuntimeError: no"
+
     def test_an_empty_stream_answers_with_no_rows(self, answer):
         result = answer(JOIN, {"A": A.slice(0, 0), "B": B})
         assert result.num_rows == 0 and result.schema.field("k").type == pa.string()
@@ -165,3 +208,23 @@ def test_arguments_of_a_wrong_kind_are_refused_as_ours(wrong):
 def test_a_stream_has_a_text_for_a_name():
     with pytest.raises(ms.InputError, match="the name of a stream is a text, not 5"):
         ms.run("SELECT k FROM A", {5: A})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("kind", [ms.ScalarFunction, ms.AggregateFunction])
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("f", len, "int"), "function f returns an Arrow type"),
+        (("f", 5, pa.int64()), "function f cannot be called"),
+        ((5, len, pa.int64()), "the name of a function is a text, not 5"),
+    ],
+)
+def test_functions_that_nobody_could_call_are_refused(kind, given, message):
+    with pytest.raises(ms.QueryError, match=message):
+        kind(*given)
+
+
+def test_a_function_has_a_name_of_its_own():
+    first, other = (ms.ScalarFunction(name, lambda column: column, pa.string()) for name in ("first", "FIRST"))
+    with pytest.raises(ms.QueryError, match="two functions of the same name: first"):
+        ms.run(JOIN, {"A": A, "B": B}, functions=[first, other])

@@ -66,6 +66,9 @@ class ScalarFunction:
     function: Callable[..., pa.Array] = field(compare=False)
     returns: pa.DataType
 
+    def __post_init__(self) -> None:
+        _require_function(self.name, self.function, self.returns)
+
 
 @dataclass(frozen=True, slots=True)
 class AggregateFunction:
@@ -74,6 +77,18 @@ class AggregateFunction:
     name: str
     make: Callable[[], Accumulator] = field(compare=False)
     returns: pa.DataType
+
+    def __post_init__(self) -> None:
+        _require_function(self.name, self.make, self.returns)
+
+
+def _require_function(name: str, function: object, returns: pa.DataType) -> None:
+    if not isinstance(name, str) or not name:
+        raise QueryError(f"the name of a function is a text, not {name!r}")
+    if not callable(function):
+        raise QueryError(f"function {name} cannot be called: it is a {type(function).__name__}")
+    if not isinstance(returns, pa.DataType):
+        raise QueryError(f"function {name} returns an Arrow type such as pyarrow.int64(), not {returns!r}")
 
 
 UserFunction = ScalarFunction | AggregateFunction
@@ -102,4 +117,9 @@ def functions_by_name(functions: tuple[UserFunction, ...] | list[UserFunction]) 
                 f"{function!r} is not a function that a query can call",
                 hint="wrap it: ScalarFunction(name, function, returns) or AggregateFunction(name, make, returns)",
             )
-    return {f.name.lower(): f for f in functions}
+    known = {f.name.lower(): f for f in functions}
+    if len(known) < len(functions):
+        names = [f.name.lower() for f in functions]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        raise QueryError(f"there are two functions of the same name: {', '.join(repeated)}")
+    return known

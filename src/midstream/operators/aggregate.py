@@ -103,9 +103,6 @@ class GroupAggregate(SliceOperator):
         rows = self.alive(0, start, end)
         if len(rows) == 0:
             return None
-        if self.row_by_row:
-            order = total_order(rows.columns)
-            rows = rows if order is None else rows.take(order)
         if self.keys:
             groups, examples = group_rows([rows.columns.column(name) for name in self.keys])
         else:
@@ -249,23 +246,30 @@ def _positions(pieces: Sweep, groups: Indices, times: Indices) -> Indices:
 
 
 def _user_value(spec: AggregateSpec, rows: Elements, layout: Layout, where: Mask | None) -> pa.Array:
-    """A user's aggregate: the rows of each piece, given to a fresh accumulator in the total order."""
+    """A user's aggregate: the rows of each piece, given to a fresh accumulator in the order of its arguments.
+
+    A snapshot has no order of its own, so any other would depend on the plan.
+    """
     assert spec.user is not None
     columns = [rows.columns.column(name) for name in spec.columns]
     pieces = layout.pieces
     first, last = pieces.first, pieces.last
-    used = layout.single if where is None else layout.single[where[layout.single]]
+    order = total_order(columns)
+    used = np.arange(len(rows)) if order is None else order
+    used = used if where is None else used[where[used]]
     place = np.full(len(rows), -1, np.intp)
     place[layout.single] = np.arange(len(layout.single))
     by_piece: list[list[int]] = [[] for _ in range(len(pieces))]
     for row in used.tolist():
         for piece in range(int(first[place[row]]), int(last[place[row]])):
             by_piece[piece].append(row)
+    same = group_rows(columns)[0] if spec.distinct and columns else np.arange(len(rows))
     results = []
-    for members in by_piece:
+    for found in by_piece:
+        members = list({int(same[row]): row for row in reversed(found)}.values())[::-1]
         at = pa.array(members, pa.int64())
-        accumulator = spec.user.make()
         try:
+            accumulator = spec.user.make()
             state = accumulator.initialize()
             if members:
                 state = accumulator.iterate(state, *(column.take(at) for column in columns))

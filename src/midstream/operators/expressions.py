@@ -191,7 +191,11 @@ def _user_call(call: Call, functions: Functions, parts: Sequence[Node]) -> Node:
 
     def evaluate(batch: pa.RecordBatch) -> Datum:
         length = batch.num_rows
-        result = compute(*[column(part(batch), length) for part in parts])
+        arguments = [column(part(batch), length) for part in parts]
+        try:
+            result = compute(*arguments)
+        except Exception as error:
+            raise InputError(f"function {name} failed", detail=f"{type(error).__name__}: {error}") from error
         if isinstance(result, pa.ChunkedArray):
             result = result.combine_chunks()
         if not isinstance(result, pa.Array):

@@ -13,7 +13,7 @@ from midstream.algebra.declarations import AggregateFunction, Catalog
 from midstream.algebra.expressions import AggregateCall
 from midstream.algebra.semantics.casts import EXACT, DoesNotFit, fit_decimal, fit_integer
 from midstream.algebra.semantics.scalars import evaluator
-from midstream.algebra.semantics.values import Row, arrow_array, order, python_value, row_identity
+from midstream.algebra.semantics.values import Row, arrow_array, order, python_value, row_identity, row_order
 from midstream.errors import InputError, InternalError
 
 GroupEvaluator = Callable[[list[Row]], Any]
@@ -28,8 +28,8 @@ def aggregate_evaluator(call: AggregateCall, names: list[str], catalog: Catalog)
     def evaluate(group: list[Row]) -> Any:
         kept = [row for row in group if where is None or where(row) is True]
         values = [tuple(argument(row) for argument in arguments) for row in kept]
-        if known:
-            values = [v for v in values if None not in v]
+        # A snapshot has no order, so an aggregate of the user's gets one that depends on its arguments alone.
+        values = [v for v in values if None not in v] if known else sorted(values, key=row_order)
         if call.distinct:
             values = list({row_identity(v): v for v in values}.values())
         return _fitted(AGGREGATE[call.function](values), call) if known else _user(call, values, catalog)
@@ -53,14 +53,16 @@ def _user(call: AggregateCall, values: list[Row], catalog: Catalog) -> Any:
     function = catalog.function(call.function)
     if not isinstance(function, AggregateFunction):
         raise InternalError(f"{call.function} is not an aggregate function")
-    accumulator = function.make()
-    state = accumulator.initialize()
-    if values:
-        columns = list(zip(*values, strict=True)) if call.args else []
-        state = accumulator.iterate(
-            state, *(arrow_array(list(c), a.type) for c, a in zip(columns, call.args, strict=True))
-        )
-    return python_value(accumulator.terminate(state), function.returns)
+    columns = list(zip(*values, strict=True)) if call.args and values else []
+    arrays = [arrow_array(list(c), a.type) for c, a in zip(columns, call.args, strict=bool(columns))]
+    try:
+        accumulator = function.make()
+        state = accumulator.initialize()
+        if values:
+            state = accumulator.iterate(state, *arrays)
+        return python_value(accumulator.terminate(state), function.returns)
+    except Exception as error:
+        raise InputError(f"aggregate {function.name} failed", detail=f"{type(error).__name__}: {error}") from error
 
 
 def exact_sum(values: list[Any]) -> Any:

@@ -103,7 +103,10 @@ def _user_function(call: Call, catalog: Catalog) -> Definition:
 
     def apply(*values: Any) -> Any:
         arrays = [arrow_array([v], a.type) for v, a in zip(values, call.args, strict=True)]
-        return python_values(function.function(*arrays).cast(function.returns))[0]
+        try:
+            return python_values(function.function(*arrays).cast(function.returns))[0]
+        except Exception as error:
+            raise InputError(f"function {function.name} failed", detail=f"{type(error).__name__}: {error}") from error
 
     return apply
 
