@@ -432,3 +432,29 @@ def test_rows_that_would_change_on_the_way_are_refused(rows):
     session = Session().stream("S", DECLARED)
     with pytest.raises(ms.InputError, match="of stream S is"):
         session.push("S", rows)
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["at first", "while rows come"])
+@pytest.mark.parametrize("strategy", ["genmig", "genmig_shortened", "parallel_track", "moving_state", "auto"])
+def test_a_query_knows_how_late_the_rows_start_that_came_to_a_shared_part(strategy, later):
+    """The register is behind them by the lateness; a split time made from it would cut off what they still give."""
+    made = Session().stream("S", SCHEMA, lateness=5)
+    cql = "SELECT a.v, b.v AS w FROM S [RANGE 13] AS a, S [RANGE 19] AS b WHERE a.k = b.k"
+    twin = made.query("twin", cql)
+    query = None if later else made.query("q", cql)
+    for number, ticks in enumerate(([1, 1], [5, 3, 6], [12, 17], [19, 26, 31], [33, 35])):
+        made.push("S", [{"ts": tick, "k": 1, "v": tick} for tick in ticks])
+        if number == 0 and query is None:
+            query = made.query("q", cql)
+        if number == 1:
+            assert query is not None
+            query.migrate("(b a)", strategy)
+    made.stop()
+    assert query is not None and query.history[-1]["record"].outcome == "done"
+    difference = ms.snapshot_equal(query.results(), twin.results())
+    if later:
+        whole_from = query.history[0]["at"]
+        late = [r for r in twin.results().to_pylist() if r["valid_to"] > whole_from]
+        expected = pa.Table.from_pylist([{**r, "valid_from": max(whole_from, r["valid_from"])} for r in late])
+        difference = ms.snapshot_equal(query.results(), expected)
+    assert difference, str(difference)

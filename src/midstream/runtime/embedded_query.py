@@ -131,6 +131,7 @@ class Query:
             raise MigrationError(f"query {self.name} has been dropped")
         target = plan_query(self.plan.query, plan, self.emit_every)
         self.go_on_alone()
+        self._know_starts()
         self.live.migrate(target, self._possible(strategy), part=part, trigger=trigger, queue=queue)
 
     def cancel_migration(self) -> None:
@@ -177,6 +178,14 @@ class Query:
         self.run_rest(grown)
         self.events.append({"event": "goes on alone", "at": self.frontier, "shared": shared})
         parts.leave(self.name, sources)
+
+    def _know_starts(self) -> None:
+        """Knows how late the rows of its windows start, also of those that came to a part or before it was there."""
+        streams, starts = self.session.streams, self.live.starts
+        for source in self.live.sources:
+            latest = streams[source.stream.name].latest
+            if latest > BEGINNING:
+                starts[source.stream.alias] = max(starts.get(source.stream.alias, latest), latest)
 
     def drop(self) -> None:
         """Ends the query."""
