@@ -19,6 +19,7 @@ from midstream.operators.elements import Elements, Key, rows_without_columns
 from midstream.operators.state.segment import FROM, HASH, TO, Segment
 from midstream.runtime.checkpoint.failures import MissingFile
 from midstream.runtime.checkpoint.files import Data, Files
+from midstream.runtime.checkpoint.maps import Mapped
 from midstream.runtime.checkpoint.names import name_for
 
 __all__ = ["SegmentEntry", "StateKey", "kept_entries", "name_for", "open_segment", "open_states", "write_pack"]
@@ -98,16 +99,19 @@ def open_states(
     `schemas` are those of the states' columns by id.
     """
     found: dict[StateKey, list[Segment]] = {}
+    packs: dict[str, Mapped] = {}
     for entry in entries:
-        segment = open_segment(files, entry, schemas.get(entry.state) if schemas else None)
+        segment = open_segment(files, entry, schemas.get(entry.state) if schemas else None, packs)
         if len(segment):
             found.setdefault((entry.state, entry.key), []).append(segment)
     return found
 
 
-def open_segment(files: Files, entry: SegmentEntry, schema: pa.Schema | None = None) -> Segment:
-    """The segment an entry names, mapped; `schema` is what its columns must be."""
-    batch = _batch(_content(files, entry), files, entry)
+def open_segment(
+    files: Files, entry: SegmentEntry, schema: pa.Schema | None = None, packs: dict[str, Mapped] | None = None
+) -> Segment:
+    """The segment an entry names, mapped; `schema` is what its columns must be, `packs` are the files just opened."""
+    batch = _batch(_content(files, entry, {} if packs is None else packs), files, entry)
     hashes, valid_from, valid_to = (batch.column(i).to_numpy(zero_copy_only=True) for i in range(3))
     elements = Elements(_payload(batch, files, entry, schema), valid_from, valid_to)
     if entry.is_part:
@@ -160,9 +164,9 @@ def _entry(segment: Segment, state: str, key: Key, path: str, offset: int, conte
     )
 
 
-def _content(files: Files, entry: SegmentEntry) -> pa.Buffer:
+def _content(files: Files, entry: SegmentEntry, packs: dict[str, Mapped]) -> pa.Buffer:
     try:
-        mapped = files.mapped(entry.file)
+        mapped = packs.get(entry.file) or packs.setdefault(entry.file, files.mapped(entry.file))
     except MissingFile as error:
         raise MissingFile(
             f"the state file {files.full(entry.file)} is missing", detail=_of(entry), hint=_REPAIR

@@ -70,9 +70,9 @@ class Compactor:
 
 
 def _let_others_first() -> None:
-    """Has this thread run only when no batch needs the processor; elsewhere than on Linux that concerns processes."""
+    """Has this thread give way to batches; elsewhere than on Linux only whole processes can."""
     if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
 def write_merged(files: Files, merge: AnyMerge, batch_id: int) -> str:
