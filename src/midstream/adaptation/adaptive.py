@@ -20,7 +20,9 @@ from midstream.algebra.physical import longest_validity
 from midstream.algebra.plan import Window, walk_plan
 from midstream.algebra.statistics import Statistics
 from midstream.errors import MigrationError
+from midstream.migration.auto import Auto
 from midstream.migration.execution import SingleBox
+from midstream.migration.protocol import Strategy
 from midstream.migration.registry import STRATEGIES
 from midstream.operators.elements import Elements, Ticks
 from midstream.optimizer.plans import Plan
@@ -38,7 +40,7 @@ class AdaptiveQuery(Protocol):
     plan: Plan
     execution: Any
 
-    def migrate(self, plan: Plan, strategy: str = ..., *, trigger: str = ..., queue: bool = ...) -> None:
+    def migrate(self, plan: Plan, strategy: str | Strategy = ..., *, trigger: str = ..., queue: bool = ...) -> None:
         """Starts to go over to another plan."""
 
 
@@ -59,6 +61,8 @@ class Adaptive:
         self.clock = clock or (lambda: 0.0)
         self.observer = observer or Observer(plan.query, functions, clock)
         self.controller = Controller(policy, _longest(plan), spread)
+        cheapest = Auto(STRATEGIES, "cheapest", policy.silence * self.controller.window)
+        self.ways: tuple[str | Strategy, ...] = (cheapest, *WAYS[1:])
         self.drift = Drift(self.observer.interests.classes)
         self.history: deque[Decision] = deque(maxlen=remembered)
         self.checked_at = 0
@@ -119,13 +123,11 @@ class Adaptive:
 
     def _carry_out(self, query: AdaptiveQuery, decision: Decision) -> Decision:
         refusals = []
-        for strategy in WAYS:
-            if strategy not in STRATEGIES:
-                continue
+        for strategy in self.ways:
             try:
                 query.migrate(decision.target, strategy, trigger=decision.reason)
             except MigrationError as error:
-                refusals.append(f"{strategy}: {error.message}")
+                refusals.append(f"{getattr(strategy, 'name', strategy)}: {error.message}")
                 continue
             return decision
         return refused(decision, refusals)

@@ -18,7 +18,8 @@ class Policy:
 
     A plan counts as better from `least_gain` on. It must save `margin` times the migration's cost within `horizon`
     windows, and must already have been better by `evidence` times that cost, in `patience` looks at least. There are
-    at most `per_hour` migrations in an hour. For `watch` windows after a migration, work may exceed what was predicted
+    at most `per_hour` migrations in an hour, none of them silent for more than `silence` windows if there is another
+    way. For `watch` windows after a migration, work may exceed what was predicted
     by `tolerance`; beyond, and if the old plan would have done better, there is a way back.
     """
 
@@ -29,6 +30,7 @@ class Policy:
     evidence: float = 0.5
     patience: int = 2
     per_hour: int = 60
+    silence: float = 1.0
     warm_up: int = 4
     check_every: int = 1
     watch: float = 2.0

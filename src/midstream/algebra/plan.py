@@ -30,8 +30,30 @@ StreamKind = OneOf["istream", "dstream", "rstream"]
 SequenceMode = OneOf["recent", "chronicle", "all"]
 
 
+class _Hashed:
+    """Computes its hash once: plans are looked up again and again, and a hash goes down the whole tree."""
+
+    __slots__ = ("_hash",)
+
+    def __init_subclass__(cls) -> None:
+        super(_Hashed, cls).__init_subclass__()
+        compute = cls.__dict__.get("__hash__")
+        if compute is None:
+            return
+
+        def remembered(self: _Hashed) -> int:
+            try:
+                return self._hash  # type: ignore[attr-defined,no-any-return]
+            except AttributeError:
+                found: int = compute(self)
+                object.__setattr__(self, "_hash", found)
+                return found
+
+        cls.__hash__ = remembered  # type: ignore[method-assign,assignment]
+
+
 @dataclass(frozen=True, slots=True)
-class Relation:
+class Relation(_Hashed):
     """A node of a logical plan."""
 
     @property

@@ -1,11 +1,13 @@
 """Auto: of the strategies that may take one plan to the other, the one that is predicted to suit best.
 
-What suits is the user's preference: the least silence, the least memory, or the new plan as soon as possible. Ties go
-to the strategy that does less.
+What suits is the user's preference: the least silence, the least memory, the new plan as soon as possible, or the least
+work, where what the old plan does more than the new one would counts as long as it still runs. Ties go to the strategy
+that does less.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -17,12 +19,13 @@ from midstream.migration.protocol import Decision, Functions, Migrating, Situati
 from midstream.operators.box import Box
 from midstream.optimizer.plans import Plan
 
-Preference = Literal["least_silence", "least_memory", "soonest"]
+Preference = Literal["least_silence", "least_memory", "soonest", "cheapest"]
 
 PREFERENCES: dict[str, Callable[[Prediction], tuple[float, ...]]] = {
     "least_silence": lambda p: (p.silence, p.duration, p.work),
     "least_memory": lambda p: (p.rows, p.duration, p.work),
     "soonest": lambda p: (p.duration + p.silence, p.work),
+    "cheapest": lambda p: (p.work + p.delayed, p.silence),
 }
 
 
@@ -55,12 +58,26 @@ def choose(
     situation: Situation,
     preference: str = "least_silence",
     capacity: float | None = None,
+    most_silence: float = math.inf,
 ) -> Choice:
-    """Asks every strategy whether it may, predicts what it would take, and picks by the preference."""
+    """Asks every strategy whether it may, predicts what it would take, and picks by the preference.
+
+    Strategies that would be silent for longer than so many ticks come last.
+    """
     if preference not in PREFERENCES:
         raise MigrationError(f"unknown preference {preference!r}", hint=f"use one of {', '.join(PREFERENCES)}")
+    allowed, refusals = _allowed(strategies, old, new, functions)
     predictor = Predictor(old, new, situation, capacity)
-    predictions, refusals = [], {}
+    predictions = [predictor.predict(name, strategies[name].decide(situation)) for name in allowed]
+    predictions.sort(key=lambda p: (p.silence > most_silence, *PREFERENCES[preference](p)))
+    return Choice(predictions[0].strategy, preference, tuple(predictions), refusals)
+
+
+def _allowed(
+    strategies: Mapping[str, Strategy], old: Plan, new: Plan, functions: Functions
+) -> tuple[list[str], dict[str, str]]:
+    """The strategies that may, and why the others may not; at least one must."""
+    allowed, refusals = [], {}
     for name, strategy in strategies.items():
         if isinstance(strategy, Auto):
             continue
@@ -68,15 +85,14 @@ def choose(
             strategy.refuse(old, new, functions)
         except MigrationError as error:
             refusals[name] = error.message
-            continue
-        predictions.append(predictor.predict(name, strategy.decide(situation)))
-    if not predictions:
+        else:
+            allowed.append(name)
+    if not allowed:
         raise MigrationError(
             "no strategy can migrate between these plans",
             detail="; ".join(dict.fromkeys(refusals.values())),
         )
-    predictions.sort(key=PREFERENCES[preference])
-    return Choice(predictions[0].strategy, preference, tuple(predictions), refusals)
+    return allowed, refusals
 
 
 class Auto:
@@ -84,19 +100,28 @@ class Auto:
 
     name = "auto"
 
-    def __init__(self, strategies: Mapping[str, Strategy], preference: Preference = "least_silence") -> None:
+    def __init__(
+        self,
+        strategies: Mapping[str, Strategy],
+        preference: Preference = "least_silence",
+        most_silence: float = math.inf,
+    ) -> None:
         self.strategies = strategies
         self.preference = preference
+        self.most_silence = most_silence
 
     def refuse(self, old: Plan, new: Plan, functions: Functions) -> None:
         """Asks that some strategy may."""
-        choose(self.strategies, old, new, functions, Situation(()), self.preference)
+        _allowed(self.strategies, old, new, functions)
 
     def decide(self, situation: Situation) -> Decision:
         """The chosen strategy and what it decides."""
         if situation.old is None or situation.new is None:
             raise MigrationError("auto cannot choose without knowing the plans", hint="name a strategy")
-        choice = choose(self.strategies, situation.old, situation.new, situation.functions, situation, self.preference)
+        old, new, functions = situation.old, situation.new, situation.functions
+        choice = choose(
+            self.strategies, old, new, functions, situation, self.preference, most_silence=self.most_silence
+        )
         inner = self.strategies[choice.chosen].decide(situation)
         return {**inner, "strategy": choice.chosen, "predictions": [p.as_dict() for p in choice.predictions]}
 

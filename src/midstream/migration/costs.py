@@ -120,7 +120,8 @@ class Prediction:
     """What a strategy is expected to take beside what the running plan takes anyway.
 
     `duration` is in ticks until the new plan is alone, `work` in rows handled, `rows` the most that is held, `silence`
-    in ticks without a result; less than a batch is none, because results leave by the batch.
+    in ticks without a result; less than a batch is none, because results leave by the batch. `delayed` is what the old
+    plan handles more than the new one would, until the new one is alone.
     """
 
     strategy: str
@@ -128,6 +129,7 @@ class Prediction:
     work: float
     rows: float
     silence: float
+    delayed: float = 0.0
 
     def as_dict(self) -> dict[str, float | str]:
         """All fields as plain values."""
@@ -137,6 +139,7 @@ class Prediction:
             "work": self.work,
             "rows": self.rows,
             "silence": self.silence,
+            "delayed": self.delayed,
         }
 
 
@@ -152,6 +155,7 @@ class Predictor:
         self.estimator = Estimator(situation.statistics, old.emission)
         self.load = max(self._handled(old.logical), 1e-9)
         self.own_load = max(self.load - sum(map(self._handled, situation.unchanged)), 1e-9)
+        self.excess = max(0.0, self.load - self._handled(new.logical))
         self.capacity = capacity or 2 * self.load
         self.batch_ticks = situation.statistics.batch_ticks or 1.0
 
@@ -177,7 +181,7 @@ class Predictor:
         elsewhere = {name for relation in self.situation.unchanged for name in stored_inputs(relation)}
         stored = stored_inputs(self.new.logical)
         rows = sum(self._held(relation) for name, relation in stored.items() if name not in elsewhere)
-        return Prediction(strategy, duration, growing + results, rows, 0.0)
+        return Prediction(strategy, duration, growing + results, rows, 0.0, duration * self.excess)
 
     def _now(self, otherwise: int) -> int:
         """Where time is: at the frontier, or while some stream has not come yet, at the earliest of the others."""
@@ -196,6 +200,7 @@ class Predictor:
             self._filling + heard,
             2 * self._missing_rows,
             self._silence(per_batch),
+            batches * self.batch_ticks * self.excess,
         )
 
     def _silence(self, work: float) -> float:

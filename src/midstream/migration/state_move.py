@@ -280,7 +280,8 @@ class StateMove:
         for held in held_states(self.new):
             twin = self.matched.get(id(held.state))
             if twin is not None:
-                _take_over(held.state, twin.state, frontier, self.portions)
+                stored = _take_over(held.state, twin.state, frontier, self.portions)
+                self.new.operators[held.operator].work.inserted += stored
 
     @property
     def left(self) -> int:
@@ -365,13 +366,14 @@ class StateMove:
         self.new.restore(frontier)
 
 
-def _take_over(state: SortedState, twin: SortedState, frontier: int, portions: Portions) -> None:
+def _take_over(state: SortedState, twin: SortedState, frontier: int, portions: Portions) -> int:
+    """Gives a state what its twin holds, and how many rows had to be stored anew for that."""
     if shareable(twin, state):
         state.replace_segments(twin.segments)
-        return
+        return 0
     state.segments = []
     # One tick more than joins need: DSTREAM has yet to see what ends at the frontier.
-    since = max(frontier - 1, BEGINNING)
+    since, anew = max(frontier - 1, BEGINNING), 0
     for stored in parts_of(twin, since):
         for start in range(0, len(stored), portions.rows):
             part = stored.slice(start, min(portions.rows, len(stored) - start))
@@ -379,3 +381,5 @@ def _take_over(state: SortedState, twin: SortedState, frontier: int, portions: P
             if len(part):
                 state.append(*prepare(part, state.key, nulls_equal=True))
                 portions.after()
+                anew += len(part)
+    return anew

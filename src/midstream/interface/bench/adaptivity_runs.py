@@ -12,7 +12,7 @@ from midstream.adaptation.adaptive import Adaptive
 from midstream.adaptation.controller import Decision
 from midstream.adaptation.policy import Policy
 from midstream.api import Question, ask
-from midstream.migration.execution import SingleBox
+from midstream.operators.base import Operator, Work
 from midstream.optimizer.plans import Plan, plan_query
 from midstream.runtime.embedded import Stream, batches
 from midstream.runtime.live_query import LiveQuery
@@ -45,25 +45,28 @@ class Run:
         return sum(self.seconds)
 
 
-class _Meter:
-    """Counts the work of a query's boxes, one after the other, with what filling their states took."""
+class Meter:
+    """Counts what all operators do that are built while it is open: also those of a migration and of its two boxes."""
 
-    def __init__(self, query: LiveQuery) -> None:
-        self.query = query
-        self.gone = 0
-        self.box = query.execution.box if isinstance(query.execution, SingleBox) else None
-        self.sent = 0
+    def __init__(self) -> None:
+        self.counted: list[Work] = []
+
+    def __enter__(self) -> Meter:
+        self._built = built = Operator.__init__
+
+        def counted(operator: Operator, schema: pa.Schema) -> None:
+            built(operator, schema)
+            self.counted.append(operator.work)
+
+        Operator.__init__ = counted  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        Operator.__init__ = self._built  # type: ignore[method-assign]
 
     def read(self) -> int:
         """All work so far."""
-        execution = self.query.execution
-        if isinstance(execution, SingleBox) and execution.box is not self.box:
-            assert self.box is not None
-            self.gone += self.box.work.probed + self.box.work.inserted
-            self.box = execution.box
-        sent = 2 * sum(record.processed_twice for record in self.query.history)
-        assert self.box is not None
-        return self.gone + self.box.work.probed + self.box.work.inserted + sent
+        return sum(work.probed + work.inserted for work in self.counted)
 
 
 def question_of(query: str, tables: Mapping[str, pa.Table]) -> Question:
@@ -74,11 +77,16 @@ def question_of(query: str, tables: Mapping[str, pa.Table]) -> Question:
 def drive(question: Question, plan: Plan | str | None, batch_rows: int, policy: Policy | None = None) -> Run:
     """Runs a query from beginning to end; adaptively if there is a policy."""
     chosen = plan if isinstance(plan, Plan) else plan_query(question.plan, plan)
+    with Meter() as meter:
+        return _driven(question, chosen, batch_rows, policy, meter)
+
+
+def _driven(question: Question, chosen: Plan, batch_rows: int, policy: Policy | None, meter: Meter) -> Run:
     query = LiveQuery(chosen, question.catalog.functions)
     if policy is not None:
         query.adaptive = Adaptive(chosen, policy, question.catalog.functions, time.monotonic)
     streams = {name: Stream(question.catalog.streams[name]) for name in sorted(query.streams)}
-    run, meter, before = Run(chosen.text), _Meter(query), 0
+    run, before = Run(chosen.text), 0
     running = chosen
     for parts in batches(streams, {name: question.tables[name] for name in streams}, batch_rows):
         start = time.process_time()
