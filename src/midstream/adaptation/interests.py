@@ -13,8 +13,9 @@ from typing import Any
 from midstream.algebra.expressions import Column, Expression, columns_of, substitute
 from midstream.algebra.plan import Relation, streams_of
 from midstream.algebra.statistics import Statistics
-from midstream.optimizer.estimates import Estimator, origin
+from midstream.optimizer.estimates import Estimator
 from midstream.optimizer.join_graph import JoinGraph, bits
+from midstream.optimizer.origins import origin
 from midstream.optimizer.prepare import as_written, prepare
 from midstream.optimizer.rewrite import normalize
 from midstream.optimizer.variants import marked, possible_marks

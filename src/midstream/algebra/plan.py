@@ -36,7 +36,7 @@ class _Hashed:
     __slots__ = ("_hash",)
 
     def __init_subclass__(cls) -> None:
-        super(_Hashed, cls).__init_subclass__()
+        super().__init_subclass__()
         compute = cls.__dict__.get("__hash__")
         if compute is None:
             return

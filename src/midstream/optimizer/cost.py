@@ -7,7 +7,7 @@ into one number and can be calibrated on the machine at hand.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,16 @@ class Cost:
     state_bytes: float = 0.0
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Cost)))
+        return Cost(
+            self.probed + other.probed,
+            self.inserted + other.inserted,
+            self.matched + other.matched,
+            self.given + other.given,
+            self.evaluated + other.evaluated,
+            self.rows + other.rows,
+            self.state_rows + other.state_rows,
+            self.state_bytes + other.state_bytes,
+        )
 
     @property
     def work(self) -> float:

@@ -8,13 +8,14 @@ arrives, so rates are sums of products, one for each part to be the last. Neithe
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
 import pyarrow as pa
 
 from midstream.algebra.emission import Emission
-from midstream.algebra.expressions import Call, Column, Expression, columns_of, conjuncts, substitute
+from midstream.algebra.expressions import Call, Expression, conjuncts
 from midstream.algebra.physical import longest_validity
 from midstream.algebra.plan import (
     Aggregate,
@@ -36,6 +37,7 @@ from midstream.algebra.statistics import UNKNOWN, Estimate, KeyProfile, Statisti
 from midstream.algebra.windows import Hop, Rows, Unbounded
 from midstream.optimizer.cost import Constants, Cost
 from midstream.optimizer.join_graph import Inputs, JoinGraph, bits, join_graph
+from midstream.optimizer.origins import origin
 
 GUESSED_RATE = 1.0
 GUESSED_ENDLESS = 1_000_000.0
@@ -291,9 +293,7 @@ class GraphEstimator:
         self.constants = estimator.constants
         self.leaves = [estimator.flow(graph.leaf(i)) for i in range(len(graph.inputs))]
         self._selectivities: dict[Inputs, float] = {}
-        self._classes: list[list[tuple[str | None, Inputs]]] = [
-            [(origin_text(graph, term, mask), mask) for term, mask in terms] for terms in graph.equal_terms
-        ]
+        self._classes = graph.term_texts
         self._others = [
             (mask, estimator.selectivity(condition).value)
             for condition, mask in graph.other_conditions
@@ -316,7 +316,7 @@ class GraphEstimator:
         return not self.estimator.spread or any(members == self.graph.everyone for members in self._members)
 
     @staticmethod
-    def _owners(terms: list[tuple[str | None, Inputs]]) -> Inputs:
+    def _owners(terms: Iterable[tuple[str | None, Inputs]]) -> Inputs:
         members = 0
         for _, mask in terms:
             members |= mask
@@ -445,37 +445,6 @@ def has_key(plan: Join) -> bool:
     return any({m for _, m in terms} == {1, 2} for terms in graph.equal_terms) or any(
         isinstance(c, Call) and c.function == "is_not_distinct_from" for c in conjuncts(plan.on)
     )
-
-
-def origin(plan: Relation, name: str) -> Expression | None:
-    """The expression over a stream's columns that a column is."""
-    match plan:
-        case Stream():
-            return Column(name, plan.schema.field(name).type)
-        case Project(inner, columns):
-            expression = next(c.expression for c in columns if c.name == name)
-            return origin(inner, expression.name) if isinstance(expression, Column) else None
-        case Aggregate(inner, keys):
-            key = next((k.expression for k in keys if k.name == name), None)
-            return origin(inner, key.name) if isinstance(key, Column) else None
-        case Union() | Difference() | Intersect() | Sequence():
-            return None
-    for child in plan.inputs:
-        if name in child.schema.names:
-            return origin(child, name)
-    return None
-
-
-def origin_text(graph: JoinGraph, term: Expression, mask: Inputs) -> str | None:
-    """A term in words of its stream's columns, as statistics name it."""
-    relation = graph.inputs[mask.bit_length() - 1]
-    by_name = {}
-    for name in columns_of(term):
-        found = origin(relation, name)
-        if found is None:
-            return None
-        by_name[name] = found
-    return str(substitute(term, by_name))
 
 
 def _different(profile: KeyProfile | None, rows: float) -> float:

@@ -17,6 +17,7 @@ from midstream.algebra.expressions import Expression, columns_of, conjunction, c
 from midstream.algebra.plan import Aggregate, Distinct, Join, MultiJoin, Relation, Select, aliases
 from midstream.errors import QueryError
 from midstream.optimizer.equalities import classes, closure, equality, sides
+from midstream.optimizer.origins import origin_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,9 @@ Shape = Either[int, tuple["Shape", "Shape"], Probing]  # noqa: UP007
 
 Inputs = int
 """A set of inputs as bits."""
+
+REMEMBERED = 256
+"""How many joins of a graph are kept: a query that is planned again and again gets the same trees."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,14 @@ class JoinGraph:
             owned = tuple((t, self.mask(t)) for t in terms)
             found.append(tuple((t, m) for t, m in owned if m.bit_count() == 1))
         return tuple(terms for terms in found if len(terms) > 1)
+
+    @cached_property
+    def term_texts(self) -> tuple[tuple[tuple[str | None, Inputs], ...], ...]:
+        """The classes of equal terms, each term as statistics name it, if they can, with its input."""
+        return tuple(
+            tuple((origin_text(self.inputs[mask.bit_length() - 1], term), mask) for term, mask in terms)
+            for terms in self.equal_terms
+        )
 
     @cached_property
     def other_conditions(self) -> tuple[tuple[Expression, Inputs], ...]:
@@ -189,11 +201,21 @@ class JoinGraph:
         """The join tree of a shape; conditions sit as low as their columns allow."""
         return self._build(shape)[0]
 
+    @cached_property
+    def _built(self) -> dict[Shape, tuple[Relation, Inputs]]:
+        return {}
+
     def _build(self, shape: Shape) -> tuple[Relation, Inputs]:
         if isinstance(shape, int):
             return self.leaf(shape), 1 << shape
-        if isinstance(shape, Probing):
-            return self._multiway(shape)
+        known = self._built.get(shape)
+        if known is None:
+            known = self._multiway(shape) if isinstance(shape, Probing) else self._join(shape)
+            if len(self._built) < REMEMBERED:
+                self._built[shape] = known
+        return known
+
+    def _join(self, shape: tuple[Shape, Shape]) -> tuple[Relation, Inputs]:
         left, left_inputs = self._build(shape[0])
         right, right_inputs = self._build(shape[1])
         on = conjunction(self.between(left_inputs, right_inputs))

@@ -26,7 +26,7 @@ def _prepared(plan: Relation, choose: Choice) -> Relation:
     if isinstance(plan, MultiJoin | Select) or (isinstance(plan, Join) and plan.kind == "inner"):
         graph = join_graph(plan)
         inputs = tuple(_prepared(child, choose) for child in graph.inputs)
-        rebuilt = JoinGraph(inputs, graph.conditions)
+        rebuilt = graph if inputs == graph.inputs else JoinGraph(inputs, graph.conditions)
         return choose(rebuilt) if len(inputs) > 1 else rebuilt.tree(0)
     by_name = isinstance(plan, Project | Aggregate)
     children = tuple(_prepared(child, choose) if by_name else prepare(child, choose) for child in plan.inputs)
