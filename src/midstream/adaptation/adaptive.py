@@ -11,9 +11,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
+from midstream.adaptation.alarm import Alarm
 from midstream.adaptation.controller import Controller, Decision
 from midstream.adaptation.drift import Drift
-from midstream.adaptation.observer import Observer
+from midstream.adaptation.observer import Attention, Observer
 from midstream.adaptation.policy import Policy
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import longest_validity
@@ -32,6 +33,10 @@ REMEMBERED = 1000
 
 WAYS = ("auto", "moving_state", "genmig")
 """Strategies to try, in order; those that refuse are passed over."""
+
+
+ALERT = Attention(resting=4)
+"""Looks may become rare, because the running plan's work, seen in every batch, gives the alarm."""
 
 
 class AdaptiveQuery(Protocol):
@@ -59,7 +64,8 @@ class Adaptive:
     ) -> None:
         self.policy = policy
         self.clock = clock or (lambda: 0.0)
-        self.observer = observer or Observer(plan.query, functions, clock)
+        self.observer = observer or Observer(plan.query, functions, clock, ALERT)
+        self.alarm = Alarm()
         self.controller = Controller(policy, _longest(plan), spread)
         cheapest = Auto(STRATEGIES, "cheapest", policy.silence * self.controller.window)
         self.ways: tuple[str | Strategy, ...] = (cheapest, *WAYS[1:])
@@ -84,6 +90,8 @@ class Adaptive:
         if self.policy.mode == "off":
             return None
         box = query.execution.box if isinstance(query.execution, SingleBox) else None
+        if box is not None and self.alarm.rings(box, self.observer.batch_rows):
+            self.observer.look_back()
         watched = partial(self.observer.watched, box) if box is not None else None
         decision = self.end_batch(query.plan, watched)
         if decision is None:
@@ -113,6 +121,7 @@ class Adaptive:
         self.checked_at = self.observer.passed_ticks
         statistics = self.observer.snapshot()
         changed = self.drift.noticed(statistics)
+        self.observer.settle(not changed and not self.controller.candidates)
         if not changed and not self.controller.busy(statistics.moment):
             return None
         statistics = watched(statistics)

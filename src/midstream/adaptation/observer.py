@@ -35,12 +35,14 @@ class Attention:
     """How often keys are looked at, and how many of their values are remembered.
 
     So many batches lie between two looks, at least and at most: the more, the more rows a batch has. While there is
-    something to follow, so many batches more are looked at one after the other.
+    something to follow, so many batches more are looked at one after the other. While looks show nothing new, the
+    distance between them doubles, up to `resting` times: where something else would tell that a look is due.
     """
 
     apart: tuple[int, int] = (2, 12)
     rows_per_look: int = 1000
     following: int = 0
+    resting: int = 1
     most_sampled: int | None = None
     """How many values of all keys together; None: as many of each as there may be."""
 
@@ -82,7 +84,9 @@ class Observer:
         self.since_look = 0
         self.looking = True
         self.followed = 0
+        self.rest = 1
         self.fresh = False
+        self._unseen: list[tuple[str, Elements]] = []
         windows = {s.alias: _window(query, s) for s in streams_of(query)}
         self.sources = {alias: Source(Smoothed(0.85), span) for alias, span in windows.items()}
         self.heavy = [HeavyValues() for _ in self.interests.classes]
@@ -96,12 +100,31 @@ class Observer:
     def take(self, alias: str, elements: Elements, ticks: Ticks) -> None:
         """Sees the rows that a source is about to be fed with."""
         self.count(alias, len(ticks), int(ticks.max()))
-        if self.looking and len(elements):
-            columns = elements.columns
-            width = columns.nbytes / len(elements)
-            if len(elements) > LOOK_AT:
-                columns = columns.slice((self.batches * 7919) % (len(elements) - LOOK_AT), LOOK_AT)
-            self.absorb(alias, self.looker.look(alias, columns, width))
+        if self.looking:
+            self._look(alias, elements)
+        elif self.attention.resting > 1:
+            self._unseen.append((alias, elements))
+
+    def _look(self, alias: str, elements: Elements) -> None:
+        if len(elements) == 0:
+            return
+        columns = elements.columns
+        width = columns.nbytes / len(elements)
+        if len(elements) > LOOK_AT:
+            columns = columns.slice((self.batches * 7919) % (len(elements) - LOOK_AT), LOOK_AT)
+        self.absorb(alias, self.looker.look(alias, columns, width))
+
+    def look_back(self) -> None:
+        """Looks, before the batch is over, at the rows it brought, if it has not, and soon again."""
+        for alias, elements in self._unseen:
+            self._look(alias, elements)
+        self._unseen.clear()
+        self.looking, self.rest = True, 1
+
+    @property
+    def batch_rows(self) -> int:
+        """How many rows this batch has brought so far."""
+        return sum(source.batch_rows for source in self.sources.values())
 
     def count(self, alias: str, rows: int, latest: int) -> None:
         """Learns how many rows a source has had in this batch, and the latest time among them."""
@@ -123,6 +146,7 @@ class Observer:
 
     def end_batch(self) -> None:
         """Sees that a batch is over."""
+        self._unseen.clear()
         newest = self.newest
         if newest is None:
             return
@@ -153,6 +177,10 @@ class Observer:
             self.followed += 1
             self.looking, self.since_look = True, 0
 
+    def settle(self, nothing_new: bool) -> None:
+        """Learns whether the last look has shown something: if not, the next may wait longer."""
+        self.rest = min(2 * self.rest, self.attention.resting) if nothing_new else 1
+
     def _begin(self, newest: int) -> None:
         """The first batch has an end but no beginning, so it says nothing about rates."""
         self.latest = newest
@@ -163,7 +191,7 @@ class Observer:
     def _decide_looking(self, rows: int) -> None:
         self.since_look += 1
         least, most = self.attention.apart
-        self.apart = min(most, max(least, rows // self.attention.rows_per_look))
+        self.apart = self.rest * min(most, max(least, rows // self.attention.rows_per_look))
         self.looking = self.batches < FIRST_LOOKS or self.since_look >= self.apart
         if self.looking:
             self.since_look = 0
