@@ -21,9 +21,6 @@ SAMPLE = 4
 HEAVY = 1 / 128
 """The share of tuples from which on a value is heavy."""
 
-SEARCHED = 512
-"""Among how many tuples heavy values are looked for."""
-
 TIMES = 2.5
 ENOUGH = 24.0
 FORGETTING = 0.05
@@ -47,9 +44,10 @@ class HeavyValues:
         """Takes values that were heavy in some key lately; the heaviest are kept, the others fade."""
         both = np.concatenate([self.hashes, hashes])
         weights = np.concatenate([self.shares * 0.95, shares])
-        values, groups = np.unique(both, return_inverse=True)
-        largest = np.zeros(len(values))
-        np.maximum.at(largest, groups, weights)
+        order = both.argsort(kind="stable")
+        both, weights = both[order], weights[order]
+        starts = _starts(both)
+        values, largest = both[starts], np.maximum.reduceat(weights, starts)
         keep = np.flatnonzero(largest > HEAVY / 2)
         if len(keep) > MOST_HEAVY:
             keep = np.sort(keep[np.argsort(-largest[keep])[:MOST_HEAVY]])
@@ -72,37 +70,32 @@ class KeyCounts:
         """Takes the hashes of some tuples' keys; what was known fades."""
         if len(hashes) == 0:
             return
-        self._learn(hashes)
-        heavy = self.heavy.hashes
-        values, counts = self._seen(hashes)
+        everything = _counted(hashes)
+        self._learn(*everything, len(hashes))
+        values, counts = self._among_counted(*everything)
         old = self._kept()
         if self._changed(*old, values, counts, len(hashes)):
             fade = FORGETTING
             if self.sample > SAMPLE:
                 self.sample = SAMPLE
-                values, counts = self._seen(hashes)
+                values, counts = self._among_counted(*everything)
         self.hashes, self.counts = _merged(*old, values, counts, fade)
         self.rows = self.rows * fade + len(hashes)
-        while len(self.hashes) > self.most + len(heavy):
+        while len(self.hashes) > self.most + len(self.heavy.hashes):
             self.sample *= 2
             self.likeness = 0.0
             self.hashes, self.counts = self._kept()
 
-    def _seen(self, hashes: Hashes) -> tuple[Hashes, Weights]:
-        """The values in the sample and the heavy ones, and how often each is there."""
-        heavy = self.heavy.hashes
-        sampled = hashes[(hashes & np.uint64(self.sample - 1)) == 0]
-        if len(heavy) == 0:
-            return _counted(sampled)
-        values, counts = _counted(sampled[~_among(sampled, heavy)])
-        return np.concatenate([values, heavy]), np.concatenate([counts, _counts_of(heavy, hashes)])
-
     def _kept(self) -> tuple[Hashes, Weights]:
         """What is counted and is in the sample, or heavy."""
-        keep = (self.hashes & np.uint64(self.sample - 1)) == 0
+        return self._among_counted(self.hashes, self.counts)
+
+    def _among_counted(self, hashes: Hashes, counts: Weights) -> tuple[Hashes, Weights]:
+        """Those of some values that are in the sample, or heavy, and their counts."""
+        keep = (hashes & np.uint64(self.sample - 1)) == 0
         if len(self.heavy.hashes):
-            keep |= _among(self.hashes, self.heavy.hashes)
-        return self.hashes[keep], self.counts[keep]
+            keep |= _among(hashes, self.heavy.hashes)
+        return hashes[keep], counts[keep]
 
     def _changed(self, old: Hashes, old_counts: Weights, new: Hashes, new_counts: Weights, rows: int) -> bool:
         """Whether the values come from another distribution than before.
@@ -126,13 +119,11 @@ class KeyCounts:
         self.likeness = likeness if self.likeness == 0 else 0.7 * self.likeness + 0.3 * likeness
         return False
 
-    def _learn(self, hashes: Hashes) -> None:
-        """Looks for heavy values among some of the tuples; once found, they are counted among all."""
-        some = hashes[:: max(1, len(hashes) // SEARCHED)]
-        values, counts = _counted(some)
-        often = counts >= max(3.0, HEAVY * len(some))
+    def _learn(self, values: Hashes, counts: Weights, rows: int) -> None:
+        """Looks for heavy values among those of some tuples."""
+        often = counts >= max(3.0, HEAVY * rows)
         if often.any():
-            self.heavy.learn(values[often], counts[often] / len(some))
+            self.heavy.learn(values[often], counts[often] / rows)
 
     def profile(self) -> KeyProfile:
         """The shares of the values, as the optimizer reads them."""
@@ -142,11 +133,6 @@ class KeyCounts:
         for array in (hashes, shares, heavy):
             array.setflags(write=False)
         return KeyProfile(hashes, shares, heavy, self.sample, self.rows)
-
-
-def _counts_of(values: Hashes, hashes: Hashes) -> Weights:
-    at = np.minimum(np.searchsorted(values, hashes), len(values) - 1)
-    return np.bincount(at[values[at] == hashes], minlength=len(values)).astype(np.float64)
 
 
 def _counted(hashes: Hashes) -> tuple[Hashes, Weights]:
