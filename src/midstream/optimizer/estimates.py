@@ -88,6 +88,14 @@ class Estimator:
         self._flows: dict[Relation, Flow] = {}
         self._costs: dict[Relation, float] = {}
         self._equal: dict[frozenset[str], float | None] = {}
+        self._graphs: dict[int, GraphEstimator] = {}
+
+    def graph(self, graph: JoinGraph) -> GraphEstimator:
+        """The flows of a graph; the joins of some of its inputs are looked up there from now on."""
+        known = self._graphs.get(id(graph))
+        if known is None:
+            known = self._graphs[id(graph)] = GraphEstimator(graph, self)
+        return known
 
     def flow(self, plan: Relation) -> Flow:
         """What a node gives."""
@@ -117,10 +125,7 @@ class Estimator:
             case Window(inner, spec):
                 return self._window_over(self.flow(inner), spec)
             case Select() | MultiJoin() | Join(kind="inner"):
-                graph = join_graph(plan)
-                if len(graph.inputs) == 1:
-                    return self._selected(self.flow(graph.inputs[0]), graph.conditions)
-                return GraphEstimator(graph, self).flow(graph.everyone)
+                return self._joined(plan)
             case Join():
                 return self._half_or_outer(plan)
             case Project(inner):
@@ -142,6 +147,16 @@ class Estimator:
                 return Flow(self.flow(inner).rate, self.flow(inner).rate, _width(plan.schema))
         inputs = [self.flow(r) for r in plan.inputs]
         return Flow(sum(f.rate for f in inputs), sum(f.population for f in inputs))
+
+    def _joined(self, plan: Relation) -> Flow:
+        graph = join_graph(plan)
+        if len(graph.inputs) == 1:
+            return self._selected(self.flow(graph.inputs[0]), graph.conditions)
+        for known in self._graphs.values():
+            part = known.graph.part(plan)
+            if part is not None:
+                return known.flow(part)
+        return self.graph(graph).flow(graph.everyone)
 
     def _stream(self, stream: Stream, window: Window | None) -> Flow:
         known = self.statistics.streams.get(stream.alias)
@@ -265,8 +280,7 @@ class Estimator:
         return Cost(probed=rates, inserted=rates, matched=matched, given=given, **kept)
 
     def _multi_join_cost(self, plan: MultiJoin) -> Cost:
-        graph = GraphEstimator(_one_graph(plan), self)
-        masks = tuple(1 << i for i in range(len(plan.joined)))
+        graph, masks = self._parts_of(plan)
         total = Cost()
         for i, order in enumerate(plan.orders):
             total += graph.route(masks, i, order)
@@ -274,6 +288,14 @@ class Estimator:
             flow = self.flow(child)
             total += Cost(inserted=flow.rate, **_kept(flow))
         return total
+
+    def _parts_of(self, plan: MultiJoin) -> tuple[GraphEstimator, tuple[Inputs, ...]]:
+        """The flows of a graph in which the inputs of a multi-way join are sets of inputs, and these sets."""
+        for known in self._graphs.values():
+            parts = [known.graph.part(child) for child in plan.joined]
+            if known.graph.part(plan) is not None and None not in parts:
+                return known, tuple(part for part in parts if part is not None)
+        return GraphEstimator(_one_graph(plan), self), tuple(1 << i for i in range(len(plan.joined)))
 
     def _slice_cost(self, plan: Relation) -> Cost:
         flows = [self.flow(r) for r in plan.inputs]

@@ -34,8 +34,8 @@ Shape = Either[int, tuple["Shape", "Shape"], Probing]  # noqa: UP007
 Inputs = int
 """A set of inputs as bits."""
 
-REMEMBERED = 256
-"""How many joins of a graph are kept: a query that is planned again and again gets the same trees."""
+REMEMBERED = 512
+"""How many joins of a graph are kept in mind: a query that is planned again and again gets the same trees."""
 
 
 @dataclass(frozen=True)
@@ -196,6 +196,28 @@ class JoinGraph:
         mine = self.local(number)
         relation = self.inputs[number]
         return Select(relation, conjunction(mine)) if mine else relation
+
+    @cached_property
+    def _parts(self) -> dict[Relation, Inputs | None]:
+        return {self.leaf(i): 1 << i for i in range(len(self.inputs))}
+
+    def part(self, relation: Relation) -> Inputs | None:
+        """The inputs of which a relation is the join under all conditions among them; None if it is something else."""
+        if relation not in self._parts:
+            found = self._part(join_graph(relation))
+            if len(self._parts) >= REMEMBERED:
+                return found
+            self._parts[relation] = found
+        return self._parts[relation]
+
+    def _part(self, graph: JoinGraph) -> Inputs | None:
+        places = {relation: i for i, relation in enumerate(self.inputs)}
+        if any(relation not in places for relation in graph.inputs):
+            return None
+        inputs = sum(1 << places[relation] for relation in graph.inputs)
+        first = bool(inputs & 1)
+        inside = {c for c, m in zip(self.conditions, self.masks, strict=True) if not m & ~inputs and (m or first)}
+        return inputs if inside == set(graph.conditions) else None
 
     def tree(self, shape: Shape) -> Relation:
         """The join tree of a shape; conditions sit as low as their columns allow."""

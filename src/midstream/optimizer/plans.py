@@ -113,7 +113,7 @@ def best_variant(normal: Relation, estimator: Estimator) -> tuple[Relation, froz
 
 def _ordered(plan: Relation, estimator: Estimator) -> Relation:
     """Every group of joins in its cheapest shape."""
-    return prepare(plan, lambda graph: graph.tree(best_shape(GraphEstimator(graph, estimator)).shape))
+    return prepare(plan, lambda graph: graph.tree(best_shape(estimator.graph(graph)).shape))
 
 
 def _shaped(normal: Relation, wanted: Wanted) -> Relation:
@@ -181,7 +181,7 @@ def _shapes_of(variant: Relation, estimator: Estimator, limit: int) -> Iterable[
         plan = prepare(variant)
         return [(plan, estimator.per_tick(plan))]
     widest = max(groups, key=lambda g: len(g.inputs))
-    joins = GraphEstimator(widest, estimator)
+    joins = estimator.graph(widest)
     shapes = _some_shapes(joins, limit)
     rest: float | None = None
     found = []
@@ -190,7 +190,7 @@ def _shapes_of(variant: Relation, estimator: Estimator, limit: int) -> Iterable[
         def choose(graph: JoinGraph, shape: Shape = shape) -> Relation:
             if graph.conditions == widest.conditions and len(graph.inputs) == len(widest.inputs):
                 return graph.tree(shape)
-            return graph.tree(best_shape(GraphEstimator(graph, estimator)).shape)
+            return graph.tree(best_shape(estimator.graph(graph)).shape)
 
         logical = prepare(variant, choose)
         here = shape_cost(joins, shape)
