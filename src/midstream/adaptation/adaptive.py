@@ -121,13 +121,15 @@ class Adaptive:
         self.checked_at = self.observer.passed_ticks
         statistics = self.observer.snapshot()
         changed = self.drift.noticed(statistics)
-        self.observer.settle(not changed and not self.controller.candidates)
         if not changed and not self.controller.busy(statistics.moment):
+            self.observer.settle(True)
             return None
         statistics = watched(statistics)
         work = sum(o.probed + o.inserted for o in statistics.operators)
         decision = self.controller.consider(self.clock(), statistics, plan, passed, work, changed)
-        self.observer.follow(bool(self.controller.candidates))
+        following = bool(self.controller.candidates)
+        self.observer.settle(not changed and not following)
+        self.observer.follow(following)
         return decision
 
     def _carry_out(self, query: AdaptiveQuery, decision: Decision) -> Decision:

@@ -11,7 +11,7 @@ from midstream.adaptation.smoothing import Smoothed
 from midstream.operators.base import Work
 from midstream.operators.box import Box
 
-LEAST = 0.15
+LEAST = 0.2
 """From which relative deviation on a batch is out of the ordinary, however little noise there is."""
 
 NOISES = 3.0
@@ -38,14 +38,19 @@ class Alarm:
             self.box, self.handled, self.usual = box, handled, Smoothed(FADE)
             return False
         done, self.handled = handled - self.handled, handled
-        if rows <= 0:
+        if rows <= 0 or done <= 0:
             return False
-        before, noise, known = self.usual.value, self.usual.noise, self.usual.weight
-        unusual = known > _learned() and abs(done / rows / before - 1) > max(LEAST, NOISES * noise)
+        unusual = self._unusual(done / rows)
         if unusual:
             self.usual = Smoothed(FADE)
         self.usual.add(float(done), float(rows))
         return unusual
+
+    def _unusual(self, ratio: float) -> bool:
+        if self.usual.weight <= _learned():
+            return False
+        usual = self.usual.value
+        return max(ratio / usual, usual / ratio) - 1 > max(LEAST, NOISES * self.usual.noise)
 
 
 def _learned() -> float:

@@ -179,7 +179,7 @@ class Observer:
 
     def settle(self, nothing_new: bool) -> None:
         """Learns whether the last look has shown something: if not, the next may wait longer."""
-        self.rest = min(2 * self.rest, self.attention.resting) if nothing_new else 1
+        self.rest = min(2 * self.rest, self.attention.resting) if nothing_new else max(1, self.rest // 2)
 
     def _begin(self, newest: int) -> None:
         """The first batch has an end but no beginning, so it says nothing about rates."""

@@ -438,20 +438,15 @@ class GraphEstimator:
         """What the probes of one part's tuples cost; `masks` are the sets of inputs that the parts are."""
         inside = masks[start]
         here = self.flow(inside)
-        size, probed, matched = here.rate, 0.0, 0.0
+        size, population, probed, matched = here.rate, here.population, 0.0, 0.0
         for target in order:
-            there = self.flow(masks[target])
             reached = inside | masks[target]
+            after = self.flow(reached).population
             probed += size
-            grown = self._partial(here, inside, reached)
-            matched += grown if self.keyed(inside, masks[target]) else size * there.population
-            size, inside, here = grown, reached, Flow(grown, self.flow(reached).population)
+            grown = size * after / population if population > 0 else 0.0
+            matched += grown if self.keyed(inside, masks[target]) else size * self.flow(masks[target]).population
+            size, inside, population = grown, reached, after
         return Cost(probed=probed, matched=matched, given=size)
-
-    def _partial(self, here: Flow, inside: Inputs, reached: Inputs) -> float:
-        """The partial results per tick after one more probe."""
-        before, after = self.flow(inside).population, self.flow(reached).population
-        return here.rate * after / before if before > 0 else 0.0
 
 
 @lru_cache(maxsize=1024)
