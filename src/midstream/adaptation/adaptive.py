@@ -119,8 +119,8 @@ class Adaptive:
         if passed <= 0 or not self.observer.fresh:
             return None
         self.checked_at = self.observer.passed_ticks
-        statistics = self.observer.snapshot()
-        changed = self.drift.noticed(statistics)
+        jumped, statistics = self.observer.jumped, self.observer.snapshot()
+        changed = self.drift.noticed(statistics, jumped)
         if not changed and not self.controller.busy(statistics.moment):
             self.observer.settle(True)
             return None

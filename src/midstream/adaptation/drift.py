@@ -26,11 +26,11 @@ class Drift:
     reference: dict[str, Estimate] = field(default_factory=dict)
     unweighed: int = 0
 
-    def noticed(self, statistics: Statistics) -> bool:
-        """Whether something has left its band; if so, the figures now are the reference."""
+    def noticed(self, statistics: Statistics, certain: bool = False) -> bool:
+        """Whether something has left its band, or that is `certain`; if so, the figures now are the reference."""
         figures = self.figures(statistics)
         self.unweighed += 1
-        if self.unweighed < AT_LEAST_EVERY and self._within(figures):
+        if not certain and self.unweighed < AT_LEAST_EVERY and self._within(figures):
             return False
         self.reference, self.unweighed = figures, 0
         return True

@@ -10,6 +10,7 @@ import base64
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from midstream.adaptation.controller import Candidate, Controller, Decision, Wat
 from midstream.adaptation.drift import Drift
 from midstream.adaptation.key_counts import HeavyValues, KeyCounts
 from midstream.adaptation.observer import Observer, Source
-from midstream.adaptation.smoothing import STEPS_TO_JUMP, Smoothed
+from midstream.adaptation.smoothing import Excursion, Smoothed
 from midstream.algebra.statistics import Estimate
 from midstream.optimizer.plans import Plan
 from midstream.optimizer.shapes import shape_text
@@ -29,7 +30,8 @@ from midstream.optimizer.shapes import shape_text
 Kept = dict[str, Any]
 PlanOf = Callable[[str], Plan]
 
-_COUNTERS = ("latest", "newest", "passed_ticks", "batches", "apart", "since_look", "looking", "followed", "fresh")
+_COUNTED = ("latest", "newest", "passed_ticks", "batches", "apart", "since_look")
+_COUNTERS = (*_COUNTED, "looking", "followed", "rest", "fresh", "jumped")
 
 
 def keep(adaptive: Adaptive) -> Kept:
@@ -96,13 +98,13 @@ def restore_observer(observer: Observer, kept: Mapping[str, Any]) -> None:
 
 
 def _keep_smoothed(smoothed: Smoothed) -> list[Any]:
-    recent = [list(step) for step in smoothed.recent]
-    return [smoothed.fade, smoothed.above, smoothed.below, smoothed.weight, smoothed.variance, recent]
+    own = [smoothed.fade, smoothed.above, smoothed.below, smoothed.weight, smoothed.variance]
+    return [*own, list(astuple(smoothed.excursion))]
 
 
 def _smoothed(kept: list[Any]) -> Smoothed:
-    fade, above, below, weight, variance, recent = kept
-    return Smoothed(fade, above, below, weight, variance, deque(((a, b) for a, b in recent), STEPS_TO_JUMP))
+    fade, above, below, weight, variance, excursion = kept
+    return Smoothed(fade, above, below, weight, variance, Excursion(*excursion))
 
 
 def _keep_source(source: Source) -> Kept:

@@ -86,6 +86,7 @@ class Observer:
         self.followed = 0
         self.rest = 1
         self.fresh = False
+        self.jumped = False
         self._unseen: list[tuple[str, Elements]] = []
         windows = {s.alias: _window(query, s) for s in streams_of(query)}
         self.sources = {alias: Source(Smoothed(0.85), span) for alias, span in windows.items()}
@@ -162,11 +163,13 @@ class Observer:
         self.batch_ticks.add(passed, 1)
         rows = 0
         for source in self.sources.values():
-            self.fresh = source.rate.add(source.batch_rows, passed) or self.fresh
+            self.jumped = source.rate.add(source.batch_rows, passed) or self.jumped
             source.rows += source.batch_rows
             rows += source.batch_rows
             source.batch_rows = 0
-        self.fresh = self.fresh or self.looking
+        self.fresh = self.fresh or self.looking or self.jumped
+        if self.jumped:
+            self.rest = 1
         self._decide_looking(rows)
 
     def follow(self, something: bool) -> None:
@@ -229,8 +232,8 @@ class Observer:
         return replace(statistics, operators=tuple(found))
 
     def snapshot(self) -> Statistics:
-        """All that is known now; `fresh` says whether there is more to know since."""
-        self.fresh = False
+        """All that is known now; `fresh` says whether there is more to know since, `jumped` whether a rate jumped."""
+        self.fresh = self.jumped = False
         streams = {alias: self._stream(source) for alias, source in self.sources.items() if source.rate.weight}
         selectivities = {
             text: smoothed.estimate for source in self.sources.values() for text, smoothed in source.selections.items()

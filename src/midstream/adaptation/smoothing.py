@@ -1,20 +1,63 @@
 """Exponential smoothing that lets go when the world has changed.
 
 A ratio of two sums, each fading by the same factor per step, weighs long steps more than short ones and never divides
-by a single odd step. When the last steps lie outside of what the noise explains, the past is dropped.
+by a single odd step. Whether the world has changed is told by a cumulative sum (Page, Biometrika 41, 1954): from the
+step on at which values leave the mean to one side, what they exceed one standard deviation by is added up. Once that is
+five standard deviations the past is dropped, and what came since the values left is what is known. Steps of independent
+normal noise do so once in about 100,000 (Siegmund's approximation), values that have doubled in two or three steps.
 """
 
 from __future__ import annotations
 
 import math
-from collections import deque
 from dataclasses import dataclass, field
 
 from midstream.algebra.statistics import Estimate
 
-STEPS_TO_JUMP = 3
-JUMP = 0.4
-NOISES = 4.0
+ALLOWANCE, LEAST_ALLOWANCE = 1.0, 0.25
+"""By how much a step may deviate before it counts: in standard deviations, and at least, relatively."""
+
+LIMIT, LEAST_LIMIT = 5.0, 0.8
+"""When what counts in all is a change, likewise."""
+
+STEPS = 2
+"""A change shows in so many steps at least: one alone is a hiccup."""
+
+FURTHEST = 1.5
+"""No step counts as more than this, as the logarithm of a ratio: it may be empty."""
+
+OUTLIER = 0.5
+"""Deviations beyond this and three times the usual ones say little about what is usual."""
+
+
+@dataclass(slots=True)
+class Excursion:
+    """Steps on one side of a mean: from which mean they left, with which noise, and how far they have gone in all."""
+
+    mean: float = 0.0
+    noise: float = 0.0
+    gone: float = 0.0
+    above: float = 0.0
+    below: float = 0.0
+    steps: int = 0
+
+    def add(self, above: float, below: float) -> None:
+        """Takes a step; back on the other side of the mean, or near it for long enough, it is over."""
+        ratio = above / below
+        deviation = FURTHEST if self.mean <= 0 else math.log(max(ratio / self.mean, 1e-9))
+        side = math.copysign(1.0, self.gone if self.gone else deviation)
+        further = side * max(-FURTHEST, min(FURTHEST, deviation)) - max(ALLOWANCE * self.noise, LEAST_ALLOWANCE)
+        gone = abs(self.gone) + further
+        if gone <= 0:
+            self.gone, self.above, self.below, self.steps = 0.0, 0.0, 0.0, 0
+            return
+        self.gone = side * gone
+        self.above, self.below, self.steps = self.above + above, self.below + below, self.steps + 1
+
+    @property
+    def is_change(self) -> bool:
+        """Whether this is more than noise."""
+        return self.steps >= STEPS and abs(self.gone) > max(LIMIT * self.noise, LEAST_LIMIT)
 
 
 @dataclass(slots=True)
@@ -26,27 +69,24 @@ class Smoothed:
     below: float = 0.0
     weight: float = 0.0
     variance: float = 0.0
-    recent: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=STEPS_TO_JUMP))
+    excursion: Excursion = field(default_factory=Excursion)
 
     def add(self, above: float, below: float) -> bool:
         """Takes one step's sums; gives whether the past was dropped."""
         if below <= 0:
             return False
-        if self.below > 0:
-            before = self.value
-            deviation = (above / below - before) / before if before > 0 else 0.0
-            self.variance = self.fade * self.variance + (1 - self.fade) * min(deviation * deviation, 4.0)
-        self.above = self.fade * self.above + above
-        self.below = self.fade * self.below + below
-        self.weight = self.fade * self.weight + 1
-        self.recent.append((above, below))
-        jumped = self._jumped()
-        if jumped:
-            self.above = sum(a for a, _ in self.recent)
-            self.below = sum(b for _, b in self.recent)
-            self.weight = float(len(self.recent))
-            self.recent.clear()
-        return jumped
+        changed = self._changed(above, below)
+        if self.value > 0:
+            deviation = min(abs(above / below / self.value - 1), max(OUTLIER, 3 * self.noise))
+            self.variance = self.fade * self.variance + (1 - self.fade) * deviation * deviation
+        if changed:
+            self.above, self.below = self.excursion.above, self.excursion.below
+            self.weight, self.excursion = float(self.excursion.steps), Excursion()
+        else:
+            self.above = self.fade * self.above + above
+            self.below = self.fade * self.below + below
+            self.weight = self.fade * self.weight + 1
+        return changed
 
     @property
     def value(self) -> float:
@@ -63,23 +103,13 @@ class Smoothed:
         """The ratio with its error."""
         return Estimate(self.value, self.noise / math.sqrt(self.weight)) if self.weight else Estimate(0.0)
 
-    def _jumped(self) -> bool:
-        """Whether all recent steps lie on one side, far beyond the noise from before them."""
-        if len(self.recent) < STEPS_TO_JUMP or self.weight < 2 * STEPS_TO_JUMP:
+    def _changed(self, above: float, below: float) -> bool:
+        """Whether this step, with those before it, is more than noise around the mean of before them."""
+        if self.weight < STEPS:
             return False
-        past_above, past_below, left = self.above, self.below, 1.0
-        for above, below in reversed(self.recent):
-            past_above -= left * above
-            past_below -= left * below
-            left *= self.fade
-        if past_below <= 0 or past_above <= 0:
-            return past_below > 0 and all(a > 0 for a, _ in self.recent)
-        past = past_above / past_below
-        up = self.recent[0][0] > past * self.recent[0][1]
-        total = 0.0
-        for above, below in self.recent:
-            deviation = (above / below - past) / past
-            if deviation <= JUMP if up else deviation >= -JUMP / (1 + JUMP):
-                return False
-            total += deviation
-        return abs(total / len(self.recent)) > 1.5 * JUMP / (1 + JUMP)
+        if not self.excursion.steps:
+            # Counts cannot be known better than to the square root of what is expected.
+            expected = max(1.0, self.value * below)
+            self.excursion = Excursion(self.value, max(self.noise, expected**-0.5))
+        self.excursion.add(above, below)
+        return self.excursion.is_change

@@ -145,9 +145,10 @@ class Watcher:
     def observed(self) -> Statistics:
         """What is known now."""
         # Telling is no occasion to decide: what was fresh stays so.
-        fresh = self.adaptive.observer.fresh
-        statistics = self.adaptive.observer.snapshot()
-        self.adaptive.observer.fresh = fresh
+        observer = self.adaptive.observer
+        news = observer.fresh, observer.jumped
+        statistics = observer.snapshot()
+        observer.fresh, observer.jumped = news
         return self._with_operators(statistics)
 
     @property
