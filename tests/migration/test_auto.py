@@ -56,6 +56,24 @@ class TestAFourWayJoin:
     def test_the_soonest_moves_state(self):
         assert self.choice("soonest").chosen == "moving_state"
 
+    def test_the_cheapest_counts_what_the_old_plan_does_meanwhile(self):
+        choice = self.choice("cheapest")
+        totals = {p.strategy: p.work + p.delayed for p in choice.predictions}
+        assert totals[choice.chosen] == min(totals.values())
+        assert all((p.delayed > 0) == (p.duration > 0) for p in choice.predictions) or not choice.predictions[0].delayed
+
+    def test_a_strategy_that_is_silent_for_too_long_comes_last(self):
+        found = []
+
+        def ask_for_it(live):
+            known = live.situation(self.new)
+            slow, most = 1e-3, 100.0
+            found.append(choose(STRATEGIES, self.old, self.new, {}, known, "cheapest", slow, most_silence=most))
+
+        self.at_half_time(ask_for_it)
+        silent = [p.silence > 100.0 for p in found[0].predictions]
+        assert silent == sorted(silent) and silent[-1] and not silent[0]
+
     def test_on_a_slow_machine_the_least_silence_runs_boxes_side_by_side(self):
         choice = self.choice("least_silence", capacity=1e-3)
         assert choice.chosen in ("parallel_track", "genmig", "genmig_reference_point", "genmig_shortened")

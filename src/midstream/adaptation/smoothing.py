@@ -40,24 +40,23 @@ class Excursion:
     above: float = 0.0
     below: float = 0.0
     steps: int = 0
+    further: int = 0
+    """How many of the steps went further away."""
 
-    def add(self, above: float, below: float) -> None:
-        """Takes a step; back on the other side of the mean, or near it for long enough, it is over."""
+    def add(self, above: float, below: float) -> bool:
+        """Takes a step; whether with it this is more than noise. Back at the mean for long enough it is over."""
         ratio = above / below
         deviation = FURTHEST if self.mean <= 0 else math.log(max(ratio / self.mean, 1e-9))
         side = math.copysign(1.0, self.gone if self.gone else deviation)
         further = side * max(-FURTHEST, min(FURTHEST, deviation)) - max(ALLOWANCE * self.noise, LEAST_ALLOWANCE)
         gone = abs(self.gone) + further
         if gone <= 0:
-            self.gone, self.above, self.below, self.steps = 0.0, 0.0, 0.0, 0
-            return
+            self.gone, self.above, self.below, self.steps, self.further = 0.0, 0.0, 0.0, 0, 0
+            return False
         self.gone = side * gone
         self.above, self.below, self.steps = self.above + above, self.below + below, self.steps + 1
-
-    @property
-    def is_change(self) -> bool:
-        """Whether this is more than noise."""
-        return self.steps >= STEPS and abs(self.gone) > max(LIMIT * self.noise, LEAST_LIMIT)
+        self.further += further > 0
+        return further > 0 and self.further >= STEPS and gone > max(LIMIT * self.noise, LEAST_LIMIT)
 
 
 @dataclass(slots=True)
@@ -111,5 +110,4 @@ class Smoothed:
             # Counts cannot be known better than to the square root of what is expected.
             expected = max(1.0, self.value * below)
             self.excursion = Excursion(self.value, max(self.noise, expected**-0.5))
-        self.excursion.add(above, below)
-        return self.excursion.is_change
+        return self.excursion.add(above, below)
