@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 from midstream.algebra.plan import (
     Aggregate,
@@ -207,7 +208,7 @@ class Predictor:
         ticks = work / self.capacity
         return ticks if ticks > self.batch_ticks else 0.0
 
-    @property
+    @cached_property
     def _filling(self) -> float:
         """Equations 1 and 3 for hash joins: what is below is probed once, what is found is stored once."""
         return sum(
@@ -215,11 +216,11 @@ class Predictor:
             for relation in self._missing
         )
 
-    @property
+    @cached_property
     def _missing_rows(self) -> float:
         return sum(self._held(relation) for relation in self._missing)
 
-    @property
+    @cached_property
     def _missing(self) -> list[Relation]:
         there = stored_inputs(self.old.logical)
         return [relation for name, relation in stored_inputs(self.new.logical).items() if name not in there]
@@ -241,7 +242,8 @@ Stored = tuple[frozenset[str], str]
 """A stored input: its streams, and the operators other than joins below it."""
 
 
-def stored_inputs(plan: Relation) -> dict[Stored, Relation]:
+@lru_cache(maxsize=256)
+def stored_inputs(plan: Relation) -> Mapping[Stored, Relation]:
     """What a plan's operators keep, named so that equal contents have equal names in whatever order they are joined."""
     found: dict[Stored, Relation] = {}
     for node in walk_plan(plan):
