@@ -12,7 +12,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Constants:
-    """The cost of handling one tuple in each way, and of keeping a thousand bytes of state for a tick."""
+    """The cost of handling one tuple in each way, and of keeping a thousand bytes of state for a tick.
+
+    `exchange` is that of sending a tuple to another slot between two stages; it counts where rows are spread.
+    """
 
     probe: float = 1.0
     insert: float = 1.0
@@ -21,6 +24,7 @@ class Constants:
     evaluate: float = 0.3
     row: float = 0.1
     state: float = 0.0001
+    exchange: float = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,7 @@ class Cost:
     rows: float = 0.0
     state_rows: float = 0.0
     state_bytes: float = 0.0
+    moved: float = 0.0
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(
@@ -46,6 +51,7 @@ class Cost:
             self.rows + other.rows,
             self.state_rows + other.state_rows,
             self.state_bytes + other.state_bytes,
+            self.moved + other.moved,
         )
 
     @property
@@ -57,4 +63,5 @@ class Cost:
         """All of it as one number."""
         c = constants
         handling = c.probe * self.probed + c.insert * self.inserted + c.match * self.matched + c.give * self.given
-        return handling + c.evaluate * self.evaluated + c.row * self.rows + c.state * self.state_bytes / 1000
+        handling += c.evaluate * self.evaluated + c.row * self.rows + c.exchange * self.moved
+        return handling + c.state * self.state_bytes / 1000

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from collections.abc import Sequence as Several
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -36,6 +37,7 @@ from midstream.algebra.plan import (
 from midstream.algebra.statistics import UNKNOWN, Estimate, KeyProfile, Statistics
 from midstream.algebra.windows import Hop, Rows, Unbounded
 from midstream.optimizer.cost import Constants, Cost
+from midstream.optimizer.exchanges import Placed, meeting, single
 from midstream.optimizer.join_graph import Inputs, JoinGraph, bits, join_graph
 from midstream.optimizer.origins import origin
 
@@ -80,7 +82,10 @@ class Estimator:
         constants: Constants | None = None,
         spread: bool = False,
     ) -> None:
-        """`spread`: rows lie on many machines by their keys, so a multi-way join needs one key for all its inputs."""
+        """`spread`: rows lie on many machines by their keys.
+
+        So a multi-way join needs one key for all its inputs, and rows that are joined by another key than before move.
+        """
         self.spread = spread
         self.statistics = statistics
         self.emission = emission
@@ -254,9 +259,9 @@ class Estimator:
             case Select(inner) | Project(inner):
                 return Cost(rows=self.flow(inner).rate)
             case Join(kind="inner"):
-                return self._join_cost(plan)
+                return self._join_cost(plan) + self._exchange(plan)
             case MultiJoin():
-                return self._multi_join_cost(plan)
+                return self._multi_join_cost(plan) + self._exchange(plan)
             case Distinct(inner):
                 below, given = self.flow(inner), self.flow(plan)
                 return Cost(probed=below.rate, inserted=given.rate, given=given.rate, **_kept(given))
@@ -288,6 +293,25 @@ class Estimator:
             flow = self.flow(child)
             total += Cost(inserted=flow.rate, **_kept(flow))
         return total
+
+    def _exchange(self, plan: Relation) -> Cost:
+        """What moves between stages so that the inputs of a join can meet."""
+        if not self.spread:
+            return Cost()
+        self.flow(plan)
+        known = next((g for g in self._graphs.values() if g.graph.part(plan) is not None), None)
+        return Cost() if known is None else Cost(moved=self._meeting(known, plan)[0])
+
+    def _meeting(self, known: GraphEstimator, plan: Relation) -> tuple[float, Placed]:
+        while len(plan.inputs) == 1:  # a selection lets rows lie where they are
+            plan = plan.inputs[0]
+        parts: list[tuple[Inputs, Placed | None]] = []
+        for child in plan.inputs:
+            inputs = known.graph.part(child)
+            if inputs is None:
+                return 0.0, single(self.flow(plan).rate)
+            parts.append((inputs, self._meeting(known, child)[1] if inputs.bit_count() > 1 else None))
+        return known.meeting(parts)
 
     def _parts_of(self, plan: MultiJoin) -> tuple[GraphEstimator, tuple[Inputs, ...]]:
         """The flows of a graph in which the inputs of a multi-way join are sets of inputs, and these sets."""
@@ -433,6 +457,15 @@ class GraphEstimator:
                     known |= members
             self._keyed[inputs] = known
         return known
+
+    def meeting(self, parts: Several[tuple[Inputs, Placed | None]]) -> tuple[float, Placed]:
+        """The rows per tick that must move so that some sets can be joined, and where the result lies."""
+        together = 0
+        for inputs, _ in parts:
+            together |= inputs
+        keys = [n for n, members in enumerate(self._members) if all(members & inputs for inputs, _ in parts)]
+        placed = [single(self.flow(inputs).rate) if place is None else place for inputs, place in parts]
+        return meeting(placed, keys, self.flow(together).rate)
 
     def route(self, masks: tuple[Inputs, ...], start: int, order: tuple[int, ...]) -> Cost:
         """What the probes of one part's tuples cost; `masks` are the sets of inputs that the parts are."""

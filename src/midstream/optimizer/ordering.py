@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from midstream.optimizer.cost import Cost
 from midstream.optimizer.estimates import GraphEstimator
+from midstream.optimizer.exchanges import Placed
 from midstream.optimizer.join_graph import Inputs, JoinGraph, Probing, Shape, bits
 
 EXHAUSTIVE = 10
@@ -26,11 +27,12 @@ CLOSE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """A shape and what it costs per tick, leaves' own cost left out."""
+    """A shape and what it costs per tick, leaves' own cost left out; `placed` is where its rows lie, if in slots."""
 
     shape: Shape
     inputs: Inputs
     cost: float
+    placed: Placed | None = None
 
 
 def best_shape(estimator: GraphEstimator) -> Ordered:
@@ -70,9 +72,9 @@ def exhaustive_trees(estimator: GraphEstimator) -> dict[Inputs, Ordered]:
                 continue
             if not graph.may_join(left, right):
                 continue
-            cost = a.cost + b.cost + estimator.join_cost(left, right)
-            if found is None or cost < found.cost * (1 - CLOSE):
-                found = Ordered((a.shape, b.shape), inputs, cost)
+            joined = _joined(estimator, a, b)
+            if found is None or joined.cost < found.cost * (1 - CLOSE):
+                found = joined
         if nested and 2 < inputs.bit_count() < len(graph.inputs):
             probing = _probing(estimator, [best[1 << i] for i in bits(inputs)])
             if found is None or probing.cost < found.cost * (1 - CLOSE):
@@ -80,6 +82,20 @@ def exhaustive_trees(estimator: GraphEstimator) -> dict[Inputs, Ordered]:
         if found is not None:
             best[inputs] = found
     return best
+
+
+def _joined(estimator: GraphEstimator, a: Ordered, b: Ordered) -> Ordered:
+    cost = a.cost + b.cost + estimator.join_cost(a.inputs, b.inputs)
+    moving, placed = _moving(estimator, (a, b))
+    return Ordered((a.shape, b.shape), a.inputs | b.inputs, cost + moving, placed)
+
+
+def _moving(estimator: GraphEstimator, parts: Sequence[Ordered]) -> tuple[float, Placed | None]:
+    """What it costs to bring the rows of parts together, and where they lie then."""
+    if not estimator.estimator.spread:
+        return 0.0, None
+    rows, placed = estimator.meeting([(part.inputs, part.placed) for part in parts])
+    return estimator.constants.exchange * rows, placed
 
 
 def _parts(inputs: Inputs) -> Iterator[tuple[Inputs, Inputs]]:
@@ -106,9 +122,7 @@ def greedy_tree(estimator: GraphEstimator) -> Ordered:
             if pair not in costs:
                 costs[pair] = _growth(estimator, *pair)
         left, right = min(pairs, key=lambda pair: costs[pair])
-        a, b = parts.pop(left), parts.pop(right)
-        cost = a.cost + b.cost + estimator.join_cost(left, right)
-        parts[left | right] = Ordered((a.shape, b.shape), left | right, cost)
+        parts[left | right] = _joined(estimator, parts.pop(left), parts.pop(right))
     return next(iter(parts.values()))
 
 
@@ -160,7 +174,8 @@ def _probing(estimator: GraphEstimator, parts: Sequence[Ordered]) -> Ordered:
         orders.append(order)
         total += cost + _storing(estimator, mask) + parts[i].cost
         inputs |= mask
-    return Ordered(Probing(tuple(p.shape for p in parts), tuple(orders)), inputs, total)
+    moving, placed = _moving(estimator, parts)
+    return Ordered(Probing(tuple(p.shape for p in parts), tuple(orders)), inputs, total + moving, placed)
 
 
 def _greedy_order(estimator: GraphEstimator, masks: Sequence[Inputs], start: int) -> tuple[int, ...]:
@@ -212,26 +227,27 @@ def _nearest_order(
 
 def shape_cost(estimator: GraphEstimator, shape: Shape) -> float:
     """What a given shape costs per tick, leaves' own cost left out."""
-    return _shape_cost(estimator, shape)[0]
+    return _weighed(estimator, shape).cost
 
 
-def _shape_cost(estimator: GraphEstimator, shape: Shape) -> tuple[float, Inputs]:
+def _weighed(estimator: GraphEstimator, shape: Shape) -> Ordered:
     if isinstance(shape, int):
-        return 0.0, 1 << shape
+        return Ordered(shape, 1 << shape, 0.0)
     if isinstance(shape, Probing):
-        return _probing_cost(estimator, shape)
-    (a, left), (b, right) = (_shape_cost(estimator, part) for part in shape)
-    return a + b + estimator.join_cost(left, right), left | right
+        return _weighed_probing(estimator, shape)
+    a, b = (_weighed(estimator, part) for part in shape)
+    return _joined(estimator, a, b)
 
 
-def _probing_cost(estimator: GraphEstimator, shape: Probing) -> tuple[float, Inputs]:
-    built = [_shape_cost(estimator, part) for part in shape.parts]
-    masks = tuple(mask for _, mask in built)
-    total, inputs = sum(cost for cost, _ in built), 0
+def _weighed_probing(estimator: GraphEstimator, shape: Probing) -> Ordered:
+    parts = [_weighed(estimator, part) for part in shape.parts]
+    masks = tuple(part.inputs for part in parts)
+    total, inputs = sum(part.cost for part in parts), 0
     for i, order in enumerate(shape.orders):
         total += _cost(estimator, estimator.route(masks, i, order)) + _storing(estimator, masks[i])
         inputs |= masks[i]
-    return total, inputs
+    moving, placed = _moving(estimator, parts)
+    return Ordered(shape, inputs, total + moving, placed)
 
 
 def _storing(estimator: GraphEstimator, inputs: Inputs) -> float:

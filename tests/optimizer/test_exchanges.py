@@ -1,0 +1,64 @@
+"""What moves between stages, as plans are weighed by it and as they are cut."""
+
+from __future__ import annotations
+
+import pytest
+from tests.optimizer.test_plan_choice import query, statistics
+
+from midstream.distribution.stages import cut
+from midstream.optimizer.cost import Constants
+from midstream.optimizer.estimates import Estimator, Flow, GraphEstimator
+from midstream.optimizer.join_graph import join_graph
+from midstream.optimizer.ordering import all_trees, shape_cost
+from midstream.optimizer.plans import enumerate_plans, plan_query
+
+QUERIES = [
+    ("A B C", "A.k = B.k AND B.v = C.v"),
+    ("A B C D", "A.k = B.k AND B.k = C.k AND C.v = D.v"),
+    ("A B C D", "A.k = B.k AND B.v = C.v AND C.w = D.w"),
+    ("A B C D", "A.k = B.k AND A.k = C.k AND A.k = D.k"),
+    ("A B C D", "A.k = B.k AND A.v = C.v AND A.w = D.w"),
+]
+
+
+def known(names: str, values: int = 50):
+    aliases = names.split()
+    return statistics({a: 5.0 for a in aliases}, {f"{a}.{c}": values for a in aliases for c in "kvw"})
+
+
+@pytest.mark.parametrize(("names", "where"), QUERIES)
+def test_what_is_charged_is_what_the_stages_send(names, where, monkeypatch):
+    """With every flow counted as one, as much moves as there are fragments beside the last."""
+    plans = [p for p in enumerate_plans(query(names, where), statistics=known(names)) if ":" not in p.text]
+    assert len(plans) > 1
+    monkeypatch.setattr(GraphEstimator, "flow", lambda self, inputs: Flow(1.0, 1.0))
+    for plan in plans:
+        moved = Estimator(known(names), plan.emission, None, spread=True).cost(plan.logical).moved
+        assert moved == len(cut(plan.physical).fragments) - 1, plan.text
+
+
+@pytest.mark.parametrize(("names", "where"), QUERIES)
+def test_a_shape_costs_what_its_tree_costs(names, where):
+    graph = join_graph(query(names, where).input)
+    spread = Estimator(known(names), None, None, spread=True)
+    for shape in all_trees(graph, graph.everyone):
+        assert shape_cost(spread.graph(graph), shape) == pytest.approx(spread.per_tick(graph.tree(shape)))
+
+
+def test_fewer_exchanges_win_where_all_else_is_equal():
+    """All of A, B and C are joined by k; whether D comes before or after C is one, but for where rows lie."""
+    asked = query("A B C D", "A.k = B.k AND A.k = C.k AND A.v = D.v")
+    sizes = {"A.k": 100, "B.k": 100, "C.k": 100, "A.v": 100, "D.v": 100}
+    seen = statistics({"A": 1.0, "B": 1.0, "C": 1.0, "D": 1.0}, sizes)
+    free, dear = Constants(exchange=0.0), Constants(exchange=2.0)
+    texts = ["(((A B) D) C)", "(((A B) C) D)"]
+
+    def costs(constants: Constants, spread: bool) -> list[float]:
+        plans = [plan_query(asked, text) for text in texts]
+        return [Estimator(seen, p.emission, constants, spread).per_tick(p.logical) for p in plans]
+
+    assert costs(dear, False)[0] == pytest.approx(costs(dear, False)[1])
+    assert costs(free, True) == pytest.approx(costs(dear, False))
+    back_and_forth, once = costs(dear, True)
+    assert once < back_and_forth
+    assert cut(plan_query(asked, texts[1]).physical).stages < cut(plan_query(asked, texts[0]).physical).stages
