@@ -58,7 +58,7 @@ class Meter:
             built(operator, schema)
             self.counted.append(operator.work)
 
-        Operator.__init__ = counted  # type: ignore[method-assign]
+        Operator.__init__ = counted  # type: ignore[method-assign,assignment]
         return self
 
     def __exit__(self, *_: object) -> None:
