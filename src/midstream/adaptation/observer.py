@@ -36,7 +36,8 @@ class Attention:
 
     So many batches lie between two looks, at least and at most: the more, the more rows a batch has. While there is
     something to follow, so many batches more are looked at one after the other. While looks show nothing new, the
-    distance between them doubles, up to `resting` times: where something else would tell that a look is due.
+    distance between them doubles, up to `resting` times but not beyond two windows: where something else would tell that a
+    look is due.
     """
 
     apart: tuple[int, int] = (2, 12)
@@ -194,10 +195,16 @@ class Observer:
     def _decide_looking(self, rows: int) -> None:
         self.since_look += 1
         least, most = self.attention.apart
-        self.apart = self.rest * min(most, max(least, rows // self.attention.rows_per_look))
+        usual = min(most, max(least, rows // self.attention.rows_per_look))
+        self.apart = max(usual, min(self.rest * usual, self._longest_rest()))
         self.looking = self.batches < FIRST_LOOKS or self.since_look >= self.apart
         if self.looking:
             self.since_look = 0
+
+    def _longest_rest(self) -> int:
+        """In how many batches two windows pass: what has changed longer ago than that nobody may have missed."""
+        windows = [source.window for source in self.sources.values() if source.window is not None]
+        return int(2 * max(windows, default=0) / max(1.0, self.batch_ticks.value))
 
     def _fade(self, source: Source) -> float:
         """Keys are remembered for about half a window, at least for four looks and at most for twenty."""
