@@ -36,8 +36,8 @@ class Attention:
 
     So many batches lie between two looks, at least and at most: the more, the more rows a batch has. While there is
     something to follow, so many batches more are looked at one after the other. While looks show nothing new, the
-    distance between them doubles, up to `resting` times but not beyond two windows: where something else would tell that a
-    look is due.
+    distance between them doubles, up to `resting` times but not beyond two windows: where something else would tell
+    that a look is due.
     """
 
     apart: tuple[int, int] = (2, 12)
