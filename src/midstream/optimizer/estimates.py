@@ -285,7 +285,8 @@ class Estimator:
         return Cost(probed=rates, inserted=rates, matched=matched, given=given, **kept)
 
     def _multi_join_cost(self, plan: MultiJoin) -> Cost:
-        graph, masks = self._parts_of(plan)
+        graph = GraphEstimator(_one_graph(plan), self)
+        masks = tuple(1 << i for i in range(len(plan.joined)))
         total = Cost()
         for i, order in enumerate(plan.orders):
             total += graph.route(masks, i, order)
@@ -312,14 +313,6 @@ class Estimator:
                 return 0.0, single(self.flow(plan).rate)
             parts.append((inputs, self._meeting(known, child)[1] if inputs.bit_count() > 1 else None))
         return known.meeting(parts)
-
-    def _parts_of(self, plan: MultiJoin) -> tuple[GraphEstimator, tuple[Inputs, ...]]:
-        """The flows of a graph in which the inputs of a multi-way join are sets of inputs, and these sets."""
-        for known in self._graphs.values():
-            parts = [known.graph.part(child) for child in plan.joined]
-            if known.graph.part(plan) is not None and None not in parts:
-                return known, tuple(part for part in parts if part is not None)
-        return GraphEstimator(_one_graph(plan), self), tuple(1 << i for i in range(len(plan.joined)))
 
     def _slice_cost(self, plan: Relation) -> Cost:
         flows = [self.flow(r) for r in plan.inputs]
