@@ -35,7 +35,7 @@ WAYS = ("auto", "moving_state", "genmig")
 """Strategies to try, in order; those that refuse are passed over."""
 
 
-ALERT = Attention(resting=4)
+ALERT = Attention(following=4, enough=512, resting=4)
 """Looks may become rare, because the running plan's work, seen in every batch, gives the alarm."""
 
 

@@ -35,14 +35,15 @@ class Attention:
     """How often keys are looked at, and how many of their values are remembered.
 
     So many batches lie between two looks, at least and at most: the more, the more rows a batch has. While there is
-    something to follow, so many batches more are looked at one after the other. While looks show nothing new, the
-    distance between them doubles, up to `resting` times but not beyond two windows: where something else would tell
-    that a look is due.
+    something to follow, so many batches more are looked at one after the other, if they have `enough` rows of a source
+    to show more than chance. While looks show nothing new, the distance between them doubles, up to `resting` times but
+    not beyond two windows: where something else would tell that a look is due.
     """
 
     apart: tuple[int, int] = (2, 12)
     rows_per_look: int = 1000
     following: int = 0
+    enough: int = 0
     resting: int = 1
     most_sampled: int | None = None
     """How many values of all keys together; None: as many of each as there may be."""
@@ -85,6 +86,7 @@ class Observer:
         self.since_look = 0
         self.looking = True
         self.followed = 0
+        self.last_rows = 0
         self.rest = 1
         self.fresh = False
         self.jumped = False
@@ -168,6 +170,7 @@ class Observer:
             source.rows += source.batch_rows
             rows += source.batch_rows
             source.batch_rows = 0
+        self.last_rows = rows
         self.fresh = self.fresh or self.looking or self.jumped
         if self.jumped:
             self.rest = 1
@@ -177,7 +180,7 @@ class Observer:
         """Learns whether there is something to follow, such as a plan that has just become better."""
         if not something:
             self.followed = 0
-        elif self.followed < self.attention.following:
+        elif self.followed < self.attention.following and self.last_rows >= self.attention.enough * len(self.sources):
             self.followed += 1
             self.looking, self.since_look = True, 0
 
