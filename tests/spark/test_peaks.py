@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.spark.chain import Chain
+from tests.spark.many import Many
 from tests.spark.peaks import peak_of, run_batch, run_move
 
 from midstream.api import ask
@@ -66,7 +67,7 @@ def test_a_large_batch_of_a_distinct_takes_no_more_memory_than_a_small_one(name,
         streams = "".join(sorted(d.name for d in chain.driver.streams.values()))
         return peak_of(lambda: run_batch(chain, arriving(streams, rows, keys)))
 
-    small, large = peak(15_000), peak(60_000)
+    small, large = peak(12_000), peak(48_000)
     assert large < 2 * small
 
 
@@ -88,7 +89,7 @@ def test_a_move_of_large_states_takes_no_more_memory_than_one_of_small_ones(name
         assert sum(part.processed_twice for report in moved for part in report.fragments.values()) >= rows
         return peaks[0]
 
-    small, large = peak(9_000), peak(36_000)
+    small, large = peak(6_000), peak(24_000)
     assert large < 2 * small
 
 
@@ -105,5 +106,50 @@ def test_a_move_inside_tasks_takes_no_more_memory_than_one_of_small_states(tmp_p
         assert sum(part.processed_twice for part in parts) >= rows
         return found
 
-    small, large = peak(9_000), peak(36_000)
+    small, large = peak(6_000), peak(24_000)
+    assert large < 2 * small
+
+
+def sharing(rows: int, folder: Path) -> Many:
+    streams = {name: pa.Table.from_batches([rows_of(name, 0, 10, rows)]) for name in "AB"}
+    many = Many(catalog=ask("SELECT A.v, B.v AS w FROM A [NOW], B [NOW]", streams).catalog, folder=folder, slots=1)
+    many.driver.memory = Memory(MEMORY)
+    return many
+
+
+def test_queries_that_share_a_join_hold_little_of_what_it_gives(tmp_path):
+    def peak(keys: int) -> tuple[int, int]:
+        many = sharing(10, tmp_path / str(keys))
+        for number in range(3):
+            many.add(
+                f"q{number}",
+                f"SELECT A.v AS a, B.v AS b FROM A [RANGE 5], B [RANGE 5] WHERE A.k = B.k AND A.v >= {number}",
+            )
+        found: list[Batch] = []
+        most = peak_of(lambda: found.append(run_batch(many, arriving("AB", 3_000, keys))))
+        return most, sum(part.rows_out for report in found[0].reports for part in report.fragments.values())
+
+    (small, few), (large, many) = peak(200), peak(4)
+    assert many > 20 * few
+    assert large < 2 * small
+
+
+def test_new_queries_over_large_windows_take_no_more_memory_than_over_small_ones(tmp_path):
+    windows = "A [RANGE 50000], B [RANGE 50000]"
+
+    def peak(rows: int) -> int:
+        many = sharing(rows, tmp_path / str(rows))
+        many.add("first", f"SELECT A.v AS a, B.v AS b FROM {windows} WHERE A.k = B.k")
+        run_batch(many, arriving("AB", rows, rows))
+        many.add("selection", f"SELECT A.v AS a, B.v AS b FROM {windows} WHERE A.k = B.k AND A.v > 1")
+        many.add("distinct", f"SELECT DISTINCT A.k AS k FROM {windows} WHERE A.k = B.k")
+        many.add("groups", f"SELECT A.k, count(*) AS n FROM {windows} WHERE A.k = B.k GROUP BY A.k")
+        found: list[Batch] = []
+        most = peak_of(lambda: found.append(run_batch(many, ())))
+        parts = {name[0]: part for report in found[0].reports for name, part in report.fragments.items()}
+        assert parts["selection"].rows_out > rows / 2
+        assert parts["distinct"].inserted > rows / 2
+        return most
+
+    small, large = peak(6_000), peak(24_000)
     assert large < 2 * small

@@ -17,6 +17,7 @@ from midstream.inputs import catalog_of
 from midstream.operators.join import SymmetricJoin
 from midstream.runtime.checkpoint.manifest import Manifest
 from midstream.runtime.spark.queries.accounts import shared_with
+from midstream.runtime.spark.slots.memory import Memory
 from midstream.runtime.spark.slots.shared_life import Pool, SharedLife, SharedWork
 from midstream.scheduling import box_scheduler
 
@@ -36,8 +37,8 @@ ASKED = [
 class Watched:
     """A chain that remembers what it was given, so that every query can be asked of the oracle."""
 
-    def __init__(self, folder: Path, slots: int = 2, seed: int = 0) -> None:
-        self.folder, self.slots, self.seed = folder, slots, seed
+    def __init__(self, folder: Path, slots: int = 2, seed: int = 0, memory: Memory | None = None) -> None:
+        self.folder, self.slots, self.seed, self.memory = folder, slots, seed, memory or Memory()
         self.batches: list[dict[str, list[tuple[int, int, int]]]] = []
         self.begun: dict[str, int] = {}
         self.open()
@@ -45,6 +46,7 @@ class Watched:
     def open(self) -> None:
         """Goes on from the checkpoint, as after a crash."""
         self.many = Many(catalog=CATALOG, folder=self.folder, slots=self.slots, seed=self.seed)
+        self.many.driver.memory = self.memory
 
     def batch(self, rows: Mapping[str, list[tuple[int, int, int]]]) -> None:
         batches = {name: table(given).combine_chunks().to_batches()[0] for name, given in rows.items() if given}
@@ -94,7 +96,8 @@ def test_queries_added_and_dropped_at_random_each_answer_as_if_alone(seed, tmp_p
     for module in _users_of_crash_points():
         monkeypatch.setattr(module, "reach", reach)
     monkeypatch.setattr(box_scheduler, "TUPLE_ROWS", 2)
-    watched = Watched(tmp_path, slots=1 + seed % 3, seed=seed)
+    # Every other one has so little memory that windows and what follows from them go through files in chunks.
+    watched = Watched(tmp_path, slots=1 + seed % 3, seed=seed, memory=Memory(2**12) if seed % 2 else None)
     watched.add("q0", rng.choice(ASKED))
     for step in range(16):
         new = [f"q{len(watched.begun) + i}" for i in range(rng.choice([0, 0, 1, 1, 2]))]

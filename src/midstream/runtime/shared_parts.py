@@ -23,8 +23,9 @@ from midstream.operators.elements import Elements, Ticks, concatenate
 from midstream.runtime.live_query import reached, source_elements
 from midstream.scheduling.box_scheduler import BoxScheduler
 from midstream.scheduling.buffers import Buffer, Cursor
+from midstream.scheduling.presence import present
 from midstream.scheduling.schedule import Schedule
-from midstream.scheduling.sharing import Core, Tap, cut_at, key_of, parts_of, present, split_box, taps_in, whole
+from midstream.scheduling.sharing import Core, Tap, cut_at, key_of, parts_of, split_box, taps_in, whole
 
 
 class Owner(Protocol):

@@ -21,10 +21,6 @@ from midstream.algebra.time import TimeDomain
 from midstream.algebra.windows import Rows
 from midstream.operators.base import Operator
 from midstream.operators.box import Box
-from midstream.operators.distinct import CoverageState, Deduplicate
-from midstream.operators.elements import Elements, concatenate, empty_elements
-from midstream.operators.join import SymmetricJoin
-from midstream.operators.multiway_join import MultiwayJoin
 from midstream.optimizer.join_graph import JoinGraph
 from midstream.optimizer.lower import lower
 from midstream.optimizer.prepare import prepare
@@ -235,28 +231,6 @@ def _windows_only(core: Relation) -> bool:
     plain = all(isinstance(node.input, Stream) and not isinstance(node.spec, Rows) for node in inputs)
     kinds = {type(node).__name__ for node in walk_plan(core)}
     return plain and 2 * len(inputs) == len(leaves) and kinds <= {"Join", "MultiJoin", "Window", "Stream"}
-
-
-def present(operator: Operator, build: Callable[[], Operator], frontier: int) -> Elements:
-    """What an operator has given out that is still valid after a frontier, from what it remembers.
-
-    An operator that answers by slices has nothing to add: what it has given ends where its next answer starts.
-    """
-    match operator:
-        case SymmetricJoin():
-            contents = [state.alive(frontier) for state in operator.sides]
-        case MultiwayJoin():
-            contents = [states[0].alive(frontier) for states in operator.indexes]
-        case Deduplicate():
-            (state,) = operator.states
-            assert isinstance(state, CoverageState)
-            return state.current(frontier)
-        case _:
-            return empty_elements(operator.schema)
-    again = build()
-    given = [again.process(port, rows) for port, rows in enumerate(contents) if len(rows)]
-    parts = [part for part in given if part is not None and len(part)]
-    return concatenate(parts) if parts else empty_elements(operator.schema)
 
 
 def split_box(box: Box, part: p.PhysicalNode, name: str) -> tuple[Box, Box]:

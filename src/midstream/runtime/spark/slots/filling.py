@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from midstream.algebra.declarations import UserFunction
 from midstream.distribution.fragments import Received, leaves
-from midstream.distribution.moves import FragmentFill, Gathered, Shipment, StateName, slices
+from midstream.distribution.moves import FragmentFill, Gathered, Shipment, StateName
 from midstream.distribution.placement import Placed
 from midstream.migration.execution import SingleBox
 from midstream.migration.state_move import Portions, StateMove
@@ -22,6 +22,7 @@ from midstream.operators.box import Box
 from midstream.operators.elements import Elements
 from midstream.operators.hashing import hash_columns
 from midstream.operators.join import prepare
+from midstream.operators.state.portions import slices
 from midstream.operators.state.segment import Segment, make_segment
 from midstream.operators.state.sorted_state import SortedState
 from midstream.runtime.checkpoint.files import Files

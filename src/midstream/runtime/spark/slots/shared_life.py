@@ -20,23 +20,25 @@ from midstream.migration.contents import ports_of
 from midstream.migration.execution import arranged
 from midstream.operators.base import Operator, Work
 from midstream.operators.build import build
-from midstream.operators.elements import Elements, concatenate
+from midstream.operators.elements import Elements
 from midstream.operators.join import SymmetricJoin
 from midstream.operators.shared_box import Named, SharedBox
+from midstream.operators.state.portions import slices
 from midstream.operators.state.segment import Segment
 from midstream.operators.state.sorted_state import SortedState
 from midstream.runtime.checkpoint.files import Files
 from midstream.runtime.checkpoint.names import name_for
-from midstream.runtime.checkpoint.packs import SegmentEntry, StateKey, open_segment, write_pack
-from midstream.runtime.spark.slots.bounds import bind, exchange, frontiers, new_segments
+from midstream.runtime.checkpoint.packs import SegmentEntry, StateKey, open_segment
+from midstream.runtime.spark.slots.bounds import bind, exchange, frontiers, new_segments, write_packs
 from midstream.runtime.spark.slots.fragment_life import FragmentWork, given_by, remove_unused
 from midstream.runtime.spark.slots.given import GivenResults
 from midstream.runtime.spark.slots.looks import BoxWatch
 from midstream.runtime.spark.slots.memory import Memory
 from midstream.runtime.spark.slots.reports import FragmentReport
 from midstream.runtime.spark.slots.shipping import Shipped
+from midstream.scheduling.presence import present_parts
 from midstream.scheduling.shared_scheduler import SharedScheduler
-from midstream.scheduling.sharing import STATELESS, present
+from midstream.scheduling.sharing import STATELESS
 
 BySlot = Mapping[int, Sequence[SegmentEntry]]
 
@@ -215,41 +217,37 @@ class SharedLife:
                 continue
             for port, place in enumerate(self.box.inputs[number]):
                 kept = windows.get((self.box.names[number], port))
-                content = self._window(operator, port, kept) if kept is not None else self._present(place)
-                if content is not None and len(content):
-                    given = operator.process(port, content)
-                    self.scheduler.send(self.box.wires[number], given)
+                contents = self._window(operator, port, kept) if kept is not None else self._present(place)
+                for content in contents:
+                    for given in operator.pieces(port, content):
+                        self.scheduler.send(self.box.wires[number], given)
+                    self.settle()
         for i, member in enumerate(self.work.members):
             root = self.box.roots[i]
             if member.fresh and root >= 0 and not self.is_fresh(root):
-                content = self._present(root)
-                if content is not None and len(content):
+                for content in self._present(root):
                     self._give(i, content)
 
-    def _window(self, operator: Operator, port: int, kept: Sequence[SegmentEntry]) -> Elements | None:
-        """What is still valid of a window that another operator keeps."""
+    def _window(self, operator: Operator, port: int, kept: Sequence[SegmentEntry]) -> Iterator[Elements]:
+        """What is still valid of a window that another operator keeps, some at a time."""
         state = next(state for p, state in ports_of(operator) if p == port)
         frontier = self.box.incoming(self.box.operators.index(operator), self.box.frontier)
-        parts = []
         for entry in kept:
-            elements = arranged(open_segment(self.files, entry).elements, state.schema)
-            parts.append(elements.where(elements.valid_to > frontier))
-        return concatenate(parts) if parts else None
+            for part in slices(open_segment(self.files, entry).elements, entry.bytes, self.memory.chunk):
+                yield arranged(part.where(part.valid_to > frontier), state.schema)
 
-    def _present(self, place: int) -> Elements | None:
-        """What an operator that others read already has given that is still valid; None for what is not known."""
+    def _present(self, place: int) -> Iterator[Elements]:
+        """What an operator that others read already has given that is still valid; nothing of what is not known."""
         if place < 0 or self.is_fresh(place):
-            return None
+            return
         operator, node = self.box.operators[place], self.box.nodes[place]
         if not isinstance(node, STATELESS):
-            return present(operator, partial(build, node, self.box.functions), operator.frontier)
-        parts = []
+            again = partial(build, node, self.box.functions)
+            yield from present_parts(operator, again, operator.frontier, self.memory.chunk)
+            return
         for port, below in enumerate(self.box.inputs[place]):
-            content = self._present(below)
-            given = None if content is None or not len(content) else operator.process(port, content)
-            if given is not None and len(given):
-                parts.append(given)
-        return concatenate(parts) if parts else None
+            for content in self._present(below):
+                yield from operator.pieces(port, content)
 
     def windows(self) -> Iterator[tuple[object, int, SortedState]]:
         """The windows that are kept here, by what they hold."""
@@ -320,7 +318,7 @@ class SharedLife:
         return sum(self.rows_in.get(~place, 0) for place in places if place < 0)
 
     def _write(self) -> list[str]:
-        """Writes the segments that nobody has written yet into one pack; gives its name, if there is one."""
+        """Writes the segments that nobody has written yet; gives the names of the packs."""
         new: dict[int, tuple[StateKey, Segment]] = {}
         for operator in self.box.operators:
             for state in operator.states:
@@ -330,11 +328,10 @@ class SharedLife:
         held: dict[StateKey, list[Segment]] = defaultdict(list)
         for name, segment in new.values():
             held[name].append(segment)
-        path = name_for("state", self.batch_id, self.slot, 0)
-        entries = write_pack(self.files, path, held)
+        entries = write_packs(self.files, partial(name_for, "state", self.batch_id, self.slot, 0), held, self.memory)
         ordered = [segment for segments in held.values() for segment in segments]
         self.pool.written.update({id(s): e for s, e in zip(ordered, entries, strict=True)})
-        return [path] if entries else []
+        return sorted({entry.file for entry in entries})
 
     def _entries(self, used: Sequence[int]) -> list[SegmentEntry]:
         found: dict[StateKey, list[SegmentEntry]] = {}
