@@ -13,6 +13,7 @@ from tests.engine import driving
 import midstream as ms
 from midstream.algebra.time import INFINITY
 from midstream.optimizer.plans import plan_query
+from midstream.runtime import embedded
 from midstream.runtime.embedded import Stream
 from midstream.runtime.live_query import LiveQuery
 
@@ -167,3 +168,21 @@ def test_rows_from_both_ends_of_time_are_not_late(lateness: int | None) -> None:
 def test_batches_must_have_rows(batch_rows: int) -> None:
     with pytest.raises(ms.QueryError, match="batch_rows"):
         ms.run(QUERY, {"A": A}, batch_rows=batch_rows)
+
+
+class TestMoreThanOneBatchCanHold:
+    """Arrow leaves a column of more than 2 GB of text in several pieces; here tables simply stay in theirs."""
+
+    ROWS = pa.table(
+        {"ts": pa.chunked_array([[1, 2], [3], [4, 5]]), "k": pa.chunked_array([["a"], ["b", "c"], ["d", "e"]])}
+    )
+
+    @pytest.mark.parametrize("batch_rows", [1, 2, 3])
+    def test_no_row_is_lost(self, monkeypatch: pytest.MonkeyPatch, batch_rows: int) -> None:
+        monkeypatch.setattr(embedded, "_joined", lambda table: table)
+        query = "SELECT k FROM A [RANGE 2]"
+        assert ms.run(query, {"A": self.ROWS}, batch_rows=batch_rows)["k"].to_pylist() == list("abcde")
+
+    def test_a_batch_that_cannot_be_one_is_refused(self) -> None:
+        with pytest.raises(ms.InputError, match="more than 2 GB of text"):
+            embedded._only(self.ROWS.to_batches(), self.ROWS.schema)

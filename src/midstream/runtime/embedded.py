@@ -146,7 +146,7 @@ def batches_and_cuts(
     streams: Mapping[str, Stream], inputs: Mapping[str, pa.Table], batch_rows: int, cuts: Sequence[int]
 ) -> Iterator[dict[str, pa.RecordBatch] | Cut]:
     """Batches that end, with a cut, before the first row of any stream at or after one of the given ticks."""
-    tables = {name: _one_batch(checked(streams[name].declaration, inputs[name])) for name in streams}
+    tables = {name: _joined(checked(streams[name].declaration, inputs[name])) for name in streams}
     names = list(tables)
     progress = [_progress(tables[name], streams[name].declaration) for name in names]
     total = sum(map(len, progress))
@@ -157,7 +157,7 @@ def batches_and_cuts(
         ends = [*range(start + batch_rows, place, batch_rows), place] if start < place else []
         for reached in ranks(progress, ends):
             counts = reached - taken
-            yield {name: tables[name].slice(int(taken[i]), int(counts[i])) for i, name in enumerate(names) if counts[i]}
+            yield {name: _cut(tables[name], taken[i], counts[i]) for i, name in enumerate(names) if counts[i]}
             taken = reached
         start = max(start, place)
         if place < total:
@@ -184,7 +184,7 @@ def ranks(runs: Sequence[Ticks], counts: Sequence[int]) -> Iterator[Indices]:
     yield from (before + dealt).T
 
 
-def _progress(rows: pa.RecordBatch, declaration: StreamDeclaration) -> Ticks:
+def _progress(rows: pa.RecordBatch | pa.Table, declaration: StreamDeclaration) -> Ticks:
     """The latest time seen so far at each row."""
     ticks, valid = ticks_of(rows.column(declaration.time), declaration.name)
     if valid is not None:
@@ -192,11 +192,27 @@ def _progress(rows: pa.RecordBatch, declaration: StreamDeclaration) -> Ticks:
     return np.maximum.accumulate(ticks) if len(ticks) else ticks
 
 
-def _one_batch(table: pa.Table) -> pa.RecordBatch:
-    batches = table.combine_chunks().to_batches()
-    if not batches:
-        return pa.RecordBatch.from_arrays([pa.array([], f.type) for f in table.schema], schema=table.schema)
-    return batches[0]
+def _joined(table: pa.Table) -> pa.RecordBatch | pa.Table:
+    """The rows of a table in one piece, if one can hold them: text beyond 2 GB stays in several."""
+    whole = table.combine_chunks()
+    batches = whole.to_batches()
+    return whole if len(batches) > 1 else _only(batches, table.schema)
+
+
+def _cut(rows: pa.RecordBatch | pa.Table, start: int, count: int) -> pa.RecordBatch:
+    part = rows.slice(int(start), int(count))
+    return part if isinstance(part, pa.RecordBatch) else one_batch(part)
+
+
+def one_batch(table: pa.Table) -> pa.RecordBatch:
+    """A table as one batch; refused where that cannot hold all its text."""
+    return _only(table.combine_chunks().to_batches(), table.schema)
+
+
+def _only(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    if len(batches) > 1:
+        raise InputError("a batch has more than 2 GB of text in a column", hint="give fewer rows at once")
+    return batches[0] if batches else pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
 
 
 def _where(rows: pa.RecordBatch, ticks: Ticks, mask: np.ndarray) -> tuple[pa.RecordBatch, Ticks]:

@@ -10,7 +10,7 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.inputs import table_of
 from midstream.operators.elements import Ticks
 from midstream.operators.vectors import column_of
-from midstream.runtime.embedded import Stream, _one_batch
+from midstream.runtime.embedded import Stream, one_batch
 from midstream.runtime.ingest import checked, ticks_of
 
 
@@ -59,4 +59,4 @@ class SessionStream(Stream):
             if declaration.time in table.schema.names:
                 table = table.drop_columns([declaration.time])
             table = table.append_column(declaration.time, stamps.cast(declaration.columns.field(declaration.time).type))
-        return _one_batch(checked(declaration, table))
+        return one_batch(checked(declaration, table))
