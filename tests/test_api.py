@@ -194,7 +194,7 @@ def test_everything_in_all_is_there():
         {"functions": [len]},
         {"lateness": float("nan")},
         {"lateness": {"A": None}},
-        {"lateness": 10**30},
+        {"emit_every": 10**30},
         {"emit_every": 0},
         {"emit_every": float("inf")},
     ],

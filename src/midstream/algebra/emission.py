@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from midstream.algebra.plan import Relation, ToStream, Window, is_monotone, walk_plan
+from midstream.algebra.time import LONGEST
 from midstream.algebra.windows import Hop, Range
 from midstream.errors import QueryError
 
@@ -33,8 +34,8 @@ def emission_of(plan: Relation, emit_every: int | None = None) -> Emission:
 
 def _grid(plan: Relation, emit_every: int | None) -> Hop:
     if emit_every is not None:
-        if emit_every < 1:
-            raise QueryError(f"emit_every must be positive, not {emit_every}")
+        if not 0 < emit_every <= LONGEST:
+            raise QueryError(f"emit_every must be positive and no longer than a window, not {emit_every}")
         return Hop(emit_every, emit_every)
     windows = [node.spec for node in walk_plan(plan) if isinstance(node, Window)]
     hops = [replace(w, size=w.slide) for w in windows if isinstance(w, Hop)]

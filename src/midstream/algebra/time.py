@@ -23,7 +23,7 @@ BEGINNING = -(2**63) + 1
 """A register that promises nothing yet."""
 
 LONGEST = 2**61
-"""The longest duration: a time, a window and a lateness together must still be a number of 64 bits."""
+"""The longest window: where it ends must still be a number of 64 bits."""
 
 _UNITS = {
     "microsecond": 1,
@@ -83,13 +83,6 @@ def ticks(duration: int | float | str | dt.timedelta, domain: TimeDomain) -> int
     >>> ticks(100, INTEGER_TIME)
     100
     """
-    found = _ticks(duration, domain)
-    if abs(found) > LONGEST:
-        raise QueryError(f"{duration} is too long a time")
-    return found
-
-
-def _ticks(duration: int | float | str | dt.timedelta, domain: TimeDomain) -> int:
     if isinstance(duration, dt.timedelta):
         if domain.is_integer:
             raise QueryError(f"{duration} is a duration of clocks, but time is an integer", hint="give a number")

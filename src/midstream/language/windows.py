@@ -23,7 +23,7 @@ from midstream.algebra.plan import (
     instants,
     walk_plan,
 )
-from midstream.algebra.time import TimeDomain, ticks
+from midstream.algebra.time import LONGEST, TimeDomain, ticks
 from midstream.algebra.windows import NOW, Hop, Range, Rows, Unbounded, WindowSpec
 from midstream.errors import QueryError
 from midstream.language.binding import Binding
@@ -86,9 +86,12 @@ def bind_duration(binding: Binding, node: Duration, domain: TimeDomain) -> int:
     with binding.at(node):
         text = duration_text(node)
         try:
-            return ticks(_amount(text), domain)
+            found = ticks(_amount(text), domain)
         except (OverflowError, ValueError):
             raise QueryError(f"{text} is not a duration") from None
+        if abs(found) > LONGEST:
+            raise QueryError(f"{text} is too long a time")
+        return found
 
 
 def _amount(text: str) -> str | int | float:
