@@ -18,6 +18,7 @@ from midstream.runtime.checkpoint.collect import collect, garbage
 from midstream.runtime.checkpoint.local_files import LocalFiles
 from midstream.runtime.embedded import run as run_embedded
 from midstream.runtime.spark.slots import step
+from midstream.runtime.spark.slots.layout import Layout
 from midstream.runtime.spark.slots.memory import Memory
 from midstream.runtime.spark.slots.runs import Runs
 
@@ -112,6 +113,14 @@ def test_a_step_that_fails_midway_leaves_nothing_that_counts(name, tmp_path, mon
 def test_a_size_that_makes_no_sense_is_refused(size):
     with pytest.raises(JobError, match="memory_per_slot"):
         Memory.of(size)
+
+
+def test_fewer_rows_cross_at_once_where_memory_is_small_or_rows_are_wide():
+    narrow, wide = (Layout.of({0: pa.schema([(f"c{i}", pa.int64()) for i in range(n)])}) for n in (3, 300))
+    assert Memory.of("1 GB").rows_at_once(narrow.row_bytes) == 200_000
+    assert Memory.of("1 GB").rows_at_once(wide.row_bytes) < 30_000
+    assert Memory.of("16 MB").rows_at_once(narrow.row_bytes) < 40_000
+    assert Memory.of("16 MB").rows_at_once(Layout.of({0: pa.schema([("s", pa.string())])}).row_bytes) < 20_000
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -153,3 +153,31 @@ def test_new_queries_over_large_windows_take_no_more_memory_than_over_small_ones
 
     small, large = peak(6_000), peak(24_000)
     assert large < 2 * small
+
+
+def test_many_queries_share_the_memory_of_a_slot(tmp_path):
+    def peak(queries: int) -> int:
+        many = sharing(200, tmp_path / str(queries))
+        for number in range(queries):
+            condition = f"A.k = B.k AND A.v >= {number}"
+            query = f"SELECT A.v AS a, B.v AS b FROM A [RANGE 40], B [RANGE 40] WHERE {condition}"
+            many.add(f"q{number}", query, share=False)
+        return peak_of(lambda: run_batch(many, arriving("AB", 7_500, 200)))
+
+    assert peak(12) < 2 * MEMORY
+
+
+def test_dead_letters_wait_in_files(tmp_path):
+    def without_time(rows: int) -> Iterator[dict[str, pa.RecordBatch]]:
+        for first in range(0, rows, PART):
+            whole = rows_of("A", first, PART, 100)
+            yield {"A": whole.set_column(2, "ts", pa.nulls(PART, pa.int64()))}
+
+    def peak(rows: int) -> int:
+        chain = opened("SELECT DISTINCT A.k FROM A [NOW]", 100, tmp_path / str(rows))
+        found = peak_of(lambda: run_batch(chain, without_time(rows)))
+        assert sum(file.rows for file in chain.manifest.dead_letters) == rows
+        return found
+
+    small, large = peak(7_500), peak(30_000)
+    assert large < 1.5 * small

@@ -46,11 +46,11 @@ FILE_SYSTEM_LOG_WRITERS = (
 )
 """What writes Spark's logs without starting processes; its name depends on Spark's version."""
 
-BATCH_SETTINGS: dict[str, str] = {
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
-}
+BATCH_SETTINGS: dict[str, str] = {"spark.sql.adaptive.enabled": "false"}
 """What is set in the copy of the session that Spark makes for a streaming query, whoever made the session."""
+
+ROWS_AT_ONCE = "spark.sql.execution.arrow.maxRecordsPerBatch"
+"""How many rows cross into Python at once; set there too, by the memory of a slot and the width of a row."""
 
 
 def spark_session(master: str | None = None, name: str = "midstream", **settings: Any) -> SparkSession:

@@ -54,7 +54,7 @@ from midstream.runtime.spark.batches.settling import (
 )
 from midstream.runtime.spark.batches.shares import Shapes
 from midstream.runtime.spark.batches.watching import ADAPTIVE, Watchers
-from midstream.runtime.spark.environment import BATCH_SETTINGS
+from midstream.runtime.spark.environment import BATCH_SETTINGS, ROWS_AT_ONCE
 from midstream.runtime.spark.frames.results import batch_frame
 from midstream.runtime.spark.frames.tagging import default_routing
 from midstream.runtime.spark.slots.layout import GROUP, PORT, Layout
@@ -173,7 +173,9 @@ class Driver:
         if self.manifest is not None and batch_id <= self.manifest.batch_id:
             self._call_sinks(before, self.store.read(batch_id))
             return
-        for key, value in BATCH_SETTINGS.items():
+        assert self.arriving is not None
+        most = self.memory.rows_at_once(self.arriving.row_bytes)
+        for key, value in {**BATCH_SETTINGS, ROWS_AT_ONCE: str(most)}.items():
             rows.sparkSession.conf.set(key, value)
         self.begin_decided()
         self.batch_session = rows.sparkSession

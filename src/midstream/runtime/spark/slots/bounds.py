@@ -46,7 +46,7 @@ def new_segments(operators: Iterable[Operator], memory: Memory) -> dict[int, Seg
     """The segments that no file has, by identity, if they are more than may stay in memory; else none."""
     states = (state for operator in operators for state in operator.states)
     found = {id(segment): segment for state in states for segment in state.segments if segment.place is None}
-    return found if sum(segment.bytes for segment in found.values()) > memory.state else {}
+    return found if sum(segment.bytes for segment in found.values()) > memory.new_state else {}
 
 
 def exchange(operators: Sequence[Operator], mapped: Mapping[int, Segment]) -> None:
@@ -79,7 +79,7 @@ def mapped_states(
 ) -> list[SegmentEntry]:
     """Moves new segments into files and maps them once they are many; gives the entries of those."""
     new = (s.bytes for state in states.values() for s in state.segments if s.place is None)
-    if sum(new) <= memory.state:
+    if sum(new) <= memory.new_state:
         return []
     written = write_packs(files, path, {name: state.segments for name, state in states.items()}, memory)
     following = iter(written)

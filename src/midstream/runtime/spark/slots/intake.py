@@ -28,7 +28,7 @@ DEAD_LETTERS = pa.schema(
 )
 """The columns of the dead-letter table; `row` is the row as JSON."""
 
-BURIED_AT_ONCE = 10_000
+BURIED_AT_ONCE = 1_000
 """How many rows become texts at a time."""
 
 

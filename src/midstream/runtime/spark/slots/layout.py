@@ -78,6 +78,11 @@ class Layout:
         places = {port: _places(schema, columns) for port, schema in schemas.items()}
         return Layout(dict(schemas), places, tuple(columns))
 
+    @property
+    def row_bytes(self) -> int:
+        """About how many bytes a row takes; texts and other values without a fixed width count as some."""
+        return sum(_width(column.type) for column in self.columns) + 8
+
     def split(self, table: pa.RecordBatch) -> dict[int, pa.RecordBatch]:
         """The rows of each port that has some, with all columns of the layout."""
         ports = table.column(PORT).to_numpy()
@@ -105,6 +110,13 @@ class Layout:
         for place, column in zip(self.places[port], columns, strict=True):
             arrays[place] = carried(column, self.columns[place].type)
         return [pa.nulls(length, f.type) if a is None else a for a, f in zip(arrays, self.columns, strict=True)]
+
+
+def _width(kind: pa.DataType) -> int:
+    try:
+        return max(1, int(kind.bit_width) // 8)
+    except ValueError:
+        return 64
 
 
 def _places(schema: pa.Schema, columns: Sequence[pa.Field]) -> tuple[int, ...]:

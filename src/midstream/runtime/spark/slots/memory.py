@@ -15,6 +15,9 @@ from midstream.errors import JobError
 LEAST = 16 * 2**20
 """The least that can be asked for; a Python process with Arrow takes more before it does anything."""
 
+LEAST_ROWS, MOST_ROWS = 1_000, 200_000
+"""Between these is how many rows cross into Python in one batch of columns: few, large ones cost least."""
+
 _UNITS = {
     "": 1,
     "b": 1,
@@ -32,9 +35,10 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The bytes that a slot's working data may take."""
+    """The bytes that a slot's working data may take, and how many fragments share them."""
 
     bytes: int = 2**30
+    fragments: int = 1
 
     @staticmethod
     def of(size: int | str, name: str = "memory_per_slot") -> Memory:
@@ -56,13 +60,26 @@ class Memory:
 
     @property
     def given(self) -> int:
-        """The bytes of results that wait in memory."""
-        return max(1, self.bytes // 16)
+        """The bytes of results that wait in memory for each fragment."""
+        return max(1, self.bytes // 16 // self.fragments)
+
+    @property
+    def new_state(self) -> int:
+        """The bytes of new state that wait in memory for each fragment."""
+        return max(1, self.state // self.fragments)
 
     @property
     def state(self) -> int:
-        """The bytes of new state that wait in memory, of what is merged into one, and of what one slice looks at."""
+        """The bytes of state that are merged into one or written together, and of what one slice looks at."""
         return max(1, self.bytes // 8)
+
+    def among(self, fragments: int) -> Memory:
+        """The same memory, shared by so many fragments, whose results and new state all wait at once."""
+        return Memory(self.bytes, max(1, fragments))
+
+    def rows_at_once(self, row_bytes: int) -> int:
+        """How many rows Spark may hand over in one batch of Arrow columns."""
+        return min(MOST_ROWS, max(LEAST_ROWS, self.input // max(1, row_bytes)))
 
     @property
     def pairs(self) -> int:

@@ -127,10 +127,11 @@ class StageStep:
         files = SideBySide(Files.at(self.checkpoint))
         at = time.perf_counter()
         pool = Pool()
+        memory = self.memory.among(sum(len(w.members) if isinstance(w, SharedWork) else 1 for w in self.work))
         lives: list[Life] = [
-            SharedLife(work, files, slot, pool, self.batch_id, self.memory)
+            SharedLife(work, files, slot, pool, self.batch_id, memory)
             if isinstance(work, SharedWork)
-            else FragmentLife(work, files, slot, self.batch_id, self.memory)
+            else FragmentLife(work, files, slot, self.batch_id, memory)
             for work in self.work
         ]
         at = _lap(report, "state", at)
