@@ -7,12 +7,12 @@ operator forgets no more than each of its plans would alone; what waits for a gr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import PhysicalNode, Source
-from midstream.algebra.time import BEGINNING
+from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.algebra.windows import Hop
 from midstream.operators.base import Operator
 from midstream.operators.box import ROOT, Wire
@@ -34,14 +34,16 @@ class Named:
     inputs: tuple[Named, ...] = ()
 
 
-def structure(node: PhysicalNode) -> str:
-    """What a node does and over what, exactly: equal structures are interchangeable, with all their states."""
+def described(node: PhysicalNode, inputs: Iterable[str]) -> str:
+    """What a node does and over what, exactly: of equal descriptions, nodes are interchangeable with all their states.
+
+    `inputs` describe what it reads.
+    """
     grid = getattr(node, "grid", None)
     columns = ", ".join(f"{f.name} {f.type}" for f in node.schema)
     nulls = " with nulls" if getattr(node, "nulls_equal", False) else ""
     steps = getattr(node, "routes", "")
-    below = "; ".join(map(structure, node.inputs))
-    return f"{type(node).__name__} {node.label}{nulls} {steps} {grid} [{columns}] ({below})"
+    return f"{type(node).__name__} {node.label}{nulls} {steps} {grid} [{columns}] ({'; '.join(inputs)})"
 
 
 class SharedBox:
@@ -58,6 +60,10 @@ class SharedBox:
         self.sinks: list[Sink] = []
         self.roots: list[int] = []
         self.grids: list[Hop | None] = []
+        self.limits: list[int] = []
+        """How far each plan may be: what reads other fragments can be behind the streams."""
+        self.joining: frozenset[int] = frozenset()
+        """Plans that are new: how far what they share with others was is not for them to say."""
         self.users: list[list[int]] = []
         self.frontier = BEGINNING
         self._places: dict[int, int] = {}
@@ -70,6 +76,7 @@ class SharedBox:
         self.roots.append(root)
         used = [self._places[name] for name in reversed(list(_operators(plan, named)))]
         self.grids.append(grid)
+        self.limits.append(INFINITY)
         for i in dict.fromkeys(used):
             self.users[i].append(len(self.sinks) - 1)
         return used
@@ -94,13 +101,23 @@ class SharedBox:
                 self._wires_of(place).append(Wire(here, port))
         return self._places[named.name]
 
+    def source_of(self, leaf: Named) -> int:
+        """The number of the source that a leaf of a plan is."""
+        return ~self._places[leaf.name]
+
     def _wires_of(self, place: int) -> list[Wire]:
         return self.wires[place] if place >= 0 else self.sources[~place][1]
 
     def incoming(self, operator: int, frontier: int) -> int:
         """The least frontier over an operator's inputs, of those that its plans would give it alone."""
-        floors = {grid_floor(frontier, self.grids[plan]) for plan in self.users[operator]}
+        plans = self.users[operator]
+        if self.joining:
+            plans = [plan for plan in plans if plan not in self.joining] or plans
+        floors = {self._floor(plan, frontier) for plan in plans}
         return min(self._reached(place, floor) for floor in floors for place in [*self.inputs[operator], SOURCE])
+
+    def _floor(self, plan: int, frontier: int) -> int:
+        return grid_floor(min(frontier, self.limits[plan]), self.grids[plan])
 
     def _reached(self, place: int, floor: int) -> int:
         """How far the output of a place is for a plan that is at a floor: only what waits can be behind it."""
@@ -119,7 +136,7 @@ class SharedBox:
 
     def passed(self, plan: int) -> int:
         """The frontier of a plan's results."""
-        return self._reached(self.roots[plan], grid_floor(self.frontier, self.grids[plan]))
+        return self._reached(self.roots[plan], self._floor(plan, self.frontier))
 
 
 def _operators(node: PhysicalNode, named: Named) -> Iterator[int]:

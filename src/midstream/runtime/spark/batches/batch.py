@@ -17,9 +17,11 @@ from midstream.migration.legality import keeps_intervals
 from midstream.runtime.checkpoint.manifest import Manifest, QueryEntry, ResultFile
 from midstream.runtime.checkpoint.packs import SegmentEntry
 from midstream.runtime.spark.batches.migration_account import Account, extra
+from midstream.runtime.spark.batches.ports import Ports
 from midstream.runtime.spark.batches.push_down import PushDown, push_down
 from midstream.runtime.spark.batches.running import MigrationUnderWay, RunningQuery
-from midstream.runtime.spark.batches.shares import Shapes, Shares
+from midstream.runtime.spark.batches.shapes import Shapes
+from midstream.runtime.spark.batches.shares import Shares
 from midstream.runtime.spark.frames.tagging import default_routing, exchange_type, slot_of
 from midstream.runtime.spark.slots.exchange import GROUPS
 from midstream.runtime.spark.slots.fragment_life import FragmentWork, MigrationWork
@@ -142,9 +144,11 @@ class Batch:
     def steps(self) -> list[StageStep]:
         """The steps of all stages."""
         parts = self.parts()
-        ports = _ports(parts)
+        ports = Ports.of(
+            [(part.name, fragment) for part in parts for fragment in part.query.staged.fragments], self.shares
+        )
         plans = {part.name: part.query.staged for part in parts}
-        exchanged = Layout.of({port: plans[name].fragment(n).plan.schema for (name, n), port in ports.items()})
+        exchanged = Layout.of({port: plans[name].fragment(n).plan.schema for (name, n), port in ports.numbers.items()})
         count = max((staged.stages for staged in plans.values()), default=1)
         return [
             StageStep(
@@ -164,11 +168,8 @@ class Batch:
             for stage in range(count)
         ]
 
-    def _works(
-        self, parts: Sequence[Part], stage: int, ports: Mapping[tuple[str, int], int]
-    ) -> tuple[FragmentWork | SharedWork, ...]:
-        works = [work for part in parts for work in self._work(part, stage, ports)]
-        return tuple(self.shares.gathered(works) if stage == 0 else works)
+    def _works(self, parts: Sequence[Part], stage: int, ports: Ports) -> tuple[FragmentWork | SharedWork, ...]:
+        return tuple(self.shares.gathered([work for part in parts for work in self._work(part, stage, ports)]))
 
     def parts(self) -> list[Part]:
         """All plans at work in this batch, also after it has moved migrations on."""
@@ -194,7 +195,7 @@ class Batch:
     def _stored(self, part: Part, fragment: int) -> Mapping[int, Sequence[SegmentEntry]]:
         return {} if self.before is None else self.before.segments.get(part.stored, {}).get(fragment, {})
 
-    def _work(self, part: Part, stage: int, ports: Mapping[tuple[str, int], int]) -> list[FragmentWork]:
+    def _work(self, part: Part, stage: int, ports: Ports) -> list[FragmentWork]:
         query = part.query
         restored = query.frontiers(self.advanced_to(query.name))
         advanced = query.frontiers(self.advance_to(query))
@@ -205,13 +206,14 @@ class Batch:
                 restored[fragment.number],
                 advanced[fragment.number],
                 self._stored(part, fragment.number),
-                ports.get((part.name, fragment.number), -2),
-                {ports[part.name, r.fragment]: r.stream.alias for r in fragment.received},
+                ports.numbers.get((part.name, fragment.number), -2),
+                {ports.numbers[part.name, r.fragment]: r.stream.alias for r in fragment.received},
                 self._migration(query, fragment.number),
                 part.side,
                 self.scheduling,
                 self.shares.start(query.name),
                 part.name in self.watched and query.migration is None,
+                (part.name, fragment.number) in ports.silent,
             )
             for fragment in query.staged.fragments
             if fragment.stage == stage
@@ -418,11 +420,6 @@ def _comparable(silent: StreamDeclaration, other: StreamDeclaration) -> bool:
     if silent.timestamps != "external":
         return other.timestamps != "external" or other.name == TICKS
     return other.name != TICKS and other.domain.agrees_with(silent.domain)
-
-
-def _ports(parts: Sequence[Part]) -> dict[tuple[str, int], int]:
-    moving = [(p.name, f.number) for p in parts for f in p.query.staged.fragments if f.reader is not None]
-    return {name: port for port, name in enumerate(moving)}
 
 
 def _entry(query: RunningQuery) -> QueryEntry:

@@ -52,7 +52,7 @@ from midstream.runtime.spark.batches.settling import (
     still_wanted,
     wanted_since,
 )
-from midstream.runtime.spark.batches.shares import Shapes
+from midstream.runtime.spark.batches.shapes import Shapes
 from midstream.runtime.spark.batches.watching import ADAPTIVE, Watchers
 from midstream.runtime.spark.environment import BATCH_SETTINGS, ROWS_AT_ONCE
 from midstream.runtime.spark.frames.results import batch_frame

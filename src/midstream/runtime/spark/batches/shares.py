@@ -3,36 +3,31 @@
 Nodes of equal structure hold the same if their windows began with the same batch. So the manifest remembers of each
 query since which batch each of its windows is kept; a new query takes over the windows, and whole parts of plans, that
 others have, and with them their beginning. Once everything that came before a beginning has ended, the beginning no
-longer matters. Queries share a graph if they read streams of equal progress; windows are kept once anyway.
+longer matters. Queries share a graph in each stage if they read streams of equal progress, and what goes from one stage
+to the next goes once; windows of streams are kept once anyway.
 A query that migrates is alone, and stays so until what it held then has ended: a new plan may have kept less of a
 window than its name says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from midstream.algebra import physical as p
 from midstream.algebra.plan import ToStream
 from midstream.algebra.time import BEGINNING
-from midstream.algebra.windows import Hop
-from midstream.migration.contents import ports_of
-from midstream.operators.box import Box
-from midstream.operators.shared_box import Named, structure
+from midstream.operators.shared_box import Named
 from midstream.runtime.checkpoint.manifest import Manifest
 from midstream.runtime.spark.batches.running import RunningQuery
+from midstream.runtime.spark.batches.shapes import Outline, Shape, Shapes, Window
 from midstream.runtime.spark.slots.fragment_life import FragmentWork
-from midstream.runtime.spark.slots.shared_life import BySlot, Inherited, Member, SharedWork, has_null_keys, window_alias
+from midstream.runtime.spark.slots.shared_life import BySlot, Inherited, Member, SharedWork
 from midstream.runtime.spark.slots.shipping import Shipped
-from midstream.scheduling.sharing import STATELESS
 
 ALWAYS = -1
 """The beginning of a window that holds all there is to hold."""
-
-WAITING = (p.GroupAggregate, p.OuterJoin, p.SetOperation, p.RowWindow, p.Changes, p.Instants, p.FollowedBy)
-"""Nodes whose answers wait for a frontier."""
 
 UNENDING = (p.RowWindow, p.FollowedBy, p.AssignWindow)
 """Nodes that remember longer than their sources' windows."""
@@ -63,127 +58,6 @@ class Record:
         return Record(told["since"], told["start"], told["whole_at"], told["own"])
 
 
-def text_of(node: p.PhysicalNode, grid: Hop | None) -> str:
-    """What a node does in a plan that answers on a grid; what waits for answers is the same on that grid only."""
-    waits = any(isinstance(n, WAITING) for n in p.walk_physical(node))
-    return f"{structure(node)} on {grid}" if waits else structure(node)
-
-
-@dataclass(frozen=True, slots=True)
-class Outline:
-    """A node with the text of its structure, the streams below it, and whether it or something below remembers."""
-
-    node: p.PhysicalNode
-    text: str
-    aliases: frozenset[str]
-    stateful: bool
-    inputs: tuple[Outline, ...]
-
-    @staticmethod
-    def of(node: p.PhysicalNode, grid: Hop | None) -> Outline:
-        """The outline of a plan that answers on a grid."""
-        below = tuple(Outline.of(child, grid) for child in node.inputs)
-        here = frozenset([node.stream.alias]) if isinstance(node, p.Source) else frozenset[str]()
-        stateful = not isinstance(node, STATELESS) or any(o.stateful for o in below)
-        return Outline(node, text_of(node, grid), here.union(*(o.aliases for o in below)), stateful, below)
-
-    def identity(self, since: Mapping[str, int]) -> str:
-        """What it is and holds."""
-        return f"{self.text} since {sorted((a, since[a]) for a in self.aliases)}" if self.stateful else self.text
-
-    def walk(self) -> Iterator[Outline]:
-        """The node and everything below it, parents first."""
-        yield self
-        for below in self.inputs:
-            yield from below.walk()
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """A state that keeps a window of one stream."""
-
-    alias: str
-    state: str
-    key: tuple[str, ...]
-    columns: frozenset[str]
-    nulls: bool
-    text: str
-    port: int
-
-
-def windows_of(box: Box, grid: Hop | None) -> Iterator[Window]:
-    """The windows that a fragment keeps itself."""
-    for node, operator in zip(box.nodes, box.operators, strict=True):
-        for port, state in ports_of(operator):
-            alias = None if port is None else window_alias(node.inputs[port])
-            if alias is not None and port is not None:
-                nulls = has_null_keys(operator, state)
-                columns = frozenset(state.schema.names)
-                yield Window(alias, state.id, state.key, columns, nulls, text_of(node, grid), port)
-
-
-class Shape:
-    """What sharing asks of a query's plan, worked out once."""
-
-    def __init__(self, query: RunningQuery) -> None:
-        first = [f for f in query.staged.fragments if f.stage == 0]
-        self.outlines = {f.number: Outline.of(f.plan, query.grid) for f in first}
-        self.windows = {f.number: tuple(windows_of(query.boxes[f.number], query.grid)) for f in first}
-        sources = {(s.stream.name, s.window if isinstance(s.window, Hop) else None) for s in query.sources}
-        self.progress = str(sorted(map(str, sources)))
-        """Queries of equal progress are always at the same frontier."""
-
-    def nodes(self, fragment: int) -> Iterator[Outline]:
-        """All nodes of a fragment that remember something themselves."""
-        return (o for o in self.outlines[fragment].walk() if not isinstance(o.node, STATELESS))
-
-
-NUMBERED = 10_000
-"""How many nodes that are or were there keep their numbers."""
-
-
-class Shapes:
-    """The shapes of a session's queries, and the numbers by which their nodes are called."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, tuple[object, Shape]] = {}
-        self._numbers: dict[str, int] = {}
-        self._named: dict[object, tuple[Outline, Shipped[Named]]] = {}
-
-    def tidy(self) -> None:
-        """Forgets numbers once most are of queries that are gone; to be called between batches."""
-        if len(self._numbers) > NUMBERED or len(self._named) > NUMBERED:
-            self._numbers.clear()
-            self._named.clear()
-
-    def number(self, identity: str) -> int:
-        """The number of what is and holds the same."""
-        return self._numbers.setdefault(identity, len(self._numbers))
-
-    def named(self, place: tuple[str, int], outline: Outline, since: Mapping[str, int]) -> Shipped[Named]:
-        """The numbers of a fragment's nodes, as they travel."""
-        key = (place, tuple(sorted(since.items())))
-        known = self._named.get(key)
-        if known is None or known[0] is not outline:
-            known = self._named[key] = (outline, Shipped(self._names(outline, since)))
-        return known[1]
-
-    def _names(self, outline: Outline, since: Mapping[str, int]) -> Named:
-        number = self.number(outline.identity(since))
-        return Named(number, tuple(self._names(below, since) for below in outline.inputs))
-
-    def of(self, query: RunningQuery) -> Shape:
-        """A query's shape."""
-        known = self._known.get(query.name)
-        if known is None or known[0] is not query.staged:
-            known = self._known[query.name] = (query.staged, Shape(query))
-        return known[1]
-
-    def outline(self, query: RunningQuery) -> Shape:
-        """The shape of a query that is not there yet."""
-        return Shape(query)
-
-
 @dataclass
 class Shares:
     """Who shares what in one batch."""
@@ -206,6 +80,7 @@ class Shares:
         for name, query in self.queries.items():
             if name not in self.records:
                 self.records[name] = self._begun(query)
+        self._running_at: dict[object, set[str]] = {}
         self.shapes.tidy()
 
     @property
@@ -258,17 +133,15 @@ class Shares:
 
     def _take_over_nodes(self, query: RunningQuery, since: dict[str, int], partners: dict[str, None]) -> None:
         shape = self.shapes.of(query)
-        for outline in shape.outlines.values():
-            running: dict[str, tuple[str, Record]] = {}
-            for other, theirs, record in self._others(query):
-                for fragment in theirs.outlines if theirs.progress == shape.progress else ():
-                    for node in theirs.nodes(fragment):
-                        running.setdefault(node.text, (other.name, record))
-            for node in _largest(outline, running):
-                name, record = running[node.text]
-                if not node.aliases & since.keys():
-                    since.update({alias: record.since[alias] for alias in node.aliases})
-                    partners[name] = None
+        running: dict[str, tuple[str, Record]] = {}
+        for other, theirs, record in self._others(query):
+            for node in theirs.nodes() if theirs.progress == shape.progress else ():
+                running.setdefault(node.text, (other.name, record))
+        for node in _largest(shape.root, running):
+            name, record = running[node.text]
+            if not node.aliases & since.keys():
+                since.update({alias: record.since[alias] for alias in node.aliases})
+                partners[name] = None
 
     def _take_over_windows(
         self, query: RunningQuery, since: dict[str, int], partners: dict[str, None]
@@ -323,28 +196,60 @@ class Shares:
         """The instant from which on a query's results are given."""
         return self.records[query].start
 
+    def place(self, query: str) -> object | None:
+        """Queries of one place share a graph in each stage; None for those that are alone."""
+        known = self.queries.get(query)
+        if known is None or not self._can_share(known, self.records[query]):
+            return None
+        return (self.shapes.of(known).progress, self.frontiers[query])
+
     def gathered(self, works: Sequence[FragmentWork]) -> list[FragmentWork | SharedWork]:
-        """The works of the first stage, those that have something in common as one."""
+        """The works of a stage, those that have something in common as one."""
         alone: list[FragmentWork | SharedWork] = []
         groups: dict[object, list[FragmentWork]] = {}
         for work in works:
-            query = self.queries.get(work.query)
-            if query is None or work.side is not None or not self._can_share(query, self.records[work.query]):
+            place = self.place(work.query)
+            if place is None or work.side is not None:
                 alone.append(work)
-                continue
-            place = (self.shapes.of(query).progress, self.frontiers[work.query])
-            groups.setdefault(place, []).append(work)
+            else:
+                groups.setdefault(place, []).append(work)
         common = self._common(groups.values())
         for group in groups.values():
-            lone = len(group) == 1 and not self.is_fresh(group[0].query)
-            if lone and not common & self._tokens(group[0]):
-                alone.append(group[0])
-            else:
-                alone.append(self._together(group))
+            first = group[0]
+            lone = len(group) == 1 and (first.fragment.stage > 0 or not self.is_fresh(first.query))
+            alone.append(first if lone and not common & self._tokens(first) else self._together(group))
         return alone
 
+    def exchanged(self, query: str) -> dict[int, object]:
+        """By what the output of its fragments is known, where other queries may have the same; by fragment.
+
+        What a new query reads of others it reads as they do. What it works out anew it reads for itself: its producers
+        then send what is there already, too.
+        """
+        place = self.place(query)
+        if place is None:
+            return {}
+        shape, since = self.shapes.of(self.queries[query]), self.records[query].since
+        known = self._running(place) if self.is_fresh(query) else None
+        found: dict[int, object] = {}
+        for outline in shape.outlines.values():
+            for leaf in _read_by(outline, lambda o: known is None or o.identity(since) in known, known is None):
+                found[leaf.node.fragment] = (place, leaf.identity(since))  # type: ignore[attr-defined]
+        return found
+
+    def _running(self, place: object) -> set[str]:
+        """What the queries of a place that are not new remember."""
+        if place not in self._running_at:
+            self._running_at[place] = {
+                node.identity(record.since)
+                for name, record in self.records.items()
+                if self.place(name) == place and not self.is_fresh(name)
+                for node in self.shapes.of(self.queries[name]).nodes()
+            }
+        return self._running_at[place]
+
     def _tokens(self, work: FragmentWork) -> set[object]:
-        windows = self.shapes.of(self.queries[work.query]).windows[work.fragment.number]
+        windows = self.shapes.of(self.queries[work.query]).windows.get(work.fragment.number, ())
         since = self.records[work.query].since
         return {(w.state, w.key, w.nulls, since[w.alias]) for w in windows}
 
@@ -359,13 +264,9 @@ class Shares:
         return common
 
     def _together(self, works: Sequence[FragmentWork]) -> SharedWork:
-        members = []
-        for work in works:
-            outline = self.shapes.of(self.queries[work.query]).outlines[work.fragment.number]
-            since = self.records[work.query].since
-            fresh, grid = self.is_fresh(work.query), self.queries[work.query].grid
-            members.append(Member(work, self.shapes.named(work.name, outline, since), since, fresh, grid))
-        known = [self._advanced_to(m.work.query) for m in members if not m.fresh]
+        members = [self._member(work) for work in works]
+        later = works[0].fragment.stage > 0
+        known = [m.work.restored_to if later else self._advanced_to(m.work.query) for m in members if not m.fresh]
         inherited = {}
         for query, fragment, text, port, segments in self.inherited:
             if any(work.name == (query, fragment) for work in works):
@@ -377,9 +278,26 @@ class Shares:
             tuple(members),
             tuple(inherited.values()),
             max(known, default=BEGINNING),
-            self.frontiers[works[0].query],
+            max(work.advance_to for work in works) if later else self.frontiers[works[0].query],
             works[0].scheduling,
         )
+
+    def _member(self, work: FragmentWork) -> Member:
+        query, since = self.queries[work.query], self.records[work.query].since
+        outline = self.shapes.of(query).outlines[work.fragment.number]
+        fresh, later = self.is_fresh(work.query), work.fragment.stage > 0
+        named = self.shapes.named(work.name, outline, since)
+        if fresh and later:
+            named = Shipped(self._new_names(work.query, outline, False))
+        grid = query.boxes[work.fragment.number].grid if later else query.grid
+        return Member(work, named, since, fresh, grid)
+
+    def _new_names(self, query: str, outline: Outline, runs: bool) -> Named:
+        """The numbers of nodes of a new query that reads other fragments: what does not run yet has its own."""
+        identity = outline.identity(self.records[query].since)
+        runs = runs or (outline.remembers and identity in self._running(self.place(query)))
+        number = self.shapes.number(identity if runs else f"{identity} of {query}, new in {self.batch_id}")
+        return Named(number, tuple(self._new_names(query, below, runs) for below in outline.inputs))
 
     def _advanced_to(self, query: str) -> int:
         return BEGINNING if self.before is None else self.before.advanced_to.get(query, BEGINNING)
@@ -414,9 +332,18 @@ class Shares:
 
 
 def _largest(outline: Outline, known: Mapping[str, Any]) -> Iterator[Outline]:
-    """The largest known nodes of a plan."""
-    if outline.text in known and not isinstance(outline.node, STATELESS):
+    """The largest known nodes of a plan, across all its fragments."""
+    if outline.text in known and outline.remembers:
         yield outline
         return
-    for below in outline.inputs:
+    for below in (*outline.inputs, *([] if outline.producer is None else [outline.producer])):
         yield from _largest(below, known)
+
+
+def _read_by(outline: Outline, chosen: Callable[[Outline], bool], inside: bool = False) -> Iterator[Outline]:
+    """What comes from other fragments to the chosen nodes that remember, and to what is below them."""
+    inside = inside or (outline.remembers and chosen(outline))
+    if inside and outline.producer is not None:
+        yield outline
+    for below in outline.inputs:
+        yield from _read_by(below, chosen, inside)

@@ -67,8 +67,7 @@ class Adding:
         chosen = None if ordered else self._with_core(plain.plan)
         if chosen is None:
             return plain
-        above = running(*chosen)
-        return above if len(above.staged.fragments) == 1 else plain
+        return running(*chosen)
 
     def _others(self) -> Iterator[RunningQuery]:
         return (query for query in self.driver.queries.values() if query.share and query.migration is None)
@@ -76,11 +75,10 @@ class Adding:
     def _has_partner(self, query: RunningQuery) -> bool:
         """Whether some part of a plan that remembers something runs already."""
         shape = self.driver.shapes.outline(query)
-        wanted = {node.text for number in shape.outlines for node in shape.nodes(number)}
+        wanted = {node.text for node in shape.nodes()}
         for other in self._others():
             theirs = self.driver.shapes.of(other)
-            known = {node.text for fragment in theirs.outlines for node in theirs.nodes(fragment)}
-            if theirs.progress == shape.progress and wanted & known:
+            if theirs.progress == shape.progress and any(node.text in wanted for node in theirs.nodes()):
                 return True
         return False
 

@@ -81,6 +81,8 @@ class FragmentWork:
     """The instant from which on the query's results are whole, and so given."""
     watched: bool = False
     """Whether what each operator does is to be reported."""
+    silent: bool = False
+    """Whether another query's fragment, which gives the same, sends it for both."""
 
     @property
     def fragment(self) -> Fragment:
@@ -212,6 +214,10 @@ class FragmentLife:
         if side is not None and alias in self.ahead:
             later = side.ahead(elements)
             self.ahead[alias].append(later, np.zeros(len(later), np.uint64))
+
+    def receive(self, port: int, elements: Elements) -> None:
+        """Takes elements that another fragment gave."""
+        self.feed(self.work.received[port], elements)
 
     def feed(self, alias: str, elements: Elements) -> None:
         """Takes elements of a source."""

@@ -15,7 +15,9 @@ from functools import partial
 import pyarrow as pa
 
 from midstream.algebra.physical import PhysicalNode, Source, walk_physical
+from midstream.algebra.time import BEGINNING
 from midstream.algebra.windows import Hop
+from midstream.distribution.fragments import Received
 from midstream.migration.contents import ports_of
 from midstream.migration.execution import arranged
 from midstream.operators.base import Operator, Work
@@ -65,7 +67,10 @@ class Inherited:
 
 @dataclass(frozen=True, slots=True)
 class SharedWork:
-    """What the fragments of several queries have to do in a batch; all queries are at the same frontier."""
+    """What the fragments of several queries have to do in a batch; all queries are at the same frontier.
+
+    In later stages the fragments may be behind it, each at its own.
+    """
 
     members: tuple[Member, ...]
     inherited: tuple[Inherited, ...]
@@ -75,8 +80,8 @@ class SharedWork:
 
     @property
     def received(self) -> Mapping[int, str]:
-        """Nothing: it reads streams."""
-        return {}
+        """What its members read of other fragments, by port."""
+        return {port: alias for member in self.members for port, alias in member.work.received.items()}
 
 
 def has_null_keys(operator: Operator, state: SortedState) -> bool:
@@ -85,11 +90,12 @@ def has_null_keys(operator: Operator, state: SortedState) -> bool:
 
 
 def window_alias(node: PhysicalNode) -> str | None:
-    """The one stream below a node that remembers nothing."""
+    """The one stream below a node that remembers nothing; what comes through an exchange is none."""
     nodes = list(walk_physical(node))
     sources = [n for n in nodes if isinstance(n, Source)]
     plain = all(isinstance(n, STATELESS) for n in nodes)
-    return sources[0].stream.alias if plain and len(sources) == 1 else None
+    one = sources[0] if plain and len(sources) == 1 else None
+    return None if one is None or isinstance(one, Received) else one.stream.alias
 
 
 @dataclass(slots=True)
@@ -167,8 +173,24 @@ class SharedLife:
         watched = any(member.work.watched for member in work.members)
         self.watch = BoxWatch(self.box) if watched else None
         self._fill()
+        self.ports = self._ports()
+        if self.ports:
+            self.box.limits = [BEGINNING if m.fresh else m.work.restored_to for m in work.members]
+            self.box.joining = frozenset(i for i, m in enumerate(work.members) if m.fresh)
         self.box.restore(work.restored_to)
         bind(self.box.operators, self.memory)
+        if self.ports:
+            self._begin()  # before the batch's rows come: what they lead to is not part of what there was
+
+    def _ports(self) -> dict[int, int]:
+        """By which port what comes from other fragments reaches each source."""
+        found: dict[int, int] = {}
+        for member in self.work.members:
+            ports = {alias: port for port, alias in member.work.received.items()}
+            for leaf, named in _leaves(member.work.fragment.plan, member.named.value):
+                if isinstance(leaf, Received):
+                    found.setdefault(self.box.source_of(named), ports[leaf.stream.alias])
+        return found
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -190,8 +212,9 @@ class SharedLife:
                 state.replace_segments([segment for segment in segments if len(segment)])
 
     def _give(self, member: int, results: Elements) -> None:
-        counted = self.work.members[member].work.counted(results)
-        if len(counted):
+        work = self.work.members[member].work
+        counted = work.counted(results)
+        if len(counted) and not work.silent:
             self.given[member].add(counted)
 
     def take(self, source: Source, elements: Elements) -> None:
@@ -200,17 +223,29 @@ class SharedLife:
         self.rows_in[number] = self.rows_in.get(number, 0) + len(elements)
         self.scheduler.feed(number, elements)
 
+    def receive(self, port: int, elements: Elements) -> None:
+        """Takes elements that other fragments gave."""
+        for number, known in self.ports.items():
+            if known == port and len(elements):
+                self.rows_in[number] = self.rows_in.get(number, 0) + len(elements)
+                self.scheduler.feed(number, elements)
+
     def advance(self) -> None:
         """Learns how far the streams are; new queries then start from the present content."""
         since, until = self.work.restored_to, self.work.advance_to
-        if until > since:
+        if self.ports:
+            self.box.limits = [member.work.advance_to for member in self.work.members]
+            self.box.joining = frozenset()
+        if until > since or self.ports:
             for frontier in frontiers(self.box.operators, since, until, self.memory):
                 self.scheduler.advance(frontier)
                 self.settle()
-        if any(member.fresh for member in self.work.members):
+        if not self.ports:
             self._begin()
 
     def _begin(self) -> None:
+        if not any(member.fresh for member in self.work.members):
+            return
         windows = {(i.node, i.port): i.segments.get(self.slot, ()) for i in self.work.inherited}
         for number, operator in enumerate(self.box.operators):
             if not self.is_fresh(number):
@@ -344,6 +379,14 @@ class SharedLife:
 
 def _schema(segment: Segment) -> pa.Schema:
     return segment.elements.columns.schema
+
+
+def _leaves(node: PhysicalNode, named: Named) -> Iterator[tuple[PhysicalNode, Named]]:
+    """The leaves of a plan with their names."""
+    if not node.inputs:
+        yield node, named
+    for child, below in zip(node.inputs, named.inputs, strict=True):
+        yield from _leaves(child, below)
 
 
 def _by_state(entries: Sequence[SegmentEntry]) -> dict[StateKey, list[SegmentEntry]]:

@@ -176,10 +176,11 @@ class StageStep:
 
     def _receive(self, parts: Mapping[int, Accepted], lives: Sequence[Life]) -> None:
         """Feeds what earlier stages gave."""
-        readers = {port: life for life in lives if isinstance(life, FragmentLife) for port in life.work.received}
         for port, (rows, _) in parts.items():
-            life = readers[port]
-            life.feed(life.work.received[port], Exchange(self.arriving, self.last).elements(port, rows))
+            elements = Exchange(self.arriving, self.last).elements(port, rows)
+            for life in lives:
+                if port in life.work.received:
+                    life.receive(port, elements)
 
     def _sent(self, work: FragmentWork, slot: int, output: Elements, report: Report) -> pa.RecordBatch:
         return self.exchange.rows(work.port, self._slots(work.fragment.route, slot, output, report), output)
