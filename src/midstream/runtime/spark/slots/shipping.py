@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import zlib
 from collections import OrderedDict
 from typing import Any, Generic, TypeVar
 
@@ -32,7 +33,7 @@ class Shipped(Generic[Value]):
         if self._packed is None:
             # User-defined functions may be such as pickle alone refuses.
             content: bytes = cloudpickle.dumps(self.value)  # type: ignore[no-untyped-call]
-            self._packed = (hashlib.blake2b(content, digest_size=16).digest(), content)
+            self._packed = (hashlib.blake2b(content, digest_size=16).digest(), zlib.compress(content))
         return _received, self._packed
 
 
@@ -42,7 +43,7 @@ _known: OrderedDict[bytes, Shipped[Any]] = OrderedDict()
 def _received(digest: bytes, content: bytes) -> Shipped[Any]:
     found = _known.get(digest)
     if found is None:
-        found = _known[digest] = Shipped(pickle.loads(content), (digest, content))
+        found = _known[digest] = Shipped(pickle.loads(zlib.decompress(content)), (digest, content))
         if len(_known) > MOST:
             _known.popitem(last=False)
     else:
