@@ -246,14 +246,16 @@ def test_the_fork_delivers_to_all_who_read_it(tmp_path, monkeypatch):
         watched.check(name)
 
 
-def test_a_watched_query_is_told_of_shared_operators_as_of_its_own(tmp_path):
+@pytest.mark.parametrize("cql", [THREE, STAGES])
+def test_a_watched_query_is_told_of_shared_operators_as_of_its_own(cql, tmp_path):
     def operators(folder: Path, count: int) -> list[tuple[str, int]]:
-        watched = filled(folder, [THREE] * count, batches=3)
+        watched = filled(folder, [cql] * count, batches=3)
         batch = watched.many.driver._batch("test", watched.many.next_batch, watched.many.driver.manifest)
         batch.watched = frozenset(["q0"])
         rows = {name: table(drawn(random.Random(1), 12, 9)).combine_chunks().to_batches()[0] for name in "ABC"}
         reports = watched.many._reports(batch.steps(), watched.many._arriving(batch, rows), batch.slots)
-        return sorted((o.label, o.work.taken) for r in reports for o in r.fragments["q0", 0].operators)
+        parts = [part for r in reports for (query, _), part in r.fragments.items() if query == "q0"]
+        return sorted((o.label, o.work.taken) for part in parts for o in part.operators)
 
     alone = operators(tmp_path / "alone", 1)
     assert len(alone) > 2

@@ -98,11 +98,13 @@ class Shares:
         record = replace(told, since={alias: told.since.get(alias, self.batch_id) for alias in aliases})
         if query.migration is not None or query.name in self.migrated:
             return Record(record.since, record.start, self._whole_at(query), True)
-        assert self.before is not None
-        passed = self.before.advanced_to.get(query.name, BEGINNING)
-        if record.whole_at is not None and passed >= record.whole_at:
+        if record.whole_at is not None and self._worked_through(query) >= record.whole_at:
             return Record(dict.fromkeys(record.since, ALWAYS), record.start)
         return record
+
+    def _worked_through(self, query: RunningQuery) -> int:
+        """How far all fragments of a query were: what waits for answers is behind the streams."""
+        return min(query.frontiers(self._advanced_to(query.name)).values())
 
     def _begun(self, query: RunningQuery) -> Record:
         """The record of a query that is new, or of which the manifest does not tell."""
