@@ -236,6 +236,19 @@ def test_a_query_migrates_out_of_what_it_shares_and_joins_again_after(strategy, 
         watched.check(name)
 
 
+def test_a_query_that_begins_with_a_migration_starts_from_nothing(tmp_path):
+    watched = filled(tmp_path, [THREE], batches=5)
+    watched.add("new", THREE)
+    watched.many.migrate_query("new", "(A (B C))", "genmig")
+    rng = random.Random(4)
+    for step in range(5, 11):
+        watched.batch({name: drawn(rng, 4 * step, 8) for name in "ABC"})
+    started, migrated = watched.many.history("new")
+    assert started["inherited"] == {} and migrated["new_plan"] == "(A (B C))"
+    watched.many.batch({}, end=True)
+    watched.check("new")
+
+
 def test_the_fork_delivers_to_all_who_read_it(tmp_path, monkeypatch):
     monkeypatch.setattr(box_scheduler, "TUPLE_ROWS", 2)
     watched = filled(tmp_path, [f"SELECT A.v, B.v AS w {JOIN}", f"SELECT DISTINCT A.v, B.v AS w {JOIN}"])

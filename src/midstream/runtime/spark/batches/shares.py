@@ -116,7 +116,8 @@ class Shares:
         since: dict[str, int] = {}
         start = self.frontiers[query.name]
         partners: dict[str, None] = {}
-        if query.share:
+        shares = query.share and query.migration is None
+        if shares:
             self._take_over_nodes(query, since, partners)
             start = max([start, *self._take_over_windows(query, since, partners)])
         inherited = dict(sorted(since.items()))
@@ -124,7 +125,7 @@ class Shares:
             # What changed at an instant shows only to those who also know the instant before.
             start += 1
         since = {alias: since.get(alias, self.batch_id) for alias in aliases}
-        return Record(since, start, self._whole_at(query), not query.share, inherited, tuple(partners))
+        return Record(since, start, self._whole_at(query), not shares, inherited, tuple(partners))
 
     def _others(self, query: RunningQuery) -> Iterator[tuple[RunningQuery, Shape, Record]]:
         """The queries that a new one can start from; what came with it in this batch has nothing yet."""
