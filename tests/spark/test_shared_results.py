@@ -88,9 +88,9 @@ def test_a_query_with_many_results_has_a_file_of_its_own(tmp_path, monkeypatch):
 
 def test_shared_files_are_merged_for_all_and_the_old_ones_go(tmp_path, monkeypatch):
     monkeypatch.setattr(merging, "KEPT_SECONDS", 0.0)
-    watched = filled(tmp_path, 30)
+    watched = filled(tmp_path, 20)
     most = max(len(named(watched, name)) for name in ASKED)
-    assert most < 30
+    assert most < 20
     merged = [f for f in named(watched, "all") if f.part and f.path.rpartition("/")[2].endswith(".parquet")]
     assert {f.path for f in merged} & {f.path for f in named(watched, "q1")}
     watched.many.driver.compactor.take(wait=True)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from midstream.interface.bench import sharing
+from midstream.interface.bench.sharing_spark import bench_sharing_on_spark
 from midstream.interface.bench.silent_stream import bench_silent_stream
 from midstream.interface.bench.spark_join import _query, _write
 
@@ -18,6 +20,16 @@ def test_results_do_not_wait_for_a_silent_stream_and_those_of_plain_spark_do(spa
     assert figures["Midstream, with a skew: longest delay of a result"] <= 2
     assert figures["Midstream: results given meanwhile"] == figures["results due meanwhile"] > 0
     assert figures["Spark: results given meanwhile"] == 0
+
+
+@pytest.mark.slow
+def test_many_queries_give_what_the_whole_join_gives_and_keep_little_more_state(spark, monkeypatch):
+    for name, value in {"QUERIES": 3, "ROWS": 200, "KEYS": 100, "BATCHES": 6}.items():
+        monkeypatch.setattr(sharing, name, value)
+    figures = {f.name: f.value for f in bench_sharing_on_spark(repeats=1).figures}
+    assert figures["results of 3 queries / of the whole join"] == 1
+    assert figures["results of the whole join"] > 0
+    assert figures["state of 3 / of one query"] <= 3
 
 
 @pytest.mark.slow
