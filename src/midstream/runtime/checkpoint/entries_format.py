@@ -27,14 +27,17 @@ class Writer:
         self._states: dict[StateKey, int] = {}
         self._files: dict[str, int] = {}
         self._lists: dict[tuple[SegmentEntry, ...], int] = {}
+        self._seen: dict[int, tuple[Sequence[SegmentEntry], int]] = {}
 
     def once(self, entries: Sequence[SegmentEntry]) -> dict[str, Any]:
         """Entries as columns, or the number of the list of equal entries that has been written before."""
+        if id(entries) in self._seen:  # queries that share their state have the very same list
+            return {"same": self._seen[id(entries)][1]}
         whole = tuple(entries)
-        if whole in self._lists:
-            return {"same": self._lists[whole]}
-        self._lists[whole] = len(self._lists)
-        return self.columns(whole)
+        known = whole in self._lists
+        number = self._lists.setdefault(whole, len(self._lists))
+        self._seen[id(entries)] = (entries, number)
+        return {"same": number} if known else self.columns(whole)
 
     def columns(self, entries: Sequence[SegmentEntry]) -> dict[str, Any]:
         """Entries as columns of numbers; parts of segments stand apart, by position."""

@@ -6,8 +6,9 @@ and its files can go on from there; a step is a function of it and the batch's r
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from operator import attrgetter
 from typing import Any
 
 from midstream.runtime.checkpoint.entries_format import Reader, Writer
@@ -203,8 +204,14 @@ def _slots(slots: Mapping[int, Sequence[SegmentEntry]], writer: Writer) -> dict[
     return {slot: writer.once(entries) for slot, entries in sorted(slots.items())}
 
 
-def _rows(values: Sequence[Any]) -> list[list[Any]]:
-    return [[getattr(value, f.name) for f in fields(value)] for value in values]
+def _rows(values: Sequence[Any]) -> list[tuple[Any, ...]]:
+    return list(map(_ROW[type(values[0])], values)) if values else []
+
+
+_KINDS = (ResultFile, DeadLetterFile, ListFile, MetricsFile, Superseded)
+_ROW: dict[type, Callable[[Any], tuple[Any, ...]]] = {
+    kind: attrgetter(*(f.name for f in fields(kind))) for kind in _KINDS
+}
 
 
 def _manifest(parsed: dict[str, Any]) -> Manifest:

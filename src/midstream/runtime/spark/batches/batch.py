@@ -248,7 +248,7 @@ class Batch:
             latest=latest,
             advanced_to={name: self.advance_to(query) for name, query in self.queries.items()},
             routing=list(self.routing),
-            segments={part.name: self._segments(part.name) for part in self.parts()},
+            segments=self._segments(),
             results=results,
             released={name: self._released(query, registers) for name, query in self.queries.items()},
             dead_letters=[*before.dead_letters, *(f for r in self.reports for f in r.dead_letters)],
@@ -350,12 +350,12 @@ class Batch:
         root = (query.name, query.staged.root.number)
         return [report.fragments[root] for report in self.reports if root in report.fragments]
 
-    def _segments(self, query: str) -> dict[int, dict[int, list[SegmentEntry]]]:
-        found: dict[int, dict[int, list[SegmentEntry]]] = {}
+    def _segments(self) -> dict[str, dict[int, dict[int, list[SegmentEntry]]]]:
+        found: dict[str, dict[int, dict[int, list[SegmentEntry]]]] = {part.name: {} for part in self.parts()}
         for report in self.reports:
             for (name, fragment), part in report.fragments.items():
-                if name == query and part.entries:
-                    found.setdefault(fragment, {})[report.slot] = part.entries
+                if name in found and part.entries:
+                    found[name].setdefault(fragment, {})[report.slot] = part.entries
         return found
 
     def _results(self, query: str) -> list[ResultFile]:

@@ -158,6 +158,7 @@ class SharedLife:
         pool.lives.append(self)
         self.given = [given_by(member.work, self.memory) for member in work.members]
         self.rows_in: dict[int, int] = {}
+        self.named: dict[tuple[int, ...], list[SegmentEntry]] = {}
         self.box = SharedBox({k: v for m in work.members for k, v in m.work.functions.items()})
         self.used = [
             self.box.add(m.work.fragment.plan, m.named.value, partial(self._give, i), m.grid)
@@ -322,7 +323,7 @@ class SharedLife:
         """Writes new segments; says what each fragment has now."""
         self.pool.settle()
         self._write()
-        remove_unused(self.files, self.flushed, self._entries(range(len(self.box.operators))))
+        remove_unused(self.files, self.flushed, self._named(range(len(self.box.operators))))
         told: set[int] = set()
         for i, (member, used) in enumerate(zip(self.work.members, self.used, strict=True)):
             entries = self._entries(used)
@@ -369,6 +370,13 @@ class SharedLife:
         return sorted({entry.file for entry in entries})
 
     def _entries(self, used: Sequence[int]) -> list[SegmentEntry]:
+        """What operators hold; those that share all of it have one list."""
+        holding = tuple(number for number in used if self.box.operators[number].states)
+        if holding not in self.named:
+            self.named[holding] = self._named(holding)
+        return self.named[holding]
+
+    def _named(self, used: Sequence[int]) -> list[SegmentEntry]:
         found: dict[StateKey, list[SegmentEntry]] = {}
         for number in used:
             for state in self.box.operators[number].states:
