@@ -146,6 +146,7 @@ KILLS = 5
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_job_killed_again_and_again_resumes_right(strategy, tmp_path):
     inputs = write_inputs(tmp_path)
+    ask(tmp_path)
     random = np.random.default_rng(STRATEGIES.index(strategy))
     kills = 0
     while True:
@@ -158,6 +159,7 @@ def test_a_job_killed_again_and_again_resumes_right(strategy, tmp_path):
         break
     assert kills >= KILLS - 1
     check(tmp_path, inputs, told)
+    check_asked(tmp_path)
 
 
 def died_at_work(process: subprocess.Popen, folder: Path, delay: float) -> bool:
