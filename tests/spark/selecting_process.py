@@ -1,7 +1,7 @@
 """A job whose tasks wait while a file is there: `python selecting_process.py FOLDER MASTER`.
 
 By then Spark has selected the rows, so an executor that is lost takes observed output with it. At the end the job tells
-what it counted, and how often it had to count anew.
+what it counted, and whether it had to count anew.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def main(folder: Path, master: str) -> None:
         query = session.query("q", "SELECT k, patient(v) AS v FROM A [NOW] WHERE v > 40")
         session.process_available()
         session.finish()
-        print(json.dumps({"rows": query.statistics["rows"]["A"], "results": query.table().num_rows, "anew": len(anew)}))
+        print(json.dumps({"rows": query.statistics["rows"]["A"], "results": query.table().num_rows, "anew": bool(anew)}))
 
 
 if __name__ == "__main__":
