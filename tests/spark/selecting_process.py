@@ -1,7 +1,7 @@
-"""A job whose tasks wait while a file is there: `python selecting_process.py FOLDER MASTER`.
+"""A job whose tasks wait while a file is there: `python selecting_process.py FOLDER MASTER ALL`.
 
 By then Spark has selected the rows, so an executor that is lost takes observed output with it. At the end the job tells
-what it counted, and whether it had to count anew.
+what it counted, and whether it had to count anew. `ALL` says whether Spark tells of all runs of tasks.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pathlib import Path
 import pyarrow as pa
 
 
-def main(folder: Path, master: str) -> None:
+def main(folder: Path, master: str, all_attempts: str) -> None:
     """Works through all there is in one batch."""
     import midstream as ms
     from midstream.runtime.spark import spark_session
-    from midstream.runtime.spark.batches.push_down import PushDown
+    from midstream.runtime.spark.batches.push_down import ALL_ATTEMPTS, PushDown
 
     anew: list[int] = []
     count = PushDown._counted_anew
@@ -40,15 +40,17 @@ def main(folder: Path, master: str) -> None:
 
     patient = ms.ScalarFunction("patient", wait, pa.int64())
 
-    spark = spark_session(master, **{"spark.driver.memory": "1g"})
+    spark = spark_session(master, **{"spark.driver.memory": "1g", ALL_ATTEMPTS: all_attempts})
     with ms.Session(spark, checkpoint=str(folder / "checkpoint"), slots=2, functions=[patient]) as session:
         files = spark.readStream.schema("k BIGINT, v BIGINT, ts BIGINT").parquet(str(folder / "A"))
         session.stream("A", files, time="ts")
         query = session.query("q", "SELECT k, patient(v) AS v FROM A [NOW] WHERE v > 40")
         session.process_available()
         session.finish()
-        print(json.dumps({"rows": query.statistics["rows"]["A"], "results": query.table().num_rows, "anew": bool(anew)}))
+        print(
+            json.dumps({"rows": query.statistics["rows"]["A"], "results": query.table().num_rows, "anew": bool(anew)})
+        )
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -63,18 +63,23 @@ def test_a_lost_executor_loses_nothing(after, tmp_path):
 
 @pytest.mark.cluster
 @pytest.mark.slow
-def test_rows_that_spark_selects_twice_are_counted_once(tmp_path):
+@pytest.mark.parametrize("all_attempts", ["true", "false"])
+def test_rows_that_spark_selects_twice_are_counted_once(all_attempts, tmp_path):
     inputs = write_inputs(tmp_path)
     (tmp_path / "wait").touch()
-    process = process_of("selecting_process.py", str(tmp_path), "local-cluster[2,1,1500]")
+    process = process_of("selecting_process.py", str(tmp_path), "local-cluster[2,1,1500]", all_attempts)
     until = time.monotonic() + 300
     while process.poll() is None and len(list(tmp_path.glob("waits-*"))) < 2 and time.monotonic() < until:
         time.sleep(0.02)
     # Whichever of them had selected rows: all output is lost.
-    for executor in executors_of(process.pid):
+    lost = executors_of(process.pid)
+    assert lost, "no executor was running"
+    for executor in lost:
         os.kill(executor, signal.SIGKILL)
     (tmp_path / "wait").unlink()
     told, errors = process.communicate(timeout=600)
     assert process.returncode == 0, errors[-3000:]
     selected = sum(v > 40 for v in inputs["A"]["v"].to_pylist())
-    assert json.loads(told.splitlines()[-1]) == {"rows": len(inputs["A"]), "results": selected, "anew": True}
+    account = json.loads(told.splitlines()[-1])
+    assert (account["rows"], account["results"]) == (len(inputs["A"]), selected)
+    assert account["anew"] == (all_attempts == "true")

@@ -4,7 +4,7 @@ A stream's rows are selected if every source that reads the stream, in any plan 
 then a row that none of them keeps is of use to nobody. Our own selections stay where they are, so Spark may keep too
 much, never too little. Rows without a time and late ones pass, because they are dead letters; and what time it is and
 how many rows there were is observed before the selection, so dropped rows move time and are counted as before. What a
-task observes counts each time it runs, and it runs again if its output is lost with an executor; then the batch is
+task observes may count each time it runs, and it runs again if its output is lost with an executor; then the batch is
 counted anew.
 """
 
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyspark
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
@@ -32,6 +33,8 @@ _FIRST_ROW = "IF((monotonically_increasing_id() & 8589934591) = 0, spark_partiti
 
 _RUNS = "runs"
 """The partitions that were observed, one that was observed again once more."""
+
+ALL_ATTEMPTS = "spark.sql.legacy.observeMetricsAggregateAllAttempts"
 
 _UNIVERSAL = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00"})
 
@@ -102,9 +105,19 @@ class PushDown:
 
 
 def can_repeat(rows: DataFrame) -> bool:
-    """Whether tasks may run again after they have ended, because their output can be lost with an executor."""
-    master = rows.sparkSession.sparkContext.master or ""
-    return not (master == "local" or master.startswith("local["))
+    """Whether what tasks observe may count twice: their output can be lost with an executor, and Spark tells of all.
+
+    Since 4.3 Spark only tells of the last run of each task, unless it is told otherwise.
+    """
+    session = rows.sparkSession
+    master = session.sparkContext.master or ""
+    if master == "local" or master.startswith("local["):
+        return False
+    return session.conf.get(ALL_ATTEMPTS, "true" if _version() < (4, 3) else "false") == "true"
+
+
+def _version() -> tuple[int, ...]:
+    return tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 
 
 def push_down(
