@@ -6,6 +6,7 @@ chooses among the plans that are best in some phase.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Sequence
 
 from midstream.adaptation.policy import Policy
@@ -25,12 +26,22 @@ def times(
     adaptive = []
     for _ in range(repeats):
         for text, runs in static.items():
-            runs.append(drive(question, text, batch_rows))
-        adaptive.append(drive(question, None, batch_rows, Policy("auto")))
+            runs.append(_alone(question, text, batch_rows, None))
+        adaptive.append(_alone(question, None, batch_rows, Policy("auto")))
     require_same_results([run for runs in static.values() for run in runs], adaptive[0])
     clairvoyant = sum(min(_least(runs, span) for runs in static.values()) for span in spans)
     single = min(min(run.time for run in runs) for runs in static.values())
     return min(run.time for run in adaptive), clairvoyant, single
+
+
+def _alone(question: Question, plan: str | None, batch_rows: int, policy: Policy | None) -> Run:
+    """A run that does not pay for what earlier ones, and the modules, have left to the garbage collector."""
+    gc.collect()
+    gc.freeze()
+    try:
+        return drive(question, plan, batch_rows, policy)
+    finally:
+        gc.unfreeze()
 
 
 def _least(runs: Sequence[Run], span: Span) -> float:
