@@ -75,10 +75,10 @@ def test_looks_become_rare_while_they_show_nothing_new():
     assert sum(fed(resting, 100, settle=False)) == sum(fed(always, 100, settle=True)) > 45
 
 
-def test_no_two_windows_pass_without_a_look():
-    looked = fed(Attention(apart=(2, 2), resting=1000), 200, settle=True)
+def test_no_four_windows_pass_without_a_look():
+    looked = fed(Attention(apart=(2, 2), resting=1000), 300, settle=True)
     places = [number for number, look in enumerate(looked) if look]
-    assert max(b - a for a, b in pairwise(places)) == 20, "a window of 100 ticks is ten batches"
+    assert max(b - a for a, b in pairwise(places)) == 40, "a window of 100 ticks is ten batches"
 
 
 def test_a_batch_can_be_looked_at_after_it_has_come():

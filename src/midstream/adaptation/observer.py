@@ -37,7 +37,7 @@ class Attention:
     So many batches lie between two looks, at least and at most: the more, the more rows a batch has. While there is
     something to follow, so many batches more are looked at one after the other, if they have `enough` rows of a source
     to show more than chance. While looks show nothing new, the distance between them doubles, up to `resting` times but
-    not beyond two windows: where something else would tell that a look is due.
+    not beyond four windows: where something else would tell that a look is due.
     """
 
     apart: tuple[int, int] = (2, 12)
@@ -205,9 +205,9 @@ class Observer:
             self.since_look = 0
 
     def _longest_rest(self) -> int:
-        """In how many batches two windows pass: what has changed longer ago than that nobody may have missed."""
+        """In how many batches four windows pass: less than half of the time for which a change is expected to pay."""
         windows = [source.window for source in self.sources.values() if source.window is not None]
-        return int(2 * max(windows, default=0) / max(1.0, self.batch_ticks.value))
+        return int(4 * max(windows, default=0) / max(1.0, self.batch_ticks.value))
 
     def _fade(self, source: Source) -> float:
         """Keys are remembered for about half a window, at least for four looks and at most for twenty."""
