@@ -90,3 +90,9 @@ def test_half_characters_are_refused_where_they_stand() -> None:
     message = refused("SELECT '\ud800' FROM A")
     assert message.startswith("line 1, column 9: the query holds half of a character")
     message.encode()
+
+
+def test_intervals_that_no_column_can_hold_are_refused() -> None:
+    for days in ("999999999", "-999999999", "106751992", "99999999999999"):
+        assert "is too long a time" in refused(f"SELECT INTERVAL '{days} days' AS x FROM A")
+    parse("SELECT INTERVAL '106751991 days' AS x FROM A", CATALOG)

@@ -12,7 +12,7 @@ import pyarrow.types as kind
 from sqlglot import exp
 
 from midstream.algebra.expressions import Cast, Expression, Literal
-from midstream.algebra.time import TIMESTAMP_TIME, ticks
+from midstream.algebra.time import INFINITY, TIMESTAMP_TIME, ticks
 from midstream.algebra.types import DECIMAL_DIGITS, DURATION
 from midstream.errors import QueryError
 from midstream.language.binding import nearest
@@ -108,10 +108,10 @@ def duration_text(duration: Duration) -> str:
 def interval(node: exp.Interval) -> Literal:
     """A duration as a value."""
     text = duration_text(node.this)
-    try:
-        return Literal(dt.timedelta(microseconds=ticks(text, TIMESTAMP_TIME)), DURATION)
-    except OverflowError:
-        raise QueryError(f"{text} is too long a time") from None
+    found = ticks(text, TIMESTAMP_TIME)
+    if abs(found) >= INFINITY:
+        raise QueryError(f"{text} is too long a time")
+    return Literal(dt.timedelta(microseconds=found), DURATION)
 
 
 def literal_as(literal: Literal, type_: pa.DataType) -> Literal | None:
