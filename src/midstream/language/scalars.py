@@ -319,7 +319,7 @@ def flatten(node: Node, connector: type[Node]) -> list[Node]:
 
 def castable(source: pa.DataType, target: pa.DataType) -> bool:
     """Whether a cast between two types means anything."""
-    if kind.is_nested(source):
+    if kind.is_nested(source) or kind.is_duration(source) != kind.is_duration(target):
         return False
     if kind.is_string(target) or _is_text(source):
         return not kind.is_binary(source) and not (kind.is_binary(target) and not _is_text(source))
