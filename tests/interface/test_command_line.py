@@ -89,3 +89,13 @@ def test_a_benchmark_refuses_parts_that_it_does_not_have():
     shown = midstream("bench", "spark-join", "--only", "five-way")
     assert shown.exit_code != 0
     assert "has no part 'five-way'" in shown.stderr and "two-way-100k" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "rest"),
+    [("plan", ["q"]), ("migrate", ["q", "(A B)"]), ("drop", ["q"]), ("stop", []), ("rebalance", [])],
+)
+def test_nothing_is_made_where_no_job_has_run(tmp_path, command, rest):
+    shown = midstream(command, tmp_path / "mistyped", *rest)
+    assert (shown.exit_code, list(tmp_path.iterdir())) == (2, [])
+    assert "no job has run at" in shown.stderr

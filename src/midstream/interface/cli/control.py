@@ -65,7 +65,7 @@ def migrate(
     plan: Annotated[
         str | None, typer.Argument(metavar="PLAN", help="The plan to go over to, such as '((A B) C)'.")
     ] = None,
-    strategy: Annotated[str, typer.Option(help="The migration strategy.")] = "moving_state",
+    strategy: Annotated[str, typer.Option(help="The migration strategy.")] = "auto",
     scheduling: Annotated[
         str | None, typer.Option(help="Which operator runs when, for all queries: dfs, bfs, rr, k=10 or chain.")
     ] = None,
@@ -214,7 +214,12 @@ def _rates(told: dict[str, Any]) -> list[str]:
 
 
 def _asked(checkpoint: str, patience: float, **request: Any) -> Any:
+    from midstream.runtime.checkpoint import lease
     from midstream.runtime.checkpoint.control import ask
     from midstream.runtime.checkpoint.files import Files
 
-    return ask(Files.at(checkpoint), request, patience=patience)
+    files = Files.at(checkpoint)
+    if not files.list(lease.FOLDER):
+        # Asking makes folders, and waits: neither helps where no job has ever run.
+        raise JobError(f"no job has run at {files.uri}", hint="check the path: it is the job's checkpoint")
+    return ask(files, request, patience=patience)
