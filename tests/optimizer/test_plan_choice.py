@@ -61,6 +61,20 @@ def test_a_multi_way_join_wins_where_every_intermediate_result_is_large():
     assert any(":" in text for text in texts)
 
 
+@pytest.mark.parametrize("keys", [(5000, 5), (5, 5000), (20, 20), (300, 40)])
+def test_plans_rank_alike_whatever_a_tick_is(keys):
+    """The same streams, timed by whole seconds and by timestamps."""
+    schema = pa.schema([SCHEMA.field(i) if i else pa.field("ts", pa.timestamp("us")) for i in range(len(SCHEMA))])
+    text = "SELECT A.k FROM A [RANGE {0}], B [RANGE {0}], C [RANGE {0}] WHERE A.k = B.k AND B.v = C.v"
+    by_second = parse(text.format(600), catalog_of(dict.fromkeys("ABC", SCHEMA), "ts"))
+    by_timestamp = parse(text.format("'10 minutes'"), catalog_of(dict.fromkeys("ABC", schema), "ts"))
+    values = dict(zip(("A.k", "B.k", "B.v", "C.v"), np.repeat(keys, 2).tolist(), strict=True))
+    rates = {"A": 50.0, "B": 200.0, "C": 1000.0}
+    slow = {alias: rate / 1_000_000 for alias, rate in rates.items()}
+    ranked = [p.text for p in enumerate_plans(by_second, statistics=statistics(rates, values))]
+    assert [p.text for p in enumerate_plans(by_timestamp, statistics=statistics(slow, values))] == ranked
+
+
 def test_spread_rows_get_a_multi_way_join_only_by_one_key():
     many = statistics(RATES, {"A.k": 20, "B.k": 20, "B.v": 20, "C.v": 20})
     assert ":" not in plan_query(CHAIN, None, statistics=many, spread=True).text

@@ -128,7 +128,8 @@ class Controller:
 
         Nothing is weighed if nothing has `changed` and no plan is gathering evidence.
         """
-        estimator = Estimator(statistics, plan.emission, self.policy.constants, self.spread)
+        prices = self.policy.constants.by_tick(plan.query.domain)
+        estimator = Estimator(statistics, plan.emission, prices, self.spread)
         back = self._watch(estimator, statistics.moment, plan, passed, measured_work)
         if back is not None or not (changed or self.candidates):
             return back

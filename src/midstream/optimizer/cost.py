@@ -7,13 +7,19 @@ into one number and can be calibrated on the machine at hand.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from midstream.algebra.time import TimeDomain
+
+SECOND = 1_000_000
+"""How many ticks of timestamps are a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Constants:
     """The cost of handling one tuple in each way, and of keeping a thousand bytes of state for a tick.
 
+    Where ticks are microseconds, state is paid for by the second: what a plan is worth must not hang on the clock.
     `exchange` is that of sending a tuple to another slot between two stages; it counts where rows are spread.
     """
 
@@ -25,6 +31,10 @@ class Constants:
     row: float = 0.1
     state: float = 0.0001
     exchange: float = 2.0
+
+    def by_tick(self, domain: TimeDomain) -> Constants:
+        """The same by the ticks of a domain."""
+        return self if domain.is_integer else replace(self, state=self.state / SECOND)
 
 
 @dataclass(frozen=True, slots=True)

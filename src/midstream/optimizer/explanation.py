@@ -85,7 +85,7 @@ def explain_plan(
 ) -> Explanation:
     """Explains a plan against the alternatives under the same statistics."""
     known = statistics or UNKNOWN
-    estimator = Estimator(known, plan.emission, constants)
+    estimator = Estimator(known, plan.emission, (constants or Constants()).by_tick(plan.query.domain))
     cost = estimator.per_tick(plan.logical)
     rivals = enumerate_plans(plan.query, emit_every, statistics=statistics, constants=constants)
     ranked = sorted((p for p in rivals if p.text != plan.text), key=lambda p: estimator.per_tick(p.logical))

@@ -72,7 +72,8 @@ def plan_query(
             raise QueryError("this plan belongs to another query")
         return Plan(query, wanted.logical, emission)
     if wanted is None:
-        return best_plan(query, emission, Estimator(statistics or UNKNOWN, emission, constants, spread))
+        prices = (constants or Constants()).by_tick(query.domain)
+        return best_plan(query, emission, Estimator(statistics or UNKNOWN, emission, prices, spread))
     if not isinstance(wanted, str):
         raise QueryError(f"a plan is a Plan or a text, not {type(wanted).__name__}")
     return Plan(query, _shaped(normalize(query), parse_shape(wanted)), emission)
@@ -148,7 +149,8 @@ def enumerate_plans(
 ) -> list[Plan]:
     """Equivalent plans of a query, best first: the optimizer's choice, join trees, multi-way joins, variants."""
     emission = emission_of(query, emit_every)
-    estimator = Estimator(statistics or UNKNOWN, emission, constants)
+    prices = (constants or Constants()).by_tick(query.domain)
+    estimator = Estimator(statistics or UNKNOWN, emission, prices)
     normal = normalize(query)
     best = best_plan(query, emission, estimator)
     found: dict[Relation, float] = {best.logical: float("-inf")}
