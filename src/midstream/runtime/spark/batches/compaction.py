@@ -6,6 +6,7 @@ is never adopted costs nothing but its file, which nobody names and which is col
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -72,7 +73,8 @@ class Compactor:
 def _let_others_first() -> None:
     """Has this thread give way to batches; elsewhere than on Linux only whole processes can."""
     if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+        with contextlib.suppress(OSError):  # some containers forbid it, and merging matters more
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
 def write_merged(files: Files, merge: AnyMerge, batch_id: int) -> str:
