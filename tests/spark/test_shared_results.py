@@ -138,3 +138,14 @@ def test_parts_are_merged_under_the_names_that_queries_have_by_then(tmp_path):
 def test_what_part_of_a_file_counts_survives_in_the_manifest(part):
     manifest = Manifest("q", 1, results={"hot": (ResultFile("results/x", 3, 1, 2, 2, part),)})
     assert Manifest.from_bytes(manifest.to_bytes()) == manifest
+
+
+def test_a_column_of_the_name_that_tells_rows_apart_is_only_a_column(tmp_path):
+    watched = Watched(tmp_path)
+    for i in range(2):
+        watched.add(f"q{i}", f'SELECT k AS "{QUERY}" FROM A [RANGE 9] WHERE v >= {i}')
+    run(watched, 3)
+    watched.many.batch({}, end=True)
+    for i in range(2):
+        assert named(watched, f"q{i}")
+        watched.check(f"q{i}")

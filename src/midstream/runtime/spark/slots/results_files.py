@@ -47,7 +47,8 @@ def write_results(place: Place, given: Mapping[str, GivenResults]) -> dict[str, 
     found: dict[str, ResultFile] = {}
     alike: dict[str, list[str]] = {}
     for name, results in given.items():
-        if results.rows and not results.spool.rows and results.rows < ALONE:
+        few = not results.spool.rows and results.rows < ALONE
+        if results.rows and few and QUERY not in results.plan.query.schema.names:
             alike.setdefault(_columns(results.plan, results.held[0]), []).append(name)
         elif results.rows:
             found[name] = _alone(place, name, results)
