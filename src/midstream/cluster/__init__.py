@@ -1,0 +1,1 @@
+"""Clusters: where a job's steps run."""
