@@ -25,7 +25,7 @@ def test_the_package_and_the_project_agree_on_the_version():
     assert midstream.__version__ == PROJECT["project"]["version"]
 
 
-@pytest.mark.parametrize("name", [m for m in MODULES if not m.startswith("midstream.runtime.spark")])
+@pytest.mark.parametrize("name", [m for m in MODULES if not m.startswith("midstream.cluster.spark")])
 def test_every_module_imports(name):
     assert importlib.import_module(name).__doc__, f"{name} does not say what is true in it"
 

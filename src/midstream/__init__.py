@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         run,
         snapshot_equal,
     )
-    from midstream.runtime.spark import Session
+    from midstream.cluster.spark import Session
 
 __version__ = "0.1.0"
 
@@ -53,7 +53,7 @@ __all__ = [
 ]
 
 
-_HOMES = {"Session": "midstream.runtime.sessions"}
+_HOMES = {"Session": "midstream.cluster.sessions"}
 
 
 def __getattr__(name: str) -> Any:

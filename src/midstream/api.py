@@ -18,6 +18,9 @@ from midstream.algebra.plan import Relation
 from midstream.algebra.semantics import evaluate
 from midstream.algebra.snapshots import snapshot_equal
 from midstream.algebra.time import ticks
+from midstream.cluster.local.embedded import run as run_embedded
+from midstream.cluster.local.observing import observe
+from midstream.cluster.local.signed_query import Representation, run_signed
 from midstream.errors import (
     DeadLetterWarning,
     InputError,
@@ -28,13 +31,10 @@ from midstream.errors import (
     QueryError,
 )
 from midstream.inputs import Duration, Time, catalog_of, table_of, tables_of
+from midstream.job.ingest import DeadLetters, disorder
 from midstream.language import parse
 from midstream.migration.in_part import require_part
 from midstream.optimizer.plans import Plan, enumerate_plans
-from midstream.runtime.embedded import run as run_embedded
-from midstream.runtime.ingest import DeadLetters, disorder
-from midstream.runtime.observing import observe
-from midstream.runtime.signed_query import Representation, run_signed
 from midstream.scheduling.schedule import schedule_of
 
 __all__ = [
@@ -251,7 +251,7 @@ def _run_on_spark(query: str, question: Question, on: Any, **options: Any) -> pa
     """The same on Spark; `on` is a session, or "spark" for the active one or a new local one."""
     if isinstance(on, str) and on != "spark":
         raise InputError(f"cannot run on {on!r}", hint='use on="embedded", on="spark" or a SparkSession')
-    from midstream.runtime.spark import run_on_spark, spark_session
+    from midstream.cluster.spark import run_on_spark, spark_session
 
     session = spark_session() if isinstance(on, str) else on
     return run_on_spark(query, question.plan, question.tables, question.catalog, session, **options)

@@ -8,12 +8,12 @@ import pytest
 from tests.generators import RELATIONAL, random_case
 
 import midstream as ms
-from midstream.adaptation.interests import interests_of
 from midstream.adaptation.policy import Policy
 from midstream.adaptation.smoothing import Smoothed
+from midstream.adaptation.wanted_statistics import interests_of
 from midstream.api import ask
-from midstream.interface.bench.adaptivity_streams import Phase, chain_columns, chain_query, record
-from midstream.runtime.observing import observe
+from midstream.cluster.local.observing import observe
+from midstream.lab.bench.adaptivity_streams import Phase, chain_columns, chain_query, record
 
 EAGER = Policy("auto", least_gain=0.01, margin=0.1, evidence=0.0, patience=1, warm_up=2)
 

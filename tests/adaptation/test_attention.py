@@ -14,7 +14,7 @@ from midstream.adaptation.alarm import Alarm
 from midstream.adaptation.observer import Attention, Observer
 from midstream.adaptation.smoothing import Smoothed
 from midstream.inputs import catalog_of
-from midstream.interface.bench.adaptivity_runs import Meter
+from midstream.lab.bench.adaptivity_runs import Meter
 from midstream.language import parse
 from midstream.operators.base import Work
 from midstream.operators.box import Box

@@ -9,11 +9,11 @@ import pyarrow as pa
 from midstream.adaptation.calibration import LIMITS, calibrate
 from midstream.adaptation.timings import Timings
 from midstream.inputs import catalog_of
+from midstream.job.sources import source_elements
 from midstream.language import parse
 from midstream.operators.box import Box, Output
 from midstream.optimizer.cost import Constants
 from midstream.optimizer.plans import plan_query
-from midstream.runtime.live_query import source_elements
 from midstream.scheduling.depth_first import DepthFirst
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from midstream.runtime.checkpoint import fetched
+from midstream.checkpoint import fetched
 
 
 @pytest.fixture(autouse=True, scope="session")

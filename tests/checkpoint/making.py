@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.manifest import Manifest, QueryEntry
+from midstream.checkpoint.names import name_for
+from midstream.checkpoint.packs import SegmentEntry, StateKey, write_pack
 from midstream.operators.elements import Elements, rows_without_columns
 from midstream.operators.state.segment import Segment, make_segment
-from midstream.runtime.checkpoint.files import Files
-from midstream.runtime.checkpoint.manifest import Manifest, QueryEntry
-from midstream.runtime.checkpoint.names import name_for
-from midstream.runtime.checkpoint.packs import SegmentEntry, StateKey, write_pack
 
 STATE: StateKey = ("orders [RANGE 100] as A", ("A.k",))
 

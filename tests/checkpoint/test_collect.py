@@ -11,16 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.checkpoint.making import manifest, pack
 
+from midstream.checkpoint.check import check
+from midstream.checkpoint.collect import collect, garbage, prune
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.lists import dead_letters_of, listed_in, results_of, shorten
+from midstream.checkpoint.manifest import DeadLetterFile, Manifest, ResultFile
+from midstream.checkpoint.names import DATA_FOLDERS, batch_of, name_for
+from midstream.checkpoint.packs import SegmentEntry, open_segment
+from midstream.checkpoint.remote_files import RemoteFiles
+from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError
-from midstream.runtime.checkpoint.check import check
-from midstream.runtime.checkpoint.collect import collect, garbage, prune
-from midstream.runtime.checkpoint.files import Files
-from midstream.runtime.checkpoint.lists import dead_letters_of, listed_in, results_of, shorten
-from midstream.runtime.checkpoint.manifest import DeadLetterFile, Manifest, ResultFile
-from midstream.runtime.checkpoint.names import DATA_FOLDERS, batch_of, name_for
-from midstream.runtime.checkpoint.packs import SegmentEntry, open_segment
-from midstream.runtime.checkpoint.remote_files import RemoteFiles
-from midstream.runtime.checkpoint.store import CheckpointStore
 
 
 def everything_named(store: CheckpointStore) -> set[str]:

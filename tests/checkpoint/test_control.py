@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from midstream.checkpoint.control import ANSWERS, REFUSED, REQUESTS, TAKEN, ask, path_of
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.request_log import TakenRequests
 from midstream.errors import JobError
-from midstream.runtime.checkpoint.control import ANSWERS, REFUSED, REQUESTS, TAKEN, ask, path_of
-from midstream.runtime.checkpoint.files import Files
-from midstream.runtime.checkpoint.taken import TakenRequests
 
 MIGRATE = {"command": "migrate", "query": "q", "plan": "(A B)"}
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from midstream.runtime.checkpoint import crash_points
-from midstream.runtime.checkpoint.check import check
-from midstream.runtime.checkpoint.collect import collect
-from midstream.runtime.checkpoint.crash_points import CRASH_AT, CRASH_ONCE, reach
-from midstream.runtime.checkpoint.files import Files
-from midstream.runtime.checkpoint.lists import results_of
-from midstream.runtime.checkpoint.names import DATA_FOLDERS
-from midstream.runtime.checkpoint.store import CheckpointStore
+from midstream.checkpoint import crash_points
+from midstream.checkpoint.check import check
+from midstream.checkpoint.collect import collect
+from midstream.checkpoint.crash_points import CRASH_AT, CRASH_ONCE, reach
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.lists import results_of
+from midstream.checkpoint.names import DATA_FOLDERS
+from midstream.checkpoint.store import CheckpointStore
 
 ROOT = Path(__file__).parent.parent.parent
 BATCHES = 6
@@ -25,14 +25,14 @@ BATCHES = 6
 JOB = f"""
 import sys
 from dataclasses import replace
-from midstream.runtime.checkpoint.collect import collect, prune
-from midstream.runtime.checkpoint.files import Files
-from midstream.runtime.checkpoint.lease import Lease
-from midstream.runtime.checkpoint.lists import shorten
-from midstream.runtime.checkpoint.manifest import Manifest, ResultFile
-from midstream.runtime.checkpoint.names import name_for
-from midstream.runtime.checkpoint.packs import kept_entries, open_states, write_pack
-from midstream.runtime.checkpoint.store import CheckpointStore
+from midstream.checkpoint.collect import collect, prune
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.lease import Lease
+from midstream.checkpoint.lists import shorten
+from midstream.checkpoint.manifest import Manifest, ResultFile
+from midstream.checkpoint.names import name_for
+from midstream.checkpoint.packs import kept_entries, open_states, write_pack
+from midstream.checkpoint.store import CheckpointStore
 from tests.checkpoint.making import STATE, segment
 
 files = Files.at(sys.argv[1])

@@ -11,13 +11,13 @@ import pyarrow.fs as pafs
 import pytest
 from tests.checkpoint.making import pack, same, segment
 
+from midstream.checkpoint import fetched, local_files
+from midstream.checkpoint.failures import AlreadyThere, MissingFile
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.local_files import LocalFiles
+from midstream.checkpoint.packs import open_segment
+from midstream.checkpoint.remote_files import RemoteFiles
 from midstream.errors import JobError
-from midstream.runtime.checkpoint import fetched, local_files
-from midstream.runtime.checkpoint.failures import AlreadyThere, MissingFile
-from midstream.runtime.checkpoint.files import Files
-from midstream.runtime.checkpoint.local_files import LocalFiles
-from midstream.runtime.checkpoint.packs import open_segment
-from midstream.runtime.checkpoint.remote_files import RemoteFiles
 
 KINDS = ("local", "objects", "renaming", "subtree")
 
@@ -168,9 +168,9 @@ def test_an_unknown_scheme_is_named(uri):
 
 
 def test_dbfs_is_mapped_where_it_is_mounted_and_refused_elsewhere(tmp_path, monkeypatch):
-    monkeypatch.setattr("midstream.runtime.checkpoint.files.DBFS_MOUNT", str(tmp_path))
+    monkeypatch.setattr("midstream.checkpoint.files.DBFS_MOUNT", str(tmp_path))
     assert Files.at("dbfs:/jobs/a") == Files.at(str(tmp_path / "jobs/a"))
-    monkeypatch.setattr("midstream.runtime.checkpoint.files.DBFS_MOUNT", str(tmp_path / "nowhere"))
+    monkeypatch.setattr("midstream.checkpoint.files.DBFS_MOUNT", str(tmp_path / "nowhere"))
     with pytest.raises(JobError, match="dbfs:/jobs/a"):
         Files.at("dbfs:/jobs/a")
 
@@ -188,7 +188,7 @@ def test_files_travel_to_other_processes(uri):
 
 
 def test_an_address_that_cannot_be_reached_is_named(monkeypatch):
-    monkeypatch.setattr("midstream.runtime.checkpoint.remote_files.pafs", _Refusing)
+    monkeypatch.setattr("midstream.checkpoint.remote_files.pafs", _Refusing)
     with pytest.raises(JobError, match="s3://bucket/job") as error:
         Files.at("s3a://bucket/job").read("x")
     assert "no credentials" in str(error.value)

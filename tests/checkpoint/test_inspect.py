@@ -10,13 +10,13 @@ from tests.checkpoint.making import STATE, flip, pack, segment
 from typer.testing import CliRunner
 
 from midstream.algebra.time import BEGINNING
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.inspect import _query, describe
+from midstream.checkpoint.lease import Lease
+from midstream.checkpoint.manifest import ListFile, Manifest, QueryEntry, ResultFile
+from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError
 from midstream.interface.cli import app
-from midstream.runtime.checkpoint.files import Files
-from midstream.runtime.checkpoint.inspect import _query, describe
-from midstream.runtime.checkpoint.lease import Lease
-from midstream.runtime.checkpoint.manifest import ListFile, Manifest, QueryEntry, ResultFile
-from midstream.runtime.checkpoint.store import CheckpointStore
 
 
 @pytest.fixture

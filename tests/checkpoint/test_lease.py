@@ -14,11 +14,11 @@ from dataclasses import replace
 import pyarrow.fs as pafs
 import pytest
 
+from midstream.checkpoint import lease as leases
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.lease import EXPIRES_AFTER, FOLDER, Lease, newest
+from midstream.checkpoint.remote_files import RemoteFiles
 from midstream.errors import JobError
-from midstream.runtime.checkpoint import lease as leases
-from midstream.runtime.checkpoint.files import Files
-from midstream.runtime.checkpoint.lease import EXPIRES_AFTER, FOLDER, Lease, newest
-from midstream.runtime.checkpoint.remote_files import RemoteFiles
 
 
 class Clock:
@@ -108,8 +108,8 @@ def test_the_lease_is_never_absent_while_it_is_renewed(files, clock, monkeypatch
 def test_a_dead_process_of_this_machine_loses_the_lease_at_once(local):
     script = (
         "import os, signal, sys\n"
-        "from midstream.runtime.checkpoint.files import Files\n"
-        "from midstream.runtime.checkpoint.lease import Lease\n"
+        "from midstream.checkpoint.files import Files\n"
+        "from midstream.checkpoint.lease import Lease\n"
         "Lease.take(Files.at(sys.argv[1]))\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )

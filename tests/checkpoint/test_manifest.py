@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from midstream.algebra.time import BEGINNING, INFINITY
-from midstream.errors import InternalError, JobError
-from midstream.runtime.checkpoint import manifest as manifests
-from midstream.runtime.checkpoint.manifest import (
+from midstream.checkpoint import manifest as manifests
+from midstream.checkpoint.manifest import (
     FORMAT_VERSION,
     DeadLetterFile,
     ListFile,
@@ -23,7 +22,8 @@ from midstream.runtime.checkpoint.manifest import (
     QueryEntry,
     ResultFile,
 )
-from midstream.runtime.checkpoint.packs import ALL_HASHES, SegmentEntry
+from midstream.checkpoint.packs import ALL_HASHES, SegmentEntry
+from midstream.errors import InternalError, JobError
 
 names = st.text(min_size=1, max_size=12)
 ticks = st.one_of(st.sampled_from([BEGINNING, INFINITY, 0]), st.integers(-(2**62), 2**62))

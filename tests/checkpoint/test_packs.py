@@ -13,14 +13,14 @@ import pyarrow as pa
 import pytest
 from tests.checkpoint.making import STATE, flip, pack, same, segment
 
+from midstream.checkpoint import maps
+from midstream.checkpoint.entries_format import entries_from_json, entries_to_json
+from midstream.checkpoint.failures import MissingFile
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.packs import ALIGNMENT, StateKey, kept_entries, open_segment, open_states, write_pack
 from midstream.errors import JobError
 from midstream.operators.state.segment import Segment
 from midstream.operators.state.sorted_state import SortedState
-from midstream.runtime.checkpoint import maps
-from midstream.runtime.checkpoint.entries_format import entries_from_json, entries_to_json
-from midstream.runtime.checkpoint.failures import MissingFile
-from midstream.runtime.checkpoint.files import Files
-from midstream.runtime.checkpoint.packs import ALIGNMENT, StateKey, kept_entries, open_segment, open_states, write_pack
 
 COLUMNS = {
     "integers": pa.array([1, None, 3], pa.int64()),

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from midstream.checkpoint.files import Data, Files
+from midstream.checkpoint.local_files import LocalFiles
+from midstream.checkpoint.manifest import DeadLetterFile, Manifest
+from midstream.checkpoint.names import name_for
+from midstream.checkpoint.parallel_writes import SideBySide
+from midstream.checkpoint.store import CheckpointStore, manifest_path
 from midstream.errors import JobError
-from midstream.runtime.checkpoint.files import Data, Files
-from midstream.runtime.checkpoint.local_files import LocalFiles
-from midstream.runtime.checkpoint.manifest import DeadLetterFile, Manifest
-from midstream.runtime.checkpoint.names import name_for
-from midstream.runtime.checkpoint.side_by_side import SideBySide
-from midstream.runtime.checkpoint.store import CheckpointStore, manifest_path
 
 
 class Halting(LocalFiles):

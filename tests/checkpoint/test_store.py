@@ -10,14 +10,14 @@ import pyarrow.fs as pafs
 import pytest
 from tests.checkpoint.making import flip, manifest, pack
 
+from midstream.checkpoint import local_files
+from midstream.checkpoint.failures import MissingFile
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.local_files import LocalFiles
+from midstream.checkpoint.manifest import ResultFile
+from midstream.checkpoint.remote_files import RemoteFiles
+from midstream.checkpoint.store import CheckpointStore, manifest_path
 from midstream.errors import JobError
-from midstream.runtime.checkpoint import local_files
-from midstream.runtime.checkpoint.failures import MissingFile
-from midstream.runtime.checkpoint.files import Files
-from midstream.runtime.checkpoint.local_files import LocalFiles
-from midstream.runtime.checkpoint.manifest import ResultFile
-from midstream.runtime.checkpoint.remote_files import RemoteFiles
-from midstream.runtime.checkpoint.store import CheckpointStore, manifest_path
 
 
 @pytest.fixture(params=["local", "objects", "renaming"])

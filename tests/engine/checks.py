@@ -22,6 +22,8 @@ from midstream.algebra.plan import Relation, streams_of
 from midstream.algebra.semantics import evaluate
 from midstream.algebra.semantics.values import row_identity
 from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.cluster.local.embedded import Stream
+from midstream.cluster.local.live_query import LiveQuery
 from midstream.migration.execution import SingleBox
 from midstream.operators.base import Operator
 from midstream.operators.box import Box
@@ -34,8 +36,6 @@ from midstream.operators.slices import SliceOperator
 from midstream.operators.state.segment import segment_from_batch
 from midstream.operators.state.sorted_state import SortedState
 from midstream.optimizer.plans import Plan, plan_query
-from midstream.runtime.embedded import Stream
-from midstream.runtime.live_query import LiveQuery
 from midstream.scheduling.box_scheduler import BoxScheduler
 from midstream.scheduling.depth_first import DepthFirst
 

@@ -12,11 +12,11 @@ import pyarrow as pa
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.plan import Relation, streams_of
 from midstream.api import ask
+from midstream.cluster.local.embedded import Stream
+from midstream.cluster.local.live_query import LiveQuery
 from midstream.operators import join
 from midstream.operators.state import sorted_state
 from midstream.optimizer.plans import Plan, enumerate_plans, plan_query
-from midstream.runtime.embedded import Stream
-from midstream.runtime.live_query import LiveQuery
 
 SCHEDULES = ("dfs", "dfs", "dfs", "bfs", "rr")
 

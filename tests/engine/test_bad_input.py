@@ -12,10 +12,10 @@ from tests.engine import driving
 
 import midstream as ms
 from midstream.algebra.time import INFINITY
+from midstream.cluster.local import embedded
+from midstream.cluster.local.embedded import Stream
+from midstream.cluster.local.live_query import LiveQuery
 from midstream.optimizer.plans import plan_query
-from midstream.runtime import embedded
-from midstream.runtime.embedded import Stream
-from midstream.runtime.live_query import LiveQuery
 
 A = pa.table({"ts": [10, 50, 30, 60, 20], "k": [1, 2, 3, 4, 5]})
 QUERY = "SELECT k FROM A [RANGE 5]"

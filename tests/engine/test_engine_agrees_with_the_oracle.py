@@ -22,7 +22,7 @@ from midstream.algebra.plan import Relation
 from midstream.algebra.semantics import evaluate
 from midstream.algebra.snapshots import multiset_equal
 from midstream.algebra.time import BEGINNING, INFINITY
-from midstream.runtime.live_query import LiveQuery
+from midstream.cluster.local.live_query import LiveQuery
 
 EXAMPLES = settings().max_examples
 MANY, SOME = settings(max_examples=4 * EXAMPLES), settings(max_examples=EXAMPLES)

@@ -9,10 +9,10 @@ import pytest
 from tests.engine import driving
 from tests.engine.kinds import KINDS, Kind
 
+from midstream.cluster.local.embedded import Stream
+from midstream.cluster.local.live_query import LiveQuery
 from midstream.operators.state.sorted_state import BUCKETS, SortedState
 from midstream.optimizer.plans import plan_query
-from midstream.runtime.embedded import Stream
-from midstream.runtime.live_query import LiveQuery
 
 WINDOW, RATE = 100, 2
 BATCH = 10

@@ -15,9 +15,9 @@ from tests.engine.driving import Drive, Step
 
 import midstream as ms
 from midstream.algebra.snapshots import multiset_equal
+from midstream.cluster.local.live_query import LiveQuery
 from midstream.operators.state.sorted_state import SortedState
 from midstream.optimizer.plans import plan_query
-from midstream.runtime.live_query import LiveQuery
 
 WINDOW = 10
 TREES = ["((A B) C)", "(A (B C))", "((A C) B)"]

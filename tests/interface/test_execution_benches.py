@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from midstream.interface.bench import scheduling, sharing
+from midstream.job.sources import source_elements
+from midstream.lab.bench import scheduling, sharing
 from midstream.operators.box import Box
 from midstream.operators.elements import concatenate
-from midstream.runtime.live_query import source_elements
 
 
 def test_fifty_queries_give_what_the_whole_join_gives_and_keep_its_windows_once(monkeypatch):

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from midstream.interface.experiments.arrivals import poisson
-from midstream.interface.experiments.cape_length import crossing
-from midstream.interface.experiments.cape_workload import COSTS, configuration
-from midstream.interface.experiments.genmig_split import split_margins
-from midstream.interface.experiments.migration_run import Change, Observed, Run, Sample, Workload, every
-from midstream.interface.experiments.plots import Plot, Series, svg
-from midstream.interface.experiments.report import Figure, Report
-from midstream.interface.experiments.virtual_processor import Costs, Counts, VirtualProcessor, combined, values
+from midstream.lab.experiments.arrivals import poisson
+from midstream.lab.experiments.cape_length import crossing
+from midstream.lab.experiments.cape_workload import COSTS, configuration
+from midstream.lab.experiments.genmig_split import split_margins
+from midstream.lab.experiments.migration_run import Change, Observed, Run, Sample, Workload, every
+from midstream.lab.experiments.plots import Plot, Series, svg
+from midstream.lab.experiments.report import Figure, Report
+from midstream.lab.experiments.virtual_processor import Costs, Counts, VirtualProcessor, combined, values
 from midstream.migration.genmig import GenMig
 from midstream.migration.moving_state import MovingState
 from midstream.migration.moving_state_paced import MovingStatePaced

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from midstream.api import Question
+from midstream.cluster.local.embedded import Stream, batches
+from midstream.cluster.local.live_query import LiveQuery, Running
 from midstream.migration.execution import Execution, SingleBox
 from midstream.operators.box import Box
 from midstream.operators.state.segment import segment_from_batch
 from midstream.optimizer.plans import Plan, plan_query
-from midstream.runtime.embedded import Stream, batches
-from midstream.runtime.live_query import LiveQuery, Running
 
 Action = Callable[[LiveQuery], None]
 

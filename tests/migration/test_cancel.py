@@ -15,13 +15,13 @@ from midstream.algebra.emission import emission_of
 from midstream.algebra.plan import rewrite_plan
 from midstream.algebra.snapshots import multiset_equal
 from midstream.api import Question, ask
+from midstream.cluster.local.live_query import LiveQuery
 from midstream.migration.coalesce import CutAtSplit
 from midstream.migration.genmig import SplitExecution
 from midstream.migration.in_part import way
 from midstream.migration.moving_state_paced import MovingStatePaced
 from midstream.migration.registry import STRATEGIES
 from midstream.optimizer.plans import Plan, plan_query
-from midstream.runtime.live_query import LiveQuery
 
 WINDOWS = "A [RANGE 10], B [RANGE 6], C [RANGE 14]"
 JOINED = f"FROM {WINDOWS} WHERE A.k = B.k AND B.k = C.k"

@@ -24,12 +24,12 @@ import midstream as ms
 from midstream.algebra.semantics import evaluate
 from midstream.algebra.snapshots import multiset_equal
 from midstream.api import ask
+from midstream.cluster.local.live_query import LiveQuery
 from midstream.migration.in_part import PARTS, way
 from midstream.migration.legality import keeps_intervals, relational_part
 from midstream.migration.moving_state_paced import MovingStatePaced
 from midstream.migration.protocol import Strategy
 from midstream.migration.registry import STRATEGIES
-from midstream.runtime.live_query import LiveQuery
 
 TRIED = {**STRATEGIES, "moving_state_paced by 3": MovingStatePaced(budget=3)}
 NARROW = {"parallel_track", "genmig_reference_point"}

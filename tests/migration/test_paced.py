@@ -11,10 +11,10 @@ from tests.migration.drive import drive
 
 import midstream as ms
 from midstream.api import Question, ask
+from midstream.cluster.local.live_query import LiveQuery
 from midstream.migration.moving_state_paced import MovingStatePaced, PacedMove
 from midstream.operators.state.sorted_state import SortedState
 from midstream.optimizer.plans import plan_query
-from midstream.runtime.live_query import LiveQuery
 
 KEYS = "SELECT A.v FROM A [RANGE 300], B [RANGE 300], C [RANGE 300] WHERE A.k = B.k AND A.v = C.v AND B.w = C.w"
 BUDGET = 200

@@ -14,6 +14,7 @@ from midstream.algebra.plan import rewrite_plan
 from midstream.algebra.snapshots import multiset_equal
 from midstream.algebra.time import INFINITY
 from midstream.api import ask
+from midstream.cluster.local.embedded import run as run_embedded
 from midstream.migration.coalesce import ReferencePoint
 from midstream.migration.genmig import GenMig
 from midstream.migration.genmig_shortened import GenMigShortened
@@ -22,7 +23,6 @@ from midstream.migration.registry import STRATEGIES
 from midstream.migration.split import Split, split_after
 from midstream.optimizer.plans import Plan, plan_query
 from midstream.optimizer.rules.push_distinct_below_join import push_distinct_below_join
-from midstream.runtime.embedded import run as run_embedded
 
 A = pa.table({"ts": [10, 50], "k": ["a", "a"]})
 B = pa.table({"ts": [20, 70], "k": ["a", "a"]})
@@ -128,8 +128,8 @@ def test_a_leaf_is_not_purged_by_a_sibling_that_is_ahead(name):
 
 def _skewed(asked, old, new, name):
     """Feeds A and B to their end and C up to 3, migrates, and then feeds the rest of C."""
-    from midstream.runtime.embedded import Stream
-    from midstream.runtime.live_query import LiveQuery
+    from midstream.cluster.local.embedded import Stream
+    from midstream.cluster.local.live_query import LiveQuery
 
     live = LiveQuery(plan_query(asked.plan, old))
     streams = {s: Stream(asked.catalog.streams[s]) for s in "ABC"}

@@ -15,6 +15,8 @@ from midstream.algebra import physical as p
 from midstream.algebra.expressions import Call
 from midstream.algebra.snapshots import multiset_equal
 from midstream.api import Question, ask
+from midstream.cluster.local.embedded_session import Session
+from midstream.cluster.local.live_query import LiveQuery
 from midstream.migration import in_part
 from midstream.migration.costs import Predictor
 from midstream.migration.execution import SingleBox
@@ -29,8 +31,6 @@ from midstream.migration.split import split_after
 from midstream.operators.base import Operator, Work
 from midstream.operators.box import Box
 from midstream.optimizer.plans import Plan, plan_query
-from midstream.runtime.embedded_session import Session
-from midstream.runtime.live_query import LiveQuery
 from midstream.scheduling.sharing import replaced
 
 FOUR = "FROM A [RANGE 10], B [RANGE 6], C [RANGE 14], D [RANGE 8] WHERE A.k = B.k AND B.k = C.k AND C.k = D.k"

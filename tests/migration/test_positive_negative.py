@@ -13,9 +13,9 @@ from tests.migration.families import QUERIES, examples, join_settings, rule_sett
 
 import midstream as ms
 from midstream.algebra.semantics import evaluate
+from midstream.cluster.local.signed_query import run_signed
 from midstream.operators.elements import Elements
 from midstream.operators.signed import consolidated, intervals, signed
-from midstream.runtime.signed_query import run_signed
 
 CHANGES = st.integers(0, 40)
 

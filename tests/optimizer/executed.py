@@ -13,9 +13,9 @@ from midstream.algebra.expressions import Column, Named
 from midstream.algebra.plan import Project, Relation, ToStream
 from midstream.algebra.semantics import evaluate
 from midstream.api import Question, ask
+from midstream.cluster.local.embedded import run
 from midstream.errors import DeadLetterWarning
 from midstream.optimizer.plans import Plan
-from midstream.runtime.embedded import run
 
 Rule = Callable[[Relation], Relation]
 

@@ -10,12 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 import midstream as ms
+from midstream.cluster.local.embedded_session import Session
 from midstream.inputs import catalog_of
 from midstream.interface.cli import app
 from midstream.language import parse
 from midstream.optimizer.growth import growth
 from midstream.optimizer.plans import plan_query
-from midstream.runtime.embedded_session import Session
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64())])
 ALL = "SELECT a.k FROM A AS a FOLLOWED BY B AS b ALL ON a.k = b.k"

@@ -10,12 +10,14 @@ from tests.generators import cases
 
 import midstream as ms
 from midstream.api import ask
+from midstream.cluster.local.embedded import Stream, batches
+from midstream.cluster.local.live_query import Release
+from midstream.job.result_table import result_table
+from midstream.job.sources import reached, source_elements
 from midstream.operators.base import Operator
 from midstream.operators.box import Box, Output
 from midstream.operators.elements import Elements
 from midstream.optimizer.plans import plan_query
-from midstream.runtime.embedded import Stream, batches
-from midstream.runtime.live_query import Release, reached, result_table, source_elements
 from midstream.scheduling import box_scheduler
 from midstream.scheduling.box_scheduler import BoxScheduler, cut
 from midstream.scheduling.break_points import chain, fragments

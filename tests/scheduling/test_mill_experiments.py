@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from midstream.interface.experiments.mill_arcs import mill_arcs
-from midstream.interface.experiments.mill_burstiness import mill_burstiness
-from midstream.interface.experiments.mill_latency import mill_latency
-from midstream.interface.experiments.registry import EXPERIMENTS, run_experiment
+from midstream.lab.experiments.mill_arcs import mill_arcs
+from midstream.lab.experiments.mill_burstiness import mill_burstiness
+from midstream.lab.experiments.mill_latency import mill_latency
+from midstream.lab.experiments.registry import EXPERIMENTS, run_experiment
 
 
 def test_the_mill_experiments_hold_over_a_short_time():

@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from midstream.algebra.time import BEGINNING
-from midstream.scheduling.enhanced import arcs_of
+from midstream.lab.mill.enhanced import arcs_of
+from midstream.lab.mill.strictly_waiting import Difference, FollowsEarliestUnused, FollowsMostRecent
+from midstream.lab.mill.virtual_time import VirtualRun, VirtualSource, stamped
+from midstream.lab.mill.waiting import Pass, SlidingCount, Tuple, Union, Waiting, WindowJoin
 from midstream.scheduling.graph import Node, QueryGraph
 from midstream.scheduling.schedule import Schedule, schedule_of
-from midstream.scheduling.strictly_waiting import Difference, FollowsEarliestUnused, FollowsMostRecent
 from midstream.scheduling.tables import BREADTH_FIRST, DEPTH_FIRST, ROUND_ROBIN, batching
-from midstream.scheduling.virtual_time import VirtualRun, VirtualSource, stamped
-from midstream.scheduling.waiting import Pass, SlidingCount, Tuple, Union, Waiting, WindowJoin
 
 TABLES = [DEPTH_FIRST, BREADTH_FIRST, ROUND_ROBIN, batching(1), batching(3)]
 MODES = ["none", "heartbeats", "punctuation", "on demand"]

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import midstream as ms
-from midstream.runtime.embedded_query import Query
-from midstream.runtime.embedded_session import Session
+from midstream.cluster.local.embedded_query import Query
+from midstream.cluster.local.embedded_session import Session
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("v", pa.int64())])
 WINDOW = 9

@@ -48,7 +48,7 @@ def run_all(spark: Any, folder: Path, slots: int) -> dict[str, pa.Table]:
 
 def main(folder: Path, master: str, slots: int) -> None:
     """Runs them and leaves their results."""
-    from midstream.runtime.spark import spark_session
+    from midstream.cluster.spark import spark_session
 
     spark = spark_session(master, **{"spark.driver.memory": "1g"})
     (folder / "results").mkdir()

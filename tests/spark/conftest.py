@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[object]:
-    from midstream.runtime.spark import spark_session
+    from midstream.cluster.spark import spark_session
 
     session = spark_session("local[2]", name="tests", **{"spark.sql.shuffle.partitions": "2"})
     yield session

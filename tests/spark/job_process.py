@@ -26,7 +26,7 @@ QUERIES = {
 def main(folder: Path, master: str, strategy: str = "genmig") -> None:
     """Runs the job to its end, wherever it had been."""
     import midstream as ms
-    from midstream.runtime.spark import spark_session
+    from midstream.cluster.spark import spark_session
 
     spark = spark_session(master, **{"spark.driver.memory": "1g"})
     resumed = (folder / "checkpoint" / "manifests").exists()

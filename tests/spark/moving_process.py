@@ -25,7 +25,7 @@ TURNED = [1 - group % 2 for group in range(256)]
 def main(folder: Path, master: str) -> None:
     """Half of the input in two slots, with moves; the rest in three."""
     import midstream as ms
-    from midstream.runtime.spark import spark_session
+    from midstream.cluster.spark import spark_session
 
     spark = spark_session(master, **{"spark.driver.memory": "1g"})
 

@@ -18,8 +18,8 @@ import pyarrow as pa
 def main(folder: Path, master: str, all_attempts: str) -> None:
     """Works through all there is in one batch."""
     import midstream as ms
-    from midstream.runtime.spark import spark_session
-    from midstream.runtime.spark.batches.push_down import ALL_ATTEMPTS, PushDown
+    from midstream.cluster.spark import spark_session
+    from midstream.cluster.spark.push_down import ALL_ATTEMPTS, PushDown
 
     anew: list[int] = []
     count = PushDown._counted_anew

@@ -10,8 +10,8 @@ import pytest
 from tests.spark.feeding import Feed
 
 import midstream as ms
+from midstream.checkpoint.inspect import describe
 from midstream.interface.cli import app
-from midstream.runtime.checkpoint.inspect import describe
 
 pytestmark = pytest.mark.spark
 

@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
+from tests.job.test_chain import KEYS, KEYS_GROUPED, tables
+from tests.job.test_moving import skewed
 from tests.spark.feeding import Feed
-from tests.spark.test_chain import KEYS, KEYS_GROUPED, tables
-from tests.spark.test_moving import skewed
 
 import midstream as ms
-from midstream.runtime.checkpoint.control import ask
-from midstream.runtime.checkpoint.files import Files
-from midstream.runtime.spark.slots.arrival_hash import arrival_hash
+from midstream.checkpoint.control import ask
+from midstream.checkpoint.files import Files
+from midstream.job.task.arrival_hash import arrival_hash
 
 pytestmark = pytest.mark.spark
 

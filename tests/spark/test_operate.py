@@ -8,8 +8,8 @@ import pytest
 from tests.spark.feeding import Feed
 
 import midstream as ms
+from midstream.cluster.spark.control import Listener
 from midstream.errors import JobError
-from midstream.runtime.spark.control import Listener
 
 pytestmark = pytest.mark.spark
 

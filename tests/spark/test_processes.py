@@ -18,11 +18,11 @@ import pytest
 from tests.spark.job_process import QUERIES
 
 import midstream as ms
-from midstream.runtime.checkpoint.check import check as check_files
-from midstream.runtime.checkpoint.collect import collect, garbage
-from midstream.runtime.checkpoint.control import REQUESTS, TAKEN, path_of
-from midstream.runtime.checkpoint.files import Files
-from midstream.runtime.checkpoint.store import CheckpointStore
+from midstream.checkpoint.check import check as check_files
+from midstream.checkpoint.collect import collect, garbage
+from midstream.checkpoint.control import REQUESTS, TAKEN, path_of
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.store import CheckpointStore
 
 ROOT = Path(__file__).parents[2]
 BATCHES = 10

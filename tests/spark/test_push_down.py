@@ -21,18 +21,18 @@ from tests.spark.feeding import Feed
 import midstream as ms
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.expressions import Expression
+from midstream.cluster.spark import push_down as push_down_module
+from midstream.cluster.spark.frames.predicates import spark_condition
+from midstream.cluster.spark.push_down import PushDown, selections, told
 from midstream.errors import InputError
 from midstream.inputs import declare
+from midstream.job import batch as batch_module
+from midstream.job.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.task.layout import PORT
+from midstream.job.task.reports import Report
 from midstream.language import parse
 from midstream.operators.expressions import compile_predicate
 from midstream.optimizer.plans import plan_query
-from midstream.runtime.spark.batches import batch as batch_module
-from midstream.runtime.spark.batches import push_down as push_down_module
-from midstream.runtime.spark.batches.push_down import PushDown, selections, told
-from midstream.runtime.spark.batches.running import MigrationUnderWay, RunningQuery
-from midstream.runtime.spark.frames.predicates import spark_condition
-from midstream.runtime.spark.slots.layout import PORT
-from midstream.runtime.spark.slots.reports import Report
 
 COLUMNS = pa.schema(
     [

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.spark.chain import Chain
+from tests.job.chain import Chain
 
 import midstream as ms
 from midstream.api import ask
+from midstream.checkpoint import local_files
+from midstream.checkpoint.collect import collect, garbage
+from midstream.checkpoint.failures import storage_refusal
 from midstream.errors import JobError
-from midstream.runtime.checkpoint import local_files
-from midstream.runtime.checkpoint.collect import collect, garbage
-from midstream.runtime.checkpoint.failures import storage_refusal
-from midstream.runtime.spark.slots import spill
-from midstream.runtime.spark.slots.memory import Memory
+from midstream.job.task import spill
+from midstream.job.task.memory import Memory
 
 QUERY = "SELECT A.v AS a, B.v AS b FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k"
 
@@ -88,7 +88,7 @@ def test_what_spark_says_of_the_disk_is_understood():
 
 
 def test_spark_connect_is_refused_by_name():
-    from midstream.runtime.spark.environment import require_classic
+    from midstream.cluster.spark.environment import require_classic
 
     client = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
     with pytest.raises(JobError, match="Spark Connect") as refused:

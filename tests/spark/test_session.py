@@ -12,9 +12,9 @@ import pytest
 from tests.spark.feeding import SCHEMA, Feed
 
 import midstream as ms
+from midstream.checkpoint.control import ask
+from midstream.checkpoint.files import Files
 from midstream.errors import JobError
-from midstream.runtime.checkpoint.control import ask
-from midstream.runtime.checkpoint.files import Files
 
 pytestmark = pytest.mark.spark
 
@@ -68,7 +68,7 @@ def test_late_and_unusable_rows_are_counted_and_kept(spark, tmp_path, feeds):
 
 
 def test_a_sink_gets_each_result_once_in_order_of_its_start(spark, tmp_path, feeds):
-    from midstream.runtime.spark.frames.sinks import Memory
+    from midstream.cluster.spark.frames.sinks import Memory
 
     for i in range(3):
         feeds["A"].rows((1, i, 10 * i), (1, 10 + i, 10 * i + 5))
@@ -164,7 +164,7 @@ def test_a_second_process_can_ask_migrate_and_stop(spark, tmp_path, feeds):
 
 
 def test_a_stream_can_be_added_to_a_session_whose_sources_are_named(spark, tmp_path):
-    from midstream.runtime.spark.frames.sources import EVOLUTION
+    from midstream.cluster.spark.frames.sources import EVOLUTION
 
     feeds = {name: Feed(tmp_path / name) for name in "ABC"}
 

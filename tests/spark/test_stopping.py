@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from midstream.runtime.checkpoint.store import CheckpointStore
+from midstream.checkpoint.store import CheckpointStore
 
 ROOT = Path(__file__).parents[2]
 

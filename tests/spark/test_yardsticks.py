@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from midstream.interface.bench import sharing
-from midstream.interface.bench.sharing_spark import bench_sharing_on_spark
-from midstream.interface.bench.silent_stream import bench_silent_stream
-from midstream.interface.bench.spark_join import _query, _write
+from midstream.lab.bench import sharing
+from midstream.lab.bench.sharing_spark import bench_sharing_on_spark
+from midstream.lab.bench.silent_stream import bench_silent_stream
+from midstream.lab.bench.spark_join import _query, _write
 
 pytestmark = pytest.mark.spark
 
@@ -34,7 +34,7 @@ def test_many_queries_give_what_the_whole_join_gives_and_keep_little_more_state(
 
 @pytest.mark.slow
 def test_both_sides_of_the_join_benchmark_give_the_same_results(spark, tmp_path: Path):
-    from midstream.runtime.spark.yardsticks.joins import native_join, our_join
+    from midstream.lab.yardsticks.joins import native_join, our_join
 
     folders = _write(tmp_path / "data", "ABC", 2000, 5, seed=1, keys=2000)
     cql = _query("ABC", seconds=1)

@@ -13,11 +13,11 @@ from types import MappingProxyType
 import numpy as np
 import pyarrow as pa
 
-from midstream.adaptation.interests import Interests, interests_of
 from midstream.adaptation.key_counts import MOST_SAMPLED, HeavyValues, KeyCounts
-from midstream.adaptation.looking import LOOK_AT, Look, Looker
+from midstream.adaptation.sampling import LOOK_AT, Look, Looker
 from midstream.adaptation.smoothing import Smoothed
 from midstream.adaptation.timings import Timings
+from midstream.adaptation.wanted_statistics import Interests, interests_of
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import longest_validity
 from midstream.algebra.plan import Relation, Stream, Window, streams_of, walk_plan

@@ -1,1 +1,1 @@
-"""Clusters: where a job's steps run."""
+"""Clusters, where a job's steps run: this process, Spark, or simulated machines."""

@@ -9,11 +9,11 @@ from rich.console import Console
 from rich.table import Table
 
 from midstream.errors import JobError
-from midstream.interface.bench.figures import Report
-from midstream.interface.bench.registry import BENCH_PARTS, BENCHES
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import show_json
+from midstream.lab.bench.figures import Report
+from midstream.lab.bench.registry import BENCH_PARTS, BENCHES
 
 
 @ends_clearly

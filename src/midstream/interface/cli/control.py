@@ -195,8 +195,8 @@ def _migration(record: dict[str, Any]) -> str:
 
 
 def _status(checkpoint: str, timeout: float) -> Any:
-    from midstream.runtime.checkpoint.status import is_running, stored_status
-    from midstream.runtime.checkpoint.store import CheckpointStore
+    from midstream.checkpoint.status import is_running, stored_status
+    from midstream.checkpoint.store import CheckpointStore
 
     store = CheckpointStore(checkpoint)
     return _asked(checkpoint, timeout, command="status") if is_running(store) else stored_status(store)
@@ -214,9 +214,9 @@ def _rates(told: dict[str, Any]) -> list[str]:
 
 
 def _asked(checkpoint: str, patience: float, **request: Any) -> Any:
-    from midstream.runtime.checkpoint import lease
-    from midstream.runtime.checkpoint.control import ask
-    from midstream.runtime.checkpoint.files import Files
+    from midstream.checkpoint import lease
+    from midstream.checkpoint.control import ask
+    from midstream.checkpoint.files import Files
 
     files = Files.at(checkpoint)
     if not files.list(lease.FOLDER):

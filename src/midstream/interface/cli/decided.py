@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
+from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError, QueryError
-from midstream.runtime.checkpoint.store import CheckpointStore
 
 
 def decided(checkpoint: str, query: str) -> dict[str, Any]:

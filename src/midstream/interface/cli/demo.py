@@ -76,7 +76,7 @@ def write(folder: Path, batches: Sequence[dict[str, pa.Table]]) -> None:
 
 def run(folder: Path, scenario: Scenario, view: View) -> tuple[pa.Table, list[Account], list[Account]]:
     """Runs the session over the files; gives the results, an account of each batch, and the query's migrations."""
-    from midstream.runtime.spark import Session, spark_session
+    from midstream.cluster.spark import Session, spark_session
 
     spark = spark_session(name="midstream demo")
     events: list[Account] = []

@@ -12,8 +12,8 @@ from rich.table import Table
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import note, show_json
-from midstream.interface.experiments.registry import EXPERIMENTS, run_experiment
-from midstream.interface.experiments.report import Report
+from midstream.lab.experiments.registry import EXPERIMENTS, run_experiment
+from midstream.lab.experiments.report import Report
 
 
 @ends_clearly

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from midstream.adaptation.telling import statistics_told
+from midstream.adaptation.summary import statistics_told
 from midstream.api import ask
+from midstream.cluster.local.observing import observe
 from midstream.interface.cli import options
 from midstream.interface.cli.decided import decided, decided_text
 from midstream.interface.cli.endings import ends_clearly
@@ -15,7 +16,6 @@ from midstream.interface.cli.output import columns_as_json, show_json, show_text
 from midstream.optimizer.explanation import Explanation, explain_plan
 from midstream.optimizer.growth import growth
 from midstream.optimizer.plans import plan_query
-from midstream.runtime.observing import observe
 
 
 @ends_clearly

@@ -39,7 +39,7 @@ def run(
 
 def carry_out(job: Job, available: bool, quiet: bool, replace: bool = False) -> dict[str, Any]:
     """Runs the job to its end; says how far it came."""
-    from midstream.runtime.spark.control import status
+    from midstream.cluster.spark.control import status
 
     session = open_session(job, replace)
     if not quiet:
@@ -65,9 +65,9 @@ def open_session(job: Job, replace: bool = False) -> Any:
 
     `replace` has queries whose texts have changed take the places of the old ones.
     """
-    from midstream.runtime.spark import Session, spark_session
-    from midstream.runtime.spark.frames import sinks
-    from midstream.runtime.spark.frames.sources import EVOLUTION
+    from midstream.cluster.spark import Session, spark_session
+    from midstream.cluster.spark.frames import sinks
+    from midstream.cluster.spark.frames.sources import EVOLUTION
 
     spark = spark_session(job.master, **{EVOLUTION: "true", **job.spark})
     session = Session(

@@ -9,13 +9,13 @@ from typing import Annotated, Any
 import pyarrow as pa
 import typer
 
+from midstream.checkpoint.check import check
+from midstream.checkpoint.inspect import describe
+from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import note, show_json, show_table, show_text
-from midstream.runtime.checkpoint.check import check
-from midstream.runtime.checkpoint.inspect import describe
-from midstream.runtime.checkpoint.store import CheckpointStore
 
 WIDEST_STATE = 60
 """How much of a state's name the table shows; JSON has all of it."""

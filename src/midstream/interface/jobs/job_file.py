@@ -13,7 +13,7 @@ from midstream.adaptation.policy import Policy
 from midstream.algebra.declarations import Timestamps
 from midstream.errors import JobError
 from midstream.interface.jobs.adaptivity import OFF, policy_in
-from midstream.runtime.spark.slots.memory import Memory
+from midstream.job.task.memory import Memory
 
 JOB_KEYS = (
     *("checkpoint", "trigger", "slots", "master", "ticks", "retained", "memory_per_slot", "metrics_retained"),

@@ -1,0 +1,203 @@
+"""Looks: what some rows of a source say about its selections and keys, row by row, so that looks can be put together.
+
+Rows to look at are those of the smallest priority, a number made of a row's time and of its place among the rows of
+that time. The rows of smallest priority of all are among those of each part, so it does not matter how rows lie in
+slots: what the slots saw is put together, and the rows beyond what every slot is complete to are left out again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from midstream.adaptation.wanted_statistics import Interests
+from midstream.algebra.declarations import UserFunction
+from midstream.algebra.expressions import Column, Expression, columns_of
+from midstream.operators.elements import Hashes, Mask, Ticks
+from midstream.operators.expressions import compile_expression, compile_predicate
+from midstream.operators.hashing import hash_columns, key_validity
+
+LOOK_AT = 1024
+"""How many rows of a source are looked at in a batch."""
+
+PAIRED = 96
+"""How many rows of each of two sources are paired to estimate conditions that are no equalities."""
+
+EVERYTHING = 2**64 - 1
+
+Key = tuple[Hashes, Mask | None]
+"""The hash of a key for each row, and for which rows it counts; None: for all."""
+
+
+@dataclass(slots=True)
+class Look:
+    """Some rows of a source: how many of the selections each passes, in their order, and the hashes of its keys.
+
+    `paired` are a few rows that pass all selections. Rows are in order of their priorities, and all rows of the source
+    with a priority up to `complete_to` are here.
+    """
+
+    passed: npt.NDArray[np.uint8]
+    keys: dict[str, Key]
+    width: float
+    priorities: Hashes = field(default_factory=lambda: np.empty(0, np.uint64))
+    complete_to: int = EVERYTHING
+    paired: pa.RecordBatch | None = None
+    paired_priorities: Hashes = field(default_factory=lambda: np.empty(0, np.uint64))
+
+    @property
+    def rows(self) -> int:
+        """How many rows were looked at."""
+        return len(self.passed)
+
+    def hashes(self, text: str) -> Hashes:
+        """The hashes of a key of the rows that count."""
+        hashes, counts = self.keys[text]
+        return hashes if counts is None else hashes[counts]
+
+
+class Looker:
+    """Looks at rows for what is interesting about them."""
+
+    def __init__(self, interests: Interests, functions: Mapping[str, UserFunction]) -> None:
+        self.interests = interests
+        self.functions = dict(functions)
+        self._compiled: dict[tuple[str, str, tuple[str, ...]], Any] = {}
+
+    def look(self, alias: str, rows: pa.RecordBatch, width: float) -> Look:
+        """What the rows of a source say; its columns carry the alias."""
+        passed, alive, columns = self._select(alias, rows)
+        keys: dict[str, Key] = {}
+        for text, terms in self.interests.keys.get(alias, {}).items():
+            if all(columns_of(term) <= set(columns.schema.names) for term in terms):
+                keys[text] = self._key(alias, terms, columns, alive, rows.num_rows)
+        paired = columns.slice(0, PAIRED) if self.interests.pairs else None
+        return Look(passed, keys, width, paired=paired)
+
+    def _select(
+        self, alias: str, rows: pa.RecordBatch
+    ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.intp] | None, pa.RecordBatch]:
+        """How many selections each row passes, which pass all (None: all do), and these rows."""
+        passed, alive = np.zeros(rows.num_rows, np.uint8), None
+        for text, condition in self.interests.selections.get(alias, ()):
+            kept = self.predicate(alias, text, condition, rows)
+            if not kept.all():
+                rows = rows.filter(pa.array(kept))
+                alive = np.flatnonzero(kept) if alive is None else alive[kept]
+            passed[slice(None) if alive is None else alive] += 1
+        return passed, alive, rows
+
+    def _key(
+        self,
+        alias: str,
+        terms: tuple[Expression, ...],
+        columns: pa.RecordBatch,
+        alive: npt.NDArray[np.intp] | None,
+        length: int,
+    ) -> Key:
+        values = [self._expression(alias, term, columns) for term in terms]
+        valid = key_validity(values) if len(terms) == 1 else None
+        hashes = hash_columns(values)
+        if alive is None:
+            return hashes, valid
+        everywhere, counts = np.zeros(length, np.uint64), np.zeros(length, bool)
+        everywhere[alive] = hashes
+        counts[alive] = True if valid is None else valid
+        return everywhere, counts
+
+    def predicate(self, alias: str, text: str, condition: Expression, columns: pa.RecordBatch) -> Mask:
+        """Which rows fulfil a condition."""
+        key = (alias, text, tuple(columns.schema.names))
+        if key not in self._compiled:
+            self._compiled[key] = compile_predicate(condition, columns.schema, self.functions)
+        kept: Mask = self._compiled[key](columns)
+        return kept
+
+    def _expression(self, alias: str, term: Expression, columns: pa.RecordBatch) -> pa.Array:
+        if isinstance(term, Column):
+            return columns.column(term.name)
+        key = (alias, str(term), tuple(columns.schema.names))
+        if key not in self._compiled:
+            self._compiled[key] = compile_expression(term, columns.schema, self.functions)
+        found = self._compiled[key](columns)
+        return found if isinstance(found, pa.Array) else found.combine_chunks()
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The rows to look at, in order of their priorities."""
+
+    places: npt.NDArray[np.intp]
+    priorities: Hashes
+    complete_to: int
+
+
+def choose(ticks: Ticks, salt: int, most: int = LOOK_AT) -> Choice:
+    """The rows of smallest priority among rows in order of time; with another salt it is others."""
+    starts = np.flatnonzero(np.concatenate(([True], ticks[1:] != ticks[:-1])))
+    mixed = ticks.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed += np.uint64(salt * 0xD1342543DE82EF95 & EVERYTHING)
+    if len(starts) < len(ticks):
+        places = np.arange(len(ticks), dtype=np.uint64)
+        mixed += (places - np.repeat(places[starts], np.diff(starts, append=len(ticks)))) * np.uint64(
+            0xBF58476D1CE4E5B9
+        )
+    mixed ^= mixed >> np.uint64(31)
+    mixed *= np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(29)
+    if len(ticks) <= most:
+        order = np.argsort(mixed, kind="stable")
+        return Choice(order, mixed[order], EVERYTHING)
+    some = np.argpartition(mixed, most)[:most]
+    order = some[np.argsort(mixed[some], kind="stable")]
+    return Choice(order, mixed[order], int(mixed[order[-1]]))
+
+
+def put_together(looks: Sequence[Look], most: int = LOOK_AT) -> Look:
+    """What several parts of a source's rows say: as one look at all of them would."""
+    complete = min(look.complete_to for look in looks)
+    priorities = np.concatenate([look.priorities for look in looks])
+    order = np.argsort(priorities, kind="stable")
+    order = order[: int(np.searchsorted(priorities[order], np.uint64(complete), "right"))]
+    if len(order) > most:
+        order = order[:most]
+        complete = int(priorities[order[-1]])
+    rows = [look.rows for look in looks]
+    keys = {
+        text: _key([look.keys[text] for look in looks], rows, order)
+        for text in looks[0].keys
+        if all(text in look.keys for look in looks)
+    }
+    width = sum(look.width * n for look, n in zip(looks, rows, strict=True)) / max(1, sum(rows))
+    passed = np.concatenate([look.passed for look in looks])[order]
+    chosen = priorities[order]
+    together = Look(passed, keys, width, chosen, complete)
+    last = int(chosen[-1]) if len(chosen) else 0
+    together.paired, together.paired_priorities = _paired(looks, last)
+    return together
+
+
+def _key(keys: Sequence[Key], rows: Sequence[int], order: npt.NDArray[np.intp]) -> Key:
+    hashes = np.concatenate([hashes for hashes, _ in keys])[order]
+    if all(counts is None for _, counts in keys):
+        return hashes, None
+    masks = [np.ones(n, bool) if counts is None else counts for (_, counts), n in zip(keys, rows, strict=True)]
+    return hashes, np.concatenate(masks)[order]
+
+
+def _paired(looks: Sequence[Look], last: int) -> tuple[pa.RecordBatch | None, Hashes]:
+    """The first of the rows that are to be paired, up to a priority."""
+    found = [look for look in looks if look.paired is not None]
+    if not found:
+        return None, np.empty(0, np.uint64)
+    priorities = np.concatenate([look.paired_priorities for look in found])
+    order = np.argsort(priorities, kind="stable")[:PAIRED]
+    order = order[priorities[order] <= np.uint64(last)]
+    batches = [look.paired for look in found if look.paired is not None]
+    rows = pa.Table.from_batches(batches).combine_chunks().take(pa.array(order)).to_batches()
+    return (rows[0] if rows else batches[0].slice(0, 0)), priorities[order]

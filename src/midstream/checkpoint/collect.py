@@ -1,0 +1,75 @@
+"""Collecting rubbish: what no retained manifest names and no batch in progress made.
+
+A name tells the batch that made the file. Up to the newest manifest's batch everything that counts is named, so the
+rest there is left from lost attempts and dropped manifests; what is newer belongs to the batch under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from midstream.checkpoint.crash_points import reach
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.lists import listed_in
+from midstream.checkpoint.names import DATA_FOLDERS, STATE, batch_of
+from midstream.checkpoint.store import MANIFESTS, CheckpointStore
+
+
+def garbage(store: CheckpointStore, files: Files) -> list[str]:
+    """The files that can go, in order."""
+    ids = store.batch_ids()
+    if not ids:
+        return []
+    own, lists = _named(store, ids)
+    named = own | listed_in(files, lists)
+    found = [path for folder in DATA_FOLDERS for path in files.list(folder) if path not in named]
+    return sorted(path for path in [*found, *_unfinished(files)] if _at_most(path, ids[-1]))
+
+
+def collect(store: CheckpointStore, files: Files) -> list[str]:
+    """Removes what can go; gives what it removed. It lists all folders: something for the start and now and then."""
+    return _remove(files, garbage(store, files))
+
+
+def prune(store: CheckpointStore, files: Files, n: int) -> list[str]:
+    """Retains the newest `n` manifests and removes what only the others named, without listing data folders.
+
+    Cheap enough for every batch. What lost attempts have left behind stays until `collect`.
+    """
+    ids = store.batch_ids()
+    if len(ids) <= n:
+        return []
+    old, old_lists = _named(store, ids[:-n])
+    kept, kept_lists = _named(store, ids[-n:])
+    rest = (old | listed_in(files, old_lists - kept_lists)) - kept
+    if any(not path.startswith(f"{STATE}/") for path in rest):
+        rest -= listed_in(files, kept_lists)
+    store.retain(n)
+    return _remove(files, sorted(rest))
+
+
+def _named(store: CheckpointStore, ids: Iterable[int]) -> tuple[set[str], set[str]]:
+    """The files, and among them the lists, that some manifests name."""
+    own: set[str] = set()
+    lists: set[str] = set()
+    for batch_id in ids:
+        named = store.named(batch_id)
+        own |= named.files
+        lists |= named.lists
+    return own, lists
+
+
+def _remove(files: Files, paths: list[str]) -> list[str]:
+    for path in paths:
+        reach("collect.before_delete")
+        files.delete(path)
+    return paths
+
+
+def _unfinished(files: Files) -> Iterable[str]:
+    return (path for path in files.list(MANIFESTS) if path.rpartition("/")[2].startswith("."))
+
+
+def _at_most(path: str, batch_id: int) -> bool:
+    made_by = batch_of(path)
+    return made_by is not None and made_by <= batch_id

@@ -1,0 +1,105 @@
+"""Talking to a running job through a folder of its checkpoint: a request is a file, and so is its answer.
+
+Whoever can reach the checkpoint can talk to the job, from any machine. A job answers between two batches or while it
+waits for rows. A request that changes something belongs to the job from the moment it has taken it up, which is a file
+too: either the job or whoever loses patience makes it, so a request is never both taken back and carried out. (Object
+stores cannot make a file only if it is not there; on them a moment is left between looking and writing.)
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from midstream.checkpoint.failures import AlreadyThere
+from midstream.checkpoint.files import Files
+from midstream.errors import JobError, MidstreamError
+
+REQUESTS, TAKEN, REFUSED, ANSWERS = (f"control/{kind}" for kind in ("requests", "taken", "refused", "answers"))
+
+CHANGING = frozenset({"migrate", "cancel", "schedule", "rebalance", "add", "drop"})
+"""The commands whose effect is seen in manifests."""
+
+WITHDRAWN = b"null"
+"""What stands in the place of a request that was taken back before the job took it up."""
+
+UNTIL = "until"
+"""Until when whoever asks will wait for the answer, in seconds since 1970."""
+
+Request = dict[str, Any]
+Reply = dict[str, Any]
+
+
+def ask(files: Files, request: Request, *, patience: float = 60.0, pause: float = 0.2) -> Any:
+    """Sends a request to the job and waits for its answer."""
+    number = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
+    files.make(REQUESTS)
+    files.make(ANSWERS)
+    sent = {**request, UNTIL: time.time() + patience}
+    files.write_atomic(path_of(REQUESTS, number), json.dumps(sent).encode(), point="request")
+    until = time.monotonic() + patience
+    while time.monotonic() < until:
+        if files.exists(path_of(ANSWERS, number)):
+            return _answer(files, number)
+        time.sleep(pause)
+    taken_back = _withdraw(files, number, request)
+    if files.exists(path_of(ANSWERS, number)):
+        return _answer(files, number)
+    raise _unanswered(files, patience) if taken_back else _unfinished(files, patience)
+
+
+def path_of(folder: str, number: str) -> str:
+    """Where a request, or what became of it, is."""
+    return f"{folder}/{number}.json"
+
+
+def numbers_in(files: Files, folder: str) -> Iterator[str]:
+    """The requests that a folder has, by their numbers, in order."""
+    for path in files.list(folder):
+        name = path.rpartition("/")[2]
+        if name.endswith(".json") and not name.startswith("."):
+            yield name.removesuffix(".json")
+
+
+def refusal(error: MidstreamError) -> Reply:
+    """The answer to a request that is not carried out."""
+    return {"error": {"message": error.message, "detail": error.detail, "hint": error.hint}}
+
+
+def _answer(files: Files, number: str) -> Any:
+    told = json.loads(files.read(path_of(ANSWERS, number)))
+    files.delete(path_of(ANSWERS, number))
+    if "error" in told:
+        error = told["error"]
+        raise JobError(error["message"], detail=error["detail"], hint=error["hint"])
+    return told["result"]
+
+
+def _withdraw(files: Files, number: str, request: Request) -> bool:
+    """Takes a request back; False if the job has taken it up already."""
+    if request.get("command") in CHANGING:
+        try:
+            files.write_atomic(path_of(TAKEN, number), WITHDRAWN, only_if_absent=True, point="withdrawn")
+        except AlreadyThere:
+            return False
+    files.delete(path_of(REQUESTS, number))
+    return True
+
+
+def _unanswered(files: Files, patience: float) -> JobError:
+    return JobError(
+        f"no job answers at {files.uri}",
+        detail=f"a request was left there for {patience:.0f} seconds",
+        hint="is the job running on this checkpoint? Batches that take long delay the answer",
+    )
+
+
+def _unfinished(files: Files, patience: float) -> JobError:
+    return JobError(
+        f"the job at {files.uri} has taken the request up, and has not answered for {patience:.0f} seconds",
+        detail="the request is kept: it is carried out, or refused, when the job goes on",
+        hint="midstream status shows the requests that wait",
+    )

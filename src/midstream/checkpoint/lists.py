@@ -1,0 +1,118 @@
+"""Lists of older files, so that a manifest stays short however long the job runs.
+
+Result files whose results are all released, and dead letters, no longer change how a job goes on. Once there are many,
+their names move into a list file that manifests name instead; lists of like size are merged into one, so that a
+manifest names a logarithmic number of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, replace
+from functools import lru_cache
+from typing import Any
+
+from midstream.checkpoint.envelope import Upgrades, damaged, seal, unseal
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.manifest import DeadLetterFile, ListFile, Manifest, ResultFile, Superseded
+from midstream.checkpoint.names import LISTS, name_for
+
+KIND = "list"
+FORMAT_VERSION = 1
+UPGRADES: Upgrades = {}
+
+MOST_NAMED = 256
+"""How many old files a manifest names itself before they move into a list."""
+
+MOST_KEPT = 64
+"""How many files that were merged a manifest names itself, while they are kept for readers."""
+
+TIER = 8
+"""How many lists of like size are merged into one."""
+
+
+def shorten(files: Files, manifest: Manifest, most: int = MOST_NAMED) -> Manifest:
+    """The manifest with old result and dead-letter files moved into lists, where they have become many.
+
+    To be called before the commit; it writes lists only when it moves something.
+    """
+    results, listed = dict(manifest.results), dict(manifest.listed)
+    for query, named in manifest.results.items():
+        released = manifest.released.get(query)
+        done = [file for file in named if released is not None and file.last_from < released]
+        if len(done) > most:
+            gone = set(done)
+            results[query] = tuple(file for file in named if file not in gone)
+            listed[query] = _grown(files, manifest.batch_id, listed.get(query, ()), done)
+    dead, dead_listed = manifest.dead_letters, manifest.listed_dead_letters
+    if len(dead) > most:
+        dead, dead_listed = (), _grown(files, manifest.batch_id, dead_listed, dead)
+    return replace(
+        manifest,
+        results=results,
+        listed=listed,
+        dead_letters=dead,
+        listed_dead_letters=dead_listed,
+        superseded=_superseded(files, manifest),
+    )
+
+
+def _superseded(files: Files, manifest: Manifest) -> Sequence[Superseded]:
+    """The files that were merged, in a list of their own where they have become many."""
+    single = [file for file in manifest.superseded if not file.is_list]
+    if len(single) <= MOST_KEPT:
+        return manifest.superseded
+    path = name_for(LISTS, manifest.batch_id, slot=0, stage=0)
+    rows = [(file.path, file.since) for file in single]
+    files.write_atomic(path, seal(KIND, FORMAT_VERSION, {"files": rows}), point="list", sync=False)
+    lists = [file for file in manifest.superseded if file.is_list]
+    return [*lists, Superseded(path, max(file.since for file in single))]
+
+
+def results_of(files: Files, manifest: Manifest, query: str) -> Iterator[ResultFile]:
+    """All result files of a query, oldest first."""
+    for named in manifest.listed.get(query, ()):
+        yield from (ResultFile(*row) for row in read_list(files, named.path))
+    yield from manifest.results.get(query, ())
+
+
+def dead_letters_of(files: Files, manifest: Manifest) -> Iterator[DeadLetterFile]:
+    """All dead-letter files, oldest first."""
+    for named in manifest.listed_dead_letters:
+        yield from (DeadLetterFile(*row) for row in read_list(files, named.path))
+    yield from manifest.dead_letters
+
+
+def listed_in(files: Files, lists: Iterable[str]) -> set[str]:
+    """All files that lists name."""
+    return {row[0] for path in lists for row in read_list(files, path)}
+
+
+@lru_cache(maxsize=64)
+def read_list(files: Files, path: str) -> tuple[tuple[Any, ...], ...]:
+    """The rows of a list, the path first in each; lists never change."""
+    name = files.full(path)
+    content = unseal(KIND, FORMAT_VERSION, UPGRADES, files.read(path), name)
+    try:
+        return tuple(tuple(row) for row in content["files"])
+    except (KeyError, TypeError) as error:
+        raise damaged(name, f"{type(error).__name__}: {error}") from error
+
+
+def _grown(
+    files: Files, batch_id: int, lists: Sequence[ListFile], moved: Sequence[ResultFile | DeadLetterFile]
+) -> tuple[ListFile, ...]:
+    """The lists with one more, after merging the newest while there are many of like size."""
+    rows: tuple[tuple[Any, ...], ...] = tuple(astuple(file) for file in moved)
+    kept = list(lists)
+    while len(kept) >= TIER - 1 and all(_size(a.files) <= _size(len(rows)) for a in kept[-(TIER - 1) :]):
+        merged, kept = kept[-(TIER - 1) :], kept[: -(TIER - 1)]
+        rows = tuple(row for named in merged for row in read_list(files, named.path)) + rows
+    path = name_for(LISTS, batch_id, slot=0, stage=0)
+    files.write_atomic(path, seal(KIND, FORMAT_VERSION, {"files": rows}), point="list", sync=False)
+    return (*kept, ListFile(path, len(rows), sum(row[1] for row in rows)))
+
+
+def _size(files: int) -> int:
+    """The tier a list is in."""
+    return files.bit_length() // TIER.bit_length()

@@ -1,0 +1,155 @@
+"""Files of this machine's file system, or of one mounted on it.
+
+A rename within a folder is atomic, and so is a link to a name that must be new. A name is safe from a crash of the
+machine once its folder is synced, its content once the file is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from midstream.checkpoint import maps
+from midstream.checkpoint.crash_points import reach
+from midstream.checkpoint.failures import AlreadyThere, told
+from midstream.checkpoint.files import TEMPORARY, Data, Files, Paths, pieces_of, write_halting
+
+
+class LocalFiles(Files):
+    """Files under a local folder."""
+
+    def __init__(self, root: str) -> None:
+        self.uri = os.path.abspath(os.path.expanduser(root))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return LocalFiles, (self.uri,)
+
+    def write_atomic(
+        self,
+        path: str,
+        data: Data | Sequence[Data],
+        *,
+        only_if_absent: bool = False,
+        point: str = "file",
+        sync: bool = True,
+        once: Callable[[], None] | None = None,
+    ) -> None:
+        final = self._path(path)
+        unfinished = final.with_name(f".{final.name}.{secrets.token_hex(4)}{TEMPORARY}")
+        with told("write", str(final)):
+            try:
+                reach(f"{point}.before_write")
+                _write(unfinished, pieces_of(data), point)
+                reach(f"{point}.after_write")
+                if once is not None:
+                    once()
+                reach(f"{point}.before_rename")
+                _give_name(unfinished, final, only_if_absent)
+                reach(f"{point}.after_rename")
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    unfinished.unlink(missing_ok=True)
+                raise
+            if sync:
+                _sync(final.parent)
+
+    def read(self, path: str) -> bytes:
+        with told("read", self.full(path)):
+            return self._path(path).read_bytes()
+
+    def mapped(self, path: str) -> maps.Mapped:
+        return maps.mapped(self.full(path))
+
+    def list(self, dir: str) -> Paths:
+        found: Paths = []
+        with told("list", self.full(dir)):
+            for folder, _, names in os.walk(self._path(dir), onerror=_unless_missing):
+                here = Path(folder).relative_to(self.uri).as_posix()
+                found.extend(f"{here}/{name}" if here != "." else name for name in names)
+        return sorted(found)
+
+    def delete(self, path: str) -> None:
+        with told("delete", self.full(path)):
+            self._path(path).unlink(missing_ok=True)
+        self.forget(path)
+
+    def forget(self, path: str) -> None:
+        maps.forget(self.full(path))
+
+    def make(self, dir: str) -> None:
+        with told("make the folder", self.full(dir)):
+            _make_folder(self._path(dir))
+
+    def exists(self, path: str) -> bool:
+        with told("look for", self.full(path)):
+            return self._path(path).is_file()
+
+    def sync(self, dir: str) -> None:
+        with told("sync", self.full(dir)):
+            _sync(self._path(dir))
+
+    def _path(self, path: str) -> Path:
+        return Path(self.uri, path)
+
+
+def _write(path: Path, pieces: Sequence[Data], point: str) -> None:
+    try:
+        file = open(path, "xb")  # noqa: SIM115
+    except FileNotFoundError:
+        _make_folder(path.parent)
+        file = open(path, "xb")  # noqa: SIM115
+    with file:
+        write_halting(file, pieces, point)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _make_folder(folder: Path) -> None:
+    """Makes a folder and those above it, and makes their names safe."""
+    missing = [folder, *folder.parents]
+    missing = missing[: next(i for i, above in enumerate(missing) if above.is_dir())]
+    for made in reversed(missing):
+        made.mkdir(exist_ok=True)
+        _sync(made.parent)
+
+
+def _give_name(unfinished: Path, final: Path, only_if_absent: bool) -> None:
+    if not only_if_absent:
+        os.replace(unfinished, final)
+        return
+    try:
+        os.link(unfinished, final)
+    except FileExistsError as error:
+        raise AlreadyThere(f"{final} is already there") from error
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
+            raise
+        _rename_if_absent(unfinished, final)  # a mounted file system without links
+    else:
+        unfinished.unlink()
+
+
+def _rename_if_absent(unfinished: Path, final: Path) -> None:
+    if final.exists():
+        raise AlreadyThere(f"{final} is already there")
+    os.rename(unfinished, final)
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some mounted file systems cannot, and need not
+            raise
+    finally:
+        os.close(handle)
+
+
+def _unless_missing(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error

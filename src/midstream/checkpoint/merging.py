@@ -1,0 +1,187 @@
+"""Small files of results and of dead letters, merged into fewer and larger ones.
+
+Every batch adds small files. Those whose results were all released before the batch no longer change how the job goes
+on, so files of like size are merged, eight at least; a row is rewritten a logarithmic number of times. A manifest names
+either the old files or the merged one, so no reader sees both; the old ones are kept for a while for those that began
+to read before. Files that several queries share are merged together, for as many of these as are done with them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from midstream.algebra.time import BEGINNING
+from midstream.checkpoint.manifest import DeadLetterFile, Manifest, ResultFile, Superseded
+
+FEWEST = 8
+"""How many files of like size are merged."""
+
+LARGEST = 500_000
+"""From how many rows on a file stays as it is."""
+
+AT_ONCE = 1_000_000
+"""How many rows are merged while a batch is under way."""
+
+KEPT_SECONDS = 600.0
+"""How long files that were merged stay for those who read them."""
+
+File = ResultFile | DeadLetterFile
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """A file that queries share, with the rows that they are done with."""
+
+    path: str
+    rows: int
+
+
+AnyFile = TypeVar("AnyFile", ResultFile, DeadLetterFile, _Whole)
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """Files to become one: results of a query, or dead letters (`query` is None)."""
+
+    query: str | None
+    old: tuple[File, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many rows they have together."""
+        return sum(file.rows for file in self.old)
+
+    def merged(self, path: str) -> File:
+        """The file that stands for all of them."""
+        newest = max(file.batch_id for file in self.old)
+        results = [file for file in self.old if isinstance(file, ResultFile)]
+        if not results:
+            return DeadLetterFile(path, self.rows, newest)
+        first, last = min(f.first_from for f in results), max(f.last_from for f in results)
+        return ResultFile(path, self.rows, first, last, newest)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedMerge:
+    """Files in one folder that queries share, to become one; of each query, what is its own there."""
+
+    folder: str
+    old: Mapping[str, tuple[ResultFile, ...]]
+
+    @property
+    def rows(self) -> int:
+        """How many rows they have together."""
+        return sum(file.rows for files in self.old.values() for file in files)
+
+    def merged(self, path: str) -> dict[str, ResultFile]:
+        """What stands for each query's."""
+        found = {}
+        for query, files in self.old.items():
+            one = Merge(query, files).merged(path)
+            assert isinstance(one, ResultFile)
+            found[query] = replace(one, part=query)
+        return found
+
+
+AnyMerge = Merge | SharedMerge
+Made = File | Mapping[str, ResultFile]
+
+
+def due(manifest: Manifest, turn: int = 0) -> list[AnyMerge]:
+    """What can be merged now, within a budget of rows; `turn` says whose turn it is first."""
+    found: list[AnyMerge] = [*_of_results(manifest), *(Merge(None, files) for files in _alike(manifest.dead_letters))]
+    found += _of_shared(manifest)
+    chosen, left = [], AT_ONCE
+    for merge in found[turn % len(found) :] + found[: turn % len(found)] if found else []:
+        if merge.rows <= left:
+            chosen.append(merge)
+            left -= merge.rows
+    return chosen
+
+
+def _of_results(manifest: Manifest) -> Iterator[Merge]:
+    for query in manifest.results:
+        own = [file for file in _done(manifest, query) if not file.part]
+        yield from (Merge(query, alike) for alike in _alike(own))
+
+
+def _done(manifest: Manifest, query: str) -> Iterator[ResultFile]:
+    """The files that no longer change how a query goes on."""
+    released = manifest.released.get(query, BEGINNING)
+    # What the newest batch gave or released is what its sinks read.
+    return (f for f in manifest.results[query] if f.last_from < released and f.batch_id < manifest.batch_id)
+
+
+def _of_shared(manifest: Manifest) -> Iterator[SharedMerge]:
+    users: dict[str, list[tuple[str, ResultFile]]] = defaultdict(list)
+    for query in manifest.results:
+        for file in _done(manifest, query):
+            if file.part:
+                users[file.path].append((query, file))
+    folders: dict[str, list[_Whole]] = defaultdict(list)
+    for path, used in users.items():
+        folders[path.rpartition("/")[0]].append(_Whole(path, sum(file.rows for _, file in used)))
+    for folder, wholes in folders.items():
+        for alike in _alike(wholes):
+            old: dict[str, list[ResultFile]] = defaultdict(list)
+            for whole in alike:
+                for query, file in users[whole.path]:
+                    old[query].append(file)
+            yield SharedMerge(folder, {query: tuple(files) for query, files in sorted(old.items())})
+
+
+def _alike(files: Sequence[AnyFile]) -> Iterator[tuple[AnyFile, ...]]:
+    tiers: dict[int, list[AnyFile]] = defaultdict(list)
+    for file in files:
+        if file.rows < LARGEST:
+            tiers[max(1, file.rows).bit_length() // FEWEST.bit_length()].append(file)
+    for tier in tiers.values():
+        chosen, rows = [], 0
+        for file in tier:
+            if rows + file.rows <= AT_ONCE:
+                chosen.append(file)
+                rows += file.rows
+        if len(chosen) >= FEWEST:
+            yield tuple(chosen)
+
+
+def adopt(manifest: Manifest, merges: Iterable[tuple[AnyMerge, Made]], now: float) -> Manifest:
+    """The manifest with merged files in the places of the old ones, where it still names all of those."""
+    results: dict[str, Sequence[ResultFile]] = dict(manifest.results)
+    dead: Sequence[DeadLetterFile] = manifest.dead_letters
+    gone: dict[str, None] = {}
+    for merge, new in merges:
+        if isinstance(new, DeadLetterFile):
+            assert isinstance(merge, Merge)
+            if set(merge.old) <= set(dead):
+                dead = _exchanged(dead, merge.old, new)
+                gone |= dict.fromkeys(file.path for file in merge.old)
+            continue
+        for query, old, one in _by_query(merge, new):
+            if query in results and set(old) <= set(results[query]):
+                results[query] = _exchanged(results[query], old, one)
+                gone |= dict.fromkeys(file.path for file in old)
+    superseded = [file for file in manifest.superseded if now - file.since < KEPT_SECONDS]
+    superseded += [Superseded(path, now) for path in gone]
+    return replace(manifest, results=results, dead_letters=dead, superseded=superseded)
+
+
+def _by_query(merge: AnyMerge, new: Made) -> Iterator[tuple[str, Sequence[File], ResultFile]]:
+    if isinstance(merge, SharedMerge):
+        assert isinstance(new, Mapping)
+        yield from ((query, old, new[query]) for query, old in merge.old.items())
+    else:
+        assert merge.query is not None and isinstance(new, ResultFile)
+        yield merge.query, merge.old, new
+
+
+def _exchanged(files: Sequence[AnyFile], old: Sequence[File], new: AnyFile) -> list[AnyFile]:
+    """The files with one in the place of the first of those that were merged."""
+    gone = set(old)
+    first = next(i for i, file in enumerate(files) if file in gone)
+    left = [file for file in files[first:] if file not in gone]
+    left.insert(0, new)
+    return list(files[:first]) + left

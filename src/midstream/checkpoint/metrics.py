@@ -1,0 +1,159 @@
+"""The metrics table: a row per batch, in order, in few files.
+
+The newest rows travel in the manifest itself, so that a row is there exactly when its batch is; once there are some
+dozens they become a Parquet file, and files of like size are merged. The oldest files go when the table is long enough.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.manifest import Manifest, MetricsFile
+from midstream.checkpoint.names import METRICS, name_for
+
+RECENT = 32
+"""How many rows a manifest carries before they become a file."""
+
+TIER = 8
+"""How many files of like size are merged into one."""
+
+LARGEST = 4096
+"""How many rows a file has at most."""
+
+_COUNTS = pa.map_(pa.string(), pa.int64())
+_TEXTS = pa.map_(pa.string(), pa.string())
+
+SCHEMA = pa.schema(
+    [
+        ("batch_id", pa.int64()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("rows", _COUNTS),
+        ("late", _COUNTS),
+        ("unusable", _COUNTS),
+        ("results", _COUNTS),
+        ("state_rows", _COUNTS),
+        ("state_bytes", _COUNTS),
+        ("registers", _COUNTS),
+        ("released", _COUNTS),
+        ("seconds", pa.map_(pa.string(), pa.float64())),
+        ("plans", _TEXTS),
+        ("migrations", _TEXTS),
+    ]
+)
+"""The table's columns: rows, late, unusable and registers are by stream, the others by query; `seconds` by part."""
+
+Row = Mapping[str, Any]
+
+
+def remember(files: Files, manifest: Manifest, row: Row, retained: int) -> Manifest:
+    """The manifest with one more row; older rows become files, and the oldest files go."""
+    recent = [*manifest.recent, row]
+    if len(recent) <= RECENT:
+        return replace(manifest, recent=recent)
+    # The newest rows stay: that of the last batch is not yet complete.
+    path = name_for(METRICS, manifest.batch_id, 0, 0)
+    _write(files, path, table_of(recent[:-2]))
+    made = MetricsFile(path, len(recent) - 2, recent[0]["batch_id"], recent[-3]["batch_id"])
+    named = _merged(files, manifest.batch_id, [*manifest.metrics, made])
+    return replace(manifest, recent=recent[-2:], metrics=_newest(named, retained))
+
+
+def completed(manifest: Manifest, seconds: Mapping[str, float]) -> Manifest:
+    """The manifest with what is known only after its batch's commit, in the row of that batch."""
+    if not manifest.recent or not seconds:
+        return manifest
+    last = manifest.recent[-1]
+    return replace(manifest, recent=[*manifest.recent[:-1], {**last, "seconds": {**last["seconds"], **seconds}}])
+
+
+def metrics_of(files: Files, manifest: Manifest | None, batches: int | None = None) -> pa.Table:
+    """The table, or as many files from its end as hold some number of batches."""
+    if manifest is None:
+        return SCHEMA.empty_table()
+    tables = [table_of(manifest.recent)]
+    rows = len(manifest.recent)
+    for file in reversed(manifest.metrics):
+        if batches is not None and rows >= batches:
+            break
+        rows += file.rows
+        tables.append(pq.read_table(pa.BufferReader(files.open_map(file.path)), partitioning=None).cast(SCHEMA))
+    return pa.concat_tables(reversed(tables))
+
+
+def rates(table: pa.Table, seconds: float = 300.0) -> dict[str, Any]:
+    """What happened in the last seconds of the table: batches, rows and results a second, seconds a batch."""
+    if table.num_rows == 0:
+        return {"batches": 0, "seconds": 0.0, "rows_per_second": {}, "results_per_second": {}, "batch_seconds": None}
+    last = table.column("at")[-1].as_py()
+    rows = [row for row in table.to_pylist() if (last - row["at"]).total_seconds() <= seconds]
+    spans = [_span(dict(row["seconds"])) for row in rows]
+    spent = (last - rows[0]["at"]).total_seconds() + spans[0]
+    return {
+        "batches": len(rows),
+        "seconds": spent,
+        "rows_per_second": _per_second(rows, "rows", spent),
+        "results_per_second": _per_second(rows, "results", spent),
+        "batch_seconds": sum(spans) / len(spans),
+    }
+
+
+def _span(seconds: Mapping[str, float]) -> float:
+    """How long a batch took; of the last one only its job may be known."""
+    return seconds.get("batch", seconds.get("job", 0.0))
+
+
+def _per_second(rows: Sequence[Row], name: str, spent: float) -> dict[str, float]:
+    total: dict[str, int] = {}
+    for row in rows:
+        for key, count in row[name] or ():
+            total[key] = total.get(key, 0) + count
+    return {key: count / spent if spent > 0 else 0.0 for key, count in total.items()}
+
+
+def table_of(rows: Sequence[Row]) -> pa.Table:
+    """Rows as a manifest has them, as a table."""
+    columns = [pa.array([_value(field, row) for row in rows], field.type) for field in SCHEMA]
+    return pa.Table.from_arrays(columns, schema=SCHEMA)
+
+
+def _value(field: pa.Field, row: Row) -> Any:
+    value = row.get(field.name)
+    if pa.types.is_map(field.type):
+        return list((value or {}).items())
+    if pa.types.is_timestamp(field.type):
+        return None if value is None else dt.datetime.fromtimestamp(value, dt.UTC)
+    return value
+
+
+def _merged(files: Files, batch_id: int, named: list[MetricsFile]) -> list[MetricsFile]:
+    while len(named) >= TIER:
+        alike = named[-TIER:]
+        if alike[0].rows > 2 * alike[-1].rows or sum(file.rows for file in alike) > LARGEST:
+            break
+        tables = [pq.read_table(pa.BufferReader(files.open_map(file.path)), partitioning=None) for file in alike]
+        path = name_for(METRICS, batch_id, 0, 0)
+        _write(files, path, pa.concat_tables(tables))
+        rows = sum(file.rows for file in alike)
+        named = [*named[:-TIER], MetricsFile(path, rows, alike[0].first_batch, alike[-1].last_batch)]
+    return named
+
+
+def _newest(named: list[MetricsFile], retained: int) -> list[MetricsFile]:
+    total = sum(file.rows for file in named)
+    while named and total - named[0].rows >= retained:
+        total -= named[0].rows
+        named = named[1:]
+    return named
+
+
+def _write(files: Files, path: str, table: pa.Table) -> None:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    files.write_atomic(path, sink.getvalue(), point="metrics", sync=False)

@@ -1,0 +1,223 @@
+"""Packs: the new segments of all states of a slot in one file.
+
+Each segment is an Arrow stream of its own at a multiple of 64 bytes, so that it is read where it lies in the mapped
+file: its columns are the file's pages. Its entry knows its place, its checksum and its time range, so that opening it
+reads nothing but the schema. What an entry says is checked before anything is read by it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from midstream.checkpoint.failures import MissingFile
+from midstream.checkpoint.files import Data, Files
+from midstream.checkpoint.maps import Mapped
+from midstream.checkpoint.names import name_for
+from midstream.errors import JobError
+from midstream.operators.elements import Elements, Key, rows_without_columns
+from midstream.operators.state.segment import FROM, HASH, TO, Segment
+
+__all__ = ["SegmentEntry", "StateKey", "kept_entries", "name_for", "open_segment", "open_states", "write_pack"]
+
+ALIGNMENT = 64
+ALL_HASHES = 2**64
+MAGIC = b"midstream pack 1".ljust(ALIGNMENT, b"\0")
+_TIMES = (HASH, FROM, TO)
+
+StateKey = tuple[str, Key]
+"""A state's id and the key it is sorted by."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentEntry:
+    """Where a segment is, and what is known of it without opening it."""
+
+    state: str
+    key: Key
+    file: str
+    offset: int
+    length: int
+    rows: int
+    bytes: int
+    bucket: int
+    born: int
+    earliest_from: int
+    earliest_to: int
+    latest_to: int
+    checksum: int
+    hash_from: int = 0
+    hash_to: int = ALL_HASHES
+
+    @property
+    def place(self) -> str:
+        """What its segment says of where it is kept."""
+        part = f"[{self.hash_from}:{self.hash_to}]" if self.is_part else ""
+        return f"{self.file}@{self.offset}{part}"
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it stands for some hashes of the stored segment only; `rows` and `bytes` are always of the whole."""
+        return self.hash_from > 0 or self.hash_to < ALL_HASHES
+
+    def part(self, hash_from: int, hash_to: int) -> SegmentEntry:
+        """The elements with hashes in `[hash_from, hash_to)`: a partition group moves by naming its part elsewhere."""
+        return replace(self, hash_from=max(self.hash_from, hash_from), hash_to=min(self.hash_to, hash_to))
+
+
+def write_pack(files: Files, path: str, states: Mapping[StateKey, Sequence[Segment]]) -> list[SegmentEntry]:
+    """Writes the segments that are not kept anywhere yet into one file; no file if there are none."""
+    entries: list[SegmentEntry] = []
+    pieces: list[Data] = [MAGIC]
+    offset = len(MAGIC)
+    for (state, key), segment in _new(states):
+        content = _stream(segment)
+        entries.append(_entry(segment, state, key, path, offset, content))
+        gap = -content.size % ALIGNMENT
+        pieces += [content, bytes(gap)]
+        offset += content.size + gap
+    if entries:
+        files.write_atomic(path, pieces, point="pack", sync=False)
+    return entries
+
+
+def kept_entries(entries: Iterable[SegmentEntry], states: Mapping[StateKey, Sequence[Segment]]) -> list[SegmentEntry]:
+    """Of the entries that were opened, those whose segments the states still hold."""
+    held = {(*state, segment.place) for state, segments in states.items() for segment in segments}
+    return [entry for entry in entries if (entry.state, entry.key, entry.place) in held]
+
+
+def open_states(
+    files: Files, entries: Iterable[SegmentEntry], schemas: Mapping[str, pa.Schema] | None = None
+) -> dict[StateKey, list[Segment]]:
+    """All segments by state, in the order of their entries, without parts that turn out to be empty.
+
+    `schemas` are those of the states' columns by id.
+    """
+    found: dict[StateKey, list[Segment]] = {}
+    packs: dict[str, Mapped] = {}
+    for entry in entries:
+        segment = open_segment(files, entry, schemas.get(entry.state) if schemas else None, packs)
+        if len(segment):
+            found.setdefault((entry.state, entry.key), []).append(segment)
+    return found
+
+
+def open_segment(
+    files: Files, entry: SegmentEntry, schema: pa.Schema | None = None, packs: dict[str, Mapped] | None = None
+) -> Segment:
+    """The segment an entry names, mapped; `schema` is what its columns must be, `packs` are the files just opened."""
+    batch = _batch(_content(files, entry, {} if packs is None else packs), files, entry)
+    hashes, valid_from, valid_to = (batch.column(i).to_numpy(zero_copy_only=True) for i in range(3))
+    elements = Elements(_payload(batch, files, entry, schema), valid_from, valid_to)
+    if entry.is_part:
+        start = int(np.searchsorted(hashes, np.uint64(entry.hash_from)))
+        end = int(np.searchsorted(hashes, np.uint64(entry.hash_to))) if entry.hash_to < ALL_HASHES else len(hashes)
+        end = max(start, end)
+        hashes, elements = hashes[start:end], elements.slice(start, end - start)
+    return Segment(
+        elements,
+        hashes,
+        entry.bucket,
+        entry.born,
+        entry.earliest_from,
+        entry.earliest_to,
+        entry.latest_to,
+        entry.place,
+    )
+
+
+def _new(states: Mapping[StateKey, Sequence[Segment]]) -> Iterator[tuple[StateKey, Segment]]:
+    for state, segments in states.items():
+        for segment in segments:
+            if segment.place is None:
+                yield state, segment
+
+
+def _stream(segment: Segment) -> pa.Buffer:
+    batch = segment.to_batch()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue()
+
+
+def _entry(segment: Segment, state: str, key: Key, path: str, offset: int, content: pa.Buffer) -> SegmentEntry:
+    return SegmentEntry(
+        state,
+        key,
+        path,
+        offset,
+        content.size,
+        len(segment),
+        segment.bytes,
+        segment.bucket,
+        segment.born,
+        segment.earliest_from,
+        segment.earliest_to,
+        segment.latest_to,
+        zlib.crc32(content),
+    )
+
+
+def _content(files: Files, entry: SegmentEntry, packs: dict[str, Mapped]) -> pa.Buffer:
+    try:
+        mapped = packs.get(entry.file) or packs.setdefault(entry.file, files.mapped(entry.file))
+    except MissingFile as error:
+        raise MissingFile(
+            f"the state file {files.full(entry.file)} is missing", detail=_of(entry), hint=_REPAIR
+        ) from error
+    end, size = entry.offset + entry.length, mapped.content.size
+    if end > size:
+        raise _damaged(files, entry, f"it is {size} bytes long, a segment ends at {end}")
+    content = mapped.content.slice(entry.offset, entry.length)
+    if entry.offset not in mapped.verified:
+        if zlib.crc32(content) != entry.checksum:
+            raise _damaged(files, entry, f"the checksum of the segment at {entry.offset} does not agree")
+        mapped.verified.add(entry.offset)
+    return content
+
+
+def _batch(content: pa.Buffer, files: Files, entry: SegmentEntry) -> pa.RecordBatch:
+    try:
+        batch = pa.ipc.open_stream(content).read_next_batch()
+    except (pa.ArrowException, OSError, StopIteration) as error:
+        raise _damaged(files, entry, f"the segment at {entry.offset} cannot be read: {error}") from error
+    if batch.num_rows != entry.rows or tuple(batch.schema.names[:3]) != _TIMES:
+        raise _damaged(files, entry, f"the segment at {entry.offset} is not the one the manifest speaks of")
+    return batch
+
+
+def _payload(batch: pa.RecordBatch, files: Files, entry: SegmentEntry, schema: pa.Schema | None) -> pa.RecordBatch:
+    stored = batch.schema
+    if len(stored) == len(_TIMES):
+        return rows_without_columns(batch.num_rows)
+    fields = [stored.field(i) for i in range(3, len(stored))]
+    if schema is not None:
+        _agree(fields, files, entry, schema)
+    return pa.RecordBatch.from_arrays(batch.columns[3:], schema=pa.schema(fields) if schema is None else schema)
+
+
+def _agree(fields: Sequence[pa.Field], files: Files, entry: SegmentEntry, schema: pa.Schema) -> None:
+    if [(f.name, f.type) for f in fields] == [(f.name, f.type) for f in schema]:
+        return
+    here, there = (", ".join(f"{f.name} {f.type}" for f in side) for side in (fields, schema))
+    raise JobError(
+        f"the state file {files.full(entry.file)} holds other columns than the plan expects",
+        detail=f"{_of(entry)}: it holds {here}; the plan expects {there}",
+    )
+
+
+def _damaged(files: Files, entry: SegmentEntry, why: str) -> JobError:
+    return JobError(f"the state file {files.full(entry.file)} is damaged", detail=f"{why}; {_of(entry)}", hint=_REPAIR)
+
+
+def _of(entry: SegmentEntry) -> str:
+    return f"it holds part of the state {entry.state} by ({', '.join(entry.key)})"
+
+
+_REPAIR = "restore the file from a copy of the checkpoint, or start afresh with a new checkpoint"

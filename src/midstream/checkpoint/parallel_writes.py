@@ -1,0 +1,100 @@
+"""Files made safe side by side: a disk needs about as long for several as for one.
+
+What is begun here is done by threads of the process; whoever needs it done waits for it, and then hears of failures.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from midstream.checkpoint.files import Data, Files, Paths
+from midstream.checkpoint.maps import Mapped
+
+AT_ONCE = 4
+"""How many files of a process are written at a time."""
+
+_pools: dict[int, ThreadPoolExecutor] = {}
+
+
+def begin(action: Callable[..., None], *arguments: object) -> Future[None]:
+    """Starts to do something while the caller goes on."""
+    pool = _pools.get(os.getpid())  # threads do not survive a fork
+    if pool is None:
+        pool = _pools[os.getpid()] = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="midstream-files")
+    return pool.submit(action, *arguments)
+
+
+def wait_for(begun: Sequence[Future[None]]) -> None:
+    """Waits until all is done; raises the first failure once nothing is under way any more."""
+    failures = [failure for future in begun if (failure := future.exception()) is not None]
+    if failures:
+        raise failures[0]
+
+
+class SideBySide(Files):
+    """Files of a task, written while the task goes on; `wait` comes before anybody is told of them.
+
+    Whoever looks at the files sees them as if they had been written at once. Names that must be new, and folders that
+    must be safe, are nothing for this.
+    """
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self.uri = files.uri
+        self.begun: list[Future[None]] = []
+
+    def wait(self) -> None:
+        """Waits until all files are there."""
+        begun, self.begun = self.begun, []
+        wait_for(begun)
+
+    def write_atomic(
+        self,
+        path: str,
+        data: Data | Sequence[Data],
+        *,
+        only_if_absent: bool = False,
+        point: str = "file",
+        sync: bool = True,
+        once: Callable[[], None] | None = None,
+    ) -> None:
+        def write() -> None:
+            self.files.write_atomic(path, data, only_if_absent=only_if_absent, point=point, sync=sync, once=once)
+
+        if only_if_absent or sync:
+            write()
+        else:
+            self.begun.append(begin(write))
+
+    def read(self, path: str) -> bytes:
+        self.wait()
+        return self.files.read(path)
+
+    def mapped(self, path: str) -> Mapped:
+        self.wait()
+        return self.files.mapped(path)
+
+    def list(self, dir: str) -> Paths:
+        self.wait()
+        return self.files.list(dir)
+
+    def forget(self, path: str) -> None:
+        self.wait()
+        self.files.forget(path)
+
+    def delete(self, path: str) -> None:
+        self.wait()
+        self.files.delete(path)
+
+    def make(self, dir: str) -> None:
+        self.files.make(dir)
+
+    def exists(self, path: str) -> bool:
+        self.wait()
+        return self.files.exists(path)
+
+    def sync(self, dir: str) -> None:
+        self.wait()
+        self.files.sync(dir)

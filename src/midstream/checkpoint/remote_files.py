@@ -1,0 +1,186 @@
+"""Files of a distributed file system or an object store, through Arrow.
+
+An object appears when it is complete, so a plain put is atomic; HDFS shows a file while it grows, so there it is
+renamed. Object stores have no put-if-absent through Arrow: who must not overwrite looks first, under the lease that
+lets only one driver write. What is mapped is fetched once into a folder of this machine that all its processes share.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from midstream.checkpoint import fetched, maps
+from midstream.checkpoint.crash_points import reach
+from midstream.checkpoint.failures import AlreadyThere, MissingFile, told
+from midstream.checkpoint.files import TEMPORARY, Data, Files, Paths, pieces_of, write_halting
+from midstream.errors import JobError
+
+PATIENCE = 60
+"""For how many seconds an unreachable store is asked again."""
+
+CHUNK = 8 << 20
+"""How much of a file is fetched at a time."""
+
+_RENAMING = ("hdfs", "viewfs")
+
+
+class RemoteFiles(Files):
+    """Files under an address. The connection is opened on first use, in each process anew.
+
+    A file system that is given instead of found by its address must be picklable where tasks use it.
+    """
+
+    def __init__(self, uri: str, filesystem: Any = None, root: str = "", renames: bool | None = None) -> None:
+        self.uri = uri
+        self._given = None if filesystem is None else (filesystem, root)
+        self._opened: tuple[Any, str] | None = self._given
+        self._renames = uri.partition(":")[0] in _RENAMING if renames is None else renames
+
+    def __reduce__(self) -> tuple[object, ...]:
+        filesystem, root = self._given or (None, "")
+        return RemoteFiles, (self.uri, filesystem, root, self._renames)
+
+    def write_atomic(
+        self,
+        path: str,
+        data: Data | Sequence[Data],
+        *,
+        only_if_absent: bool = False,
+        point: str = "file",
+        sync: bool = True,
+        once: Callable[[], None] | None = None,
+    ) -> None:
+        filesystem, final = self._place(path)
+        if once is not None:
+            once()
+        with told("write", self.full(path)):
+            if only_if_absent and _is_file(filesystem, final):
+                raise AlreadyThere(f"{self.full(path)} is already there")
+            if self._renames:
+                self._write_and_rename(filesystem, final, pieces_of(data), point)
+            else:
+                reach(f"{point}.before_write")
+                _put(filesystem, final, pieces_of(data), point)
+                reach(f"{point}.after_write")
+
+    def _write_and_rename(self, filesystem: Any, final: str, pieces: Sequence[Data], point: str) -> None:
+        unfinished = PurePosixPath(final)
+        name = str(unfinished.with_name(f".{unfinished.name}.{secrets.token_hex(4)}{TEMPORARY}"))
+        try:
+            reach(f"{point}.before_write")
+            _put(filesystem, name, pieces, point)
+            reach(f"{point}.after_write")
+            reach(f"{point}.before_rename")
+            if _is_file(filesystem, final):
+                filesystem.delete_file(final)  # HDFS renames onto nothing only
+            filesystem.move(name, final)
+            reach(f"{point}.after_rename")
+        except BaseException:
+            with contextlib.suppress(OSError):
+                filesystem.delete_file(name)
+            raise
+
+    def read(self, path: str) -> bytes:
+        filesystem, place = self._place(path)
+        with told("read", self.full(path)), filesystem.open_input_stream(place, compression=None) as stream:
+            return bytes(stream.read())
+
+    def mapped(self, path: str) -> maps.Mapped:
+        try:
+            return self._mapped_copy(path)
+        except MissingFile:
+            return self._mapped_copy(path)  # another process may have made room just then
+
+    def _mapped_copy(self, path: str) -> maps.Mapped:
+        return maps.mapped(str(fetched.local_copy(self.full(path), lambda copy: self._fetch(path, copy))))
+
+    def _fetch(self, path: str, copy: Path) -> None:
+        with open(copy, "wb") as file:
+            for chunk in self._chunks(path):
+                file.write(chunk)
+
+    def _chunks(self, path: str) -> Iterator[bytes]:
+        filesystem, place = self._place(path)
+        with told("read", self.full(path)), filesystem.open_input_stream(place, compression=None) as stream:
+            while chunk := stream.read(CHUNK):
+                yield chunk
+
+    def list(self, dir: str) -> Paths:
+        filesystem, place = self._place(dir)
+        selector = pafs.FileSelector(place, allow_not_found=True, recursive=True)
+        with told("list", self.full(dir)):
+            infos = filesystem.get_file_info(selector)
+        root = self._place("")[1].rstrip("/")
+        return sorted(info.path[len(root) :].lstrip("/") for info in infos if info.type == pafs.FileType.File)
+
+    def delete(self, path: str) -> None:
+        filesystem, place = self._place(path)
+        with told("delete", self.full(path)):
+            if _is_file(filesystem, place):
+                filesystem.delete_file(place)
+        self.forget(path)
+
+    def forget(self, path: str) -> None:
+        copy = fetched.place_of(self.full(path))
+        maps.forget(str(copy))
+        copy.unlink(missing_ok=True)
+
+    def make(self, dir: str) -> None:
+        filesystem, place = self._place(dir)
+        with told("make the folder", self.full(dir)):
+            filesystem.create_dir(place, recursive=True)
+
+    def exists(self, path: str) -> bool:
+        filesystem, place = self._place(path)
+        with told("look for", self.full(path)):
+            return _is_file(filesystem, place)
+
+    def sync(self, dir: str) -> None:
+        """Nothing is left to do: what was put is safe."""
+
+    def _place(self, path: str) -> tuple[Any, str]:
+        if self._opened is None:
+            self._opened = _connect(self.uri)
+        filesystem, root = self._opened
+        return filesystem, f"{root}/{path}".strip("/") if not root.startswith("/") else f"{root}/{path}".rstrip("/")
+
+
+def _connect(uri: str) -> tuple[Any, str]:
+    try:
+        filesystem, root = pafs.FileSystem.from_uri(_patient(uri))
+    except (OSError, ValueError, NotImplementedError, pa.ArrowException) as error:
+        raise JobError(
+            f"cannot reach {uri}",
+            detail=str(error).strip(),
+            hint="check the address and, on this machine, the credentials and client libraries it needs",
+        ) from error
+    return filesystem, root.rstrip("/")
+
+
+def _patient(uri: str) -> str:
+    """The address with a bound on how long an unreachable store is asked again, where the client has none."""
+    if not uri.startswith("gs://") or "retry_limit_seconds" in uri:
+        return uri
+    return f"{uri}{'&' if '?' in uri else '?'}retry_limit_seconds={PATIENCE}"
+
+
+def _is_file(filesystem: Any, place: str) -> bool:
+    return bool(filesystem.get_file_info(place).type == pafs.FileType.File)
+
+
+def _put(filesystem: Any, place: str, pieces: Sequence[Data], point: str) -> None:
+    parent = str(PurePosixPath(place).parent)
+    try:
+        stream = filesystem.open_output_stream(place, compression=None)
+    except FileNotFoundError:
+        filesystem.create_dir(parent, recursive=True)
+        stream = filesystem.open_output_stream(place, compression=None)
+    with stream:
+        write_halting(stream, pieces, point)

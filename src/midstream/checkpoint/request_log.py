@@ -1,0 +1,151 @@
+"""The requests that a job has taken up: each is kept until a manifest shows its effect or its refusal was answered.
+
+A request is taken up, carried out in memory, answered, and then waits for a manifest. Whoever goes on with the
+checkpoint after a crash finds it here and carries it out anew, unless the manifest has its number: then only this file
+was left. A refusal is kept too until it was answered, because what is refused now might be possible later.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from midstream.checkpoint.control import (
+    ANSWERS,
+    REFUSED,
+    TAKEN,
+    WITHDRAWN,
+    Reply,
+    Request,
+    numbers_in,
+    path_of,
+)
+from midstream.checkpoint.control import REQUESTS as ARRIVED
+from midstream.checkpoint.crash_points import reach
+from midstream.checkpoint.failures import AlreadyThere, MissingFile
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.manifest import Manifest
+
+REQUESTS = "requests"
+"""Under what a manifest's counters have the requests whose effects it shows."""
+
+UNREAD_FOR = 3600.0
+"""After how many seconds an answer that nobody has read goes."""
+
+
+@dataclass(slots=True)
+class TakenRequests:
+    """The files of requests, as the job sees them."""
+
+    files: Files
+    _last: int = field(default=0)
+
+    def arrived(self) -> Iterator[tuple[str, Request]]:
+        """The requests that nobody has taken up yet, in the order of their numbers."""
+        for number in numbers_in(self.files, ARRIVED):
+            try:
+                yield number, _read(self.files, path_of(ARRIVED, number))
+            except MissingFile:
+                continue
+
+    def take(self, number: str, request: Request) -> bool:
+        """Takes a request up; False if it was taken back, or up, before."""
+        # The order in which requests are carried out, which clocks of other machines do not tell.
+        self._last = max(self._last + 1, time.time_ns())
+        content = json.dumps({"order": self._last, "request": request}).encode()
+        try:
+            self.files.write_atomic(path_of(TAKEN, number), content, only_if_absent=True, point="taken")
+        except AlreadyThere:
+            self._clear(number)
+            return False
+        self.files.delete(path_of(ARRIVED, number))
+        return True
+
+    def waiting(self) -> list[tuple[str, Request]]:
+        """The requests that were taken up and not forgotten, in the order in which they were."""
+        found = []
+        for number in numbers_in(self.files, TAKEN):
+            try:
+                told = _read(self.files, path_of(TAKEN, number))
+            except MissingFile:
+                continue  # its batch was committed just now
+            if "request" in told:
+                found.append((told["order"], number, told["request"]))
+        return [(number, request) for _, number, request in sorted(found, key=lambda one: one[:2])]
+
+    def answer(self, number: str, reply: Reply) -> None:
+        """Answers a request, perhaps once more."""
+        self.files.write_atomic(path_of(ANSWERS, number), json.dumps(reply).encode(), point="answer")
+
+    def refuse(self, number: str, reply: Reply) -> None:
+        """Answers that a request is not carried out, and makes sure that it never will be."""
+        self.rule_out(number, reply)
+        self.answer(number, reply)
+        self.forget(number)
+
+    def rule_out(self, number: str, reply: Reply) -> None:
+        """Makes sure that a request is never carried out; whoever tidies up answers it."""
+        self.files.write_atomic(path_of(REFUSED, number), json.dumps(reply).encode(), point="refused")
+
+    def forget(self, number: str) -> None:
+        """Lets go of a request whose effect is in a manifest, or that was refused."""
+        reach("taken.before_delete")
+        self.files.delete(path_of(ARRIVED, number))
+        self.files.delete(path_of(TAKEN, number))
+        self.files.delete(path_of(REFUSED, number))
+
+    def tidy(self) -> list[tuple[str, Request, Reply]]:
+        """Ends what an earlier process had left half done, while nothing else is at work here.
+
+        Gives the requests that are refused by now, with the reasons.
+        """
+        asked = dict(self.waiting())
+        refused = [
+            (n, asked.get(n, {}), _read(self.files, path_of(REFUSED, n))) for n in numbers_in(self.files, REFUSED)
+        ]
+        for number, _, reply in refused:
+            self.answer(number, reply)
+            self.forget(number)
+        for number in numbers_in(self.files, TAKEN):
+            self._clear(number)
+        for number in numbers_in(self.files, ANSWERS):
+            if _age(number) > UNREAD_FOR:
+                self.files.delete(path_of(ANSWERS, number))
+        return refused
+
+    def _clear(self, number: str) -> None:
+        """Removes a request that was taken up or back; of one taken back, nothing stays."""
+        # The request goes first: without the mark it would count again.
+        self.files.delete(path_of(ARRIVED, number))
+        if self.files.read(path_of(TAKEN, number)) == WITHDRAWN:
+            self.files.delete(path_of(TAKEN, number))
+
+
+def _read(files: Files, path: str) -> Request:
+    content = files.read(path)
+    try:
+        told = json.loads(content)
+    except ValueError as error:
+        return {"unreadable": str(error)}
+    return told if isinstance(told, dict) else {"unreadable": "it is not a JSON object"}
+
+
+def _age(number: str) -> float:
+    made = number.partition("-")[0]
+    return time.time() - int(made) / 1e9 if len(made) == 20 and made.isdecimal() else 0.0
+
+
+def record_of(number: str, request: Request) -> dict[str, object]:
+    """What manifests and `status` tell of a request."""
+    about = {key: request[key] for key in ("query", "plan", "scheduling") if request.get(key) is not None}
+    return {"id": number, "command": request.get("command"), **about}
+
+
+def told_of(files: Files, manifest: Manifest | None) -> dict[str, list[dict[str, object]]]:
+    """The requests that wait, and those that a manifest tells of."""
+    done = [] if manifest is None else list(manifest.counters.get(REQUESTS, ()))
+    known = {record["id"] for record in done}
+    waiting = [record_of(*asked) for asked in TakenRequests(files).waiting() if asked[0] not in known]
+    return {"waiting": waiting, "done": done}

@@ -1,0 +1,43 @@
+"""What a file of results holds for a query: all of it, or the rows under one name where several queries share it.
+
+A shared file has a column with the name that each row belongs to. It is sorted by that column and cut into row groups,
+so that whoever reads one query's results skips most of the others'; what counts is the name in the row.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.manifest import ResultFile
+
+QUERY = "#query"
+"""The column that says whose a row is."""
+
+
+def read_results(files: Files, file: ResultFile) -> pa.Table:
+    """The rows that a file has for a query."""
+    content = pa.BufferReader(files.open_map(file.path))
+    if not file.part:
+        return pq.read_table(content, partitioning=None)
+    parquet = pq.ParquetFile(content)
+    rows = parquet.read_row_groups(_groups(parquet, file.part))
+    return rows.filter(pc.equal(rows.column(QUERY), file.part)).drop_columns([QUERY])
+
+
+def read_shared(files: Files, path: str) -> pa.Table:
+    """All rows of a shared file, with their names."""
+    return pq.read_table(pa.BufferReader(files.open_map(path)), partitioning=None)
+
+
+def _groups(parquet: pq.ParquetFile, part: str) -> list[int]:
+    """The row groups that can have rows of a name."""
+    metadata, found = parquet.metadata, []
+    column = parquet.schema_arrow.get_field_index(QUERY)
+    for group in range(metadata.num_row_groups):
+        known = metadata.row_group(group).column(column).statistics
+        if known is None or not known.has_min_max or known.min <= part <= known.max:
+            found.append(group)
+    return found

@@ -1,0 +1,74 @@
+"""How far a job is, told from its checkpoint alone: what `status` says when nobody answers there."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from midstream.checkpoint.inspect import tick
+from midstream.checkpoint.lease import EXPIRES_AFTER, is_free, newest
+from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.metrics import metrics_of, rates
+from midstream.checkpoint.request_log import told_of
+from midstream.checkpoint.store import CheckpointStore
+from midstream.errors import JobError
+
+LOOKED_AT = 4096
+"""How many batches rates are taken from, at most."""
+
+
+def is_running(store: CheckpointStore) -> bool:
+    """Whether somebody holds the checkpoint's lease."""
+    holder = newest(store.files)[1]
+    return holder is not None and not is_free(holder, time.time(), EXPIRES_AFTER)
+
+
+def stored_status(store: CheckpointStore) -> dict[str, Any]:
+    """What the newest manifest and the metrics table say."""
+    manifest = store.latest()
+    if manifest is None:
+        raise JobError(
+            f"no job runs on {store.uri}, and no batch is done there",
+            hint="is this the checkpoint that the job was started with?",
+        )
+    counters = manifest.counters
+    return {
+        "checkpoint": store.uri,
+        "running": False,
+        "batch": manifest.batch_id,
+        "slots": counters.get("slots", max(manifest.routing, default=0) + 1),
+        "scheduling": counters.get("scheduling", "dfs"),
+        "streams": {
+            name: {
+                **{kind: counters.get(kind, {}).get(name, 0) for kind in ("rows", "late", "unusable")},
+                "register": tick(manifest.registers.get(name)),
+            }
+            for name in sorted(manifest.latest | counters.get("rows", {}))
+        },
+        "queries": {name: _query(manifest, name) for name in manifest.queries},
+        "dropped": dict(counters.get("dropped", {})),
+        "requests": told_of(store.files, manifest),
+        **measured(store, manifest),
+    }
+
+
+def measured(store: CheckpointStore, manifest: Manifest | None) -> dict[str, Any]:
+    """The last batch, and rates over the minutes before it."""
+    table = metrics_of(store.files, manifest, LOOKED_AT)
+    last = None if manifest is None or not manifest.recent else dict(manifest.recent[-1])
+    return {"last_batch": last, "rates": rates(table)}
+
+
+def _query(manifest: Manifest, name: str) -> dict[str, Any]:
+    entry, counters = manifest.queries[name], manifest.counters
+    return {
+        "cql": entry.cql,
+        "plan": entry.plan,
+        "status": entry.status,
+        "migrating_to": manifest.migration.get(name, {}).get("plan"),
+        "added": name in counters.get("added", {}),
+        "results": counters.get("results", {}).get(name, 0),
+        "released": tick(manifest.released.get(name)),
+        "history": list(counters.get("history", {}).get(name, ())),
+        "adaptivity": None,
+    }

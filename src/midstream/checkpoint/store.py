@@ -1,0 +1,146 @@
+"""The manifests of a checkpoint, one per batch, each made once.
+
+A batch is done when its manifest exists. Data files are safe from a crash of the machine before the manifest that
+names them appears, and manifests go oldest first, so that those left are always the newest without a gap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from midstream.checkpoint.crash_points import reach
+from midstream.checkpoint.failures import AlreadyThere
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.names import batch_of
+from midstream.checkpoint.parallel_writes import begin, wait_for
+from midstream.errors import JobError
+
+MANIFESTS = "manifests"
+SUFFIX = ".manifest"
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a manifest names: files, and among them the lists, which name more."""
+
+    files: frozenset[str]
+    lists: frozenset[str]
+
+
+class CheckpointStore:
+    """The manifests under a checkpoint's address."""
+
+    def __init__(self, uri: str | Files) -> None:
+        self.files = Files.at(uri) if isinstance(uri, str) else uri
+        self._named: dict[int, Named] = {}
+
+    @property
+    def uri(self) -> str:
+        """Where the checkpoint is."""
+        return self.files.uri
+
+    def batch_ids(self) -> list[int]:
+        """The batches that are done and whose manifests are kept, oldest first."""
+        names = (path.rpartition("/")[2] for path in self.files.list(MANIFESTS))
+        numbers = (name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX))
+        return sorted(int(number) for number in numbers if number.isdecimal())
+
+    def latest(self) -> Manifest | None:
+        """The newest manifest; none if no batch is done. A damaged one is an error, not passed over."""
+        ids = self.batch_ids()
+        return self.read(ids[-1]) if ids else None
+
+    def read(self, batch_id: int) -> Manifest:
+        """The manifest of a batch."""
+        path = manifest_path(batch_id)
+        name = self.files.full(path)
+        manifest = Manifest.from_bytes(self.files.read(path), name)
+        if manifest.batch_id != batch_id:
+            raise JobError(
+                f"{name} is the manifest of batch {manifest.batch_id}",
+                hint="files of the checkpoint have been renamed: restore it from a copy",
+            )
+        self._named[batch_id] = _named(manifest)
+        return manifest
+
+    def named(self, batch_id: int) -> Named:
+        """What the manifest of a batch names; read once, because manifests never change."""
+        if batch_id not in self._named:
+            self.read(batch_id)
+        return self._named[batch_id]
+
+    def exists(self, batch_id: int) -> bool:
+        """Whether a batch is done."""
+        return self.files.exists(manifest_path(batch_id))
+
+    def before(self, batch_id: int, query_id: str) -> Manifest | None:
+        """The manifest that a batch goes on from; none for the very first batch.
+
+        Whether Spark's checkpoint, which counts the batches, is the one this checkpoint was made with is checked here.
+        """
+        ids = self.batch_ids()
+        if batch_id == 0 and not ids:
+            return None
+        newest = self.read(ids[-1]) if ids else None
+        if newest is not None and newest.query_id != query_id:
+            raise JobError(
+                f"the checkpoint {self.uri} belongs to another Spark query",
+                detail=f"it was made by {newest.query_id}, which is not {query_id}",
+                hint="Spark's checkpoint and this one go together: restore the one that is missing, or remove both",
+            )
+        if newest is None or batch_id > newest.batch_id + 1:
+            last = "no batch is done" if newest is None else f"batch {newest.batch_id} is the last done"
+            raise JobError(
+                f"Spark goes on with batch {batch_id}, but in the checkpoint {self.uri} {last}",
+                hint="Spark's checkpoint and this one go together: restore the manifests that are missing",
+            )
+        if batch_id == newest.batch_id + 1:
+            return newest
+        if batch_id - 1 not in ids and batch_id > 0:
+            raise JobError(
+                f"Spark goes back to batch {batch_id}, but the checkpoint {self.uri} only keeps batches from {ids[0]}",
+                hint="Spark's checkpoint and this one go together: restore the right one of the two",
+            )
+        return self.read(batch_id - 1) if batch_id > 0 else None
+
+    def commit(self, manifest: Manifest) -> None:
+        """Makes a batch done, once all files of the batch are safe; the same manifest again changes nothing."""
+        path, content = manifest_path(manifest.batch_id), manifest.to_bytes()
+        reach("commit.before_sync")
+        folders = {f.rpartition("/")[0] for f in manifest.files() if batch_of(f) == manifest.batch_id}
+        syncs = [begin(self.files.sync, folder) for folder in sorted(folders)]
+        try:
+            once = partial(wait_for, syncs)
+            self.files.write_atomic(path, content, only_if_absent=True, point="manifest", once=once)
+            self._named[manifest.batch_id] = _named(manifest)
+        except AlreadyThere as error:
+            if self.files.read(path) == content:
+                return
+            raise JobError(
+                f"batch {manifest.batch_id} is done already, with another outcome",
+                detail=f"{self.files.full(path)} is not the manifest that was to be written",
+                hint="is a second driver at work on this checkpoint?",
+            ) from error
+
+    def retain(self, n: int) -> list[int]:
+        """Removes all but the newest `n` manifests; gives the batches removed."""
+        if n < 1:
+            raise JobError(f"at least one manifest must be retained, not {n}")
+        gone = self.batch_ids()[:-n]
+        for batch_id in gone:
+            reach("retain.before_delete")
+            self.files.delete(manifest_path(batch_id))
+            reach("retain.after_delete")
+            self._named.pop(batch_id, None)
+        return gone
+
+
+def _named(manifest: Manifest) -> Named:
+    return Named(frozenset(manifest.files()), frozenset(listed.path for listed in manifest.lists()))
+
+
+def manifest_path(batch_id: int) -> str:
+    """Where the manifest of a batch is."""
+    return f"{MANIFESTS}/{batch_id:012d}{SUFFIX}"

@@ -1,0 +1,1 @@
+"""Continuous queries in this process, without a JVM."""

@@ -1,0 +1,220 @@
+"""The embedded runtime: continuous queries in this process, without a JVM."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from midstream.adaptation.adaptive import Adaptive
+from midstream.adaptation.controller import Decision
+from midstream.adaptation.policy import Mode, Policy
+from midstream.algebra.declarations import Catalog, StreamDeclaration
+from midstream.algebra.plan import Relation, streams_of
+from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.cluster.local.live_query import LiveQuery
+from midstream.cluster.local.planned_changes import planned_changes
+from midstream.errors import InputError, QueryError
+from midstream.job.ingest import DeadLetters, checked, report, ticks_of, within_reach
+from midstream.migration.history import MigrationRecord
+from midstream.operators.elements import Elements, Indices, Ticks
+from midstream.optimizer.plans import Plan, plan_query
+
+
+class Stream:
+    """A stream's progress: its register, and what it could not use."""
+
+    def __init__(self, declaration: StreamDeclaration) -> None:
+        self.declaration = declaration
+        self.latest = BEGINNING
+        self.register = BEGINNING
+        self.dead: list[DeadLetters] = []
+
+    def accept(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Ticks]:
+        """The usable rows of a batch with their ticks; the rest is kept as dead letters."""
+        name = self.declaration.name
+        if self.register == INFINITY:
+            raise InputError(f"stream {name} has ended", hint="nothing can follow what was promised to be the last row")
+        ticks, valid = ticks_of(rows.column(self.declaration.time), name)
+        if valid is not None:
+            self._bury(rows, ~valid, "null time")
+            rows, ticks = _where(rows, ticks, valid)
+        if len(ticks) == 0:
+            return rows, ticks
+        if int(ticks[0]) >= self.latest and bool((ticks[1:] >= ticks[:-1]).all()):
+            self.latest = int(within_reach(ticks[[0, -1]], name)[-1])
+            return rows, ticks
+        within_reach(ticks, name)
+        # Each row is held against the rows before it, so that what is late does not depend on batches.
+        reached = np.maximum(np.maximum.accumulate(ticks), self.latest)
+        self.latest = int(reached[-1])
+        late = reached - ticks > self.declaration.lateness
+        if late.any():
+            self._bury(rows, late, "late")
+            rows, ticks = _where(rows, ticks, ~late)
+        return rows, ticks
+
+    def settle(self) -> None:
+        """Raises the register to what the stream promises after the rows it has had."""
+        if self.latest > BEGINNING:
+            self.register = max(self.register, self.latest - self.declaration.lateness)
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self.register = INFINITY
+
+    def _bury(self, rows: pa.RecordBatch, which: np.ndarray, reason: str) -> None:
+        chosen = rows.take(pa.array(np.flatnonzero(which)))
+        self.dead.append(DeadLetters(self.declaration.name, reason, pa.Table.from_batches([chosen])))
+
+
+def run(
+    plan_of: Relation,
+    inputs: Mapping[str, pa.Table],
+    catalog: Catalog,
+    *,
+    plan: Plan | str | None = None,
+    migrations: Sequence[Any] = (),
+    batch_rows: int = 10_000,
+    strategy: str = "dfs",
+    emit_every: int | None = None,
+    progress: Any = None,
+    dead_letters: list[DeadLetters] | None = None,
+    history: list[MigrationRecord] | None = None,
+    adaptive: Policy | Mode = "off",
+    decisions: list[Decision] | None = None,
+) -> pa.Table:
+    """Runs a query over finite tables, batch by batch, and gives all its results in order.
+
+    `history` is given the records of the migrations that ended, `decisions` what adaptation decided.
+    """
+    if batch_rows < 1:
+        raise QueryError(f"batch_rows must be positive, not {batch_rows}")
+    query = LiveQuery(plan_query(plan_of, plan, emit_every), catalog.functions, schedule=strategy)
+    streams = {name: Stream(catalog.streams[name]) for name in sorted({s.name for s in streams_of(plan_of)})}
+    policy = adaptive if isinstance(adaptive, Policy) else Policy(adaptive)
+    if policy.mode != "off":
+        query.adaptive = Adaptive(query.plan, policy, catalog.functions, time.monotonic)
+    changes = planned_changes(query.plan, migrations, emit_every, catalog)
+    released: list[Elements | None] = []
+    for parts in batches_and_cuts(streams, inputs, batch_rows, [change.at for change in changes]):
+        if isinstance(parts, Cut):
+            change = changes[parts.number]
+            reason = f"planned at {change.at}"
+            query.migrate(change.plan, change.strategy, part=change.part, trigger=reason, queue=True)
+            continue
+        for name, rows in parts.items():
+            query.feed(name, *streams[name].accept(rows))
+        for stream in streams.values():
+            stream.settle()
+        released.append(query.advance({name: s.register for name, s in streams.items()}))
+        if progress is not None:
+            progress(sum(rows.num_rows for rows in parts.values()))
+    for stream in streams.values():
+        stream.close()
+    released.append(query.advance({name: s.register for name, s in streams.items()}))
+    if history is not None:
+        history.extend(query.history)
+    if decisions is not None and query.adaptive is not None:
+        decisions.extend(query.adaptive.history)
+    tables = [query.table(part) for part in released if part is not None]
+    dead = [letters for stream in streams.values() for letters in stream.dead]
+    if dead_letters is not None:
+        dead_letters.extend(dead)
+    return report(pa.concat_tables(tables or [query.table(None)]), dead)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A place between two batches, before everything that comes at or after a tick."""
+
+    number: int
+
+
+def batches(
+    streams: Mapping[str, Stream], inputs: Mapping[str, pa.Table], batch_rows: int
+) -> Iterator[dict[str, pa.RecordBatch]]:
+    """Cuts the tables into batches along time: each stream in its own order, all streams side by side."""
+    return (part for part in batches_and_cuts(streams, inputs, batch_rows, ()) if not isinstance(part, Cut))
+
+
+def batches_and_cuts(
+    streams: Mapping[str, Stream], inputs: Mapping[str, pa.Table], batch_rows: int, cuts: Sequence[int]
+) -> Iterator[dict[str, pa.RecordBatch] | Cut]:
+    """Batches that end, with a cut, before the first row of any stream at or after one of the given ticks."""
+    tables = {name: _joined(checked(streams[name].declaration, inputs[name])) for name in streams}
+    names = list(tables)
+    progress = [_progress(tables[name], streams[name].declaration) for name in names]
+    total = sum(map(len, progress))
+    places = [sum(int(p.searchsorted(cut)) for p in progress) for cut in cuts]
+    taken = np.zeros(len(names), np.intp)
+    start = 0
+    for number, place in enumerate([*places, total]):
+        ends = [*range(start + batch_rows, place, batch_rows), place] if start < place else []
+        for reached in ranks(progress, ends):
+            counts = reached - taken
+            yield {name: _cut(tables[name], taken[i], counts[i]) for i, name in enumerate(names) if counts[i]}
+            taken = reached
+        start = max(start, place)
+        if place < total:
+            yield Cut(number)
+
+
+def ranks(runs: Sequence[Ticks], counts: Sequence[int]) -> Iterator[Indices]:
+    """How many of each run are among the first so many of all, merged; equal ones are taken run by run.
+
+    >>> [r.tolist() for r in ranks([np.array([1, 4, 4]), np.array([2, 4])], [2, 3, 4])]
+    [[1, 1], [2, 1], [3, 1]]
+    """
+    wanted = np.asarray(counts, np.int64)
+    low = np.full(len(wanted), min((int(r[0]) for r in runs if len(r)), default=0))
+    high = np.full(len(wanted), max((int(r[-1]) for r in runs if len(r)), default=0))
+    while (low < high).any():
+        middle = (low & high) + ((low ^ high) >> 1)  # the mean; a sum or difference could overflow
+        enough = sum(r.searchsorted(middle, "right") for r in runs) >= wanted
+        low, high = np.where(enough, low, middle + 1), np.where(enough, middle, high)
+    before = np.array([r.searchsorted(low, "left") for r in runs])
+    equal = np.array([r.searchsorted(low, "right") for r in runs]) - before
+    left = wanted - before.sum(axis=0)
+    dealt = np.clip(left - (equal.cumsum(axis=0) - equal), 0, equal)
+    yield from (before + dealt).T
+
+
+def _progress(rows: pa.RecordBatch | pa.Table, declaration: StreamDeclaration) -> Ticks:
+    """The latest time seen so far at each row."""
+    ticks, valid = ticks_of(rows.column(declaration.time), declaration.name)
+    if valid is not None:
+        ticks = np.where(valid, ticks, BEGINNING)
+    return np.maximum.accumulate(ticks) if len(ticks) else ticks
+
+
+def _joined(table: pa.Table) -> pa.RecordBatch | pa.Table:
+    """The rows of a table in one piece, if one can hold them: text beyond 2 GB stays in several."""
+    whole = table.combine_chunks()
+    batches = whole.to_batches()
+    return whole if len(batches) > 1 else _only(batches, table.schema)
+
+
+def _cut(rows: pa.RecordBatch | pa.Table, start: int, count: int) -> pa.RecordBatch:
+    part = rows.slice(int(start), int(count))
+    return part if isinstance(part, pa.RecordBatch) else one_batch(part)
+
+
+def one_batch(table: pa.Table) -> pa.RecordBatch:
+    """A table as one batch; refused where that cannot hold all its text."""
+    return _only(table.combine_chunks().to_batches(), table.schema)
+
+
+def _only(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
+    if len(batches) > 1:
+        raise InputError("a batch has more than 2 GB of text in a column", hint="give fewer rows at once")
+    return batches[0] if batches else pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
+
+
+def _where(rows: pa.RecordBatch, ticks: Ticks, mask: np.ndarray) -> tuple[pa.RecordBatch, Ticks]:
+    kept = np.flatnonzero(mask)
+    return rows.take(pa.array(kept)), ticks[kept]

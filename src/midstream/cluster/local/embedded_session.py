@@ -1,0 +1,307 @@
+"""A session in this process: streams that rows are pushed into, and continuous queries that come and go meanwhile.
+
+Queries share what they have in common. A new query starts from the present content of what it shares, and with nothing
+of the rest; its history says which. A stream that is silent while others come says on demand how far it is.
+"""
+
+from __future__ import annotations
+
+import time as clock_time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from midstream.algebra.declarations import Catalog, StreamDeclaration, Timestamps, UserFunction, functions_by_name
+from midstream.algebra.physical import PhysicalNode
+from midstream.algebra.plan import ToStream
+from midstream.algebra.time import BEGINNING, ticks
+from midstream.cluster.local.embedded_query import Query
+from midstream.cluster.local.live_query import LiveQuery
+from midstream.cluster.local.session_streams import SessionStream
+from midstream.cluster.local.shared_parts import Owner, Parts, SharedPart, frontier_of
+from midstream.cluster.local.shared_windows import inherit_windows, unify
+from midstream.errors import InputError, JobError, QueryError
+from midstream.inputs import Duration, declare, table_of
+from midstream.job.ingest import DeadLetters
+from midstream.language import parse
+from midstream.migration.execution import Execution, SingleBox
+from midstream.operators.elements import Elements
+from midstream.operators.state.segment import Segment
+from midstream.optimizer.fixed_plan import fixed
+from midstream.optimizer.plans import Plan, plan_query
+from midstream.scheduling.box_scheduler import BoxScheduler
+from midstream.scheduling.schedule import Schedule, schedule_of
+from midstream.scheduling.sharing import core_of, taps_in
+
+Clock = Callable[[], int]
+
+
+class Session:
+    """Continuous queries in this process.
+
+    `clock` gives the time, in ticks, at which rows are stamped where the session stamps them; by default the wall
+    clock for timestamps and the number of pushes for integers.
+    """
+
+    def __init__(
+        self,
+        *,
+        functions: Sequence[UserFunction] = (),
+        scheduling: str | Schedule = "dfs",
+        clock: Clock | None = None,
+    ) -> None:
+        self.functions = functions_by_name(list(functions))
+        self.streams: dict[str, SessionStream] = {}
+        self.queries: dict[str, Query] = {}
+        self.parts = Parts(self.functions)
+        self.stopped = False
+        self._clock = clock
+        self._pushes = 0
+        self._scheduling = schedule_of(scheduling)
+
+    @property
+    def catalog(self) -> Catalog:
+        """What queries may refer to."""
+        return Catalog({name: stream.declaration for name, stream in self.streams.items()}, self.functions)
+
+    @property
+    def scheduling(self) -> Schedule:
+        """Which operator runs when; may be set at any time, by name (dfs, bfs, rr, batch:K, chain) or as a value."""
+        return self._scheduling
+
+    @scheduling.setter
+    def scheduling(self, wanted: str | Schedule) -> None:
+        self._scheduling = schedule_of(wanted)
+        for execution in self._executions():
+            if isinstance(execution, SingleBox) and isinstance(execution.scheduler, BoxScheduler):
+                execution.scheduler.schedule = self._scheduling
+
+    @property
+    def dead_letters(self) -> list[DeadLetters]:
+        """The rows that could not be used, and why."""
+        return [letters for stream in self.streams.values() for letters in stream.dead]
+
+    @property
+    def state_bytes(self) -> int:
+        """The size of everything remembered; what is shared counts once."""
+        return sum({id(segment): segment.bytes for segment in self._segments()}.values())
+
+    @property
+    def state_rows(self) -> int:
+        """How many rows are remembered; what is shared counts once."""
+        return sum({id(segment): len(segment) for segment in self._segments()}.values())
+
+    def stream(
+        self,
+        name: str,
+        schema: object,
+        *,
+        time: str = "ts",
+        lateness: Duration = 0,
+        timestamps: Timestamps = "external",
+        skew: Duration | None = None,
+        on_demand: bool = True,
+    ) -> Session:
+        """Adds a stream by its schema, or by a table that has it.
+
+        `timestamps`: external ones come with the rows, internal and latent ones are given by the session. `skew` is
+        how far an external stream may be behind the others; only with it can the stream say on demand how far it is.
+        `on_demand=False`: a silent stream holds the others back.
+        """
+        if not isinstance(name, str) or not name.isidentifier():
+            raise InputError(f"{name!r} cannot be the name of a stream", hint="use letters, digits and _")
+        if name in self.streams:
+            raise InputError(f"there is a stream {name} already")
+        if timestamps not in ("external", "internal", "latent"):
+            raise InputError(f"timestamps are external, internal or latent, not {timestamps!r}")
+        columns = schema if isinstance(schema, pa.Schema) else table_of(name, schema).schema
+        plain = declare(name, columns, time, lateness)
+        behind = 0 if skew is None or skew == 0 else ticks(skew, plain.domain)
+        if behind < 0:
+            raise InputError(f"stream {name} cannot have a negative skew: {skew}")
+        declaration = StreamDeclaration(name, plain.columns, time, plain.lateness, timestamps, behind)
+        willing = on_demand and (timestamps != "external" or skew is not None)
+        self.streams[name] = SessionStream(declaration, willing)
+        return self
+
+    def query(
+        self,
+        name: str,
+        cql: str,
+        *,
+        plan: Plan | str | None = None,
+        emit_every: Duration | None = None,
+        share: bool = True,
+        keep: bool = True,
+    ) -> Query:
+        """Adds a continuous query, which starts now.
+
+        With `share=False` it keeps everything to itself. With `keep=False` its results are forgotten once polled.
+        """
+        self._require_running()
+        if not isinstance(name, str) or not name:
+            raise QueryError(f"the name of a query is a text, not {name!r}")
+        if name in self.queries:
+            raise QueryError(f"there is a query {name} already")
+        relation = parse(cql, self.catalog)
+        every = None if emit_every is None else ticks(emit_every, relation.domain)
+        chosen = plan_query(relation, plan, every)
+        physical, fresh = self._shared(chosen) if share else (chosen.physical, ())
+        live = LiveQuery(
+            fixed(chosen, physical) if taps_in(physical) else chosen, self.functions, schedule=self._scheduling
+        )
+        query = Query(self, name, cql, live, self._begin(live), every, keep)
+        self._inherit(query, fresh, share)
+        self.queries[name] = query
+        return query
+
+    def drop(self, name: str) -> None:
+        """Ends a query and frees what no other query uses."""
+        query = self.queries.pop(name, None)
+        if query is None:
+            raise QueryError(f"there is no query {name}")
+        query.events.append({"event": "dropped", "at": query.frontier})
+        self.parts.leave(name, query.live.sources)
+
+    def start(self) -> Session:
+        """Nothing to do here: a session in this process runs whenever rows are pushed."""
+        self._require_running()
+        return self
+
+    def push(self, stream: str | Mapping[str, object], rows: object = None) -> None:
+        """Takes rows of one stream, or of several by name, and works them through; results leave at once.
+
+        The streams that are not among them are silent for this push.
+        """
+        self._require_running()
+        given = dict(stream) if isinstance(stream, Mapping) else {stream: rows}
+        for name in given:
+            if name not in self.streams:
+                raise InputError(f"there is no stream {name}", detail=f"the streams are {', '.join(self.streams)}")
+        self._pushes += 1
+        batches = {name: self.streams[name].batch(value, self._now(name)) for name, value in given.items()}
+        for name, batch in batches.items():
+            self._feed(name, batch)
+            self.streams[name].settle()
+        for name, silent in self.streams.items():
+            if name not in batches or batches[name].num_rows == 0:
+                silent.demand(self._now(name), self._newest(silent))
+        self._advance()
+
+    def stop(self) -> None:
+        """Ends all streams: whatever waits for later rows leaves now, and nothing more is taken."""
+        if self.stopped:
+            return
+        for stream in self.streams.values():
+            stream.close()
+        self._advance()
+        self.stopped = True
+
+    def _newest(self, silent: SessionStream) -> int:
+        """The time of the newest row of all streams whose times mean the same as a silent one's."""
+        domain = silent.declaration.domain
+        alike = [s.latest for s in self.streams.values() if s.declaration.domain.agrees_with(domain)]
+        return max(alike, default=BEGINNING)
+
+    def _require_running(self) -> None:
+        if self.stopped:
+            raise JobError("the session has been stopped", hint="open a new one")
+
+    def _now(self, name: str) -> int:
+        if self._clock is not None:
+            return self._clock()
+        return self._pushes if self.streams[name].declaration.domain.is_integer else clock_time.time_ns() // 1000
+
+    def _registers(self) -> dict[str, int]:
+        return {name: stream.register for name, stream in self.streams.items()}
+
+    def _feed(self, name: str, batch: pa.RecordBatch) -> None:
+        rows, times = self.streams[name].accept(batch)
+        if len(times) == 0:
+            return
+        self.parts.feed(name, rows, times)
+        for query in self.queries.values():
+            query.live.feed(name, rows, times)
+
+    def _advance(self) -> None:
+        known = self.parts.advance(self._registers())
+        for query in self.queries.values():
+            self.parts.hand_over(query.name, query.live.execution)
+            query.take(query.live.advance(known))
+        unify(self._owners())
+
+    def _shared(self, plan: Plan) -> tuple[PhysicalNode, Sequence[str]]:
+        """The plan with taps on what others run already, and the parts that were made for it just now."""
+        physical = self.parts.share(plan.physical, self.queries.values(), self._scheduling)
+        core = None if taps_in(physical) else core_of(plan.query, plan.emission)
+        if core is None:
+            return physical, ()
+        part = self.parts.with_core(core)
+        if part is not None:
+            return core.above(part.plan, part.name), ()
+        alike = [q.core.needed for q in self.queries.values() if q.core and q.core.signature == core.signature]
+        if not alike:
+            return physical, ()
+        columns = core.needed.union(*alike)
+        part = self.parts.new_core(core, columns, self._registers(), self._pushes + 1, self._scheduling)
+        known = inherit_windows(part, part.execution, self._others(part))
+        part.given.clear()  # what follows from the inherited content belongs to the part's present
+        return core.above(part.plan, part.name), () if known else (part.name,)
+
+    def _begin(self, live: LiveQuery) -> int:
+        """Sets a new query to where its streams are; gives the instant from which on its results are whole."""
+        frontier = frontier_of(live.sources, self.parts.registers(self._registers()))
+        if frontier > BEGINNING:
+            live.frontier = frontier
+            live.execution.restore(frontier)
+        # A part remembers only what is valid after its own frontier, which may be ahead of the query's.
+        parts = [self.parts.named[tap.stream.name] for tap in taps_in(live.plan.physical)]
+        shared = [max(part.frontier, part.whole_from) for part in parts]
+        start = max([frontier, *shared])
+        # What changed at an instant shows only to those who also know the instant before.
+        return start + 1 if shared and start > BEGINNING and isinstance(live.plan.query, ToStream) else start
+
+    def _inherit(self, query: Query, fresh: Sequence[str], share: bool) -> None:
+        """Gives a new query the present content of what it shares; its history says since which push that is kept."""
+        inherited: dict[str, int] = {}
+        query.since = {source.stream.alias: self._pushes + 1 for source in query.live.sources}
+        taps = taps_in(query.plan.physical)
+        for tap in taps:
+            part = self.parts.named[tap.stream.name]
+            part.join(query.name)
+            query.since |= part.since
+            if part.name not in fresh:
+                inherited |= {alias: push for alias, push in part.since.items() if push <= self._pushes}
+                self._give(query, tap.stream.alias, part.present())
+        if share and isinstance(query.live.execution, SingleBox):
+            known = inherit_windows(query, query.live.execution, self._owners())
+            at = isinstance(query.plan.query, ToStream)
+            query.start = max([query.start, *(window.operator.frontier + at for window in known.values())])
+            inherited |= {alias: window.since for alias, window in known.items()}
+        query.events.append(
+            {
+                "event": "started",
+                "at": None if query.start == BEGINNING else query.start,
+                "shares": sorted(tap.stream.name for tap in taps),
+                "inherited": dict(sorted(inherited.items())),
+            }
+        )
+
+    def _give(self, query: Query, alias: str, content: Elements) -> None:
+        if len(content):
+            query.live.execution.feed(alias, content)
+
+    def _others(self, part: SharedPart) -> list[Owner]:
+        return [owner for owner in self._owners() if owner is not part]
+
+    def _owners(self) -> list[Owner]:
+        return [*self.queries.values(), *self.parts.named.values()]
+
+    def _executions(self) -> Iterator[Execution]:
+        yield from (part.execution for part in self.parts.named.values())
+        yield from (query.live.execution for query in self.queries.values())
+
+    def _segments(self) -> Iterator[Segment]:
+        for execution in self._executions():
+            for state in execution.states():
+                yield from state.segments

@@ -1,0 +1,264 @@
+"""A live query: its execution, and the results waiting for their time.
+
+Results leave in order of `valid_from`, once the frontier has passed it: everything that could still come starts later.
+What is emitted but not yet released belongs to the query, not to the plan that computed it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+
+from midstream.adaptation.adaptive import Adaptive
+from midstream.algebra.declarations import UserFunction
+from midstream.algebra.physical import Source
+from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.errors import InputError, MigrationError
+from midstream.job.result_table import result_table
+from midstream.job.sources import reached, source_elements
+from midstream.migration.execution import Execution, SingleBox
+from midstream.migration.history import MigrationRecord, Recorder
+from midstream.migration.in_part import way
+from midstream.migration.live_statistics import live_statistics
+from midstream.migration.predict import predicted
+from midstream.migration.protocol import Decision, Migrating, Situation, Strategy, latest_end, latest_ends
+from midstream.migration.registry import strategy_named
+from midstream.operators.box import Box
+from midstream.operators.elements import Elements, Ticks, concatenate
+from midstream.operators.sorting import stable_order
+from midstream.optimizer.plans import Plan
+from midstream.scheduling.box_scheduler import BoxScheduler
+from midstream.scheduling.schedule import Schedule
+
+
+class Release:
+    """Holds emitted results back until the frontier has passed their start, then gives them in order."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Elements] = []
+
+    def __call__(self, batch: Elements) -> None:
+        """Takes a batch of emitted results."""
+        self.waiting.append(batch.without_hashes())
+
+    def release(self, frontier: int) -> Elements | None:
+        """All results that start before the frontier, ordered by start."""
+        if not self.waiting:
+            return None
+        together = concatenate(self.waiting)
+        if not bool((together.valid_from[1:] >= together.valid_from[:-1]).all()):
+            together = together.take(stable_order(together.valid_from))
+        count = int(together.valid_from.searchsorted(frontier)) if frontier < INFINITY else len(together)
+        self.waiting = [together.slice(count, len(together) - count)] if count < len(together) else []
+        return together.slice(0, count) if count else None
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A migration under way."""
+
+    plan: Plan
+    strategy: Strategy
+    decision: Decision
+    execution: Migrating
+    recorder: Recorder
+
+
+class Migrations:
+    """The migrations of one query: at most one running, some waiting, and the records of those that have ended."""
+
+    def __init__(self) -> None:
+        self.running: Running | None = None
+        self.waiting: list[tuple[Plan, str | Strategy, str, str]] = []
+        self.history: list[MigrationRecord] = []
+
+    def batch(self, frontier: int, released: int) -> None:
+        """Notes the end of a batch."""
+        if self.running is not None:
+            self.running.recorder.batch(frontier, released)
+
+    def close(self, outcome: str) -> None:
+        """Ends the running migration's record."""
+        assert self.running is not None
+        self.history.append(self.running.recorder.close(outcome, self.running.execution.figures))
+        self.running = None
+
+
+class LiveQuery:
+    """One query, its execution and its waiting results."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        functions: Mapping[str, UserFunction] | None = None,
+        schedule: str | Schedule = "dfs",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.plan = plan
+        self.functions = dict(functions or {})
+        self.clock = clock
+        self.release = Release()
+        self.frontier = BEGINNING
+        self.registers: dict[str, int] = {}
+        self.starts: dict[str, int] = {}
+        self.firsts: dict[str, int] = {}
+        self.counts: dict[str, int] = {}
+        self.batches = 0
+        box = Box(plan.physical, self.functions)
+        self.execution: Execution = SingleBox(box, self.release, partial(BoxScheduler, schedule=schedule))
+        self.migrations = Migrations()
+        self.adaptive: Adaptive | None = None
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """What it must be fed with now."""
+        return self.execution.sources
+
+    @property
+    def streams(self) -> frozenset[str]:
+        """The streams it reads."""
+        return frozenset(source.stream.name for source in self.sources)
+
+    @property
+    def history(self) -> tuple[MigrationRecord, ...]:
+        """All migrations that have ended."""
+        return tuple(self.migrations.history)
+
+    def feed(self, stream: str, rows: pa.RecordBatch, ticks: Ticks) -> None:
+        """Takes rows of a stream with their times."""
+        if len(ticks) == 0:
+            return
+        if self.frontier == INFINITY:
+            raise InputError(f"the query has ended, rows of stream {stream} come too late")
+        earliest, latest = int(ticks.min()), int(ticks.max())
+        for source in self.sources:
+            if source.stream.name == stream:
+                alias = source.stream.alias
+                self.starts[alias] = max(self.starts.get(alias, latest), latest)
+                self.firsts[alias] = min(self.firsts.get(alias, earliest), earliest)
+                self.counts[alias] = self.counts.get(alias, 0) + len(ticks)
+                elements = source_elements(source, rows, ticks)
+                if self.adaptive is not None:
+                    self.adaptive.take(alias, elements, ticks)
+                if len(elements):
+                    self.execution.feed(alias, elements)
+
+    def advance(self, registers: Mapping[str, int]) -> Elements | None:
+        """Learns how far the streams are; gives the results that leave because of it."""
+        self.registers = dict(registers)
+        self.batches += 1
+        frontier = reached(self.sources, registers)
+        if frontier > self.frontier:
+            self.frontier = frontier
+            self.execution.advance(frontier)
+        ended = self._leave_if_done()
+        given = self.release.release(min(self.frontier, self.execution.passed))
+        self.migrations.batch(self.frontier, 0 if given is None else len(given))
+        if ended:
+            self._end()
+        if self.adaptive is not None and self.frontier < INFINITY:
+            self.adaptive.after_batch(self)
+        return given
+
+    def migrate(
+        self,
+        plan: Plan,
+        strategy: str | Strategy = "auto",
+        *,
+        part: str = "auto",
+        trigger: str = "asked for",
+        queue: bool = False,
+    ) -> None:
+        """Starts to go over to another plan; while another migration runs, refuses to or waits for its end.
+
+        Only the part in which the plans differ migrates, unless `part` is "whole". The strategy must be legal for both
+        plans; with the part "smallest" it is enough that it is legal for the part.
+        """
+        if self.migrations.running is not None:
+            if not queue:
+                raise MigrationError(
+                    "another migration of this query is running",
+                    hint="wait for its end, cancel it, or have this one queued",
+                )
+            # Refused now or never: by then nobody could be told.
+            before = self.migrations.waiting[-1][0] if self.migrations.waiting else self.migrations.running.plan
+            way(_strategy(strategy), before, plan, self.functions, part)
+            self.migrations.waiting.append((plan, strategy, trigger, part))
+            return
+        self._start(plan, strategy, trigger, part)
+
+    def cancel_migration(self) -> None:
+        """Goes back to the old plan; nothing is lost. What was queued behind the migration is forgotten."""
+        running = self.migrations.running
+        if running is None:
+            raise MigrationError("no migration of this query is running")
+        self.execution = running.execution.cancel()
+        self.migrations.close("cancelled")
+        self.migrations.waiting.clear()
+
+    def _start(self, plan: Plan, strategy: str | Strategy, trigger: str, part: str) -> None:
+        chosen = way(_strategy(strategy), self.plan, plan, self.functions, part)
+        assert isinstance(self.execution, SingleBox)
+        situation = self.situation(plan)
+        decision = chosen.decide(situation)
+        name = decision.get("strategy", chosen.name)
+        recorder = Recorder(
+            trigger, (self.plan.text, plan.text), name, decision.get("split_after"), self.frontier, self.clock
+        )
+        recorder.part = decision.get("part")
+        recorder.predicted = predicted(name, decision, situation)
+        migrating = chosen.open(self.execution, Box(plan.physical, self.functions), decision)
+        migrating.begin()
+        self.execution = migrating
+        self.migrations.running = Running(plan, chosen, decision, migrating, recorder)
+        if self._leave_if_done():
+            self._end()
+
+    def situation(self, target: Plan | None = None) -> Situation:
+        """Where the query stands, as strategies ask for it."""
+        assert isinstance(self.execution, SingleBox)
+        registers = {s.stream.alias: self.registers.get(s.stream.name, BEGINNING) for s in self.sources}
+        return Situation(
+            self.sources,
+            self.frontier,
+            dict(self.starts),
+            registers,
+            latest_end(self.execution),
+            self.plan,
+            target,
+            self.functions,
+            live_statistics(self.execution.box, self.counts, self.firsts, self.starts, self._batch_ticks),
+            latest_ends(self.execution),
+        )
+
+    @property
+    def _batch_ticks(self) -> float | None:
+        if not self.firsts or not self.batches:
+            return None
+        return max(1.0, (max(self.starts.values()) - min(self.firsts.values())) / self.batches)
+
+    def _leave_if_done(self) -> bool:
+        """Goes on with the new plan alone, if the migration has come that far."""
+        running = self.migrations.running
+        if running is None or not running.execution.done:
+            return False
+        self.execution = running.execution.finish()
+        self.plan = running.plan
+        return True
+
+    def _end(self) -> None:
+        self.migrations.close("done")
+        if self.migrations.waiting:
+            self._start(*self.migrations.waiting.pop(0))
+
+    def table(self, elements: Elements | None) -> pa.Table:
+        """Results as users see them."""
+        return result_table(self.plan, elements)
+
+
+def _strategy(wanted: str | Strategy) -> Strategy:
+    return strategy_named(wanted) if isinstance(wanted, str) else wanted

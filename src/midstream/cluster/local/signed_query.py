@@ -1,0 +1,143 @@
+"""Answers a query over signed tuples: the embedded runtime's positive-negative representation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from midstream.algebra.declarations import Catalog, UserFunction
+from midstream.algebra.plan import Relation, ToStream, streams_of
+from midstream.algebra.time import BEGINNING
+from midstream.cluster.local.embedded import Cut, Stream, batches_and_cuts
+from midstream.cluster.local.planned_changes import planned_changes
+from midstream.errors import MigrationError
+from midstream.job.ingest import DeadLetters, report
+from midstream.job.result_table import result_table
+from midstream.job.sources import reached, source_elements
+from midstream.migration.history import MigrationRecord, Recorder
+from midstream.migration.signed_genmig import SignedGenMig
+from midstream.migration.split import split_after
+from midstream.operators.elements import Elements, Ticks, concatenate
+from midstream.operators.ordering import total_order
+from midstream.operators.signed import intervals, repeated
+from midstream.operators.signed_box import SignedBox
+from midstream.optimizer.plans import Plan, plan_query
+
+STRATEGIES = ("genmig", "auto")
+Representation = Literal["interval", "positive_negative"]
+
+
+class SignedQuery:
+    """One query over signed tuples; its answer is put together from the signs when it has ended."""
+
+    def __init__(self, plan: Plan, functions: Mapping[str, UserFunction] | None = None) -> None:
+        self.plan = plan
+        self.functions = dict(functions or {})
+        self.given: list[Elements] = []
+        self.execution: SignedBox | SignedGenMig = SignedBox(plan.physical, self.functions, self.given.append)
+        self.starts: dict[str, int] = {}
+        self.registers: dict[str, int] = {}
+        self.waiting: list[tuple[Plan, str]] = []
+        self.target: Plan | None = None
+        self.recorder: Recorder | None = None
+        self.history: list[MigrationRecord] = []
+
+    def feed(self, stream: str, rows: pa.RecordBatch, ticks: Ticks) -> None:
+        """Takes rows of a stream with their times."""
+        for source in self.execution.sources:
+            if source.stream.name == stream and len(ticks):
+                alias = source.stream.alias
+                self.starts[alias] = max(self.starts.get(alias, BEGINNING), int(ticks.max()))
+                self.execution.feed(alias, source_elements(source, rows, ticks))
+
+    def advance(self, registers: Mapping[str, int]) -> None:
+        """Learns how far the streams are."""
+        self.registers = dict(registers)
+        before, frontier = len(self.given), reached(self.execution.sources, registers)
+        self.execution.advance(frontier)
+        if isinstance(self.execution, SignedGenMig):
+            assert self.target is not None and self.recorder is not None
+            self.recorder.batch(frontier, len(self.given) - before)
+            if self.execution.done:
+                self.history.append(self.recorder.close("done", self.execution.figures))
+                self.execution = self.execution.finish()
+                self.plan = self.target
+                if self.waiting:
+                    self.migrate(*self.waiting.pop(0))
+
+    def migrate(self, plan: Plan, trigger: str = "asked for") -> None:
+        """Goes over to another plan; waits for the end of a migration under way."""
+        if isinstance(self.execution, SignedGenMig):
+            self.waiting.append((plan, trigger))
+            return
+        registers = {s.stream.alias: self.registers.get(s.stream.name, BEGINNING) for s in self.execution.sources}
+        last = split_after(self.execution.sources, self.starts, registers)
+        self.target = plan
+        plans = self.plan.text, plan.text
+        self.recorder = Recorder(trigger, plans, "genmig", last, self.execution.frontier, time.monotonic)
+        self.execution = SignedGenMig(self.execution, partial(SignedBox, plan.physical, self.functions), last)
+
+    def table(self) -> pa.Table:
+        """The whole answer, as the interval representation gives it."""
+        if not self.given:
+            return result_table(self.plan, None)
+        given = concatenate(self.given)
+        elements = repeated(given) if isinstance(self.plan.query, ToStream) else intervals(given)
+        order = total_order(elements.columns, [elements.valid_from, elements.valid_to])
+        return result_table(self.plan, elements if order is None else elements.take(order))
+
+
+def run_signed(
+    plan_of: Relation,
+    inputs: Mapping[str, pa.Table],
+    catalog: Catalog,
+    *,
+    plan: Plan | str | None = None,
+    migrations: Sequence[Any] = (),
+    batch_rows: int = 10_000,
+    emit_every: int | None = None,
+    progress: Any = None,
+    dead_letters: list[DeadLetters] | None = None,
+    history: list[MigrationRecord] | None = None,
+) -> pa.Table:
+    """Runs a query over finite tables in the positive-negative representation."""
+    require_signed([change.strategy for change in migrations])
+    query = SignedQuery(plan_query(plan_of, plan, emit_every), catalog.functions)
+    streams = {name: Stream(catalog.streams[name]) for name in sorted({s.name for s in streams_of(plan_of)})}
+    genmig = [replace(change, strategy="genmig", part="whole") for change in migrations]
+    changes = planned_changes(query.plan, genmig, emit_every, catalog)
+    for parts in batches_and_cuts(streams, inputs, batch_rows, [change.at for change in changes]):
+        if isinstance(parts, Cut):
+            change = changes[parts.number]
+            query.migrate(change.plan, f"planned at {change.at}")
+            continue
+        for name, rows in parts.items():
+            query.feed(name, *streams[name].accept(rows))
+        for stream in streams.values():
+            stream.settle()
+        query.advance({name: s.register for name, s in streams.items()})
+        if progress is not None:
+            progress(sum(rows.num_rows for rows in parts.values()))
+    for stream in streams.values():
+        stream.close()
+    query.advance({name: s.register for name, s in streams.items()})
+    dead = [letters for stream in streams.values() for letters in stream.dead]
+    if dead_letters is not None:
+        dead_letters.extend(dead)
+    if history is not None:
+        history.extend(query.history)
+    return report(query.table(), dead)
+
+
+def require_signed(strategies: Sequence[str]) -> None:
+    """Refuses migration strategies that work on intervals only."""
+    for strategy in strategies:
+        if strategy not in STRATEGIES:
+            raise MigrationError(
+                f"{strategy} does not migrate the positive-negative representation", hint="use strategy genmig"
+            )

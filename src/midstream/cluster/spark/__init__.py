@@ -1,0 +1,24 @@
+"""The Spark runtime: continuous queries on Structured Streaming, exactly once. The only place that imports pyspark.
+
+Workers import the step alone; what drivers need loads when first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from midstream.cluster.spark.environment import spark_session
+    from midstream.cluster.spark.finite import run_on_spark
+    from midstream.cluster.spark.session import Session
+
+__all__ = ["Session", "run_on_spark", "spark_session"]
+
+_HOMES = {"Session": "session", "run_on_spark": "finite", "spark_session": "environment"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,144 @@
+"""What a running session answers when a second process asks through its checkpoint."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Any
+
+from midstream.checkpoint.control import Request
+from midstream.checkpoint.request_log import told_of
+from midstream.checkpoint.status import measured
+from midstream.errors import JobError, MidstreamError
+from midstream.job.accounts import adaptivity_of, history_of, shared_with, told_tick
+from midstream.job.requests import without_deadline
+from midstream.optimizer.growth import growth
+
+if TYPE_CHECKING:
+    from midstream.cluster.spark.session import Session
+
+log = logging.getLogger(__name__)
+
+
+class Listener:
+    """Looks for requests while the session runs."""
+
+    def __init__(self, session: Session, pause: float = 0.5) -> None:
+        self.session = session
+        self.pause = pause
+        self.ending = threading.Event()
+        self.thread = threading.Thread(target=self._listen, name="midstream-control", daemon=True)
+
+    def go_on(self) -> None:
+        """Carries out what was asked of an earlier process and came into no manifest."""
+        driver = self.session._driver
+        driver.requests.go_on(driver.manifest, self.answer)
+
+    def listen(self) -> None:
+        """Begins to look for requests."""
+        self.thread.start()
+
+    def stop(self) -> None:
+        """Stops looking."""
+        self.ending.set()
+        if self.thread.is_alive() and threading.current_thread() is not self.thread:
+            self.thread.join(timeout=10)
+
+    def _listen(self) -> None:
+        driver = self.session._driver
+        while not self.ending.wait(self.pause):
+            try:
+                driver.requests.answer_all(self.answer, driver.check_lease)
+            except MidstreamError as error:
+                log.warning("the control folder cannot be read: %s", error)
+
+    def answer(self, request: Request) -> Any:
+        """The answer to one request."""
+        session = self.session
+        match request:
+            case {"command": "status"}:
+                return status(session)
+            case {"command": "plan", "query": str(name)}:
+                return {
+                    "query": name,
+                    "plan": session.queries_by(name).plan.text,
+                    "explain": session.queries_by(name).explain(),
+                }
+            case {"command": "migrate", "query": str(name), "plan": str(plan)}:
+                query = session.queries_by(name)
+                query.migrate(
+                    plan,
+                    request.get("strategy", "moving_state"),
+                    part=request.get("part", "auto"),
+                    trigger=request.get("trigger", "asked for"),
+                )
+                return {"query": name, "from": query.plan.text, "to": query.migrating}
+            case {"command": "schedule", "scheduling": str(name)}:
+                before, session.scheduling = session.scheduling, name
+                return {"from": before, "to": session.scheduling}
+            case {"command": "cancel", "query": str(name)}:
+                query = session.queries_by(name)
+                left = query.migrating
+                query.cancel_migration()
+                return {"query": name, "plan": query.plan.text, "cancelled": left}
+            case {"command": "rebalance"}:
+                return {"changes": session.rebalance(request.get("routing"))}
+            case {"command": "add", "query": str(name), "cql": str(cql)}:
+                wanted = {"plan": request.get("plan"), "adaptive": request.get("adaptive", "off")}
+                query = session.query(name, cql, **wanted)
+                session._driver.added[name] = {"cql": cql, **wanted}
+                session._driver.dropped.pop(name, None)
+                return {"query": name, "plan": query.plan.text}
+            case {"command": "drop", "query": str(name)}:
+                text, added = session.queries_by(name)._running.cql, name in session._driver.added
+                session.drop(name)
+                if not added:
+                    session._driver.dropped[name] = text
+                return {"query": name}
+            case {"command": "stop"}:
+                session.request_stop()
+                return {"stopping": True}
+        raise JobError(f"the job does not understand {without_deadline(request)}")
+
+
+def status(session: Session) -> dict[str, Any]:
+    """How far a session is."""
+    driver = session._driver
+    manifest = driver.manifest
+    counters = manifest.counters if manifest else {}
+    return {
+        "checkpoint": session.checkpoint,
+        "running": True,
+        "batch": None if manifest is None else manifest.batch_id,
+        "slots": driver.slots,
+        "moves": session.moves,
+        "scheduling": driver.scheduling,
+        "streams": {
+            name: {
+                "rows": counters.get("rows", {}).get(name, 0),
+                "late": counters.get("late", {}).get(name, 0),
+                "unusable": counters.get("unusable", {}).get(name, 0),
+                "register": told_tick(manifest.registers.get(name)) if manifest else None,
+            }
+            for name in session.catalog.streams
+        },
+        "queries": {
+            name: {
+                "cql": query.cql,
+                "plan": query.plan.text,
+                "migrating_to": query.migration.target.plan.text if query.migration else None,
+                "added": name in driver.added,
+                "results": counters.get("results", {}).get(name, 0),
+                "released": told_tick(manifest.released.get(name)) if manifest else None,
+                "history": history_of(driver, query),
+                "warnings": list(growth(query.plan.physical)),
+                "shared_with": shared_with(manifest, name) if manifest else {},
+                "adaptivity": adaptivity_of(driver, name),
+            }
+            for name, query in driver.queries.items()
+        },
+        "dropped": dict(driver.dropped),
+        "requests": told_of(driver.files, manifest),
+        **measured(driver.store, manifest),
+        "last_batch": driver.last_event,
+    }

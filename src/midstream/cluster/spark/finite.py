@@ -1,0 +1,192 @@
+"""Finite inputs on Spark: written as files, one per batch and stream, and read back as streams of a session.
+
+So the batches are exactly those of the embedded runtime, and everything else is the path of a long-running job.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from midstream.adaptation.controller import Decision
+from midstream.adaptation.policy import Mode, Policy, policy_of
+from midstream.algebra.declarations import Catalog
+from midstream.algebra.plan import Relation, streams_of
+from midstream.checkpoint.lists import dead_letters_of
+from midstream.cluster.local.embedded import Cut, Stream, batches_and_cuts
+from midstream.cluster.local.planned_changes import PlannedChange, planned_changes
+from midstream.cluster.spark.environment import require_classic
+from midstream.cluster.spark.session import Session
+from midstream.errors import QueryError
+from midstream.job.ingest import DeadLetters, report
+from midstream.job.task.layout import carried, carrier
+from midstream.optimizer.plans import Plan, plan_query
+
+
+def run_on_spark(
+    query: str,
+    relation: Relation,
+    inputs: Mapping[str, pa.Table],
+    catalog: Catalog,
+    spark: SparkSession,
+    *,
+    plan: Plan | str | None = None,
+    migrations: Sequence[Any] = (),
+    batch_rows: int = 10_000,
+    strategy: str = "dfs",
+    emit_every: int | None = None,
+    slots: int | None = None,
+    progress: Any = None,
+    dead_letters: list[DeadLetters] | None = None,
+    adaptive: Policy | Mode = "off",
+    decisions: list[Decision] | None = None,
+    history: list[dict[str, Any]] | None = None,
+) -> pa.Table:
+    """Runs a query over finite tables on Spark, batch by batch, and gives all its results in order.
+
+    `decisions` is given what adaptation decided. Dead letters are counted and given as in the embedded run; their rows
+    are those of the dead-letter table.
+    """
+    if batch_rows < 1:
+        raise QueryError(f"batch_rows must be positive, not {batch_rows}")
+    require_classic(spark)
+    policy = policy_of(adaptive)
+    folder = Path(tempfile.mkdtemp(prefix="midstream-run-"))
+    try:
+        names = sorted({s.name for s in streams_of(relation)})
+        changes = planned_changes(plan_query(relation, plan, emit_every), migrations, emit_every, catalog)
+        starts = _write_batches(folder, names, inputs, catalog, batch_rows, [change.at for change in changes])
+        functions = tuple(catalog.functions.values())
+        checkpoint = str(folder / "checkpoint")
+        with Session(spark, checkpoint=checkpoint, slots=slots, functions=functions, scheduling=strategy) as session:
+            for name in names:
+                declared = catalog.streams[name]
+                frame = _read(spark, folder / name, declared.columns)
+                session.stream(name, frame, time=declared.time, columns=declared.columns)
+                session._declare_lateness(name, declared.lateness)
+            running = session._add("run", query, relation, plan, emit_every, policy=policy)
+            if progress is not None:
+                session.on_progress(lambda event: progress(sum(event["rows"].values())))
+            _plan_changes(session, changes, starts)
+            session.process_available()
+            session.finish()
+            if decisions is not None:
+                decisions.extend(session._driver.watchers.decided("run"))
+            dead = _dead_letters(session)
+            if dead_letters is not None:
+                dead_letters.extend(dead)
+            if history is not None:
+                history.extend(running.history)
+            return report(running.table(), dead)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _dead_letters(session: Session) -> list[DeadLetters]:
+    """The rows that could not be used, by stream and reason."""
+    files, manifest = session._driver.files, session._driver.manifest
+    if manifest is None:
+        return []
+    tables = [pq.read_table(pa.BufferReader(files.read(named.path))) for named in dead_letters_of(files, manifest)]
+    if not tables:
+        return []
+    rows = pa.concat_tables(tables)
+    kinds = (
+        rows.group_by(["stream", "reason"]).aggregate([]).sort_by([("stream", "ascending"), ("reason", "ascending")])
+    )
+    return [
+        DeadLetters(
+            kind["stream"],
+            kind["reason"],
+            rows.filter((pc.field("stream") == kind["stream"]) & (pc.field("reason") == kind["reason"])),
+        )
+        for kind in kinds.to_pylist()
+    ]
+
+
+def _plan_changes(session: Session, changes: Sequence[PlannedChange], starts: Mapping[int, int]) -> None:
+    """Has each change begin before its batch, or as soon after it as an earlier one has ended."""
+    waiting = [(starts[i], change) for i, change in enumerate(changes) if i in starts]
+
+    def begin(batch_id: int) -> None:
+        if waiting and waiting[0][0] <= batch_id and session.queries["run"].migrating is None:
+            _, change = waiting.pop(0)
+            session.queries["run"].migrate(
+                change.plan, change.strategy, part=change.part, trigger=f"planned at {change.at}"
+            )
+
+    session.before_batch(begin)
+
+
+def _write_batches(
+    folder: Path,
+    names: Sequence[str],
+    inputs: Mapping[str, pa.Table],
+    catalog: Catalog,
+    batch_rows: int,
+    cuts: Sequence[int],
+) -> dict[int, int]:
+    """One file per batch and stream, also where a stream has no rows, so that all streams keep step.
+
+    Gives for each cut the batch that comes right after it.
+    """
+    for name in names:
+        (folder / name).mkdir()
+    streams = {name: Stream(catalog.streams[name]) for name in names}
+    cut: list[dict[str, pa.RecordBatch]] = []
+    starts: dict[int, int] = {}
+    for parts in batches_and_cuts(streams, inputs, batch_rows, cuts):
+        if isinstance(parts, Cut):
+            starts[parts.number] = len(cut)
+        else:
+            cut.append(parts)
+    # Spark reads files in order of their modification.
+    first = time.time() - len(cut) - 1
+    for i, parts in enumerate(cut or [{}]):
+        for name in names:
+            schema = _carried_schema(catalog.streams[name].columns)
+            rows = parts.get(name)
+            arrays = [] if rows is None else [carried(rows.column(j), f.type) for j, f in enumerate(schema)]
+            table = pa.Table.from_arrays(arrays, schema=schema) if arrays else schema.empty_table()
+            path = folder / name / f"{i:09d}.parquet"
+            pq.write_table(table, path)
+            os.utime(path, (first + i, first + i))
+    return starts
+
+
+def _carried_schema(columns: pa.Schema) -> pa.Schema:
+    """The columns under plain names, in types that both Parquet and Spark know."""
+    return pa.schema([pa.field(f"c{i}", _stored(f.type)) for i, f in enumerate(columns)])
+
+
+def _stored(kind: pa.DataType) -> pa.DataType:
+    return pa.int64() if pa.types.is_duration(kind) else carrier(kind)
+
+
+def _read(spark: SparkSession, folder: Path, columns: pa.Schema) -> DataFrame:
+    schema = _carried_schema(columns)
+    frame = (
+        spark.readStream.schema(from_arrow_schema(schema))
+        .option("maxFilesPerTrigger", 1)
+        .option("maxFileAge", "10000d")
+        .parquet(f"file://{folder}")
+    )
+    return frame.select(*(_own(i, f).alias(f.name) for i, f in enumerate(columns)))
+
+
+def _own(i: int, field: pa.Field) -> Any:
+    if pa.types.is_duration(field.type):
+        return F.expr(f"timestamp_micros(c{i}) - timestamp_micros(0)")
+    return F.col(f"c{i}")

@@ -1,0 +1,155 @@
+"""The results table: the result files that the manifest names, as far as they are released."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StringType, StructField, StructType
+
+from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.lists import dead_letters_of, results_of
+from midstream.checkpoint.manifest import Manifest, ResultFile
+from midstream.checkpoint.metrics import SCHEMA, table_of
+from midstream.checkpoint.result_files import QUERY, read_results
+from midstream.job.result_table import result_table
+from midstream.job.task.intake import DEAD_LETTERS
+from midstream.operators.ordering import total_order
+from midstream.operators.vectors import column_of, numbers_of
+from midstream.optimizer.plans import Plan
+
+Interval = tuple[int, int]
+EVERYTHING = (BEGINNING, INFINITY)
+
+
+def released_files(files: Files, manifest: Manifest, query: str, since: int = BEGINNING) -> list[ResultFile]:
+    """The files that hold results that start at or after `since` and are released."""
+    until = manifest.released.get(query, BEGINNING)
+    return [f for f in results_of(files, manifest, query) if f.first_from < until and f.last_from >= since]
+
+
+def results_frame(spark: SparkSession, files: Files, manifest: Manifest | None, query: str, plan: Plan) -> DataFrame:
+    """All released results of a query as a DataFrame."""
+    empty = result_table(plan, None)
+    schema = from_arrow_schema(empty.schema)
+    if manifest is None:
+        return spark.createDataFrame([], schema)
+    return _frame(spark, files, released_files(files, manifest, query), plan, manifest.released.get(query, BEGINNING))
+
+
+def dead_letters_frame(spark: SparkSession, files: Files, manifest: Manifest | None) -> DataFrame:
+    """All rows that could not be used, with the reasons."""
+    named = [] if manifest is None else list(dead_letters_of(files, manifest))
+    schema = from_arrow_schema(DEAD_LETTERS)
+    if not named:
+        return spark.createDataFrame([], schema)
+    return spark.read.schema(schema).parquet(*(spark_path(files.full(f.path)) for f in named))
+
+
+def metrics_frame(spark: SparkSession, files: Files, manifest: Manifest | None) -> DataFrame:
+    """The metrics table."""
+    recent = spark.createDataFrame(table_of([] if manifest is None else manifest.recent))
+    if manifest is None or not manifest.metrics:
+        return recent
+    older = spark.read.schema(from_arrow_schema(SCHEMA)).parquet(
+        *(spark_path(files.full(file.path)) for file in manifest.metrics)
+    )
+    return older.unionByName(recent).orderBy("batch_id")
+
+
+def batch_frame(spark: SparkSession, files: Files, manifest: Manifest, query: str, plan: Plan, since: int) -> DataFrame:
+    """The results that a batch released, in order of their start."""
+    until = manifest.released.get(query, BEGINNING)
+    frame = _frame(spark, files, released_files(files, manifest, query, since), plan, until)
+    start = start_column(plan)
+    if since > BEGINNING:
+        frame = frame.where(F.col(start) >= _literal(plan, since))
+    return frame.coalesce(1).sortWithinPartitions(start)
+
+
+def _frame(spark: SparkSession, files: Files, named: list[ResultFile], plan: Plan, until: int) -> DataFrame:
+    schema = from_arrow_schema(result_table(plan, None).schema)
+    if not named:
+        return spark.createDataFrame([], schema)
+    frame = _rows(spark, files, named, schema)
+    if until == INFINITY:
+        return frame
+    return frame.where(F.col(start_column(plan)) < _literal(plan, until))
+
+
+def _rows(spark: SparkSession, files: Files, named: list[ResultFile], schema: StructType) -> DataFrame:
+    """What files hold of one query, also those that it shares."""
+    parts: dict[str, list[str]] = {}
+    for file in named:
+        parts.setdefault(file.part, []).append(spark_path(files.full(file.path)))
+    frames = []
+    for part, paths in parts.items():
+        if not part:
+            frames.append(spark.read.schema(schema).parquet(*paths))
+            continue
+        shared = spark.read.schema(StructType([*schema.fields, StructField(QUERY, StringType())])).parquet(*paths)
+        frames.append(shared.where(F.col(f"`{QUERY}`") == part).drop(QUERY))
+    return reduce(DataFrame.unionAll, frames)
+
+
+def results_of_query(files: Files, manifest: Manifest, query: str, plan: Plan) -> pa.Table:
+    """All released results in this process, ordered by their start, then by all columns."""
+    empty = result_table(plan, None)
+    tables = [read_results(files, file).cast(empty.schema) for file in released_files(files, manifest, query)]
+    table = pa.concat_tables(tables) if tables else empty
+    until = manifest.released.get(query, BEGINNING)
+    start = start_column(plan)
+    if until != INFINITY:
+        table = table.filter(pc.less(table.column(start), _scalar(plan, until)))
+    return in_order(table, [start] if start == "ts" else [start, "valid_to"])
+
+
+def in_order(table: pa.Table, leading: list[str]) -> pa.Table:
+    """The table ordered by the leading times, then by all columns; what never ends comes last."""
+    if table.num_rows < 2:
+        return table
+    whole = table.combine_chunks()
+    numbers = []
+    for name in leading:
+        column = whole.column(name).chunk(0)
+        ticks = numbers_of(column)
+        valid = column.is_valid().to_numpy(zero_copy_only=False)
+        numbers.append(ticks if bool(valid.all()) else np.where(valid, ticks, INFINITY))
+    rest = [whole.column(i).chunk(0) for i, name in enumerate(whole.column_names) if name not in leading]
+    order = total_order(rest, numbers)
+    return whole if order is None else whole.take(pa.array(order))
+
+
+def start_column(plan: Plan) -> str:
+    """The column that says when a result starts."""
+    names = result_table(plan, None).column_names
+    return "ts" if names[-1] == "ts" and len(names) == len(plan.query.schema) + 1 else "valid_from"
+
+
+def _scalar(plan: Plan, ticks: int) -> pa.Scalar:
+    return column_of(np.array([ticks]), plan.query.domain.output_type)[0]
+
+
+def _literal(plan: Plan, ticks: int) -> Column:
+    kind = plan.query.domain.output_type
+    if pa.types.is_integer(kind):
+        return F.lit(ticks)
+    moment = F.timestamp_micros(F.lit(ticks))
+    return moment if kind.tz is not None else F.expr(f"TIMESTAMP_NTZ '1970-01-01' + INTERVAL '{ticks}' MICROSECOND")
+
+
+def spark_path(path: str) -> str:
+    """A path as Spark takes it, whatever its default file system is; its own name for S3 is s3a.
+
+    >>> spark_path("/data/x"), spark_path("s3://bucket/x"), spark_path("hdfs://host/x")
+    ('file:///data/x', 's3a://bucket/x', 'hdfs://host/x')
+    """
+    if path.startswith("/"):
+        return f"file://{path}"
+    return "s3a://" + path.removeprefix("s3://") if path.startswith("s3://") else path

@@ -1,0 +1,204 @@
+"""Selections that Spark makes before rows cross into Python.
+
+A stream's rows are selected if every source that reads the stream, in any plan at work, has a selection right above it:
+then a row that none of them keeps is of use to nobody. Our own selections stay where they are, so Spark may keep too
+much, never too little. Rows without a time and late ones pass, because they are dead letters; and what time it is and
+how many rows there were is observed before the selection, so dropped rows move time and are counted as before. What a
+task observes may count each time it runs, and it runs again if its output is lost with an executor; then the batch is
+counted anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyspark
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F
+
+from midstream.algebra.declarations import StreamDeclaration
+from midstream.algebra.expressions import TRUE, Expression, conjunction
+from midstream.algebra.physical import Filter, PhysicalNode, Source
+from midstream.algebra.time import BEGINNING
+from midstream.cluster.spark.frames.predicates import spark_condition
+from midstream.job.running_query import RunningQuery
+from midstream.job.task.layout import PORT, Layout
+from midstream.job.task.reports import Report
+
+_FIRST = "#first"
+_FIRST_ROW = "IF((monotonically_increasing_id() & 8589934591) = 0, spark_partition_id(), NULL)"
+"""Of the first row of each partition the partition, of others nothing."""
+
+_RUNS = "runs"
+"""The partitions that were observed, one that was observed again once more."""
+
+ALL_ATTEMPTS = "spark.sql.legacy.observeMetricsAggregateAllAttempts"
+
+_UNIVERSAL = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00"})
+
+
+@dataclass(slots=True)
+class PushDown:
+    """The selections of a batch, by port: a condition for Spark, and the text of the stream's ticks."""
+
+    streams: Mapping[int, StreamDeclaration]
+    conditions: Mapping[int, str]
+    ticks: Mapping[int, str]
+    observed: Observation = field(default_factory=Observation)
+    rows: DataFrame | None = None
+
+    def select(self, rows: DataFrame, registers: Mapping[str, int]) -> DataFrame:
+        """The rows that somebody needs."""
+        if not self.conditions:
+            return rows
+        self.rows = rows
+        # Numbers that change with every batch would make Spark compile every batch anew; an array is passed as a value.
+        known = ", ".join(f"{registers.get(s.name, BEGINNING)}L" for s in self._by_port())
+        register = f"get(array({known}), `{PORT}`)"
+        observations, kept = list(self._observations(register)), F.expr(self._kept(register))
+        if not can_repeat(rows):
+            return rows.observe(self.observed, *observations).where(kept)
+        runs = F.expr(f"collect_list(`{_FIRST}`)").alias(_RUNS)
+        marked = rows.select("*", F.expr(_FIRST_ROW).alias(_FIRST))
+        return marked.observe(self.observed, *observations, runs).where(kept).drop(_FIRST)
+
+    def _by_port(self) -> list[StreamDeclaration]:
+        return [self.streams[port] for port in sorted(self.streams)]
+
+    def _observations(self, register: str) -> Iterator[Column]:
+        for port, ticks in self.ticks.items():
+            own = f"`{PORT}` = {port}"
+            yield F.expr(f"max(CASE WHEN {own} AND {ticks} >= {register} THEN {ticks} END)").alias(f"latest{port}")
+            yield F.expr(f"count_if({own})").alias(f"rows{port}")
+
+    def _kept(self, register: str) -> str:
+        whens = " ".join(
+            f"WHEN {port} THEN {condition} OR {self.ticks[port]} IS NULL OR {self.ticks[port]} < {register}"
+            for port, condition in self.conditions.items()
+        )
+        return f"CASE `{PORT}` {whens} ELSE TRUE END"
+
+    def account(self, reports: Sequence[Report]) -> list[Report]:
+        """What the dropped rows would have reported, given the reports of the others."""
+        if not self.conditions:
+            return []
+        told = self.observed.get
+        runs = told.get(_RUNS) or []
+        if len(runs) > len(set(runs)):
+            told = {**told, **self._counted_anew()}
+        dropped = Report(-1, -1)
+        for port in self.conditions:
+            name = self.streams[port].name
+            passed = sum(report.rows.get(name, 0) for report in reports)
+            dropped.rows[name] = max(0, told[f"rows{port}"] - passed)
+            if told[f"latest{port}"] is not None:
+                dropped.latest[name] = told[f"latest{port}"]
+        return [dropped]
+
+    def _counted_anew(self) -> dict[str, int]:
+        """The rows of each stream, by reading the batch once more; what repeats in such a job is counted once."""
+        assert self.rows is not None
+        counted = {row[0]: row[1] for row in self.rows.groupBy(PORT).count().collect()}
+        return {f"rows{port}": counted.get(port, 0) for port in self.conditions}
+
+
+def can_repeat(rows: DataFrame) -> bool:
+    """Whether what tasks observe may count twice: their output can be lost with an executor, and Spark tells of all.
+
+    Since 4.3 Spark only tells of the last run of each task, unless it is told otherwise.
+    """
+    session = rows.sparkSession
+    master = session.sparkContext.master or ""
+    if master == "local" or master.startswith("local["):
+        return False
+    return session.conf.get(ALL_ATTEMPTS, "true" if _version() < (4, 3) else "false") == "true"
+
+
+def _version() -> tuple[int, ...]:
+    return tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+
+
+def push_down(
+    queries: Iterable[RunningQuery], streams: Mapping[int, StreamDeclaration], layout: Layout, zone: Callable[[], str]
+) -> PushDown:
+    """What Spark can select of each stream, whose columns lie as in the layout; `zone` asks Spark's session for its."""
+    wanted = selections(queries)
+    conditions, ticks = {}, {}
+    for port, declaration in streams.items():
+        names = {
+            name: layout.columns[place].name
+            for name, place in zip(layout.schemas[port].names, layout.places[port], strict=True)
+        }
+        condition = _any(wanted.get(declaration.name, ()), names)
+        time = None if condition is None else _ticks(declaration, names, zone)
+        if condition is not None and time is not None:
+            conditions[port], ticks[port] = condition, time
+    return PushDown(streams, conditions, ticks)
+
+
+def selections(queries: Iterable[RunningQuery]) -> dict[str, list[tuple[Source, Expression]]]:
+    """The selections right above the sources of each stream, over all plans at work; true where there is none."""
+    found: dict[str, list[tuple[Source, Expression]]] = {}
+    for query in queries:
+        plans = [query.plan, *([] if query.migration is None else [query.migration.target.plan])]
+        for plan in plans:
+            for source, predicates in _above_sources(plan.physical):
+                found.setdefault(source.stream.name, []).append((source, conjunction(predicates)))
+    return found
+
+
+def told(queries: Iterable[RunningQuery], streams: Iterable[StreamDeclaration], zone: Callable[[], str]) -> list[str]:
+    """What Spark selects of some streams, one line each, in the names of their columns."""
+    wanted = selections(queries)
+    lines = []
+    for declaration in streams:
+        names = {name: name for name in declaration.columns.names}
+        condition = _any(wanted.get(declaration.name, ()), names)
+        if condition is not None and _ticks(declaration, names, zone) is not None:
+            lines.append(f"Spark selects {declaration.name} where {condition}")
+    return lines
+
+
+def _above_sources(
+    plan: PhysicalNode, above: tuple[Expression, ...] = ()
+) -> Iterator[tuple[Source, tuple[Expression, ...]]]:
+    match plan:
+        case Source():
+            yield plan, above
+        case Filter(predicate=predicate):
+            yield from _above_sources(plan.input, (*above, predicate))
+        case _:
+            for child in plan.inputs:
+                yield from _above_sources(child)
+
+
+def _own_names(source: Source) -> dict[str, str]:
+    """The stream's names of a source's columns."""
+    return {name: name.removeprefix(f"{source.stream.alias}.") for name in source.schema.names}
+
+
+def _any(sources: Sequence[tuple[Source, Expression]], names: Mapping[str, str]) -> str | None:
+    """A condition that holds for every row that some source keeps; None if there is nothing to select by."""
+    conditions: dict[str, None] = {}
+    for source, predicate in sources:
+        own = tuple((name, names[column]) for name, column in _own_names(source).items() if column in names)
+        condition = None if predicate == TRUE else spark_condition(predicate, own)
+        if condition is None:
+            return None
+        conditions[condition] = None
+    return " OR ".join(conditions) if conditions else None
+
+
+def _ticks(declaration: StreamDeclaration, names: Mapping[str, str], zone: Callable[[], str]) -> str | None:
+    """A stream's time in ticks, for Spark; None where that depends on settings."""
+    kind = declaration.columns.field(declaration.time).type
+    column = f"`{names[declaration.time]}`"
+    if pa.types.is_uint64(kind):
+        return None
+    if pa.types.is_integer(kind):
+        return f"CAST({column} AS BIGINT)"
+    if kind.tz is None and zone() not in _UNIVERSAL:
+        return None
+    return f"unix_micros(CAST({column} AS TIMESTAMP))"

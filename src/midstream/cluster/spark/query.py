@@ -1,0 +1,119 @@
+"""A continuous query of a session, as its user sees it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from midstream.algebra.statistics import UNKNOWN, Statistics
+from midstream.cluster.spark.frames.results import results_of_query
+from midstream.cluster.spark.push_down import told
+from midstream.job.accounts import decisions_of, history_of, shared_with, statistics_of
+from midstream.job.running_query import RunningQuery
+from midstream.migration.predict import foretell
+from midstream.optimizer.growth import growth
+from midstream.optimizer.plans import Plan, plan_query
+
+if TYPE_CHECKING:
+    from midstream.cluster.spark.session import Session
+
+
+class Query:
+    """A continuous query of a session."""
+
+    def __init__(self, session: Session, name: str) -> None:
+        self.session = session
+        self.name = name
+
+    @property
+    def _running(self) -> RunningQuery:
+        return self.session._query(self.name)
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that runs."""
+        return self._running.plan
+
+    def explain(self) -> str:
+        """The plan in fragments, as it runs."""
+        shape = f" {self.plan.text}" if self.plan.text else ""
+        session = self.session
+        streams = [session.catalog.streams[name] for name in sorted(self._running.streams)]
+        settings = session.spark.conf
+        selected = told(
+            session._driver.queries.values(), streams, lambda: settings.get("spark.sql.session.timeZone") or ""
+        )
+        warnings = [f"Warning: {sentence}" for sentence in growth(self.plan.physical)]
+        return "\n".join([f"Plan{shape}\n\n{self._running.staged}", *selected, *self._shared(), *warnings])
+
+    def _shared(self) -> list[str]:
+        manifest = self.session._driver.manifest
+        common = shared_with(manifest, self.name) if manifest else {}
+        return [f"Keeps {rows:,} rows of state together with {other}" for other, rows in common.items()]
+
+    def migrate(
+        self, plan: Plan | str, strategy: str = "auto", *, part: str = "auto", trigger: str = "asked for"
+    ) -> None:
+        """Goes over to another plan, beginning with the next batch, while results keep coming.
+
+        Only the part in which the plans differ migrates, unless `part` is "whole". The strategy must be legal for both
+        plans; with the part "smallest" it is enough that it is legal for the part.
+        """
+        self.session._migrate(self.name, plan, strategy, trigger, part)
+
+    def explain_migration(self, plan: Plan | str, *, part: str = "auto", preference: str = "least_silence") -> str:
+        """Which part of the plan would migrate to another one, and what each strategy is predicted to take."""
+        query, driver = self._running, self.session._driver
+        target = plan_query(query.plan.query, plan, query.emit_every)
+        known = replace(driver.situation(query), old=query.plan, new=target, functions=query.functions)
+        return foretell(known, part, preference)
+
+    def cancel_migration(self) -> None:
+        """Goes back to the plan before the migration under way, with the next batch; nothing is lost or doubled."""
+        self.session._driver.cancel_migration(self.name)
+
+    @property
+    def migrating(self) -> str | None:
+        """The plan it is migrating to, if it is."""
+        under_way = self._running.migration
+        return None if under_way is None else under_way.target.plan.text
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """Its migrations, oldest first, also those before a restart; the last may be waiting or under way."""
+        return history_of(self.session._driver, self._running)
+
+    @property
+    def decisions(self) -> list[dict[str, Any]]:
+        """What was decided about its plan, also to stay, oldest first and also before a restart."""
+        return decisions_of(self.session._driver, self.name)
+
+    @property
+    def observed(self) -> Statistics:
+        """What is known of its streams and operators, as the optimizer reads it; nothing unless it is adaptive."""
+        watcher = self.session._driver.watchers.by_query.get(self.name)
+        return UNKNOWN if watcher is None else watcher.observed
+
+    @property
+    def statistics(self) -> dict[str, Any]:
+        """Counts of what it did and holds, as of the last batch; with what was `observed` if it is adaptive."""
+        return statistics_of(self.session._driver, self._running)
+
+    def results(self) -> DataFrame:
+        """All results released so far."""
+        return self.session.results(self.name)
+
+    def table(self) -> pa.Table:
+        """All results released so far, in order, in this process."""
+        driver = self.session._driver
+        if driver.manifest is None:
+            from midstream.job.result_table import result_table
+
+            return result_table(self.plan, None)
+        return results_of_query(driver.files, driver.manifest, self.name, self.plan)
+
+    def __repr__(self) -> str:
+        return f"Query({self.name!r}, {self._running.cql!r})"

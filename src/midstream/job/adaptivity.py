@@ -1,0 +1,348 @@
+"""Adaptive queries on Spark, as the driver watches them.
+
+Slots report what they saw of a batch; the driver puts it together into one observer, as if all rows had passed one
+place, and lets the controller decide before the batch is committed. What is known and what was decided is part of the
+batch's manifest, and a decided migration begins with the next batch by what the manifest says: a batch that is repeated
+starts from the last manifest again, whatever this process had made of it in the meantime.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from midstream.adaptation.adaptive import WAYS, Adaptive, refused
+from midstream.adaptation.controller import Decision
+from midstream.adaptation.observer import Attention, Observer
+from midstream.adaptation.policy import Policy
+from midstream.adaptation.sampling import LOOK_AT, put_together
+from midstream.adaptation.snapshot import keep, restore
+from midstream.adaptation.summary import operators_told, statistics_told
+from midstream.algebra.expressions import columns_of
+from midstream.algebra.statistics import OperatorStatistics, Statistics
+from midstream.checkpoint.manifest import Manifest
+from midstream.errors import MidstreamError
+from midstream.job.running_query import RunningQuery
+from midstream.job.task.reports import Report
+from midstream.job.task.samples import LookRequest, OperatorReport
+from midstream.job.task.sides import base_name
+from midstream.operators.base import Work
+from midstream.optimizer.plans import Plan, plan_query
+
+if TYPE_CHECKING:
+    from midstream.job.batch import Batch
+
+log = logging.getLogger(__name__)
+
+ADAPTIVE = "adaptive"
+"""Where manifests keep what adaptive queries know, among their counters."""
+
+ATTENTION = Attention(apart=(4, 8), rows_per_look=25_000, following=4, most_sampled=3072)
+"""Looks are rare, and frequent when something has changed; what is remembered goes into every manifest."""
+
+NEVER = -1
+ROWS_OF_ALL_SLOTS = 8192
+DECISIONS = 32
+"""How many decisions manifests remember."""
+
+Way = Callable[[RunningQuery, Plan, str], None]
+"""Raises a MigrationError if a query cannot go over to a plan by a strategy."""
+
+
+class Watcher:
+    """Watches one query."""
+
+    def __init__(self, query: RunningQuery, policy: Policy, clock: Callable[[], float] = time.time) -> None:
+        self.name = query.name
+        self.policy = policy
+        self.relation = query.plan.query
+        self.emit_every = query.emit_every
+        self.functions = query.functions
+        self.clock = clock
+        self.as_of: int | None = NEVER
+        """The batch up to which it has seen everything; None: before the first one."""
+        self.current = query.plan
+        """The plan that runs, as the session has it: plans are known by their texts."""
+        self._begin(query.plan)
+        self.sources = _sources_of(query, self.adaptive.observer)
+
+    def _begin(self, plan: Plan) -> None:
+        observer = Observer(self.relation, self.functions, attention=ATTENTION)
+        self.adaptive = Adaptive(
+            plan, self.policy, clock=self.clock, observer=observer, spread=True, remembered=DECISIONS
+        )
+        self.wish: dict[str, Any] | None = None
+        self.decided: Decision | None = None
+        self.operators: dict[tuple[int, int], OperatorReport] = {}
+        self.operators_since = 0
+        self.told: dict[str, Any] = {}
+
+    def plan_of(self, text: str) -> Plan:
+        """A plan of the query by its text."""
+        if text == self.current.text:
+            return self.current
+        return plan_query(self.relation, text or None, self.emit_every)
+
+    def go_on(self, batch_id: int | None, kept: Mapping[str, Any] | None, plan: Plan) -> None:
+        """Knows what the manifest of a batch says, and nothing else."""
+        self.current = plan
+        self._begin(plan)
+        self.as_of = batch_id
+        if not kept:
+            return
+        try:
+            self._recall(kept)
+        except (KeyError, TypeError, ValueError, MidstreamError) as error:
+            # Of another version, or of another query of that name: nothing is lost but what can be seen again.
+            log.warning("what was known of query %s is not used: %s %s", self.name, type(error).__name__, error)
+            self._begin(plan)
+
+    def _recall(self, kept: Mapping[str, Any]) -> None:
+        restore(self.adaptive, kept, self.plan_of)
+        self.wish, self.told = kept["wish"], kept["observed"]
+        self.operators_since = kept["operators_since"]
+        for fragment, number, told in kept["operators"]:
+            self.operators[fragment, number] = OperatorReport(**{**told, "work": Work(**told["work"])})
+
+    def request(self, batch_id: int, slots: int) -> LookRequest | None:
+        """What slots are to look at in a batch, if anything."""
+        observer = self.adaptive.observer
+        if not observer.looking:
+            return None
+        most = min(LOOK_AT, max(128, ROWS_OF_ALL_SLOTS // slots))
+        return LookRequest(self.name, observer.interests, self.functions, self.sources, batch_id, most)
+
+    def see(self, batch: Batch, way: Way) -> None:
+        """Sees a batch that was run, and decides; nothing is decided while the query migrates."""
+        query = batch.queries[self.name]
+        migrating = query.migration is not None and not query.migration.done
+        self._count(batch.reports)
+        self._absorb(batch.reports)
+        self._note_work(batch.reports, query.migration is not None)
+        self.wish, self.decided = None, None
+        if query.migration is not None and query.migration.cancelling:
+            self.adaptive.controller.called_off()
+        after, looked = query.after_batch, self.adaptive.observer.looking
+        self.current = after.plan
+        decision = self.adaptive.end_batch(after.plan, None if migrating else self._watched)
+        if decision is not None:
+            if decision.action in ("migrate", "rollback"):
+                decision = self._planned(decision, after, way)
+            self.adaptive.remember(decision)
+            self.decided = decision
+        if looked and (decision is None or migrating):
+            self.told = self.account()
+        self.as_of = batch.batch_id
+
+    def account(self) -> dict[str, Any]:
+        """What is known now, as plain values."""
+        return _told(self.observed)
+
+    @property
+    def observed(self) -> Statistics:
+        """What is known now."""
+        # Telling is no occasion to decide: what was fresh stays so.
+        observer = self.adaptive.observer
+        news = observer.fresh, observer.jumped
+        statistics = observer.snapshot()
+        observer.fresh, observer.jumped = news
+        return self._with_operators(statistics)
+
+    @property
+    def decisions(self) -> list[dict[str, Any]]:
+        """What was decided lately, oldest first."""
+        return [decision.as_dict() for decision in self.adaptive.history]
+
+    def kept(self) -> dict[str, Any]:
+        """All of it for a manifest."""
+        return {
+            **keep(self.adaptive),
+            "mode": self.policy.mode,
+            "wish": self.wish,
+            "decided": None if self.decided is None else self.decided.as_dict(),
+            "observed": self.told,
+            "operators": [[*place, asdict(report)] for place, report in self.operators.items()],
+            "operators_since": self.operators_since,
+        }
+
+    def _count(self, reports: list[Report]) -> None:
+        """Counts the rows that came to slots: what Spark has left out before is no work for any plan."""
+        for alias, (stream, _) in self.sources.items():
+            rows = sum(
+                r.rows.get(stream, 0) - r.late.get(stream, 0) - r.unusable.get(stream, 0)
+                for r in reports
+                if r.stage == 0
+            )
+            latest = [r.latest[stream] for r in reports if stream in r.latest]
+            if latest:
+                self.adaptive.observer.count(alias, rows, max(latest))
+
+    def _absorb(self, reports: list[Report]) -> None:
+        for alias in self.sources:
+            place = self.name, alias
+            looks = [report.looks[place] for report in reports if place in report.looks]
+            # A slot that could not look would leave a gap in what the others say.
+            if looks and len(looks) == sum(1 for r in reports if r.stage == 0 and self._has_rows(r, alias)):
+                self.adaptive.observer.absorb(alias, put_together(looks))
+
+    def _has_rows(self, report: Report, alias: str) -> bool:
+        return self.sources[alias][0] in report.latest
+
+    def _note_work(self, reports: list[Report], migrated: bool) -> None:
+        if migrated:
+            self.operators.clear()
+            self.operators_since = self.adaptive.observer.passed_ticks
+            return
+        held: dict[tuple[int, int], OperatorReport] = {}
+        for report in reports:
+            for (name, fragment), part in report.fragments.items():
+                if base_name(name) != self.name:
+                    continue
+                for number, operator in enumerate(part.operators):
+                    held.setdefault((fragment, number), OperatorReport(operator.label)).add(operator)
+        for place, seen in held.items():
+            before = self.operators.get(place)
+            if before is not None:
+                seen.add(replace(before, state_rows=0, state_bytes=0))
+            self.operators[place] = seen
+
+    def _watched(self, statistics: Statistics) -> Statistics:
+        """Statistics with what the operators did since the last time."""
+        watched = self._with_operators(statistics)
+        self.told = _told(watched)
+        self.operators = {
+            place: OperatorReport(o.label, Work(), 0.0, 0.0, 0.0, 0.0, o.state_rows, o.state_bytes)
+            for place, o in self.operators.items()
+        }
+        self.operators_since = self.adaptive.observer.passed_ticks
+        return watched
+
+    def _with_operators(self, statistics: Statistics) -> Statistics:
+        ticks = max(1, self.adaptive.observer.passed_ticks - self.operators_since)
+        found = tuple(_per_tick(report, ticks) for _, report in sorted(self.operators.items()))
+        return replace(statistics, operators=found)
+
+    def _planned(self, decision: Decision, query: RunningQuery, way: Way) -> Decision:
+        """The decision, with a wish for the next batch; the decision to stay if nothing can carry it out."""
+        refusals = []
+        for strategy in WAYS:
+            try:
+                way(query, decision.target, strategy)
+            except MidstreamError as error:
+                refusals.append(f"{strategy}: {error.message}")
+                continue
+            self.wish = {
+                "from": decision.plan.text,
+                "plan": decision.target.text,
+                "strategy": strategy,
+                "reason": decision.reason,
+            }
+            return decision
+        return refused(decision, refusals)
+
+
+@dataclass(slots=True)
+class Watchers:
+    """The watchers of a session's queries."""
+
+    by_query: dict[str, Watcher] = field(default_factory=dict)
+    seconds: float = 0.0
+    """What seeing the last batch took."""
+
+    def watch(self, query: RunningQuery, policy: Policy) -> None:
+        """Watches a query from its next batch on."""
+        self.by_query[query.name] = Watcher(query, policy)
+
+    def settle(self, before: Manifest | None, queries: Mapping[str, RunningQuery]) -> None:
+        """Has every watcher know what the last manifest says."""
+        batch_id = None if before is None else before.batch_id
+        for name, watcher in self.by_query.items():
+            if watcher.as_of != batch_id and name in queries:
+                kept = None if before is None else before.counters.get(ADAPTIVE, {}).get(name)
+                watcher.go_on(batch_id, kept, queries[name].plan)
+
+    def requests(self, batch_id: int, slots: int) -> tuple[LookRequest, ...]:
+        """What slots are to look at in a batch."""
+        asked = (watcher.request(batch_id, slots) for watcher in self.by_query.values())
+        return tuple(request for request in asked if request is not None)
+
+    def after(self, batch: Batch, way: Way) -> dict[str, Any]:
+        """What the manifest of a batch that was run is to keep, by query."""
+        started = time.perf_counter()
+        before = {} if batch.before is None else batch.before.counters.get(ADAPTIVE, {})
+        kept = {}
+        for name in batch.queries:
+            watcher = self.by_query.get(name)
+            if watcher is None:
+                if name in before:
+                    kept[name] = {**before[name], "mode": "off", "wish": None, "decided": None}
+                continue
+            if batch.registers_now is None:
+                watcher.see(batch, way)
+            kept[name] = watcher.kept()
+        self.seconds = time.perf_counter() - started
+        return kept
+
+    def wishes(self, queries: Mapping[str, RunningQuery]) -> list[tuple[str, dict[str, Any]]]:
+        """The migrations that were decided and can begin now."""
+        return [
+            (name, watcher.wish)
+            for name, watcher in self.by_query.items()
+            if watcher.wish is not None
+            and name in queries
+            and queries[name].migration is None
+            and queries[name].plan.text == watcher.wish["from"]
+        ]
+
+    def decided(self, query: str) -> list[Decision]:
+        """What was decided about a query lately."""
+        watcher = self.by_query.get(query)
+        return [] if watcher is None else list(watcher.adaptive.history)
+
+    def columns(self, stream: str) -> set[str]:
+        """The columns of a stream that watchers look at."""
+        return {
+            column
+            for watcher in self.by_query.values()
+            for name, columns in watcher.sources.values()
+            if name == stream
+            for column in columns
+        }
+
+
+def _sources_of(query: RunningQuery, observer: Observer) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Per alias the stream, and the columns that the query reads of it or that are interesting about it."""
+    interests = observer.interests
+    found = {}
+    for source in query.sources:
+        alias = source.stream.alias
+        terms = [t for terms in interests.keys.get(alias, {}).values() for t in terms]
+        terms += [condition for _, condition in interests.selections.get(alias, ())]
+        terms += [condition for _, condition, owners in interests.pairs if alias in owners]
+        names = set(source.schema.names).union(*(columns_of(term) for term in terms))
+        own = (name.removeprefix(f"{alias}.") for name in sorted(names) if name.startswith(f"{alias}."))
+        found[alias] = source.stream.name, tuple(own)
+    return found
+
+
+def _told(statistics: Statistics) -> dict[str, Any]:
+    return {**statistics_told(statistics), "operators": operators_told(statistics), "moment": statistics.moment}
+
+
+def _per_tick(report: OperatorReport, ticks: int) -> OperatorStatistics:
+    work = report.work
+    return OperatorStatistics(
+        report.label,
+        work.taken / ticks,
+        work.given / ticks,
+        work.probed / ticks,
+        work.inserted / ticks,
+        work.matched / ticks,
+        report.seconds / report.rows if report.rows else None,
+        report.purging / report.purges if report.purges else None,
+        report.state_rows,
+        report.state_bytes,
+    )

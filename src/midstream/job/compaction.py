@@ -1,0 +1,112 @@
+"""Merges small files while the next batch runs, beside the driver's own work.
+
+What a round has merged is adopted by the manifest of the next batch that is committed after it. A round that fails or
+is never adopted costs nothing but its file, which nobody names and which is collected.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.merging import AnyMerge, Made, SharedMerge, due
+from midstream.checkpoint.names import DEAD_LETTERS, RESULTS, name_for
+from midstream.checkpoint.result_files import QUERY, read_shared
+from midstream.errors import MidstreamError
+from midstream.job.task.results_files import shared_parquet
+from midstream.job.task.spill import ParquetSpool
+
+log = logging.getLogger(__name__)
+
+HELD = 64 * 2**20
+"""How many bytes a merge holds before it writes a row group."""
+
+
+class Compactor:
+    """One round of merges at a time, in a thread of its own."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self.thread: threading.Thread | None = None
+        self.done: list[tuple[AnyMerge, Made]] = []
+
+    def begin(self, manifest: Manifest) -> None:
+        """Starts a round on what the manifest names, if something is due and no round is under way."""
+        if self.thread is not None:
+            return
+        merges = due(manifest, manifest.batch_id)
+        if merges:
+            self.thread = threading.Thread(
+                target=self._run, args=(merges, manifest.batch_id + 1), name="midstream-merge", daemon=True
+            )
+            self.thread.start()
+
+    def take(self, wait: bool = False) -> list[tuple[AnyMerge, Made]]:
+        """What the last round has merged, once it has ended; waits for its end if asked to."""
+        if self.thread is None or (self.thread.is_alive() and not wait):
+            return []
+        self.thread.join()
+        self.thread, done, self.done = None, self.done, []
+        return done
+
+    def _run(self, merges: Sequence[AnyMerge], batch_id: int) -> None:
+        done: list[tuple[AnyMerge, Made]] = []
+        _let_others_first()
+        try:
+            for merge in merges:
+                done.append((merge, merge.merged(write_merged(self.files, merge, batch_id))))
+        except (MidstreamError, pa.ArrowException, OSError) as error:
+            log.warning("small files stay as they are for now: %s", error)
+        self.done = done
+
+
+def _let_others_first() -> None:
+    """Has this thread give way to batches; elsewhere than on Linux only whole processes can."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):  # some containers forbid it, and merging matters more
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+
+
+def write_merged(files: Files, merge: AnyMerge, batch_id: int) -> str:
+    """Writes one file with the rows of all; gives its name."""
+    if isinstance(merge, SharedMerge):
+        return _write_shared(files, merge, batch_id)
+    spool = ParquetSpool(HELD)
+    for file in merge.old:
+        spool.add(pq.read_table(pa.BufferReader(files.open_map(file.path)), partitioning=None, use_threads=False))
+    content = spool.content()
+    assert content is not None
+    path = name_for(DEAD_LETTERS if merge.query is None else f"{RESULTS}/{merge.query}", batch_id, 0, 0)
+    files.write_atomic(path, content, point="merge")
+    return path
+
+
+def _write_shared(files: Files, merge: SharedMerge, batch_id: int) -> str:
+    owners: dict[str, dict[str, str]] = {}
+    for query, old in merge.old.items():
+        for file in old:
+            owners.setdefault(file.path, {})[file.part] = query
+    rows = pa.concat_tables([_owned(read_shared(files, path), whose) for path, whose in owners.items()])
+    rows = rows.take(pc.sort_indices(rows, sort_keys=[(QUERY, "ascending")]))
+    path = name_for(merge.folder, batch_id, 0, 0)
+    content = shared_parquet(rows.drop_columns([QUERY]), rows.column(QUERY))
+    files.write_atomic(path, content, point="merge")
+    return path
+
+
+def _owned(rows: pa.Table, whose: Mapping[str, str]) -> pa.Table:
+    """The rows of some parts, under the names of their queries."""
+    place = rows.column_names.index(QUERY)
+    number = pc.index_in(rows.column(QUERY), value_set=pa.array(list(whose)))
+    names = pa.array(list(whose.values())).take(number)
+    return rows.set_column(place, QUERY, names).filter(pc.is_valid(number))

@@ -1,0 +1,489 @@
+"""The driver's side of a session: called by Spark for each batch, it commits a manifest or fails by name.
+
+A manifest that exists means that the batch was done: then only its sinks are called again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type
+
+from midstream.algebra.declarations import StreamDeclaration
+from midstream.algebra.time import BEGINNING
+from midstream.checkpoint.collect import collect
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.lists import shorten
+from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.merging import adopt
+from midstream.checkpoint.metrics import completed, remember
+from midstream.checkpoint.request_log import REQUESTS
+from midstream.checkpoint.store import CheckpointStore
+from midstream.cluster.spark.environment import BATCH_SETTINGS, ROWS_AT_ONCE
+from midstream.cluster.spark.frames.results import batch_frame
+from midstream.cluster.spark.frames.tagging import default_routing
+from midstream.cluster.spark.quiet import PutOff
+from midstream.distribution.balancing import Watch
+from midstream.distribution.fragments import Route
+from midstream.errors import JobError, MigrationError
+from midstream.job.adaptivity import ADAPTIVE, Watchers
+from midstream.job.batch import Batch, finished
+from midstream.job.compaction import Compactor
+from midstream.job.fingerprints import Shapes
+from midstream.job.heartbeat import Heartbeat
+from midstream.job.migration_account import Account
+from midstream.job.migration_choice import decide, legal_strategy, require_cancellable
+from midstream.job.moving import Move, Routing, move_on_spark
+from midstream.job.progress import metrics_row, seconds_of, told_in_a_line
+from midstream.job.relocation import (
+    ANOTHER_NUMBER,
+    Runner,
+    current_routing,
+    rerouted,
+    settle,
+    still_wanted,
+    wanted_since,
+)
+from midstream.job.replacing import with_archive
+from midstream.job.requests import Requests
+from midstream.job.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.task.layout import GROUP, PORT, Layout
+from midstream.job.task.memory import Memory
+from midstream.job.task.reports import Report
+from midstream.job.task.sides import base_name
+from midstream.migration.protocol import Situation
+from midstream.optimizer.plans import Plan, plan_query
+
+log = logging.getLogger(__name__)
+
+SPARK = "spark"
+"""The folder under the checkpoint that is Spark's own."""
+
+Sink = Callable[[DataFrame, int], None]
+Progress = Callable[[dict[str, Any]], None]
+
+
+@dataclass(slots=True)
+class Driver:
+    """Runs batches one after the other on a checkpoint."""
+
+    spark: SparkSession
+    store: CheckpointStore
+    slots: int
+    retained: int
+    memory: Memory = field(default_factory=Memory)
+    queries: dict[str, RunningQuery] = field(default_factory=dict)
+    streams: dict[int, StreamDeclaration] = field(default_factory=dict)
+    routes: dict[str, Route] = field(default_factory=dict)
+    sinks: dict[str, list[Sink]] = field(default_factory=dict)
+    listeners: list[Progress] = field(default_factory=list)
+    before_batch: list[Callable[[int], None]] = field(default_factory=list)
+    watchers: Watchers = field(default_factory=Watchers)
+    arriving: Layout | None = None
+    lease: Heartbeat | None = None
+    manifest: Manifest | None = None
+    last_event: dict[str, Any] | None = None
+    metrics_retained: int = 100_000
+    told_after: dict[str, float] = field(default_factory=dict)
+    """What is known of the last batch only since its commit."""
+    compactor: Compactor = field(init=False)
+    retiring: set[str] = field(default_factory=set)
+    """Queries that another takes the place of with the next batch, under the names their results keep."""
+    added: dict[str, dict[str, Any]] = field(default_factory=dict)
+    dropped: dict[str, str] = field(default_factory=dict)
+    """Queries that were added and dropped by request: what they are, and the texts they had."""
+    failure: BaseException | None = None
+    in_batch: bool = False
+    scheduling: str = "dfs"
+    """Which operator runs when."""
+    carry: str = "needed"
+    shapes: Shapes = field(default_factory=Shapes)
+    halting: bool = False
+    """Whether Spark's query is being stopped: a batch that waits at the gate gives up."""
+    wanted: Routing | None = None
+    """Slots that state is to be moved to before the next batch that can."""
+    rebalancing: Watch | None = None
+    """Notices slots that stay overfull, if groups are to move by themselves."""
+    cancelled: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """Migrations that were cancelled before they began, until a manifest tells of them."""
+    batch_session: SparkSession | None = None
+    run_move: Runner | None = None
+    """Runs a move of state; None: as a job of Spark's."""
+    gate: threading.RLock = field(default_factory=threading.RLock)
+    """Held while a batch is under way."""
+
+    requests: Requests = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.compactor = Compactor(self.files)
+        self.requests = Requests(self.files, self.gate)
+
+    @property
+    def files(self) -> Files:
+        """The checkpoint's files."""
+        return self.store.files
+
+    def open(self, wanted: int | None = None) -> None:
+        """Reads the newest manifest, and goes on with what it says; another number of slots comes with a batch."""
+        self.manifest = self.store.latest()
+        if self.manifest is None:
+            return
+        if self.manifest.counters.get("finished"):
+            raise JobError(
+                f"the job in {self.store.uri} has been finished: its streams were declared to have ended",
+                hint="use a new checkpoint",
+            )
+        self.slots = current_routing(self.manifest, self.slots).slots
+        self.wanted = wanted_since(self.manifest)
+        if wanted is not None and wanted != self.slots:
+            self.wanted = Routing(tuple(default_routing(wanted)), wanted, ANOTHER_NUMBER)
+        self.routes = {name: _route(key) for name, key in self.manifest.counters.get("arrival", {}).items()}
+        self.scheduling = self.manifest.counters.get("scheduling", self.scheduling)
+        self.added = dict(self.manifest.counters.get("added", {}))
+        self.dropped = dict(self.manifest.counters.get("dropped", {}))
+
+    def on_batch(self, rows: DataFrame, batch_id: int) -> None:
+        """What Spark calls for each batch."""
+        while not self.gate.acquire(timeout=0.1):
+            if self.halting:
+                raise PutOff(f"batch {batch_id} was put off: the session is being stopped")
+        try:
+            self.in_batch = True
+            self._on_batch(rows, batch_id)
+        except BaseException as error:
+            self.failure = error
+            self.requests.failed(error)
+            raise
+        finally:
+            self.in_batch = False
+            self.gate.release()
+
+    def _on_batch(self, rows: DataFrame, batch_id: int) -> None:
+        started = time.perf_counter()
+        query_id = self.query_id()
+        before = self._before(batch_id, query_id)
+        if self.manifest is not None and batch_id <= self.manifest.batch_id:
+            self._call_sinks(before, self.store.read(batch_id))
+            return
+        assert self.arriving is not None
+        most = self.memory.rows_at_once(self.arriving.row_bytes)
+        for key, value in {**BATCH_SETTINGS, ROWS_AT_ONCE: str(most)}.items():
+            rows.sparkSession.conf.set(key, value)
+        self.begin_decided()
+        self.batch_session = rows.sparkSession
+        for prepare in self.before_batch:
+            prepare(batch_id)
+        batch = self._batch(query_id, batch_id, before)
+        batch.run(rows)
+        ran = time.perf_counter()
+        self._commit(batch, self._offsets(batch_id))
+        committed = time.perf_counter()
+        assert self.manifest is not None
+        self._call_sinks(before, self.manifest)
+        self._tell(batch, started, ran, committed)
+
+    def _before(self, batch_id: int, query_id: str) -> Manifest | None:
+        newest = self.manifest
+        if newest is not None and newest.query_id == query_id and batch_id == newest.batch_id + 1:
+            return newest
+        return self.store.before(batch_id, query_id)
+
+    def finish(self) -> None:
+        """One more batch without rows, in which every stream has ended."""
+        with self.gate:
+            before = self.manifest
+            batch_id = 0 if before is None else before.batch_id + 1
+            batch = self._batch("" if before is None else before.query_id, batch_id, before)
+            batch.registers_now = finished(batch.registers, self.streams)
+            assert self.arriving is not None
+            batch.run(self._no_rows())
+            self._commit(batch, "", finished=True)
+            assert self.manifest is not None
+            self._call_sinks(before, self.manifest)
+
+    def _no_rows(self) -> DataFrame:
+        assert self.arriving is not None
+        fixed = [F.lit(0).cast("int").alias(PORT), F.lit(0).cast("int").alias(GROUP)]
+        payload = [F.lit(None).cast(from_arrow_type(f.type)).alias(f.name) for f in self.arriving.columns]
+        return self.spark.range(0, 0, 1, 1).select(*fixed, *payload)
+
+    def _batch(self, query_id: str, batch_id: int, before: Manifest | None) -> Batch:
+        assert self.arriving is not None
+        self.watchers.settle(before, self.queries)
+        old = current_routing(before, self.slots)
+        run = self.run_move or self._move
+        settled = settle(self.store.uri, batch_id, before, self.queries, old, self.wanted, run, self.memory)
+        return Batch(
+            self.store.uri,
+            query_id,
+            batch_id,
+            settled.before,
+            settled.queries,
+            self.streams,
+            self.arriving,
+            settled.routing.slots,
+            self.memory,
+            scheduling=self.scheduling,
+            shapes=self.shapes,
+            looks=self.watchers.requests(batch_id, settled.routing.slots),
+            watched=frozenset(self.watchers.by_query),
+            ended=_together(self.cancelled, settled.ended),
+            moved=settled.moved,
+        )
+
+    def _move(self, move: Move) -> list[Report]:
+        return move_on_spark(self.batch_session or self.spark, move)
+
+    def _commit(self, batch: Batch, offsets: str, **more: Any) -> None:
+        arrival = {name: route.key for name, route in self.routes.items()}
+        settings = {
+            "arrival": arrival,
+            "scheduling": batch.scheduling,
+            "carry": self.carry,
+            "slots": batch.slots,
+            "added": dict(self.added),
+            "dropped": dict(self.dropped),
+            REQUESTS: self.requests.told(batch.before, batch.batch_id),
+            **still_wanted(self.wanted, Routing(tuple(batch.routing), batch.slots)),
+            **more,
+        }
+        if adaptive := self.watchers.after(batch, self.check_migration):
+            settings[ADAPTIVE] = adaptive
+        manifest = self._tidied(batch, batch.manifest(offsets, settings))
+        self.check_lease()
+        self.store.commit(manifest)
+        self.manifest = manifest
+        self._follow(manifest)
+        self._retire(batch)
+        self.slots = batch.slots
+        self.queries.update({name: batch.queries[name].after_batch for name in batch.ended if name in self.queries})
+        self.cancelled.clear()
+        if self.wanted is not None and tuple(manifest.routing) == self.wanted.groups:
+            self.wanted = None
+        if self.rebalancing is not None and self.wanted is None:
+            dealt = self.rebalancing.after(manifest.routing, manifest.counters["groups"], self.slots)
+            self.wanted = None if dealt is None else Routing(dealt, self.slots, "a slot with much more than others")
+        self.requests.committed()
+        self.store.retain(self.retained)
+        if self._collects(batch):
+            collect(self.store, self.files)
+        self.compactor.begin(manifest)
+
+    def check_lease(self) -> None:
+        """Fails if somebody else drives the job by now."""
+        if self.lease is not None:
+            self.lease.check()
+
+    def _collects(self, batch: Batch) -> bool:
+        return batch.batch_id % self.retained == 0
+
+    def _tidied(self, batch: Batch, manifest: Manifest) -> Manifest:
+        """The manifest with small files merged, old ones in lists, and the batch in the metrics table."""
+        # Before rubbish is collected nothing may be half made.
+        manifest = with_archive(manifest, batch.before, self.retiring)
+        manifest = adopt(manifest, self.compactor.take(wait=self._collects(batch)), time.time())
+        row = metrics_row(progress_of(batch, manifest), time.time())
+        completed_before = completed(manifest, self.told_after)
+        self.told_after = {}
+        return shorten(self.files, remember(self.files, completed_before, row, self.metrics_retained))
+
+    def _retire(self, batch: Batch) -> None:
+        """Forgets the queries that ran for the last time."""
+        for name in self.retiring & batch.queries.keys():
+            self.queries.pop(name, None)
+            self.retiring.discard(name)
+
+    def _follow(self, manifest: Manifest) -> None:
+        """Goes on with what the manifest says of migrations."""
+        for name, query in list(self.queries.items()):
+            if query.migration is None:
+                continue
+            told = manifest.migration.get(name)
+            if told is None:
+                self.queries[name] = query.after_batch
+            else:
+                query.migration.begun, query.migration.done = told["begun"], told["done"]
+                query.migration.account = Account(**told["account"])
+
+    def rebalance(self, routing: Sequence[int] | None, trigger: str = "asked for") -> bool:
+        """Deals groups to slots anew, beginning with the next batch that can; false if nothing would change."""
+        with self.gate:
+            wanted = rerouted(self.manifest, self.slots, routing, trigger)
+            self.wanted = self.wanted if wanted is None else wanted
+            return wanted is not None
+
+    def situation(self, query: RunningQuery) -> Situation:
+        """Where a query stands, as migration strategies ask for it."""
+        if self.manifest is None:
+            return Situation(query.sources)
+        latest, registers = self.manifest.latest, self.manifest.registers
+        aliases = {source.stream.alias: source.stream.name for source in query.sources}
+        stages = self.manifest.segments.get(query.name, {})
+        ends: dict[str, int] = {}
+        for entry in (e for slots in stages.values() for entries in slots.values() for e in entries):
+            ends[entry.state] = max(ends.get(entry.state, BEGINNING), entry.latest_to)
+        return Situation(
+            query.sources,
+            self.manifest.advanced_to.get(query.name, BEGINNING),
+            {alias: latest[name] for alias, name in aliases.items() if name in latest},
+            {alias: registers.get(name, BEGINNING) for alias, name in aliases.items()},
+            max(ends.values(), default=BEGINNING),
+            ends=ends,
+        )
+
+    def target(self, query: RunningQuery, plan: Plan) -> RunningQuery:
+        """The query by another plan; streams arrive as they do."""
+        target = RunningQuery.of(
+            query.name, query.cql, plan, query.functions, self.routes, query.emit_every, settled=True
+        )
+        target.share = query.share
+        return target
+
+    def begin_migration(self, name: str, target: RunningQuery, strategy: str, trigger: str, part: str = "auto") -> None:
+        """Starts a migration with the next batch; of plans in several stages, always as a whole."""
+        with self.gate:
+            query = self.queries[name]
+            if query.migration is not None:
+                raise MigrationError(
+                    f"query {name} is migrating already, to {query.migration.target.plan.text}",
+                    hint="wait for the end of that migration",
+                )
+            chosen, apart = legal_strategy(query, target, strategy, part)
+            known = replace(self.situation(query), old=query.plan, new=target.plan, functions=query.functions)
+            watcher = self.watchers.by_query.get(name)
+            decision = decide(chosen, apart, known, None if watcher is None else watcher.observed)
+            query.migration = MigrationUnderWay(target, chosen.name, decision, None, False, trigger, apart)
+
+    def cancel_migration(self, name: str) -> None:
+        """Goes back to the old plan with the next batch."""
+        with self.gate:
+            query = self.queries[name]
+            migration = require_cancellable(query)
+            if migration.begun is None:
+                self.cancelled.setdefault(name, []).append(migration.record(query.plan.text, None, "cancelled"))
+                query.migration = None
+            else:
+                migration.cancelling = True
+
+    def begin_decided(self) -> None:
+        """Starts the migrations that watchers decided on after the last batch, as its manifest says."""
+        self.watchers.settle(self.manifest, self.queries)
+        for name, wish in self.watchers.wishes(self.queries):
+            query = self.queries[name]
+            target = self.target(query, plan_query(query.plan.query, wish["plan"], query.emit_every))
+            try:
+                self.begin_migration(name, target, wish["strategy"], wish["reason"])
+            except MigrationError as error:
+                log.warning("query %s stays with its plan: %s", name, error)
+
+    def check_migration(self, query: RunningQuery, plan: Plan, strategy: str) -> None:
+        """Raises a MigrationError if a query could not begin to go over to a plan with the next batch."""
+        target = self.target(query, plan)
+        legal_strategy(query, target, strategy)
+        carried = {d.name: set(self.arriving.schemas[port].names) for port, d in self.streams.items()}  # type: ignore[union-attr]
+        for source in target.sources:
+            prefix = f"{source.stream.alias}."
+            if not {name.removeprefix(prefix) for name in source.schema.names} <= carried[source.stream.name]:
+                raise MigrationError(f"the plan reads columns of {source.stream.name} that batches do not carry")
+
+    def _call_sinks(self, before: Manifest | None, manifest: Manifest) -> None:
+        for name, sinks in self.sinks.items():
+            query = self.queries.get(name)
+            since = BEGINNING if before is None else before.released.get(name, BEGINNING)
+            if query is None or manifest.released.get(name, BEGINNING) <= since:
+                continue
+            frame = batch_frame(self.spark, self.files, manifest, name, query.plan, since)
+            for sink in sinks:
+                sink(frame, manifest.batch_id)
+
+    def _tell(self, batch: Batch, started: float, ran: float, committed: float) -> None:
+        event = progress_of(batch, self.manifest)
+        self.told_after = {
+            "commit": committed - ran,
+            "decide": self.watchers.seconds,
+            "sinks": time.perf_counter() - committed,
+            "batch": time.perf_counter() - started,
+        }
+        event["seconds"] |= self.told_after
+        self.last_event = event
+        log.info("%s", told_in_a_line(event))
+        for listener in self.listeners:
+            listener(event)
+
+    def query_id(self) -> str:
+        """The identity of Spark's checkpoint."""
+        return str(json.loads(self.files.read(f"{SPARK}/metadata"))["id"])
+
+    def _offsets(self, batch_id: int) -> str:
+        return self.files.read(f"{SPARK}/offsets/{batch_id}").decode()
+
+
+def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
+    """What a batch did, for people and programs."""
+    parts = [part for report in batch.reports for part in report.fragments.items()]
+    seconds = seconds_of(batch)
+    by_query: dict[str, dict[str, int]] = {}
+    plans = {part.name: part.query.staged for part in batch.parts()}
+    for (query, fragment), part in parts:
+        total = by_query.setdefault(
+            base_name(query), {k: 0 for k in ("results", "state_rows", "state_bytes", "probed", "matched", "inserted")}
+        )
+        if plans[query].fragment(fragment).reader is None:
+            total["results"] += part.rows_out
+        for name in ("state_rows", "state_bytes", "probed", "matched", "inserted"):
+            total[name] += getattr(part, name)
+    return {
+        "batch_id": batch.batch_id,
+        "rows": _summed(report.rows for report in batch.reports),
+        "late": _summed(report.late for report in batch.reports),
+        "unusable": _summed(report.unusable for report in batch.reports),
+        "queries": by_query,
+        "registers": dict(manifest.registers) if manifest else {},
+        "released": dict(manifest.released) if manifest else {},
+        "plans": {name: query.plan.text for name, query in batch.queries.items()},
+        "migrations": {name: q.migration.target.plan.text for name, q in batch.queries.items() if q.migration},
+        "seconds": seconds,
+        "decisions": {
+            name: kept["decided"] for name, kept in (manifest.counters.get(ADAPTIVE, {}) if manifest else {}).items()
+        },
+    }
+
+
+def _together(*records: Mapping[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for some in records:
+        for name, told in some.items():
+            found.setdefault(name, []).extend(told)
+    return found
+
+
+def _summed(counts: Any) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for count in counts:
+        for name, value in count.items():
+            total[name] = total.get(name, 0) + value
+    return total
+
+
+def _route(key: Any) -> Route:
+    return Route(None if key is None else tuple(key))
+
+
+def needed_columns(
+    queries: Mapping[str, RunningQuery], declaration: StreamDeclaration, watchers: Watchers | None = None
+) -> list[str]:
+    """The columns of a stream that queries read or that are watched, and its time."""
+    wanted = {declaration.time} | (set() if watchers is None else watchers.columns(declaration.name))
+    for query in queries.values():
+        for source in query.sources_read:
+            if source.stream.name == declaration.name:
+                wanted.update(name.removeprefix(f"{source.stream.alias}.") for name in source.schema.names)
+    return [name for name in declaration.columns.names if name in wanted]

@@ -1,0 +1,66 @@
+"""What a batch did: its seconds by part, its row of the metrics table, and its line in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.job.batch import Batch
+
+PARTS = ("transfer", "state", "kernel", "write", "watch")
+"""What slots spend their time on: waiting for rows, opening state, running operators, writing, looking at rows."""
+
+
+def seconds_of(batch: Batch) -> dict[str, float]:
+    """The seconds of a batch: those of its slots, the longest of each kind; and what of its job is Spark's own."""
+    seconds: dict[str, float] = {}
+    longest: dict[int, float] = {}
+    for report in batch.reports:
+        for name, value in report.seconds.items():
+            seconds[name] = max(seconds.get(name, 0.0), value)
+        own = sum(report.seconds.get(name, 0.0) for name in PARTS)
+        longest[report.stage] = max(longest.get(report.stage, 0.0), own)
+    job = batch.spark_seconds
+    return {**seconds, "job": job, "spark": max(0.0, job - sum(longest.values()))}
+
+
+def metrics_row(event: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """A batch's row in the metrics table; `now` is in seconds since 1970."""
+    queries = event["queries"]
+    return {
+        "batch_id": event["batch_id"],
+        "at": now,
+        **{name: dict(event[name]) for name in ("rows", "late", "unusable", "plans", "migrations")},
+        **{
+            name: {query: counts[name] for query, counts in queries.items()}
+            for name in ("results", "state_rows", "state_bytes")
+        },
+        **{name: _finite(event[name]) for name in ("registers", "released")},
+        "seconds": {name: round(value, 6) for name, value in event["seconds"].items()},
+    }
+
+
+def told_in_a_line(event: Mapping[str, Any]) -> str:
+    """A batch in one line."""
+    seconds, queries = event["seconds"], event["queries"]
+    parts = [
+        f"batch {event['batch_id']}",
+        "rows " + _counts(event["rows"]),
+        f"late {sum(event['late'].values())}",
+        f"unusable {sum(event['unusable'].values())}",
+        "results " + _counts({name: counts["results"] for name, counts in queries.items()}),
+        f"state {sum(q['state_rows'] for q in queries.values())} rows",
+        f"{sum(q['state_bytes'] for q in queries.values())} bytes",
+        "seconds " + " ".join(f"{name} {value:.3f}" for name, value in sorted(seconds.items())),
+    ]
+    moving = [f"{name} goes over to {plan}" for name, plan in event["migrations"].items()]
+    return ", ".join([*parts, *moving])
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return " ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "none"
+
+
+def _finite(ticks: Mapping[str, int]) -> dict[str, int]:
+    return {name: value for name, value in ticks.items() if value not in (BEGINNING, INFINITY)}

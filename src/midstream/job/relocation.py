@@ -1,0 +1,160 @@
+"""What a batch goes on from: the last manifest, with state moved to the plans and slots that are due."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from midstream.algebra.time import BEGINNING
+from midstream.checkpoint.manifest import Manifest
+from midstream.cluster.spark.frames.tagging import default_routing
+from midstream.distribution.balancing import balanced
+from midstream.errors import JobError
+from midstream.job.migration_account import Account
+from midstream.job.moving import Move, PlanMove, Routing
+from midstream.job.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.task.exchange import GROUPS
+from midstream.job.task.memory import Memory
+from midstream.job.task.reports import Report
+
+ANOTHER_NUMBER = "another number of slots"
+
+WANTED = "wanted"
+"""Under what a manifest's counters have the slots that groups are dealt to once migrations have ended."""
+
+Runner = Callable[[Move], list[Report]]
+
+
+@dataclass(slots=True)
+class Settled:
+    """The manifest, the queries by the plans they run by now, the slots; and the ends of migrations, by query."""
+
+    before: Manifest | None
+    queries: dict[str, RunningQuery]
+    routing: Routing
+    ended: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    moved: dict[str, Any] | None = None
+
+
+def current_routing(manifest: Manifest | None, slots: int) -> Routing:
+    """How groups are dealt to slots by a manifest, or at first."""
+    if manifest is None or not manifest.routing:
+        return Routing(tuple(default_routing(slots)), slots)
+    known = manifest.counters.get("slots", max(manifest.routing) + 1)
+    return Routing(tuple(manifest.routing), known)
+
+
+def still_wanted(wanted: Routing | None, now: Routing) -> dict[str, Any]:
+    """What a manifest says of slots that had to wait; another number of slots is the session's to ask for again."""
+    if wanted is None or wanted.slots != now.slots or wanted.groups == now.groups:
+        return {}
+    return {WANTED: {"groups": list(wanted.groups), "trigger": wanted.trigger}}
+
+
+def wanted_since(manifest: Manifest) -> Routing | None:
+    """The slots that had to wait."""
+    told = manifest.counters.get(WANTED)
+    return None if told is None else Routing(tuple(told["groups"]), manifest.counters["slots"], told["trigger"])
+
+
+def rerouted(manifest: Manifest | None, slots: int, routing: Sequence[int] | None, trigger: str) -> Routing | None:
+    """Groups dealt to slots anew: as told, or so that slots have alike to do; None if nothing would change."""
+    now = current_routing(manifest, slots)
+    if routing is None:
+        loads = [] if manifest is None else list(manifest.counters.get("groups", ()))
+        dealt = balanced(now.groups, loads, now.slots) if loads else now.groups
+    else:
+        dealt = tuple(routing)
+        if len(dealt) != GROUPS or not all(isinstance(s, int) and 0 <= s < now.slots for s in dealt):
+            raise JobError(
+                f"a routing names the slot of each of the {GROUPS} partition groups",
+                detail=f"the slots are 0 to {now.slots - 1}",
+                hint="another number of slots is a matter of Session(slots=...)",
+            )
+    return None if dealt == now.groups else Routing(dealt, now.slots, trigger)
+
+
+def settle(
+    checkpoint: str,
+    batch_id: int,
+    before: Manifest | None,
+    queries: Mapping[str, RunningQuery],
+    old: Routing,
+    wanted: Routing | None,
+    run: Runner,
+    memory: Memory,
+) -> Settled:
+    """Moves the state that a batch wants elsewhere; other slots wait for the end of migrations inside tasks."""
+    busy = any(query.migration is not None and not query.migration.moves for query in queries.values())
+    new = old if busy or wanted is None else wanted
+    under_way = {name: q.migration for name, q in queries.items() if q.migration is not None}
+    going = {name: m for name, m in under_way.items() if m.moves or (m.apart and m.cancelling)}
+    targets = {name: _after(query) if name in going else query for name, query in queries.items()}
+    started = time.time()
+    if before is None or (new.groups == old.groups and not going):
+        return Settled(before, targets, new, _ended(queries, going, batch_id, before, started, []))
+    moving = [name for name in queries if name in going or new.groups != old.groups]
+    plans = [
+        PlanMove(
+            name,
+            queries[name],
+            targets[name],
+            before.segments.get(name, {}),
+            before.advanced_to.get(name, BEGINNING),
+            feeds=name in going and going[name].cancelling,
+        )
+        for name in moving
+    ]
+    move = Move(checkpoint, batch_id, plans, old, new, memory)
+    reports = run(move) if move.working else []
+    for report in reports:
+        if report.error is not None:
+            raise report.error
+    segments = {**before.segments, **move.segments(reports)}
+    moved = None if new.groups == old.groups else _told(move)
+    ended = _ended(queries, going, batch_id, before, started, reports)
+    return Settled(replace(before, segments=segments, routing=new.groups), targets, new, ended, moved)
+
+
+def _after(query: RunningQuery) -> RunningQuery:
+    """The query by the plan that its state is moved to: the target, or its own plan if the migration is cancelled."""
+    assert query.migration is not None
+    return query.migration.target if query.migration.moves else query.after_batch
+
+
+def _ended(
+    queries: Mapping[str, RunningQuery],
+    going: Mapping[str, MigrationUnderWay],
+    batch_id: int,
+    before: Manifest | None,
+    started: float,
+    reports: Sequence[Report],
+) -> dict[str, list[dict[str, Any]]]:
+    """What the history says of migrations that are over before their batch; no batch without output lay between."""
+    found = {}
+    for name, migration in going.items():
+        frontier = BEGINNING if before is None else before.advanced_to.get(name, BEGINNING)
+        parts = [part for report in reports for place, part in report.fragments.items() if place[0] == name]
+        twice, held = sum(p.processed_twice for p in parts), sum(p.extra_rows for p in parts)
+        account = (migration.account or Account.opened(frontier, started)).after(
+            frontier, time.time(), True, twice, held
+        )
+        status = "cancelled" if migration.cancelling else "done"
+        record = migration.record(queries[name].plan.text, batch_id, status, account)
+        begun = batch_id if migration.begun is None else migration.begun
+        found[name] = [{**record, "start_batch": begun}]
+    return found
+
+
+def _told(move: Move) -> dict[str, Any]:
+    """What is remembered of a change of slots."""
+    changed = sum(a != b for a, b in zip(move.old.groups, move.new.groups, strict=True))
+    return {
+        "batch": move.batch_id,
+        "trigger": move.new.trigger,
+        "slots": [move.old.slots, move.new.slots],
+        "groups": changed,
+        "rows_sent": move.rows_sent,
+    }

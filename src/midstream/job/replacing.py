@@ -1,0 +1,150 @@
+"""Another text for a query that a checkpoint knows: the same query, or one that takes its place.
+
+Two texts are the same query if, by the plan that runs, both compute the same content under the same column names, keep
+the same states by the same keys, and have their rows in the same slots: then everything goes on, and only the text is
+new. A query that takes another's place starts as any new one does. For the batch that it comes with, the old one still
+runs beside it under another name, so that it can take over the windows that both keep; after that the old one's state
+goes, and its results stay readable under that name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from midstream.checkpoint.manifest import Manifest, QueryEntry
+from midstream.errors import JobError
+from midstream.job.running_query import RunningQuery
+
+REPLACED = "replaced"
+"""The status of a query of which only the results are left."""
+
+_BY_QUERY = ("advanced_to", "segments", "results", "released", "listed")
+_COUNTED = ("results", "history", "sharing")
+
+
+def same_query(old: RunningQuery, new: RunningQuery) -> bool:
+    """Whether two queries by the same plan are one and the same, state and all."""
+    return (
+        old.plan.physical.content == new.plan.physical.content
+        and old.plan.query.schema.equals(new.plan.query.schema)
+        and type(old.plan.query) is type(new.plan.query)
+        and old.plan.emission == new.plan.emission
+        and old.emit_every == new.emit_every
+        and _kept_by(old) == _kept_by(new)
+        and old.staged.routes == new.staged.routes
+    )
+
+
+def _kept_by(query: RunningQuery) -> list[tuple[int, str, tuple[str, ...], tuple[str, ...]]]:
+    return sorted(
+        (number, state.id, state.key, tuple(map(str, state.schema)))
+        for number, box in query.boxes.items()
+        for state in box.states()
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What becomes of the states of a query when another takes its place: rows by what they hold."""
+
+    kept: Mapping[str, int]
+    lost: Mapping[str, int]
+
+    @staticmethod
+    def between(manifest: Manifest, name: str, new: RunningQuery) -> Difference:
+        """The states that the checkpoint has of a query, and which of them another keeps too."""
+        held: dict[str, int] = {}
+        for slots in manifest.segments.get(name, {}).values():
+            for entry in (entry for entries in slots.values() for entry in entries):
+                held[entry.state] = held.get(entry.state, 0) + entry.rows
+        wanted = {state.id for box in new.boxes.values() for state in box.states()} if new.share else set()
+        return Difference(
+            {state: rows for state, rows in held.items() if state in wanted},
+            {state: rows for state, rows in held.items() if state not in wanted},
+        )
+
+    def __str__(self) -> str:
+        parts = [f"{kind}: {_shown(states)}" for kind, states in (("kept", self.kept), ("lost", self.lost)) if states]
+        return "; ".join(parts) or "there is no state to keep or lose"
+
+
+def _shown(states: Mapping[str, int]) -> str:
+    return ", ".join(f"{rows:,} rows of {state}" for state, rows in sorted(states.items()))
+
+
+def refusal(name: str, old_text: str, difference: Difference) -> JobError:
+    """Says that a text cannot be changed just so."""
+    return JobError(
+        f"query {name} has another text than in the checkpoint, and it is not the same query in other words",
+        detail=f"there it is: {old_text}; state if it were replaced: {difference}",
+        hint="run with --replace (session.query(..., replace=True)) to replace it, or give it another name",
+    )
+
+
+def name_of_old(manifest: Manifest, name: str) -> str:
+    """The name under which a replaced query's results stay readable."""
+    return f"{name}@{manifest.batch_id + 1}"
+
+
+def with_name_free(manifest: Manifest, name: str, cql: str, plan: str, difference: Difference) -> Manifest:
+    """The manifest in which a query goes by another name, so that another can take its own."""
+    old, entry = name_of_old(manifest, name), manifest.queries[name]
+    moved: dict[str, Any] = {part: _renamed(getattr(manifest, part), name, old) for part in ("queries", *_BY_QUERY)}
+    counters = dict(manifest.counters)
+    for part in _COUNTED:
+        if part in counters:
+            counters[part] = _renamed(counters[part], name, old)
+    record = {
+        "trigger": "another text",
+        "old_plan": entry.plan,
+        "new_plan": plan,
+        "old_text": entry.cql,
+        "new_text": cql,
+        "strategy": "replace",
+        "start_batch": manifest.batch_id + 1,
+        "end_batch": manifest.batch_id + 1,
+        "status": "done",
+        "kept": dict(difference.kept),
+        "lost": dict(difference.lost),
+        "old_results": old,
+    }
+    counters["adaptive"] = {query: told for query, told in counters.get("adaptive", {}).items() if query != name}
+    past = counters.get("history", {}).get(old, ())
+    counters["history"] = {**counters.get("history", {}), name: [*past, record]}
+    return replace(manifest, **moved, counters=counters)
+
+
+def _renamed(by_query: Mapping[str, Any], name: str, new: str) -> dict[str, Any]:
+    return {new if query == name else query: value for query, value in by_query.items()}
+
+
+def with_archive(manifest: Manifest, before: Manifest | None, retired: Iterable[str]) -> Manifest:
+    """The manifest with the results of replaced queries; those that just retire leave nothing else."""
+    gone = [name for name in retired if name in manifest.queries]
+    known = {} if before is None else before.queries
+    kept = [name for name, entry in known.items() if entry.status == REPLACED and name not in manifest.queries]
+    if not gone and not kept:
+        return manifest
+    queries = {name: _left(entry) if name in gone else entry for name, entry in manifest.queries.items()}
+    parts: dict[str, Any] = {part: dict(getattr(manifest, part)) for part in _BY_QUERY}
+    counters = dict(manifest.counters)
+    for name in kept:
+        assert before is not None
+        queries[name] = known[name]
+        for part in ("results", "released", "listed"):
+            if name in getattr(before, part):
+                parts[part][name] = getattr(before, part)[name]
+        counted = before.counters.get("results", {}).get(name, 0)
+        counters["results"] = {**counters.get("results", {}), name: counted}
+    for name in gone:
+        for part in ("advanced_to", "segments"):
+            parts[part].pop(name, None)
+        for part in ("sharing", "adaptive", "history"):
+            counters[part] = {query: told for query, told in counters.get(part, {}).items() if query != name}
+    return replace(manifest, queries=queries, counters=counters, **parts)
+
+
+def _left(entry: QueryEntry) -> QueryEntry:
+    return replace(entry, status=REPLACED)

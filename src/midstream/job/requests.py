@@ -1,0 +1,152 @@
+"""What people ask of a running job: carried out between two batches, and never lost or done twice.
+
+A request is carried out in memory, while no batch is under way, so the next manifest shows its effect; that manifest
+also has the request's number, and until it is there the checkpoint keeps the request. A session that goes on after a
+crash carries out, before its first batch, what was kept and has no number in the manifest.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from threading import RLock
+from typing import Any
+
+from midstream.checkpoint.control import CHANGING, UNTIL, Reply, Request, refusal
+from midstream.checkpoint.crash_points import reach
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.request_log import REQUESTS, TakenRequests, record_of
+from midstream.errors import InputError, InternalError, JobError, MidstreamError, MigrationError, QueryError
+
+log = logging.getLogger(__name__)
+
+REMEMBERED = 20
+"""How many requests of earlier batches a manifest tells of."""
+
+Handler = Callable[[Request], Any]
+Record = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Requests:
+    """The requests to a job; `gate` is held while a batch is under way."""
+
+    files: Files
+    gate: RLock
+    carried_out: dict[str, Request] = field(default_factory=dict)
+    """Those whose effect the next manifest will show, by number."""
+    given_up: list[Record] = field(default_factory=list)
+    """Those that were promised and turned out to be impossible, until a manifest tells of them."""
+    shown: set[str] = field(default_factory=set)
+    """The numbers of those whose effects manifests have shown."""
+    taken: TakenRequests = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.taken = TakenRequests(self.files)
+
+    def go_on(self, manifest: Manifest | None, handle: Handler) -> list[str]:
+        """Carries out what was asked of an earlier process and is not in the manifest; gives the numbers."""
+        for number, request, reply in self.taken.tidy():
+            self._give_up(number, request, reply)
+        self.shown |= {told["id"] for told in ([] if manifest is None else manifest.counters.get(REQUESTS, ()))}
+        done = []
+        for number, request in self.taken.waiting():
+            if number in self.shown:
+                self.taken.forget(number)
+            elif number not in self.carried_out:
+                log.info("goes on with request %s: %s", number, _told(request))
+                self._carry_out(number, request, handle, promised=True)
+                done.append(number)
+        return done
+
+    def answer_all(self, handle: Handler, check: Callable[[], None] = lambda: None) -> int:
+        """Answers all requests that have arrived; gives how many. `check` fails if they are no longer ours to take."""
+        count = 0
+        for number, request in self.taken.arrived():
+            count += 1
+            if number in self.shown:  # a machine that loses power may bring a removed file back
+                self.taken.forget(number)
+                continue
+            if request.get("command") not in CHANGING:
+                self._answer_at_once(number, request, handle)
+                continue
+            check()
+            if self.taken.take(number, request):
+                self._carry_out(number, request, handle)
+        return count
+
+    def _answer_at_once(self, number: str, request: Request, handle: Handler) -> None:
+        # What nobody waits for any more was asked of another run of the job.
+        if time.time() <= request.get(UNTIL, time.time()):
+            self.taken.answer(number, _reply(request, handle))
+        self.taken.forget(number)
+
+    def _carry_out(self, number: str, request: Request, handle: Handler, promised: bool = False) -> None:
+        """Carries a request out and answers it, before a batch can begin."""
+        with self.gate:
+            reply = _reply(request, handle)
+            reach("request.carried_out")
+            if "error" not in reply:
+                self.carried_out[number] = request
+                self.taken.answer(number, reply)
+                return
+            if promised:
+                self._give_up(number, request, reply)
+            self.taken.refuse(number, reply)
+
+    def _give_up(self, number: str, request: Request, reply: Reply) -> None:
+        reason = reply["error"]["message"]
+        log.warning("request %s (%s) is given up: %s", number, _told(request), reason)
+        self.given_up.append({**record_of(number, request), "refused": reason})
+
+    def told(self, before: Manifest | None, batch_id: int) -> list[Record]:
+        """What the manifest of a batch says of requests."""
+        earlier = [] if before is None else list(before.counters.get(REQUESTS, ()))
+        now = [*self.given_up, *(record_of(number, request) for number, request in self.carried_out.items())]
+        return [*earlier[-REMEMBERED:], *({**record, "batch": batch_id} for record in now)]
+
+    def committed(self) -> None:
+        """Lets go of the requests whose effects are in a manifest now."""
+        for number in list(self.carried_out):
+            self.taken.forget(number)
+            self.shown.add(number)
+            del self.carried_out[number]
+        self.given_up.clear()
+
+    def failed(self, error: BaseException) -> None:
+        """Gives up the requests that may have made a batch fail, so that the job can be started again without them.
+
+        Storage that refuses and processes that die are no fault of theirs: these requests stay.
+        """
+        if not isinstance(error, (InputError, QueryError, MigrationError, InternalError)):
+            return
+        reason = refusal(JobError("the batch that it came with failed", detail=str(error)))
+        for number, request in list(self.carried_out.items()):
+            if request["command"] in ("add", "migrate"):
+                with suppress(MidstreamError):
+                    self.taken.rule_out(number, reason)
+                del self.carried_out[number]
+
+
+def without_deadline(request: Request) -> Request:
+    """A request as whoever asks has put it."""
+    return {key: value for key, value in request.items() if key != UNTIL}
+
+
+def _told(request: Request) -> str:
+    return " ".join(str(value) for key, value in record_of("", request).items() if key != "id")
+
+
+def _reply(request: Request, handle: Handler) -> Reply:
+    try:
+        return {"result": handle(request)}
+    except MidstreamError as error:
+        return refusal(error)
+    except Exception as error:
+        log.exception("the request %s failed", request)
+        failure = f"the job cannot do {without_deadline(request)}"
+        return refusal(JobError(failure, detail=f"{type(error).__name__}: {error}"))

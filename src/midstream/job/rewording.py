@@ -1,0 +1,101 @@
+"""A text under a name that the checkpoint knows with another one: taken up, put in its place, or refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from midstream.algebra.declarations import Catalog
+from midstream.algebra.plan import Relation
+from midstream.checkpoint.manifest import Manifest, QueryEntry
+from midstream.errors import JobError, MidstreamError
+from midstream.job.adding import Adding
+from midstream.job.driver import Driver
+from midstream.job.replacing import Difference, name_of_old, refusal, same_query, with_name_free
+from midstream.job.running_query import RunningQuery
+from midstream.language import parse
+from midstream.optimizer.plans import Plan, plan_query
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A query as a session is given it."""
+
+    name: str
+    cql: str
+    relation: Relation
+    plan: Plan | str | None = None
+    every: int | None = None
+    share: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Rewording:
+    """Makes way for texts; the driver's gate is held."""
+
+    driver: Driver
+    adding: Adding
+    catalog: Catalog
+
+    def make_way(self, text: Text, replace: bool) -> bool:
+        """Makes way for a text; says whether it is the same query as the checkpoint has, in other words."""
+        manifest = self.driver.manifest
+        entry = manifest.queries.get(text.name) if manifest else None
+        if manifest is None or entry is None or entry.cql == text.cql:
+            self.driver.queries.pop(text.name, None)
+            return False
+        self._require_rest(manifest, text.name, entry)
+        old = self._old(text.name, entry)
+        if old is not None and self._is_same(old, text):
+            self.driver.queries.pop(text.name, None)
+            return True
+        fresh = self._fresh(text)
+        difference = Difference.between(manifest, text.name, fresh)
+        if not replace:
+            raise refusal(text.name, entry.cql, difference)
+        self._put_aside(manifest, fresh, old, difference)
+        return False
+
+    def _require_rest(self, manifest: Manifest, name: str, entry: QueryEntry) -> None:
+        running = self.driver.queries.get(name)
+        if name in manifest.migration or (running is not None and running.migration is not None):
+            raise JobError(
+                f"query {name} has another text than in the checkpoint, and it is migrating",
+                detail=f"there it is: {entry.cql}",
+                hint="change the text once the migration has ended",
+            )
+
+    def _old(self, name: str, entry: QueryEntry) -> RunningQuery | None:
+        """The query by the text that the checkpoint has; None if that text has no meaning any more."""
+        running = self.driver.queries.get(name)
+        if running is not None:
+            return running
+        try:
+            return self.adding.query(name, entry.cql, parse(entry.cql, self.catalog), None, entry.emit_every, True)
+        except MidstreamError:
+            return None
+
+    def _is_same(self, old: RunningQuery, text: Text) -> bool:
+        """Whether the text, by the plan that the checkpoint has, is the query that it was."""
+        try:
+            new = self.adding.query(text.name, text.cql, text.relation, None, text.every, True, text.share)
+        except MidstreamError:
+            return False
+        return same_query(old, new)
+
+    def _fresh(self, text: Text) -> RunningQuery:
+        plan = plan_query(text.relation, text.plan, text.every)
+        functions = self.catalog.functions
+        made = RunningQuery.of(text.name, text.cql, plan, functions, self.driver.routes, text.every)
+        made.share = text.share
+        return made
+
+    def _put_aside(
+        self, manifest: Manifest, new: RunningQuery, old: RunningQuery | None, difference: Difference
+    ) -> None:
+        self.driver.manifest = with_name_free(manifest, new.name, new.cql, new.plan.text, difference)
+        self.driver.queries.pop(new.name, None)
+        self.driver.watchers.by_query.pop(new.name, None)
+        if old is not None:
+            old.name = name_of_old(manifest, new.name)
+            self.driver.queries[old.name] = old
+            self.driver.retiring.add(old.name)

@@ -1,0 +1,183 @@
+"""A running query as the driver knows it: its plan in fragments, and how frontiers travel through them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from midstream.algebra.declarations import UserFunction
+from midstream.algebra.physical import Source
+from midstream.algebra.windows import Hop
+from midstream.distribution.fragments import Fragment, Received, Route, Staged, leaves
+from midstream.distribution.stages import cut
+from midstream.job.migration_account import Account
+from midstream.job.sources import reached
+from midstream.job.task.fragment_task import Program
+from midstream.job.task.shipping import Shipped
+from midstream.operators.box import Box
+from midstream.operators.slices import SliceOperator, grid_floor
+from midstream.optimizer.plans import Plan
+
+
+@dataclass(slots=True)
+class MigrationUnderWay:
+    """A migration of a query: where it goes, what was decided, and how far it is.
+
+    `begun` is the batch that began it, None before; `done` says that every slot could finish.
+    """
+
+    target: RunningQuery
+    strategy: str
+    decision: dict[str, Any]
+    begun: int | None = None
+    done: bool = False
+    trigger: str = "asked for"
+    apart: bool = False
+    """Whether both plans run side by side, each for its own time, rather than in one box."""
+    cancelling: bool = False
+    """Whether the next batch goes back to the old plan."""
+    account: Account | None = None
+
+    @property
+    def moves(self) -> bool:
+        """Whether the state is moved between slots, before the batch that begins and ends the migration."""
+        return self.apart and self.strategy == "moving_state"
+
+    @staticmethod
+    def resumed(target: RunningQuery, told: Mapping[str, Any]) -> MigrationUnderWay:
+        """The migration that a manifest tells of."""
+        found = MigrationUnderWay(target, told["strategy"], dict(told["decision"]))
+        found.begun, found.done = told["begun"], told["done"]
+        found.trigger, found.apart = told["trigger"], told["apart"]
+        found.account = Account(**told["account"]) if told.get("account") else None
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """What a manifest says of it."""
+        return {
+            "plan": self.target.plan.text,
+            "strategy": self.strategy,
+            "decision": self.decision,
+            "begun": self.begun,
+            "done": self.done,
+            "trigger": self.trigger,
+            "apart": self.apart,
+        }
+
+    def record(
+        self, old_plan: str, end_batch: int | None, status: str, account: Account | None = None
+    ) -> dict[str, Any]:
+        """What a query's history says of it; an account makes it complete."""
+        strategy = self.decision.get("strategy", self.strategy)
+        return {
+            **({} if account is None else account.told(self.decision, strategy)),
+            "trigger": self.trigger,
+            "old_plan": old_plan,
+            "new_plan": self.target.plan.text,
+            "strategy": strategy,
+            "part": self.decision.get("part"),
+            "start_batch": self.begun,
+            "end_batch": end_batch,
+            "status": status,
+        }
+
+
+@dataclass(slots=True)
+class RunningQuery:
+    """A query, the plan it runs by, and that plan's fragments."""
+
+    name: str
+    cql: str
+    plan: Plan
+    functions: Mapping[str, UserFunction]
+    staged: Staged
+    emit_every: int | None = None
+    boxes: dict[int, Box] = field(default_factory=dict)
+    migration: MigrationUnderWay | None = None
+    core: tuple[str, ...] | None = None
+    """The columns of the join that it shares with queries of other selections, if it does."""
+    share: bool = True
+    """Whether it shares with other queries what it has in common with them."""
+    programs: dict[int, Shipped[Program]] = field(default_factory=dict)
+    """Its fragments as they travel, once they have."""
+
+    @staticmethod
+    def of(
+        name: str,
+        cql: str,
+        plan: Plan,
+        functions: Mapping[str, UserFunction],
+        arriving: Mapping[str, Route],
+        emit_every: int | None = None,
+        settled: bool = False,
+    ) -> RunningQuery:
+        """A query by a plan, whose streams arrive by the given routes; `settled` routes cannot be chosen any more."""
+        staged = cut(plan.physical, arriving, settled)
+        boxes = {f.number: Box(f.plan, functions) for f in staged.fragments}
+        return RunningQuery(name, cql, plan, functions, staged, emit_every, boxes)
+
+    def program(self, fragment: Fragment) -> Shipped[Program]:
+        """A fragment as it travels to slots."""
+        known = self.programs.get(fragment.number)
+        if known is None or known.value.fragment is not fragment or known.value.plan is not self.plan:
+            known = self.programs[fragment.number] = Shipped(Program(fragment, self.plan, self.functions))
+        return known
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The sources of all its fragments."""
+        return tuple(source for f in self.staged.fragments for source in f.sources)
+
+    @property
+    def sources_read(self) -> tuple[Source, ...]:
+        """Its sources, and those of the plan it migrates to."""
+        return self.sources if self.migration is None else (*self.sources, *self.migration.target.sources)
+
+    @property
+    def streams(self) -> frozenset[str]:
+        """The streams it reads."""
+        return frozenset(source.stream.name for source in self.sources)
+
+    @property
+    def waits(self) -> bool:
+        """Whether some of its results must wait for a frontier."""
+        return any(isinstance(o, SliceOperator) for box in self.boxes.values() for o in box.operators)
+
+    @property
+    def grid(self) -> Hop | None:
+        """The grid by which its slice operators answer, if it has any."""
+        return next((grid for box in self.boxes.values() if (grid := box.grid) is not None), None)
+
+    @property
+    def after_batch(self) -> RunningQuery:
+        """What runs after a batch: the target of a migration that it finishes, the old plan of one it cancels."""
+        migration = self.migration
+        if migration is not None and migration.cancelling:
+            return replace(self, migration=None)
+        return migration.target if migration is not None and migration.done else self
+
+    def reached(self, registers: Mapping[str, int]) -> int:
+        """The least instant at which something may still start, over all its inputs."""
+        return reached(self.sources, registers)
+
+    def frontiers(self, frontier: int) -> dict[int, int]:
+        """Each fragment's frontier when the query's is the given one."""
+        # As within one box: all states are purged at one instant, or another plan could not be built from them.
+        frontier = grid_floor(frontier, self.grid)
+        found: dict[int, int] = {}
+        passed: dict[int, int] = {}
+        for fragment in self.staged.fragments:
+            incoming = [passed[leaf.fragment] for leaf in leaves(fragment.plan) if isinstance(leaf, Received)]
+            found[fragment.number] = min([frontier, *incoming])
+            box = self.boxes[fragment.number]
+            box.restore(found[fragment.number])
+            passed[fragment.number] = box.passed
+        return found
+
+    def passed(self, frontier: int) -> int:
+        """How far its results are complete when everything before the frontier has come and was worked through."""
+        root = self.staged.root.number
+        box = self.boxes[root]
+        box.restore(self.frontiers(frontier)[root])
+        return min(frontier, box.passed)

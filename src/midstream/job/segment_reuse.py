@@ -1,0 +1,82 @@
+"""Which segments of a state serve another plan, routing or number of slots where they lie, and which must be sent.
+
+Where old and new plan place a state's rows by the same hash of the same key, a row changes its slot only with its
+partition group. Slots that lose no group keep their segments. Where the state is sorted by the very hash it is placed
+by, a group is a range of each segment, and another slot can have it by naming it. Elsewhere a slot that loses groups
+parts its segments: what stays is kept there, and only what leaves is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+from midstream.checkpoint.packs import SegmentEntry
+from midstream.distribution.moves import Shipment
+from midstream.job.task.exchange import GROUP_BITS
+
+MOST_RANGES = 16
+"""Into how many ranges a segment may be cut before its rows are rather sent."""
+
+
+@dataclass(slots=True)
+class HandingOver:
+    """What new slots can use as it is, what old slots must send, and of what a slot keeps the part that stays."""
+
+    kept: dict[int, list[SegmentEntry]] = field(default_factory=dict)
+    sent: dict[int, Sequence[SegmentEntry]] = field(default_factory=dict)
+    parted: dict[int, list[SegmentEntry]] = field(default_factory=dict)
+
+
+def hand_over(
+    shipment: Shipment, stored: Mapping[int, Sequence[SegmentEntry]], old: Sequence[int], new: Sequence[int]
+) -> HandingOver:
+    """Parts the segments of a shipment's state by what becomes of them; `old` and `new` are routings."""
+    result = HandingOver()
+    origin = shipment.origin
+    if origin is None:
+        return result
+    named = {slot: [e for e in entries if (e.state, e.key) == origin.name] for slot, entries in stored.items()}
+    shared = shipment.placed.shared_key(origin.placed) if shipment.what == "state" and shipment.as_is else None
+    for slot, entries in named.items():
+        if not entries:
+            continue
+        ranges = None if shared is None else _ranges(shipment, shared, slot, old, new)
+        if ranges is None:
+            result.sent[slot] = entries
+            if shared is not None and slot in new:
+                result.parted[slot] = [replace(e, state=shipment.name, key=shipment.key) for e in entries]
+            continue
+        for target, hash_from, hash_to in ranges:
+            parts = [e.part(hash_from, hash_to) for e in entries]
+            mine = [replace(e, state=shipment.name, key=shipment.key) for e in parts if e.hash_from < e.hash_to]
+            result.kept.setdefault(target, []).extend(mine)
+    return result
+
+
+Range = tuple[int, int, int]
+
+
+def _ranges(
+    shipment: Shipment, shared: tuple[str, ...], slot: int, old: Sequence[int], new: Sequence[int]
+) -> list[Range] | None:
+    """Which ranges of hashes go to which slots; None if the rows must be looked at."""
+    whole = (0, 2**64)
+    if not shared:
+        return [(slot, *whole)]
+    mine = [(group, new[group]) for group, owner in enumerate(old) if owner == slot]
+    if mine and all(target == slot for _, target in mine):
+        return [(slot, *whole)]
+    if not mine or shipment.placed.arrival or shipment.key != shared:
+        return None
+    ranges = list(_runs(mine))
+    return ranges if len(ranges) <= MOST_RANGES else None
+
+
+def _runs(groups: Sequence[tuple[int, int]]) -> Iterator[Range]:
+    """Runs of neighbouring groups that go to the same slot, as ranges of hashes."""
+    width = 64 - GROUP_BITS
+    for (target, _), run in groupby(enumerate(groups), key=lambda at: (at[1][1], at[1][0] - at[0])):
+        members = [group for _, (group, _) in run]
+        yield target, members[0] << width, (members[-1] + 1) << width

@@ -1,0 +1,155 @@
+"""Spark's hash of key columns, computed without Spark, so that state can be sent where its rows will arrive.
+
+Streams are routed by Spark's `xxhash64`. It folds a row's columns one after the other, each into the hash of those
+before it; a null leaves the hash as it is. Integers of up to 32 bits count as one such word, longer ones as one of 64
+bits, texts as their bytes. Which of these a column is follows from the type that carries it through Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from midstream.errors import InternalError
+from midstream.job.task.layout import carried, carrier
+from midstream.operators.elements import Hashes
+from midstream.operators.vectors import validity_of
+
+SEED = np.uint64(42)
+_1, _2, _3, _4, _5 = (
+    np.uint64(prime)
+    for prime in (
+        0x9E3779B185EBCA87,
+        0xC2B2AE3D27D4EB4F,
+        0x165667B19E3779F9,
+        0x85EBCA77C2B2AE63,
+        0x27D4EB2F165667C5,
+    )
+)
+Words = npt.NDArray[np.uint64]
+
+
+def arrival_hash(columns: Sequence[pa.Array]) -> Hashes:
+    """What `xxhash64` gives for the columns, whose zeros of both signs are one."""
+    state: Hashes = np.full(len(columns[0]), SEED)
+    for column in columns:
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        folded = _folded(carried(column, carrier(column.type)), state)
+        valid = validity_of(column)
+        state = folded if valid is None else np.where(valid, folded, state)
+    return state
+
+
+def _folded(column: pa.Array, seed: Words) -> Words:
+    kind, types = column.type, pa.types
+    if types.is_boolean(kind):
+        return _int(_filled(column.cast(pa.uint8())).astype(np.uint64), seed)
+    if types.is_date32(kind):
+        column, kind = column.cast(pa.int32()), pa.int32()
+    if types.is_integer(kind) and kind.bit_width <= 32:
+        return _int(_filled(column).astype(np.int32).view(np.uint32).astype(np.uint64), seed)
+    if types.is_integer(kind) or types.is_timestamp(kind) or types.is_duration(kind):
+        if types.is_duration(kind):
+            column = column.cast(pa.duration("us"))
+        return _long(_filled(column.cast(pa.int64())).view(np.uint64), seed)
+    if types.is_floating(kind):
+        return _long(_double_words(_filled(column.cast(pa.float64()))), seed)
+    if types.is_decimal(kind):
+        return _decimal(column, seed)
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
+        return _bytes(column, seed)
+    if types.is_string_view(kind) or types.is_binary_view(kind):
+        return _bytes(column.cast(pa.large_binary()), seed)
+    raise InternalError(f"no rule says how Spark hashes a {kind}")
+
+
+def _filled(column: pa.Array) -> npt.NDArray[np.generic]:
+    values = column.fill_null(0) if column.null_count else column
+    return np.array(values.to_numpy(zero_copy_only=False))
+
+
+def _double_words(values: npt.NDArray[np.generic]) -> Words:
+    words = (values.astype(np.float64) + 0.0).view(np.uint64)
+    return np.where(np.isnan(words.view(np.float64)), np.uint64(0x7FF8000000000000), words)
+
+
+def _decimal(column: pa.Array, seed: Words) -> Words:
+    scale = column.type.scale
+    whole = [0 if value is None else int(value.scaleb(scale)) for value in column.to_pylist()]
+    if column.type.precision <= 18:
+        return _long(np.array(whole, np.int64).view(np.uint64), seed)
+    texts = [n.to_bytes((n + (n < 0)).bit_length() // 8 + 1, "big", signed=True) for n in whole]
+    return _bytes(pa.array(texts, pa.binary()), seed)
+
+
+def _left(words: Words, by: int) -> Words:
+    return (words << np.uint64(by)) | (words >> np.uint64(64 - by))
+
+
+def _finished(words: Words) -> Words:
+    words = words ^ (words >> np.uint64(33))
+    words = words * _2
+    words = words ^ (words >> np.uint64(29))
+    words = words * _3
+    return words ^ (words >> np.uint64(32))
+
+
+def _int(values: Words, seed: Words) -> Words:
+    words = (seed + _5 + np.uint64(4)) ^ (values * _1)
+    return _finished(_left(words, 23) * _2 + _3)
+
+
+def _long(values: Words, seed: Words) -> Words:
+    return _finished(_with_long(seed + _5 + np.uint64(8), values))
+
+
+def _with_long(words: Words, values: Words) -> Words:
+    return _left(words ^ (_left(values * _2, 31) * _1), 27) * _1 + _4
+
+
+def _bytes(column: pa.Array, seed: Words) -> Words:
+    """Rows of equal length are hashed together, since they take the same steps."""
+    texts = column.cast(pa.large_binary())
+    _, ends, data = texts.buffers()
+    offsets = np.frombuffer(ends, np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    bytes_ = np.frombuffer(data, np.uint8) if data is not None and data.size else np.empty(0, np.uint8)
+    lengths = np.diff(offsets)
+    hashed = np.array(seed)
+    for length in np.unique(lengths):
+        rows = np.flatnonzero(lengths == length)
+        hashed[rows] = _of_length(bytes_, offsets[rows], int(length), seed[rows])
+    return hashed
+
+
+def _of_length(data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], length: int, seed: Words) -> Words:
+    block = data[starts[:, None] + np.arange(length)] if length else np.empty((len(starts), 0), np.uint8)
+    longs = np.ascontiguousarray(block[:, : length & -8]).view("<u8")
+    at, words = _in_blocks(longs, seed) if length >= 32 else (0, seed + _5)
+    words = words + np.uint64(length)
+    for i in range(at, longs.shape[1]):
+        words = _with_long(words, longs[:, i])
+    at = longs.shape[1] * 8
+    if at + 4 <= length:
+        rest = np.ascontiguousarray(block[:, at : at + 4]).view("<u4")[:, 0].astype(np.uint64)
+        words = _left(words ^ (rest * _1), 23) * _2 + _3
+        at += 4
+    for i in range(at, length):
+        words = _left(words ^ (block[:, i].astype(np.uint64) * _5), 11) * _1
+    return _finished(words)
+
+
+def _in_blocks(longs: Words, seed: Words) -> tuple[int, Words]:
+    """The first blocks of four words, in four lanes."""
+    lanes = [seed + _1 + _2, seed + _2, seed, seed - _1]
+    blocks = longs.shape[1] // 4
+    for block in range(blocks):
+        for lane in range(4):
+            lanes[lane] = _left(lanes[lane] + longs[:, 4 * block + lane] * _2, 31) * _1
+    words = _left(lanes[0], 1) + _left(lanes[1], 7) + _left(lanes[2], 12) + _left(lanes[3], 18)
+    for ended in lanes:
+        words = (words ^ (_left(ended * _2, 31) * _1)) * _1 + _4
+    return 4 * blocks, words

@@ -1,0 +1,79 @@
+"""Rows on their way between the slots of two stages: whose they are, where they go, when they hold, and reports."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from midstream.job.task.layout import FROM, NOTE, NOTE_PORT, PORT, SLOT, TO, Layout
+from midstream.job.task.reports import Report
+from midstream.operators.elements import Elements, Hashes
+
+GROUP_BITS = 8
+GROUPS = 2**GROUP_BITS
+"""Into how many partition groups keys are hashed; a slot owns some of them."""
+
+Slots = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What leaves a stage; after the last one only reports do."""
+
+    layout: Layout
+    last: bool
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of what leaves."""
+        return [NOTE] if self.last else [PORT, SLOT, FROM, TO, NOTE, *(f.name for f in self.layout.columns)]
+
+    def rows(self, port: int, slots: Slots, elements: Elements) -> pa.RecordBatch:
+        """Elements on their way to slots."""
+        length = len(elements)
+        fixed = [
+            pa.array(np.full(length, port, np.int32)),
+            pa.array(slots),
+            pa.array(elements.valid_from),
+            pa.array(elements.valid_to),
+            pa.nulls(length, pa.binary()),
+        ]
+        wide = self.layout.wide(port, elements.columns.columns, length)
+        return pa.RecordBatch.from_arrays([*fixed, *wide], names=self.names)
+
+    def elements(self, port: int, rows: pa.RecordBatch) -> Elements:
+        """What has travelled, as elements again."""
+        return Elements(self.layout.payload(port, rows), rows.column(FROM).to_numpy(), rows.column(TO).to_numpy())
+
+    def onward(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows that a later stage waits for."""
+        return rows.select(self.names)
+
+    def note(self, report: Report) -> pa.RecordBatch:
+        """A report among the rows."""
+        told = pa.array([report.to_bytes()], pa.binary())
+        if self.last:
+            return pa.RecordBatch.from_arrays([told], names=self.names)
+        fixed = [
+            pa.array([NOTE_PORT], pa.int32()),
+            pa.array([0], pa.int32()),
+            pa.nulls(1, pa.int64()),
+            pa.nulls(1, pa.int64()),
+            told,
+        ]
+        wide = [pa.nulls(1, f.type) for f in self.layout.columns]
+        return pa.RecordBatch.from_arrays([*fixed, *wide], names=self.names)
+
+
+def groups_of(hashes: Hashes) -> npt.NDArray[np.intp]:
+    """The partition groups of keys."""
+    return (hashes >> np.uint64(64 - GROUP_BITS)).astype(np.intp)
+
+
+def slots_of(hashes: Hashes, routing: Sequence[int]) -> Slots:
+    """The slots of keys."""
+    return np.asarray(routing, np.int32)[groups_of(hashes)]

@@ -1,0 +1,316 @@
+"""A fragment's life in a slot: open its state, go on from its frontier, take the batch, write what is new."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from midstream.algebra.declarations import UserFunction
+from midstream.algebra.physical import Source
+from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.names import name_for
+from midstream.checkpoint.packs import SegmentEntry, StateKey, open_states
+from midstream.distribution.fragments import Fragment
+from midstream.errors import JobError
+from midstream.job.task.memory import Memory
+from midstream.job.task.memory_limits import bind, frontiers, mapped_states, write_packs
+from midstream.job.task.output_buffer import Given, GivenOn, GivenResults
+from midstream.job.task.reports import FragmentReport
+from midstream.job.task.samples import BoxWatch
+from midstream.job.task.shipping import Shipped
+from midstream.job.task.sides import Side, base_name, left_out
+from midstream.migration.execution import Execution, SingleBox
+from midstream.migration.in_part import move_by, way_decided
+from midstream.migration.protocol import Figures, Migrating
+from midstream.migration.registry import strategy_named
+from midstream.migration.state_move import Portions
+from midstream.operators.base import Work
+from midstream.operators.box import Box
+from midstream.operators.elements import Elements
+from midstream.operators.state.segment import Segment
+from midstream.operators.state.sorted_state import SortedState
+from midstream.optimizer.plans import Plan
+from midstream.scheduling.box_scheduler import BoxScheduler
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationWork:
+    """A migration of a fragment: what was decided, and whether this batch begins or finishes it."""
+
+    strategy: str
+    target: Fragment
+    decision: Mapping[str, Any]
+    begins: bool
+    finishes: bool
+    cancels: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a fragment is, batch after batch: part of a query's plan, with the functions it calls."""
+
+    fragment: Fragment
+    plan: Plan
+    functions: Mapping[str, UserFunction]
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentWork:
+    """What a fragment of a query has to do in a batch, in every slot.
+
+    `restored_to` and `advance_to` are frontiers of this fragment; `segments` are those of each slot; `port` is the one
+    its output travels by.
+    """
+
+    query: str
+    program: Shipped[Program]
+    restored_to: int
+    advance_to: int
+    segments: Mapping[int, Sequence[SegmentEntry]]
+    port: int
+    received: Mapping[int, str]
+    migration: MigrationWork | None = None
+    side: Side | None = None
+    scheduling: str = "dfs"
+    start: int = BEGINNING
+    """The instant from which on the query's results are whole, and so given."""
+    watched: bool = False
+    """Whether what each operator does is to be reported."""
+    silent: bool = False
+    """Whether another query's fragment, which gives the same, sends it for both."""
+
+    @property
+    def fragment(self) -> Fragment:
+        """The part of the plan."""
+        return self.program.value.fragment
+
+    @property
+    def plan(self) -> Plan:
+        """The whole plan."""
+        return self.program.value.plan
+
+    @property
+    def functions(self) -> Mapping[str, UserFunction]:
+        """The functions that the plan calls."""
+        return self.program.value.functions
+
+    @property
+    def name(self) -> tuple[str, int]:
+        """What reports call it."""
+        return self.query, self.fragment.number
+
+    def counted(self, results: Elements) -> Elements:
+        """What of its results counts."""
+        if self.fragment.reader is not None:
+            return results
+        counted = results if self.side is None else self.side.given(results)
+        return counted if self.start == BEGINNING else counted.clipped(self.start, INFINITY)
+
+
+class FragmentLife:
+    """One fragment at work in one slot."""
+
+    def __init__(
+        self, work: FragmentWork, files: Files, slot: int, batch_id: int = 0, memory: Memory | None = None
+    ) -> None:
+        self.work = work
+        self.files = files
+        self.slot = slot
+        self.batch_id = batch_id
+        self.memory = memory or Memory()
+        self.given = given_by(work, self.memory)
+        self.flushed: list[str] = []
+        self.entries = list(work.segments.get(slot, ()))
+        self.rows_in = 0
+        self.crossing = 0
+        """Rows that both sides of a split have taken."""
+        self.boxes = [Box(work.fragment.plan, work.functions)]
+        self.execution: Execution = SingleBox(
+            self.boxes[0], self._give, partial(BoxScheduler, schedule=work.scheduling)
+        )
+        self.migrating: Migrating | None = None
+        self.figures = Figures()
+        """What a migration that ended in this batch has cost in it."""
+        old_side = work.side is not None and not work.side.new
+        self.ahead = {s.stream.alias: left_out(s) for s in work.fragment.sources} if old_side else {}
+        self.watch = BoxWatch(self.boxes[0]) if work.watched else None
+        bind(self.boxes[0].operators, self.memory)
+        self.open()
+
+    def open(self) -> None:
+        """Opens the states and goes on from where the last batch ended."""
+        migration = self.work.migration
+        if migration is None or migration.begins:
+            self._fill(self.execution)
+            self.execution.restore(self.work.restored_to)
+        if migration is not None:
+            self._open_migration(migration)
+
+    def _open_migration(self, migration: MigrationWork) -> None:
+        assert isinstance(self.execution, SingleBox)
+        self.boxes.append(Box(migration.target.plan, self.work.functions))
+        bind(self.boxes[1].operators, self.memory)
+        strategy = way_decided(strategy_named(migration.strategy), dict(migration.decision))
+        self.migrating = strategy.open(self.execution, self.boxes[1], dict(migration.decision))
+        self.execution = self.migrating
+        if migration.begins:
+            move_by(self.migrating, Portions(self.memory.moved, self.settle))
+            self.migrating.begin()
+        else:
+            self._fill(self.migrating)
+            self.migrating.restore(self.work.restored_to)
+        if migration.cancels:
+            self.figures = self.migrating.figures
+            self.execution, self.migrating = self.migrating.cancel(), None
+        elif migration.finishes:
+            self._finish_migration()
+
+    def _finish_migration(self) -> None:
+        assert self.migrating is not None
+        self.figures = self.migrating.figures
+        self.execution = self.migrating.finish()
+        self.migrating = None
+
+    def _fill(self, execution: Execution) -> None:
+        names = self._named(execution)
+        for entry in self.entries:
+            if (entry.state, entry.key) not in names:
+                raise JobError(
+                    f"the checkpoint holds a state of query {base_name(self.work.query)} that its plan does not have",
+                    detail=f"{entry.state} by ({', '.join(entry.key)}); the plan is {self.work.plan.text}",
+                    hint="use the plan and the version that made the checkpoint, or a new checkpoint",
+                )
+        stored = open_states(self.files, self.entries, {name: state.schema for (name, _), state in names.items()})
+        for name, state in names.items():
+            state.replace_segments(stored.get(name, ()))
+
+    def _named(self, execution: Execution) -> dict[StateKey, SortedState]:
+        """All states under the names they are stored by, with what the old side of a split has left out."""
+        return {**_names(execution), **{(state.id, state.key): state for state in self.ahead.values()}}
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """What it must be fed with: streams, and what other fragments give."""
+        return self.execution.sources
+
+    def _give(self, results: Elements) -> None:
+        counted = self.work.counted(results)
+        if len(counted):
+            self.given.add(counted)
+
+    def take(self, source: Source, elements: Elements) -> None:
+        """Takes elements of a stream."""
+        side, alias = self.work.side, source.stream.alias
+        parts = [elements] if side is None else side.fed(elements)
+        for part in parts:
+            self.feed(alias, part)
+        if side is not None and side.new:
+            self.crossing += len(parts[0])
+        if side is not None and alias in self.ahead:
+            later = side.ahead(elements)
+            self.ahead[alias].append(later, np.zeros(len(later), np.uint64))
+
+    def receive(self, port: int, elements: Elements) -> None:
+        """Takes elements that another fragment gave."""
+        self.feed(self.work.received[port], elements)
+
+    def feed(self, alias: str, elements: Elements) -> None:
+        """Takes elements of a source."""
+        if len(elements):
+            self.rows_in += len(elements)
+            self.execution.feed(alias, elements)
+
+    def advance(self) -> None:
+        """Learns how far the streams are, in several steps where one would look at too much state."""
+        since, until = self.work.restored_to, self.work.advance_to
+        if until > since:
+            operators = [operator for box in self.boxes for operator in box.operators]
+            for frontier in frontiers(operators, since, until, self.memory):
+                self.execution.advance(frontier)
+                self.settle()
+        if self.work.advance_to == INFINITY and self.migrating is not None:
+            self._finish_migration()
+
+    def settle(self) -> None:
+        """Moves new segments into files and maps them once they are many."""
+        written = mapped_states(self.files, self._path, self._named(self.execution), self.memory)
+        self.flushed += {entry.file for entry in written}
+        self.entries += written
+
+    def _path(self) -> str:
+        return name_for("state", self.batch_id, self.slot, self.work.fragment.number)
+
+    def sent(self) -> Iterator[tuple[FragmentWork, Elements]]:
+        """What goes on to other fragments, since the last time."""
+        for output in self.given.take():
+            yield self.work, output
+
+    def closed(self) -> Iterator[tuple[FragmentWork, FragmentReport]]:
+        """Writes new segments; says what there is now."""
+        yield self.work, self.close()
+
+    @property
+    def results(self) -> dict[str, GivenResults]:
+        """What it gave, if that is a query's results."""
+        return {self.work.query: self.given} if isinstance(self.given, GivenResults) else {}
+
+    def close(self) -> FragmentReport:
+        """Writes new segments; says what there is now."""
+        held = {name: list(state.segments) for name, state in self._named(self.execution).items()}
+        entries = [*self._kept(held), *write_packs(self.files, self._path, held, self.memory)]
+        remove_unused(self.files, self.flushed, entries)
+        work = Work()
+        for box in self.boxes:
+            work.add(box.work)
+        figures = self.figures if self.migrating is None else self.migrating.figures
+        return FragmentReport(
+            entries=entries,
+            rows_in=self.rows_in,
+            rows_out=self.given.rows,
+            state_rows=sum(entry.rows for entry in entries),
+            state_bytes=sum(entry.bytes for entry in entries),
+            probed=work.probed,
+            matched=work.matched,
+            inserted=work.inserted,
+            passed=self.execution.passed,
+            migrated=None if self.migrating is None else self.migrating.done,
+            held_from=None if self.migrating is None else self.migrating.held_from,
+            processed_twice=figures.processed_twice + self.crossing,
+            extra_rows=max(figures.extra_rows, figures.peak_extra_rows) + sum(s.rows for s in self.ahead.values()),
+            operators=[] if self.watch is None else self.watch.reports(),
+        )
+
+    def _kept(self, held: Mapping[StateKey, Sequence[Segment]]) -> list[SegmentEntry]:
+        """The entries of segments that lie in files already, under the names their states have now."""
+        known = {entry.place: entry for entry in self.entries}
+        return [
+            replace(known[segment.place], state=state, key=key)
+            for (state, key), segments in held.items()
+            for segment in segments
+            if segment.place is not None
+        ]
+
+
+def given_by(work: FragmentWork, memory: Memory) -> Given:
+    """Takes what a fragment gives."""
+    return GivenResults(memory.given, work.plan) if work.fragment.reader is None else GivenOn(memory.given)
+
+
+def remove_unused(files: Files, written: Sequence[str], entries: Sequence[SegmentEntry]) -> None:
+    """Removes packs of this very step whose segments have all been merged into others."""
+    used = {entry.file for entry in entries}
+    for path in written:
+        if path not in used:
+            files.delete(path)
+
+
+def _names(execution: Execution) -> dict[StateKey, SortedState]:
+    """The states under the names they are stored by: what they hold, or during a migration also for whom."""
+    if isinstance(execution, SingleBox):
+        return {(state.id, state.key): state for state in execution.states()}
+    return {(name, state.key): state for name, state in execution.named_states()}

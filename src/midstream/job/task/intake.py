@@ -1,0 +1,100 @@
+"""From a slot's rows to elements: what has no usable time or comes too late is set aside, the rest is put in order.
+
+A shuffle delivers rows in any order, so they are sorted by time and then by all columns before anything looks at them.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from midstream.algebra.declarations import StreamDeclaration
+from midstream.algebra.physical import Source
+from midstream.algebra.time import BEGINNING
+from midstream.inputs.json_values import json_row
+from midstream.job.ingest import ticks_of
+from midstream.job.task.reports import Report
+from midstream.job.task.spill import ParquetSpool
+from midstream.operators.elements import Elements, Mask, Ticks, rows_without_columns
+from midstream.operators.ordering import total_order
+from midstream.operators.stateless import windowed
+from midstream.operators.vectors import gather_rows
+
+DEAD_LETTERS = pa.schema(
+    [("batch_id", pa.int64()), ("stream", pa.string()), ("reason", pa.string()), ("row", pa.string())]
+)
+"""The columns of the dead-letter table; `row` is the row as JSON."""
+
+BURIED_AT_ONCE = 1_000
+"""How many rows become texts at a time."""
+
+
+@dataclass(slots=True)
+class Intake:
+    """Takes in the rows of streams for one slot and batch, and keeps account of them."""
+
+    batch_id: int
+    report: Report
+    dead: ParquetSpool
+
+    def accept(
+        self, declaration: StreamDeclaration, rows: pa.RecordBatch, register: int
+    ) -> tuple[pa.RecordBatch, Ticks]:
+        """The usable rows of a stream, in order, with their ticks."""
+        name = declaration.name
+        self.report.rows[name] = self.report.rows.get(name, 0) + rows.num_rows
+        ticks, valid = ticks_of(rows.column(declaration.time), name)
+        if valid is not None:
+            self._bury(name, rows, ~valid, "null time", self.report.unusable)
+            rows, ticks = _where(rows, ticks, valid)
+        if len(ticks) and register > BEGINNING:
+            late = ticks < register
+            if late.any():
+                self._bury(name, rows, late, "late", self.report.late)
+                rows, ticks = _where(rows, ticks, ~late)
+        if len(ticks):
+            self.report.latest[name] = max(self.report.latest.get(name, BEGINNING), int(ticks.max()))
+        return in_order(rows, ticks)
+
+    def _bury(self, stream: str, rows: pa.RecordBatch, which: Mask, reason: str, count: dict[str, int]) -> None:
+        chosen = rows.take(pa.array(np.flatnonzero(which)))
+        count[stream] = count.get(stream, 0) + chosen.num_rows
+        for start in range(0, chosen.num_rows, BURIED_AT_ONCE):
+            self._write_down(stream, chosen.slice(start, BURIED_AT_ONCE), reason)
+
+    def _write_down(self, stream: str, rows: pa.RecordBatch, reason: str) -> None:
+        texts = [json.dumps(json_row(row), ensure_ascii=False) for row in rows.to_pylist()]
+        n = len(texts)
+        self.dead.add(
+            pa.Table.from_arrays(
+                [
+                    pa.array([self.batch_id] * n, pa.int64()),
+                    pa.array([stream] * n),
+                    pa.array([reason] * n),
+                    pa.array(texts),
+                ],
+                schema=DEAD_LETTERS,
+            )
+        )
+
+
+def in_order(rows: pa.RecordBatch, ticks: Ticks) -> tuple[pa.RecordBatch, Ticks]:
+    """Rows sorted by time, then by all columns."""
+    order = total_order(rows.columns, [ticks])
+    return (rows, ticks) if order is None else (gather_rows(rows, order), ticks[order])
+
+
+def source_elements(source: Source, rows: pa.RecordBatch, ticks: Ticks) -> Elements:
+    """Rows of a stream as the windowed elements of a source."""
+    prefix = f"{source.stream.alias}."
+    arrays = [rows.column(name.removeprefix(prefix)) for name in source.schema.names]
+    columns = pa.RecordBatch.from_arrays(arrays, schema=source.schema) if arrays else rows_without_columns(len(ticks))
+    return windowed(Elements(columns, ticks, ticks + 1), source.window)
+
+
+def _where(rows: pa.RecordBatch, ticks: Ticks, mask: Mask) -> tuple[pa.RecordBatch, Ticks]:
+    kept = np.flatnonzero(mask)
+    return gather_rows(rows, kept), ticks[kept]

@@ -1,0 +1,140 @@
+"""What slots do when state moves: old ones send what they hold, new ones fill their states with it, stage by stage.
+
+Like any step, they depend on the last manifest and the multiset of the rows they are given, and write under names that
+nobody has used. Nothing of it counts before a manifest names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.packs import open_segment
+from midstream.distribution.moves import Shipment
+from midstream.errors import MidstreamError
+from midstream.job.task.exchange import Exchange, Slots, slots_of
+from midstream.job.task.layout import Layout, taken_up_to
+from midstream.job.task.memory import Memory
+from midstream.job.task.output_buffer import GivenOn
+from midstream.job.task.reports import Report
+from midstream.job.task.state_filling import Entries, Filling, FillWork, slots_for
+from midstream.operators.elements import Elements
+from midstream.operators.hashing import hash_columns
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A shipment that travels: for which plan, by which port, and from which segments of each old slot."""
+
+    query: str
+    shipment: Shipment
+    port: int
+    frontier: int
+    entries: Entries
+    parted: frozenset[int]
+    """The old slots that keep what stays with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendStep:
+    """Every old slot reads what is asked for and sends it where it will be needed."""
+
+    checkpoint: str
+    layout: Layout
+    routing: tuple[int, ...]
+    slots: int
+    parcels: tuple[Parcel, ...]
+    memory: Memory = field(default_factory=Memory)
+
+    def run(self, slot: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows that leave a slot, and a report."""
+        list(batches)
+        exchange = Exchange(self.layout, False)
+        yield from _reporting(exchange, Report(-1, slot), lambda report: self._sent(slot, exchange, report))
+
+    def _sent(self, slot: int, exchange: Exchange, report: Report) -> Iterator[pa.RecordBatch]:
+        files = Files.at(self.checkpoint)
+        for parcel in self.parcels:
+            origin, shipment = parcel.shipment.origin, parcel.shipment
+            entries = parcel.entries.get(slot, ())
+            if origin is None or not entries:
+                continue
+            segments = [s for entry in entries if len(s := open_segment(files, entry, origin.schema))]
+            anywhere = slot % self.slots
+            for piece in origin.pieces(segments, parcel.frontier, self.memory.chunk):
+                elements = shipment.shaped(piece)
+                slots = slots_for(shipment.placed, elements, self.routing, anywhere)
+                if slot in parcel.parted:
+                    leaving = slots != slot
+                    elements, slots = elements.where(leaving), slots[leaving]
+                if len(elements):
+                    report.rows[parcel.query] = report.rows.get(parcel.query, 0) + len(elements)
+                    yield exchange.rows(parcel.port, slots, elements)
+
+
+@dataclass(frozen=True, slots=True)
+class FillStep:
+    """One stage of the new plans: fills the states of its fragments and gives what later stages need."""
+
+    checkpoint: str
+    batch_id: int
+    stage: int
+    last: bool
+    layout: Layout
+    routing: tuple[int, ...]
+    work: tuple[FillWork, ...]
+    memory: Memory = field(default_factory=Memory)
+
+    def run(self, slot: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows for the next stage, and a report."""
+        exchange = Exchange(self.layout, self.last)
+        yield from _reporting(exchange, Report(self.stage, slot), lambda r: self._filled(slot, batches, exchange, r))
+
+    def _filled(
+        self, slot: int, batches: Iterator[pa.RecordBatch], exchange: Exchange, report: Report
+    ) -> Iterator[pa.RecordBatch]:
+        files = Files.at(self.checkpoint)
+        sent = yield from self._arrived(batches, exchange)
+        for work in self.work:
+            filling = Filling(work, files, slot, sent, self.routing, self.memory)
+            report.fragments[work.query, work.fill.fragment.number] = filling.run(self.batch_id)
+            if work.fill.fragment.reader is not None:
+                for output in filling.given.take():
+                    yield exchange.rows(work.port, self._slots(work, output), output)
+
+    def _arrived(
+        self, batches: Iterator[pa.RecordBatch], exchange: Exchange
+    ) -> Generator[pa.RecordBatch, None, dict[int, list[Elements]]]:
+        """Takes all rows in, into files where they are many, and passes on at once what is not for this stage."""
+        ports = {port for work in self.work for port in (*work.parcels, *work.received)}
+        arriving = {port: GivenOn(self.memory.given // len(ports)) for port in ports}
+        more = True
+        while more:
+            rows, more = taken_up_to(batches, self.memory.input)
+            for port, part in sorted(({} if rows is None else self.layout.split(rows)).items()):
+                if port in arriving:
+                    arriving[port].add(exchange.elements(port, part))
+                else:
+                    yield exchange.onward(part)
+        return {port: list(given.take()) for port, given in arriving.items() if given.rows}
+
+    def _slots(self, work: FillWork, output: Elements) -> Slots:
+        key = work.fill.fragment.route.key
+        if not key:
+            return np.zeros(len(output), np.int32)
+        return slots_of(hash_columns([output.columns.column(name) for name in key]), self.routing)
+
+
+def _reporting(
+    exchange: Exchange, report: Report, work: Callable[[Report], Iterator[pa.RecordBatch]]
+) -> Iterator[pa.RecordBatch]:
+    """What a step gives, then its report, which also tells of what went wrong."""
+    try:
+        yield from work(report)
+    except MidstreamError as error:
+        report.error = error
+    yield exchange.note(report)

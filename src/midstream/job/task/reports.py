@@ -1,0 +1,78 @@
+"""What a step tells the driver: small, one per stage and slot, carried as a row among the rows."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from midstream.checkpoint.manifest import DeadLetterFile, ResultFile
+from midstream.checkpoint.packs import SegmentEntry
+from midstream.errors import MidstreamError
+from midstream.job.task.samples import Looks, OperatorReport
+
+
+@dataclass(slots=True)
+class FragmentReport:
+    """What a fragment of a query did in a slot."""
+
+    entries: list[SegmentEntry] = field(default_factory=list)
+    rows_in: int = 0
+    rows_out: int = 0
+    state_rows: int = 0
+    state_bytes: int = 0
+    probed: int = 0
+    matched: int = 0
+    inserted: int = 0
+    passed: int = 0
+    migrated: bool | None = None
+    """Whether a migration under way could end here; None if there is none."""
+    held_from: int | None = None
+    """The earliest start of results that a migration under way holds back."""
+    processed_twice: int = 0
+    extra_rows: int = 0
+    """Rows that both plans of a migration took, and rows that are held for its sake alone."""
+    operators: list[OperatorReport] = field(default_factory=list)
+    """What each operator did, if the query is watched."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What a stage did in a slot."""
+
+    stage: int
+    slot: int
+    fragments: dict[tuple[str, int], FragmentReport] = field(default_factory=dict)
+    results: dict[str, ResultFile] = field(default_factory=dict)
+    """Where what queries, or sides of them, gave is."""
+    latest: dict[str, int] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+    late: dict[str, int] = field(default_factory=dict)
+    unusable: dict[str, int] = field(default_factory=dict)
+    dead_letters: list[DeadLetterFile] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    looks: Looks = field(default_factory=dict)
+    groups: dict[int, int] = field(default_factory=dict)
+    """How many rows of each partition group came, or were sent on."""
+    error: MidstreamError | None = None
+
+    def count_groups(self, groups: npt.NDArray[np.integer]) -> None:
+        """Counts rows by their partition groups; what all goes to one slot has none."""
+        if len(groups) and int(groups.min()) < 0:
+            groups = groups[groups >= 0]
+        for group, count in enumerate(np.bincount(groups).tolist()):
+            if count:
+                self.groups[group] = self.groups.get(group, 0) + count
+
+    def to_bytes(self) -> bytes:
+        """The report as it travels."""
+        return pickle.dumps(self, protocol=pickle.HIGHEST_PROTOCOL)
+
+    @staticmethod
+    def from_bytes(content: bytes) -> Report:
+        """A report that has travelled; it was made by a worker of this very job."""
+        report = pickle.loads(content)
+        assert isinstance(report, Report)
+        return report

@@ -1,0 +1,128 @@
+"""What a slot looks at for adaptive queries: some rows of each stream, and what its operators did.
+
+Looking must never be what makes a batch fail: where an expression cannot be computed for some row, there is no look.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from midstream.adaptation.sampling import PAIRED, Choice, Look, Looker, choose, put_together
+from midstream.adaptation.timings import Timings
+from midstream.adaptation.wanted_statistics import Interests
+from midstream.algebra.declarations import UserFunction
+from midstream.errors import MidstreamError
+from midstream.operators.base import Work
+from midstream.operators.box import Box
+from midstream.operators.elements import Ticks
+from midstream.operators.shared_box import SharedBox
+
+Looks = dict[tuple[str, str], Look]
+"""Looks by query and alias."""
+
+
+@dataclass(frozen=True, slots=True)
+class LookRequest:
+    """What is to be looked at for a query: `sources` are its streams and their columns by alias.
+
+    Rows are chosen by the salt, the same in all slots; a slot looks at no more than `most` rows of a stream.
+    """
+
+    query: str
+    interests: Interests
+    functions: Mapping[str, UserFunction]
+    sources: Mapping[str, tuple[str, tuple[str, ...]]]
+    salt: int
+    most: int
+
+    def look(self, alias: str, rows: pa.RecordBatch, choice: Choice) -> Look | None:
+        """A look at the chosen ones of a stream's rows."""
+        _, names = self.sources[alias]
+        own = rows.select([name for name in names if name in rows.schema.names])
+        width = own.nbytes / rows.num_rows
+        chosen = own.take(pa.array(choice.places)).rename_columns([f"{alias}.{name}" for name in own.schema.names])
+        try:
+            look = Looker(self.interests, self.functions).look(alias, chosen, width)
+        except (MidstreamError, pa.ArrowException):
+            return None
+        look.priorities, look.complete_to = choice.priorities, choice.complete_to
+        if look.paired is not None:
+            selections = len(self.interests.selections.get(alias, ()))
+            look.paired_priorities = choice.priorities[look.passed >= selections][:PAIRED]
+        return look
+
+
+def look_at(requests: Sequence[LookRequest], stream: str, rows: pa.RecordBatch, ticks: Ticks) -> Looks:
+    """Looks at the rows of a stream for all queries that ask for it; rows are in order of time."""
+    looks: Looks = {}
+    choices: dict[tuple[int, int], Choice] = {}
+    for request in requests:
+        for alias, (name, _) in request.sources.items():
+            if name != stream:
+                continue
+            way = (request.salt, request.most)
+            if way not in choices:
+                choices[way] = choose(ticks, *way)
+            look = request.look(alias, rows, choices[way])
+            if look is not None:
+                looks[request.query, alias] = look
+    return looks
+
+
+def add_looks(looks: Looks, more: Looks) -> None:
+    """Adds looks at more rows of the same batch: a slot may get them in pieces."""
+    for place, look in more.items():
+        looks[place] = put_together([looks[place], look]) if place in looks else look
+
+
+@dataclass(slots=True)
+class OperatorReport:
+    """What an operator did and keeps in a slot, and how long it took."""
+
+    label: str
+    work: Work = field(default_factory=Work)
+    seconds: float = 0.0
+    rows: float = 0.0
+    purging: float = 0.0
+    purges: float = 0.0
+    state_rows: int = 0
+    state_bytes: int = 0
+
+    def add(self, other: OperatorReport) -> None:
+        """Adds what the same operator did and keeps in another slot."""
+        self.work.add(other.work)
+        for name in ("seconds", "rows", "purging", "purges", "state_rows", "state_bytes"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+class BoxWatch:
+    """Times the operators of a box in one batch."""
+
+    def __init__(self, box: Box | SharedBox) -> None:
+        self.box = box
+        self.timings = Timings(time.perf_counter)
+        self.timings.attach(box)
+
+    def reports(self, chosen: Sequence[int] | None = None) -> list[OperatorReport]:
+        """What each operator did, or each of some by number."""
+        found = []
+        for number in range(len(self.box.operators)) if chosen is None else chosen:
+            node, operator = self.box.nodes[number], self.box.operators[number]
+            spent = self.timings.spent(operator)
+            found.append(
+                OperatorReport(
+                    node.label,
+                    operator.work,
+                    spent.seconds,
+                    spent.rows,
+                    spent.purging,
+                    spent.purges,
+                    sum(state.rows for state in operator.states),
+                    sum(state.bytes for state in operator.states),
+                )
+            )
+        return found

@@ -1,0 +1,209 @@
+"""The step: what one slot does in one stage of a batch, as a function of Arrow batches.
+
+It depends on the last manifest (through its fields) and on the multiset of the rows it is given, on nothing else. It
+writes state and results under names nobody has used, and answers with rows for the next stage and one report; whether
+any of it counts is decided when the driver commits the manifest.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from midstream.algebra.declarations import StreamDeclaration
+from midstream.algebra.time import BEGINNING
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.manifest import DeadLetterFile
+from midstream.checkpoint.names import name_for
+from midstream.checkpoint.parallel_writes import SideBySide
+from midstream.distribution.fragments import Route
+from midstream.errors import InputError, MidstreamError
+from midstream.job.task.exchange import Exchange, Slots, groups_of
+from midstream.job.task.fragment_task import FragmentLife, FragmentWork
+from midstream.job.task.intake import Intake, in_order, source_elements
+from midstream.job.task.layout import FROM, GROUP, Layout, taken_up_to
+from midstream.job.task.memory import Memory
+from midstream.job.task.output_buffer import GivenResults
+from midstream.job.task.reports import Report
+from midstream.job.task.results_files import Place, write_results
+from midstream.job.task.samples import LookRequest, add_looks, look_at
+from midstream.job.task.shared_task import Pool, SharedLife, SharedWork
+from midstream.job.task.sorted_runs import Accepted, Runs
+from midstream.job.task.spill import ParquetSpool
+from midstream.operators.elements import Elements
+from midstream.operators.hashing import hash_columns
+from midstream.operators.vectors import numbers_of
+
+Life = FragmentLife | SharedLife
+
+
+@dataclass(frozen=True, slots=True)
+class StageStep:
+    """One stage of a batch, for all queries, ready to be shipped."""
+
+    checkpoint: str
+    batch_id: int
+    stage: int
+    last: bool
+    streams: Mapping[int, StreamDeclaration]
+    registers: Mapping[str, int]
+    arriving: Layout
+    exchanged: Layout
+    routing: tuple[int, ...]
+    work: tuple[FragmentWork | SharedWork, ...]
+    looks: tuple[LookRequest, ...] = ()
+    memory: Memory = field(default_factory=Memory)
+
+    @property
+    def exchange(self) -> Exchange:
+        """How rows leave."""
+        return Exchange(self.exchanged, self.last)
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What Spark calls in each slot."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        yield from self.run(context.partitionId(), batches)
+
+    def run(self, slot: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows for the next stage, and a report."""
+        report = Report(self.stage, slot)
+        try:
+            intake = Intake(self.batch_id, report, ParquetSpool(self.memory.given))
+            chunks = yield from self._gather(batches, intake)
+            yield from self._process(slot, chunks, intake)
+        except MidstreamError as error:
+            report.error = error
+        except pa.ArrowException as error:
+            report.error = InputError("a batch cannot be processed", detail=f"{type(error).__name__}: {error}")
+        yield self.exchange.note(report)
+
+    def _gather(
+        self, batches: Iterator[pa.RecordBatch], intake: Intake
+    ) -> Generator[pa.RecordBatch, None, Iterable[Mapping[int, Accepted]]]:
+        """Takes all rows in and passes on at once what is not for this stage; gives what there is to feed.
+
+        That is everything in one piece where it fits, else chunks in order of time.
+        """
+        mine = set(self.streams) if self.stage == 0 else {port for work in self.work for port in work.received}
+        runs: Runs | None = None
+        while True:
+            at = time.perf_counter()
+            rows, more = taken_up_to(batches, self.memory.input)
+            _lap(intake.report, "transfer", at)
+            parts = {} if rows is None else self.arriving.split(rows)
+            for port in sorted(set(parts) - mine):
+                yield self.exchange.onward(parts[port])
+            accepted = {port: self._accepted(port, parts[port], intake) for port in sorted(set(parts) & mine)}
+            if runs is None and not more:
+                return [accepted]
+            runs = runs or Runs(self.memory.chunk, in_order if self.stage == 0 else None)
+            for port, (some, ticks) in accepted.items():
+                runs.add(port, some, ticks)
+            if not more:
+                return runs.chunks()
+
+    def _accepted(self, port: int, rows: pa.RecordBatch, intake: Intake) -> Accepted:
+        if self.stage > 0:
+            return rows, numbers_of(rows.column(FROM))
+        intake.report.count_groups(rows.column(GROUP).to_numpy())
+        declaration = self.streams[port]
+        register = self.registers.get(declaration.name, BEGINNING)
+        accepted = intake.accept(declaration, self.arriving.payload(port, rows), register)
+        if self.looks and len(accepted[1]):
+            at = time.perf_counter()
+            add_looks(intake.report.looks, look_at(self.looks, declaration.name, *accepted))
+            _lap(intake.report, "watch", at)
+        return accepted
+
+    def _process(self, slot: int, chunks: Iterable[Mapping[int, Accepted]], intake: Intake) -> Iterator[pa.RecordBatch]:
+        report = intake.report
+        files = SideBySide(Files.at(self.checkpoint))
+        at = time.perf_counter()
+        pool = Pool()
+        memory = self.memory.among(sum(len(w.members) if isinstance(w, SharedWork) else 1 for w in self.work))
+        lives: list[Life] = [
+            SharedLife(work, files, slot, pool, self.batch_id, memory)
+            if isinstance(work, SharedWork)
+            else FragmentLife(work, files, slot, self.batch_id, memory)
+            for work in self.work
+        ]
+        at = _lap(report, "state", at)
+        # What is final before this batch is given first where all input is at hand: it frees state before probing.
+        early = [life for life in lives if not life.work.received]
+        for life in early:
+            life.advance()
+        for number, chunk in enumerate(chunks):
+            if number:
+                for life in lives:
+                    life.settle()
+                yield from self._outputs(lives, slot, report)
+            self._take_in(chunk, lives) if self.stage == 0 else self._receive(chunk, lives)
+        for life in lives:
+            if life.work.received:
+                life.advance()
+        at = _lap(report, "kernel", at)
+        for life in lives:
+            report.fragments.update({work.name: told for work, told in life.closed()})
+        report.results = write_results(Place(files, self.batch_id, slot, self.stage), _results_of(lives))
+        if (dead := intake.dead.content()) is not None:
+            report.dead_letters.append(self._bury(files, slot, dead, intake.dead.rows))
+        files.wait()
+        _lap(report, "write", at)
+        yield from self._outputs(lives, slot, report)
+
+    def _outputs(self, lives: Sequence[Life], slot: int, report: Report) -> Iterator[pa.RecordBatch]:
+        for life in lives:
+            for work, output in life.sent():
+                yield self._sent(work, slot, output, report)
+
+    def _take_in(self, parts: Mapping[int, Accepted], lives: Sequence[Life]) -> None:
+        """Feeds the rows of streams, in the order of the streams."""
+        for port, declaration in self.streams.items():
+            if port not in parts:
+                continue
+            rows, ticks = parts[port]
+            for life in lives:
+                for source in life.sources:
+                    if source.stream.name == declaration.name and len(ticks):
+                        life.take(source, source_elements(source, rows, ticks))
+
+    def _receive(self, parts: Mapping[int, Accepted], lives: Sequence[Life]) -> None:
+        """Feeds what earlier stages gave."""
+        for port, (rows, _) in parts.items():
+            elements = Exchange(self.arriving, self.last).elements(port, rows)
+            for life in lives:
+                if port in life.work.received:
+                    life.receive(port, elements)
+
+    def _sent(self, work: FragmentWork, slot: int, output: Elements, report: Report) -> pa.RecordBatch:
+        return self.exchange.rows(work.port, self._slots(work.fragment.route, slot, output, report), output)
+
+    def _slots(self, route: Route, slot: int, output: Elements, report: Report) -> Slots:
+        if not route.key:
+            return np.full(len(output), slot if route.key is None else 0, np.int32)
+        groups = groups_of(hash_columns([output.columns.column(name) for name in route.key]))
+        report.count_groups(groups)
+        return np.asarray(self.routing, np.int32)[groups]
+
+    def _bury(self, files: Files, slot: int, content: pa.Buffer, rows: int) -> DeadLetterFile:
+        path = name_for("dead_letters", self.batch_id, slot, self.stage)
+        files.write_atomic(path, content, point="dead_letters", sync=False)
+        return DeadLetterFile(path, rows, self.batch_id)
+
+
+def _results_of(lives: Sequence[Life]) -> dict[str, GivenResults]:
+    """What queries gave, by their names or those of their sides."""
+    return {name: given for life in lives for name, given in life.results.items()}
+
+
+def _lap(report: Report, name: str, since: float) -> float:
+    now = time.perf_counter()
+    report.seconds[name] = report.seconds.get(name, 0.0) + now - since
+    return now

@@ -1,0 +1,1 @@
+"""Benchmarks, the papers' experiments and yardsticks; only the command line imports it."""

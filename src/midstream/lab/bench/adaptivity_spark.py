@@ -1,0 +1,163 @@
+"""The shift workload end to end on Spark: an adaptive query against the plan both start with, on the same streams."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from midstream.api import Question
+from midstream.cluster.local.embedded import Stream, batches
+from midstream.cluster.local.observing import observe
+from midstream.lab.bench.adaptivity_runs import question_of
+from midstream.lab.bench.adaptivity_streams import chain_columns, chain_query, hot_chain, record
+from midstream.lab.bench.figures import Report
+from midstream.optimizer.plans import plan_query
+
+NAMES, WINDOW, RATE, FAN, TICKS = "ABCD", 200, 16.0, 60.0, 2100
+HOT = [(0,), (1,), (2,)]
+BATCHES_PER_PHASE = 12
+WARM_UP = 4
+AT_A_TIME = 4
+
+
+@dataclass(slots=True)
+class SparkRun:
+    """A session over files: an account of each batch, and in the end the results and the migrations."""
+
+    folder: Path
+    session: Any
+    query: Any
+    events: list[dict[str, Any]] = field(default_factory=list)
+    results: pa.Table | None = None
+    migrations: list[dict[str, Any]] = field(default_factory=list)
+
+    @staticmethod
+    def opened(spark: Any, folder: Path, query: str, plan: str, adaptive: Any) -> SparkRun:
+        """A session on folders that are empty yet."""
+        from midstream.cluster.spark import Session
+
+        session = Session(spark, checkpoint=str(folder / "checkpoint"))
+        for stream in NAMES:
+            (folder / stream).mkdir(parents=True)
+            columns = ", ".join(f"{column} BIGINT" for column in ["ts", *chain_columns(NAMES)[stream]])
+            files = spark.readStream.schema(columns).option("maxFilesPerTrigger", 1)
+            session.stream(stream, files.parquet(str(folder / stream)), time="ts")
+        run = SparkRun(folder, session, session.query("shift", query, plan=plan, adaptive=adaptive))
+        session.on_progress(run.events.append)
+        return run
+
+    def go_on(self, parts: Sequence[dict[str, pa.RecordBatch]], start: int) -> None:
+        """Works through some more batches."""
+        _write(self.folder, parts, start)
+        self.session.process_available()
+
+    def end(self) -> None:
+        """Gives out what waits for the end."""
+        with self.session as session:
+            session.finish()
+            self.results = self.query.table()
+            self.migrations = [r for r in self.query.history if r["status"] == "done"]
+
+    def seconds(self, *names: str) -> float:
+        """The seconds of some parts of all batches after the warm-up; over slots, the slowest counts."""
+        return float(sum(event["seconds"].get(name, 0.0) for event in self.events[WARM_UP:] for name in names))
+
+    @property
+    def rows(self) -> int:
+        """All rows after the warm-up."""
+        return sum(sum(event["rows"].values()) for event in self.events[WARM_UP:])
+
+    @property
+    def work(self) -> int:
+        """Rows probed and stored."""
+        return sum(event["queries"]["shift"][name] for event in self.events for name in ("probed", "inserted"))
+
+
+def bench_adaptivity_on_spark(seed: int = 7) -> Report:
+    """This part alone."""
+    report = Report("adaptivity-on-spark")
+    add_figures_on_spark(report, seed)
+    return report
+
+
+def add_figures_on_spark(report: Report, seed: int) -> None:
+    """Runs the shift in two sessions, one of them adaptive, in turns; compares time, work and results."""
+    from midstream.cluster.spark.environment import spark_session
+
+    query = chain_query(NAMES, WINDOW)
+    phases = hot_chain(NAMES, HOT, TICKS, RATE, WINDOW, FAN)
+    question = question_of(query, record(chain_columns(NAMES), phases, seed))
+    plan = _first_plan(query, seed)
+    spark = spark_session(name="midstream bench")
+    with tempfile.TemporaryDirectory(prefix="midstream-bench-") as folder:
+        parts = _parts(question)
+        static, adaptive = (SparkRun.opened(spark, Path(folder) / mode, query, plan, mode) for mode in ("off", "auto"))
+        # In turns, so that a busy moment of the machine strikes both.
+        for start in range(0, len(parts), AT_A_TIME):
+            for run in (static, adaptive):
+                run.go_on(parts, start)
+        for run in (static, adaptive):
+            run.end()
+    _figures(report, static, adaptive, len(parts))
+
+
+def _figures(report: Report, static: SparkRun, adaptive: SparkRun, count: int) -> None:
+    name = f"shift on Spark, {adaptive.rows // (count - WARM_UP):,} rows a batch"
+    faster = static.seconds("batch") / adaptive.seconds("batch")
+    report.add(f"{name}: throughput, adaptive / static", faster, "ratio", 1.0)
+    report.add(f"{name}: work, static / adaptive", static.work / adaptive.work, "ratio", 1.0)
+    report.add(
+        f"{name}: results that differ", float(_different(static.results, adaptive.results)), "rows", 0.0, "at most"
+    )
+    report.add(f"{name}: migrations", len(adaptive.migrations), "count")
+    step = adaptive.seconds("job") - adaptive.seconds("spark", "transfer")
+    report.add(f"{name}: watching, share of the steps", 100 * adaptive.seconds("watch") / step, "%", 3.0, "at most")
+    deciding = 100 * adaptive.seconds("decide") / adaptive.seconds("batch")
+    report.add(f"{name}: deciding, share of the batch", deciding, "%", 3.0, "at most")
+
+
+def _first_plan(query: str, seed: int) -> str:
+    """The plan that is best for the first phase, as the optimizer knows it from these streams."""
+    phases = hot_chain(NAMES, HOT[:1], TICKS, RATE, WINDOW, FAN)
+    first = question_of(query, record(chain_columns(NAMES), phases, seed))
+    statistics = observe(first.plan, first.tables, first.catalog)
+    return plan_query(first.plan, None, statistics=statistics, spread=True).text
+
+
+def _parts(question: Question) -> list[dict[str, pa.RecordBatch]]:
+    streams = {name: Stream(question.catalog.streams[name]) for name in NAMES}
+    rows = sum(table.num_rows for table in question.tables.values())
+    return list(batches(streams, question.tables, rows // (BATCHES_PER_PHASE * len(HOT)) + 1))
+
+
+def _write(folder: Path, parts: Sequence[dict[str, pa.RecordBatch]], start: int) -> None:
+    """One file per batch and stream, in order of modification, as Spark reads them."""
+    first = time.time() - AT_A_TIME - 1
+    for i, part in enumerate(parts[start : start + AT_A_TIME]):
+        for name in NAMES:
+            rows = [part[name]] if name in part else []
+            path = folder / name / f"{start + i:05d}.parquet"
+            pq.write_table(pa.Table.from_batches(rows, parts[0][name].schema), path)
+            os.utime(path, (first + i, first + i))
+
+
+def _different(one: pa.Table | None, other: pa.Table | None) -> int:
+    """How many rows are in one table and not in the other, as multisets."""
+    assert one is not None and other is not None
+    names = one.column_names
+    counted = [
+        table.append_column("n", pa.array([sign] * table.num_rows, pa.int64()))
+        .group_by(names)
+        .aggregate([("n", "sum")])
+        for table, sign in ((one, 1), (other, -1))
+    ]
+    left = pa.concat_tables(counted).group_by(names).aggregate([("n_sum", "sum")])
+    return int(sum(abs(n) for n in left.column("n_sum_sum").to_pylist()))

@@ -1,0 +1,32 @@
+"""The experiments by name: adding one is a file and one line here.
+
+Experiments are found by module and function, so that naming them all costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from midstream.errors import JobError
+from midstream.lab.experiments.report import Report
+
+EXPERIMENTS: dict[str, str] = {
+    "cape-length": "cape_length:cape_length",
+    "cape-intermediate": "cape_intermediate:cape_intermediate",
+    "genmig-rates": "genmig_rates:genmig_rates",
+    "genmig-memory": "genmig_memory:genmig_memory",
+    "genmig-total": "genmig_total:genmig_total",
+    "mill-latency": "mill_latency:mill_latency",
+    "mill-arcs": "mill_arcs:mill_arcs",
+    "mill-burstiness": "mill_burstiness:mill_burstiness",
+}
+"""Where each experiment is: `module:function`, the module in this package."""
+
+
+def run_experiment(name: str) -> Report:
+    """Runs an experiment of this package, by name."""
+    if name not in EXPERIMENTS:
+        raise JobError(f"there is no experiment {name!r}", hint=f"use one of {', '.join(EXPERIMENTS)}")
+    module, function = EXPERIMENTS[name].split(":")
+    report: Report = getattr(import_module(f"midstream.lab.experiments.{module}"), function)()
+    return report

@@ -1,0 +1,81 @@
+"""Several queries on the path of a batch without Spark, coming and going between batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from tests.job.chain import Chain
+
+from midstream.algebra.declarations import Catalog
+from midstream.checkpoint.store import CheckpointStore
+from midstream.cluster.spark.frames.results import results_of_query
+from midstream.job.adding import Adding
+from midstream.job.driver import Driver
+from midstream.job.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.task.layout import Layout
+from midstream.language import parse
+from midstream.optimizer.plans import plan_query
+
+
+@dataclass
+class Many(Chain):
+    """All streams of a catalog with all columns, and any queries over them; a checkpoint with manifests is resumed."""
+
+    relation: Any = None
+    catalog: Catalog = None  # type: ignore[assignment]
+    folder: Path = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        self.random = np.random.default_rng(self.seed)
+        self.driver = Driver(None, CheckpointStore(str(self.folder)), self.slots, 3)  # type: ignore[arg-type]
+        self.driver.open(self.resize)
+        self.driver.run_move = self._move
+        self.moves = 0
+        self.adding = Adding(self.driver, self.catalog.functions)
+        self.driver.streams = dict(enumerate(self.catalog.streams.values()))
+        schemas = {port: declared.columns for port, declared in self.driver.streams.items()}
+        self.layout = self.driver.arriving = Layout.of(schemas)
+        manifest = self.driver.manifest
+        for name, entry in manifest.queries.items() if manifest else ():
+            self.add(name, entry.cql)
+
+    def add(self, name: str, cql: str, **options: Any) -> RunningQuery:
+        """A query, taken up with the next batch."""
+        relation = parse(cql, self.catalog)
+        query = self.adding.query(name, cql, relation, **options)
+        told = None if self.driver.manifest is None else self.driver.manifest.migration.get(name)
+        if told is not None:
+            target = self.driver.target(query, plan_query(relation, told["plan"]))
+            query.migration = MigrationUnderWay.resumed(target, told)
+        self.driver.routes.update(query.staged.routes)
+        self.driver.queries[name] = query
+        return query
+
+    def drop(self, name: str) -> None:
+        """Ends a query."""
+        del self.driver.queries[name]
+
+    def migrate_query(self, name: str, plan: str, strategy: str) -> None:
+        """Starts a migration of one of the queries."""
+        query = self.driver.queries[name]
+        self.driver.begin_migration(
+            name, self.driver.target(query, plan_query(query.plan.query, plan)), strategy, "a test"
+        )
+
+    def history(self, name: str) -> list[Mapping[str, Any]]:
+        """A query's history."""
+        return list(self.manifest.counters["history"][name])
+
+    def table(self, name: str) -> pa.Table:
+        """What a query has released by now."""
+        return results_of_query(self.driver.files, self.manifest, name, self.driver.queries[name].plan)
+
+    @property
+    def stored(self) -> int:
+        """How many rows all states hold, each segment counted once."""
+        return sum({e.place: e.rows for e in self.manifest.entries()}.values())
