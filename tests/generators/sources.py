@@ -81,7 +81,7 @@ def draw_window(
             return WindowChoice(form, count=choices.integer(1, 3), by=tuple(by))
         case "hop" | "tumble":
             slide = choices.integer(1, 12)
-            size = slide if form == "tumble" else choices.integer(1, 20)
+            size = slide if form == "tumble" else choices.integer(slide, 20)
             offset = choices.integer(1, 15) if "offset" in constructs and choices.flag() else 0
             zoned = "zone" in constructs and not stream.time.is_integer and choices.chance(4)
             return WindowChoice(form, size, slide, offset, "Asia/Kolkata" if zoned else None)

@@ -58,6 +58,7 @@ CATALOG = Catalog(
         **{name: StreamDeclaration(name, TICKED, "ts") for name in ("A", "B", "C", "select", "istream")},
         "orders": StreamDeclaration("orders", CLOCKED, "at"),
         "trips": StreamDeclaration("trips", ZONED, "at"),
+        "rides": StreamDeclaration("rides", ZONED.set(1, pa.field("k", pa.int32())), "at"),
     },
     FUNCTIONS,
 )

@@ -67,8 +67,15 @@ class TimeDomain:
         return pa.int64() if self.is_integer else pa.timestamp("us", self.type.tz)
 
     def agrees_with(self, other: TimeDomain) -> bool:
-        """Whether ticks of both mean the same."""
-        return self.is_integer == other.is_integer
+        """Whether ticks of both mean the same: plain numbers, instants, or what clocks without a zone show."""
+        return self.kind == other.kind
+
+    @property
+    def kind(self) -> str:
+        """What a tick is, in words."""
+        if self.is_integer:
+            return "integers"
+        return "timestamps without a zone" if self.type.tz is None else "timestamps with a zone"
 
 
 INTEGER_TIME = TimeDomain(pa.int64())

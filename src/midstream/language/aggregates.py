@@ -6,8 +6,6 @@ column. What is left over of the tuples is an error: it has no single value per 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlglot import exp
 
 from midstream.algebra.declarations import AggregateFunction
@@ -16,9 +14,7 @@ from midstream.algebra.functions import AGGREGATE
 from midstream.errors import QueryError
 from midstream.language.binding import Binding
 from midstream.language.literals import coerce
-
-if TYPE_CHECKING:
-    from midstream.language.scalars import ScalarBinder
+from midstream.language.values import ValueBinder
 
 
 class Aggregates:
@@ -35,7 +31,7 @@ class Aggregates:
         if all(key.expression != expression for key in self.keys):
             self.keys.append(Named(self._unique(str(expression)), expression))
 
-    def add(self, node: exp.Anonymous, name: str, inner: ScalarBinder) -> Column:
+    def add(self, node: exp.Anonymous, name: str, inner: ValueBinder) -> Column:
         """The column that holds an aggregate's value."""
         call = self._call(node, name, inner)
         for known in self.calls:
@@ -65,7 +61,7 @@ class Aggregates:
         )
         return error.at(self.binding.text, places.get(str(column)))
 
-    def _call(self, node: exp.Anonymous, name: str, inner: ScalarBinder) -> AggregateCall:
+    def _call(self, node: exp.Anonymous, name: str, inner: ValueBinder) -> AggregateCall:
         distinct, condition = bool(node.args.get("distinct")), node.args.get("filter")
         where = None
         if condition is not None:

@@ -6,6 +6,8 @@ semi-joins, Aggregate, Select with HAVING, Project, Distinct. Moving predicates 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlglot import exp
 
 from midstream.algebra.declarations import Catalog
@@ -24,13 +26,11 @@ from midstream.language.scope import Scope
 from midstream.language.sequences import push_conditions
 from midstream.language.set_operations import combine
 from midstream.language.sources import Environment, SourceBinder
-from midstream.language.subqueries import SubqueryCondition, apply_subquery, is_correlated, subquery_condition
+from midstream.language.subqueries import Items, SubqueryCondition, apply_subquery, is_correlated, subquery_condition
 from midstream.language.text import read
 from midstream.language.windows import require_instants, require_window
 
 MOST_COLUMNS = 2_000
-
-Items = list[tuple[str, Expression]]
 
 
 def parse(query: str, catalog: Catalog) -> Relation:
@@ -160,7 +160,7 @@ class QueryBinder:
         predicate = conjunction(kept)
         if predicate != TRUE:
             relation = Select(relation, predicate)
-        inner_scope = scope if scope.outer is None else Scope(self.binding, scope.sources, scope.merged, scope.hidden)
+        inner_scope = scope if scope.outer is None else replace(scope, outer=None)
         for condition in subqueries:
             relation = apply_subquery(self, relation, inner_scope, condition, environment)
         return relation, correlated

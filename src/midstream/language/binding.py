@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from sqlglot import exp
 
@@ -18,11 +18,16 @@ from midstream.algebra.declarations import Catalog, StreamDeclaration
 from midstream.errors import QueryError
 from midstream.language.nodes import place
 
-if TYPE_CHECKING:
-    from midstream.language.scope import Scope
-
 MOST_SOURCES = 100
 """How many streams and sub-queries a query may read, repeated use of WITH included."""
+
+
+class Names(Protocol):
+    """What can tell whether a column name means something in it: a scope."""
+
+    def knows(self, node: exp.Column) -> bool:
+        """Whether a column name means something here."""
+        ...
 
 
 @dataclass
@@ -35,7 +40,7 @@ class Binding:
     places: dict[str, int | None] = field(default_factory=dict)
     first_stream: StreamDeclaration | None = None
     sources: int = 0
-    around: list[Scope] = field(default_factory=list)
+    around: list[Names] = field(default_factory=list)
 
     def error(
         self, message: str, node: exp.Expression | None, *, detail: str | None = None, hint: str | None = None
@@ -52,7 +57,7 @@ class Binding:
             raise error.at(self.text, place(node)) from None
 
     @contextmanager
-    def inside(self, scope: Scope) -> Iterator[None]:
+    def inside(self, scope: Names) -> Iterator[None]:
         """While a sub-query is bound: what the query around it can see, for better errors."""
         self.around.append(scope)
         try:
@@ -75,15 +80,28 @@ class Binding:
         return name
 
     def require_same_time(self, stream: StreamDeclaration, node: exp.Expression) -> None:
-        """Refuses to mix integer time with timestamps."""
+        """Refuses to mix integer time with timestamps, and timestamps that have a zone with those that have none."""
         first = self.first_stream = self.first_stream or stream
-        if not first.domain.agrees_with(stream.domain):
-            raise self.error(
-                f"{stream.name} and {first.name} do not share a time: "
-                f"{stream.domain.type} and {first.domain.type} cannot be mixed in one query",
-                node,
-                hint="cast the time column of one of them before it becomes a stream",
-            )
+        if first.domain.agrees_with(stream.domain):
+            return
+        raise self.error(
+            f"{stream.name} and {first.name} do not share a time: "
+            f"{stream.domain.type} and {first.domain.type} cannot be mixed in one query",
+            node,
+            detail=f"{stream.name}.{stream.time} holds {stream.domain.kind}, "
+            f"{first.name}.{first.time} holds {first.domain.kind}",
+            hint=_cast_hint(stream, first),
+        )
+
+
+def _cast_hint(stream: StreamDeclaration, first: StreamDeclaration) -> str:
+    if stream.domain.is_integer or first.domain.is_integer:
+        return "cast the time column of one of them before it becomes a stream"
+    bare = stream if stream.domain.type.tz is None else first
+    return (
+        f"give {bare.name}.{bare.time} its zone before it becomes a stream: assume_timezone of pyarrow.compute, "
+        "tz_localize of pandas, or TIMESTAMP instead of TIMESTAMP_NTZ in a schema of Spark"
+    )
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 from sqlglot import exp
@@ -11,12 +11,11 @@ from midstream.algebra.declarations import ScalarFunction
 from midstream.algebra.expressions import Call, Expression, Literal
 from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS, TRUNCATION_UNITS, require_condition
 from midstream.algebra.types import BOOLEAN
+from midstream.language.aggregates import Aggregates
 from midstream.language.binding import nearest
 from midstream.language.literals import coerce
 from midstream.language.nodes import Node
-
-if TYPE_CHECKING:
-    from midstream.language.scalars import ScalarBinder
+from midstream.language.values import ValueBinder
 
 UNWRITTEN = frozenset(
     {"negate", "and", "or", "not", "is_null", "in", "like", "ilike", "is_distinct_from", "is_not_distinct_from"}
@@ -26,7 +25,17 @@ UNWRITTEN = frozenset(
 CLOCKS = frozenset({"now", "current_timestamp", "current_date", "current_time", "localtimestamp", "getdate", "today"})
 
 
-def bind_call(binder: ScalarBinder, node: exp.Anonymous) -> Expression:
+class CallBinder(ValueBinder, Protocol):
+    """Binds values among which there may be aggregates, if `aggregates` has a place for them."""
+
+    aggregates: Aggregates | None
+
+    def inside_aggregate(self) -> ValueBinder:
+        """A binder for what an aggregate is applied to."""
+        ...
+
+
+def bind_call(binder: CallBinder, node: exp.Anonymous) -> Expression:
     """The meaning of a function call."""
     written = node.name
     name = SYNONYMS.get(written.lower(), written.lower())
@@ -47,7 +56,7 @@ def bind_call(binder: ScalarBinder, node: exp.Anonymous) -> Expression:
     return _conditional(binder, node) if name == "if" else _built_in(binder, name, node)
 
 
-def _plain_call(binder: ScalarBinder, node: exp.Anonymous) -> None:
+def _plain_call(binder: ValueBinder, node: exp.Anonymous) -> None:
     """A scalar function takes neither DISTINCT nor FILTER nor a star."""
     if node.args.get("distinct") or node.args.get("filter") is not None:
         raise binder.binding.error(f"{node.name} is no aggregate: it takes no DISTINCT and no FILTER", node)
@@ -56,7 +65,7 @@ def _plain_call(binder: ScalarBinder, node: exp.Anonymous) -> None:
             raise binder.binding.error(f"{node.name}(*) has no meaning", argument, hint="only count takes *")
 
 
-def _built_in(binder: ScalarBinder, name: str, node: exp.Anonymous) -> Expression:
+def _built_in(binder: ValueBinder, name: str, node: exp.Anonymous) -> Expression:
     arguments, nodes = [binder.bind(a) for a in node.expressions], list(node.expressions)
     if name in ("lpad", "rpad") and len(arguments) == 2:
         arguments.append(Literal(" ", pa.string()))
@@ -66,7 +75,7 @@ def _built_in(binder: ScalarBinder, name: str, node: exp.Anonymous) -> Expressio
     return binder.call(name, arguments, nodes, node)
 
 
-def _unit(binder: ScalarBinder, argument: Expression, node: Node) -> Expression:
+def _unit(binder: ValueBinder, argument: Expression, node: Node) -> Expression:
     value: Any = argument.value if isinstance(argument, Literal) else None
     if not isinstance(value, str) or value.lower() not in TRUNCATION_UNITS:
         raise binder.binding.error(
@@ -75,7 +84,7 @@ def _unit(binder: ScalarBinder, argument: Expression, node: Node) -> Expression:
     return Literal(value.lower(), pa.string())
 
 
-def _conditional(binder: ScalarBinder, node: exp.Anonymous) -> Expression:
+def _conditional(binder: ValueBinder, node: exp.Anonymous) -> Expression:
     if len(node.expressions) != 3:
         raise binder.binding.error("if takes a condition and two values", node)
     condition, *choices = node.expressions
@@ -85,7 +94,7 @@ def _conditional(binder: ScalarBinder, node: exp.Anonymous) -> Expression:
     return binder.choice([coerce(bound, BOOLEAN)], [binder.bind(c) for c in choices], choices)
 
 
-def _aggregate(binder: ScalarBinder, node: exp.Anonymous, name: str) -> Expression:
+def _aggregate(binder: CallBinder, node: exp.Anonymous, name: str) -> Expression:
     if binder.aggregates is None:
         hint = {
             "WHERE": "WHERE looks at tuples one by one; put conditions on groups in HAVING",
@@ -96,7 +105,7 @@ def _aggregate(binder: ScalarBinder, node: exp.Anonymous, name: str) -> Expressi
     return binder.aggregates.add(node, name, binder.inside_aggregate())
 
 
-def _unknown_function(binder: ScalarBinder, node: exp.Anonymous) -> Exception:
+def _unknown_function(binder: ValueBinder, node: exp.Anonymous) -> Exception:
     if node.name.lower() in CLOCKS:
         return binder.binding.error(
             f"there is no function {node.name}", node, hint="time comes with the tuples: use the time column"

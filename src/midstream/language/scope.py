@@ -1,7 +1,7 @@
 """What column names mean inside one SELECT.
 
-A scope lists the sources of FROM as written. USING merges two columns into one that has no source. A sub-query of
-WHERE also sees the scope around it.
+A scope lists the sources of FROM as written, in parts: those between two commas. USING merges two columns of a part
+into one that has no source. A sub-query of WHERE also sees the scope around it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,21 @@ from midstream.language.query_grammar import TO_STREAM
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A stream or sub-query in FROM: its visible name, and its columns by visible name."""
+    """A stream or sub-query in FROM: its visible name, its columns by visible name, and its part of FROM."""
 
     name: str
     columns: dict[str, Column]
+    part: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A column that USING made of two; `qualified` is how one of the two is written with its source."""
+
+    name: str
+    expression: Expression
+    qualified: str
+    part: int
 
 
 @dataclass
@@ -31,9 +42,10 @@ class Scope:
 
     binding: Binding
     sources: list[Source] = field(default_factory=list)
-    merged: dict[str, Expression] = field(default_factory=dict)
+    merged: list[Merged] = field(default_factory=list)
     hidden: set[str] = field(default_factory=set)
     outer: Scope | None = None
+    part: int = 0
 
     def add(self, name: str, relation: Relation, columns: list[str], node: exp.Expression) -> Source:
         """A new source, whose relation's columns are visible under other names."""
@@ -42,18 +54,31 @@ class Scope:
                 f"{name} is used twice in FROM", node, hint=f"give one of them another name: {name} AS {name}2"
             )
         fields = zip(columns, relation.schema, strict=True)
-        source = Source(name, {visible: Column(f.name, f.type) for visible, f in fields})
+        source = Source(name, {visible: Column(f.name, f.type) for visible, f in fields}, self.part)
         self.sources.append(source)
         return source
 
+    def latest_part(self, outer: Scope | None = None) -> Scope:
+        """The part of FROM that is being read, which is all that USING sees and the first that ON looks at."""
+        sources = [s for s in self.sources if s.part == self.part]
+        merged = [m for m in self.merged if m.part == self.part]
+        return Scope(self.binding, sources, merged, self.hidden, outer, self.part)
+
+    def merge(self, name: str, expression: Expression, hidden: set[str]) -> None:
+        """One visible column in the place of several of this part, the latest source's among them."""
+        self.hidden |= hidden
+        others = [m for m in self.merged if (m.name, m.part) != (name, self.part)]
+        self.merged = [*others, Merged(name, expression, f"{self.sources[-1].name}.{name}", self.part)]
+
     def resolve(self, node: exp.Column) -> tuple[str, Expression]:
         """The visible name and the meaning of a column."""
-        found = self._find(node)
-        if found is None and self.outer is not None:
-            found = self.outer._find(node)
-        if found is None:
-            raise self._unknown(node)
-        return found
+        scope: Scope | None = self
+        while scope is not None:
+            found = scope._find(node)
+            if found is not None:
+                return found
+            scope = scope.outer
+        raise self._unknown(node)
 
     def knows(self, node: exp.Column) -> bool:
         """Whether a column name means something here."""
@@ -61,11 +86,11 @@ class Scope:
 
     def everything(self) -> Iterator[tuple[str, Expression]]:
         """All visible columns in the order of `SELECT *`."""
-        yield from self.merged.items()
-        for source in self.sources:
-            for name, column in source.columns.items():
-                if column.name not in self.hidden:
-                    yield name, column
+        for part in range(self.part + 1):
+            yield from ((m.name, m.expression) for m in self.merged if m.part == part)
+            for source in self.sources:
+                if source.part == part:
+                    yield from ((n, c) for n, c in source.columns.items() if c.name not in self.hidden)
 
     def source(self, name: exp.Identifier) -> Source:
         """A source by its name."""
@@ -82,19 +107,23 @@ class Scope:
             columns = self.source(table).columns
             found = self._only(name, match_name(name, columns), name)
             return None if found is None else (found, columns[found])
-        merged = self._only(name, match_name(name, self.merged), node)
-        if merged is not None:
-            return merged, self.merged[merged]
         return self._unqualified(name, node)
 
     def _unqualified(self, name: exp.Identifier, node: exp.Column) -> tuple[str, Expression] | None:
-        hits = [(s, found) for s in self.sources for found in match_name(name, s.columns)]
-        exact = [(s, found) for s, found in hits if found == name.name]
-        hits = exact or hits
+        """A column by its name alone; a merged one stands for all of its part that have the name."""
+        merged = [m for m in self.merged if match_name(name, [m.name])]
+        hits = [(m.name, m.expression, m.qualified) for m in merged]
+        for source in self.sources:
+            if all(m.part != source.part for m in merged):
+                hits += [
+                    (found, source.columns[found], f"{source.name}.{found}")
+                    for found in match_name(name, source.columns)
+                ]
+        hits = [hit for hit in hits if hit[0] == name.name] or hits
         if len(hits) > 1:
-            options = " or ".join(f"{s.name}.{found}" for s, found in hits)
+            options = " or ".join(qualified for _, _, qualified in hits)
             raise self.binding.error(f"{name.name} is ambiguous", node, hint=f"write {options}")
-        return (hits[0][1], hits[0][0].columns[hits[0][1]]) if hits else None
+        return hits[0][:2] if hits else None
 
     def _only(self, name: exp.Identifier, found: list[str], node: exp.Expression) -> str | None:
         if len(found) > 1:

@@ -58,7 +58,7 @@ class SourceBinder:
         groups = _groups(start.this, select.args.get("joins") or [])
         self._reserve(groups)
         relation = self._group(*groups[0], scope)
-        for first, joins in groups[1:]:
+        for scope.part, (first, joins) in enumerate(groups[1:], 1):
             if _stands_alone(joins):
                 relation = self._cross(relation, self._group(first, joins, scope))
             else:
@@ -98,10 +98,10 @@ class SourceBinder:
         require_window(self.binding, right, "a join")
 
     def _join(self, left: Relation, join: Node, scope: Scope) -> Relation:
-        before = list(scope.sources)
+        before = scope.latest_part()
         right = self.source(join.this, scope)
         if isinstance(join, FollowedBy):
-            return bind_step(self.binding, left, right, join, scope)
+            return bind_step(self.binding, left, right, join, scope.latest_part(scope))
         self._require_windows(left, right)
         kind = KINDS[join.args["kind"]]
         using, condition = join.args.get("using"), join.args.get("on")
@@ -109,15 +109,14 @@ class SourceBinder:
         if using:
             on = conjunction([self._merge(name, scope, before, kind) for name in using])
         elif condition is not None:
-            on = bind_condition(self.binding, condition, scope, left, right)
+            on = bind_condition(self.binding, condition, scope.latest_part(scope), left, right)
         if kind in ("semi", "anti"):
             scope.sources.pop()
         return Join(left, right, on, kind)
 
-    def _merge(self, name: exp.Identifier, scope: Scope, before: list[Source], kind: str) -> Expression:
+    def _merge(self, name: exp.Identifier, scope: Scope, before: Scope, kind: str) -> Expression:
         """One column of USING: an equality, and a single visible column for the two."""
-        earlier = Scope(self.binding, before, scope.merged, scope.hidden)
-        visible, left = earlier.resolve(exp.Column(this=name))
+        visible, left = before.resolve(exp.Column(this=name))
         latest = scope.sources[-1]
         _, right = Scope(self.binding, [latest]).resolve(exp.Column(this=name))
         type_ = common_type(left.type, right.type)
@@ -127,8 +126,8 @@ class SourceBinder:
             )
         a, b = coerce(left, type_), coerce(right, type_)
         if kind not in ("semi", "anti"):
-            scope.hidden |= {c.name for c in (left, right) if isinstance(c, Column)}
-            scope.merged[visible] = {"right": b, "full": Call("coalesce", (a, b), type_)}.get(kind, a)
+            both = {"right": b, "full": Call("coalesce", (a, b), type_)}.get(kind, a)
+            scope.merge(visible, both, {c.name for c in (left, right) if isinstance(c, Column)})
         return Call("=", (a, b), BOOLEAN)
 
     def source(self, node: Node, scope: Scope) -> Relation:

@@ -7,7 +7,7 @@ stays only if the equality is false for every inner tuple, so the anti-join matc
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from sqlglot import exp
 
@@ -16,14 +16,39 @@ from midstream.algebra.expressions import Call, Column, Expression, columns_of, 
 from midstream.algebra.functions import AGGREGATE, SYNONYMS
 from midstream.algebra.plan import Join, Relation
 from midstream.algebra.types import BOOLEAN
+from midstream.language.binding import Binding
 from midstream.language.nodes import Node
 from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope
 from midstream.language.sources import Environment, rename
 from midstream.language.windows import require_window
 
-if TYPE_CHECKING:
-    from midstream.language.binder import QueryBinder
+Items = list[tuple[str, Expression]]
+"""What SELECT asks for: wanted names and values."""
+
+
+class QueryBinder(Protocol):
+    """Binds queries and the clauses of a SELECT."""
+
+    binding: Binding
+
+    def query(self, node: Node, environment: Environment) -> Relation:
+        """A sub-query."""
+        ...
+
+    def tuples(self, node: exp.Select, scope: Scope, environment: Environment) -> Relation:
+        """The relation of FROM."""
+        ...
+
+    def where(
+        self, node: exp.Select, relation: Relation, scope: Scope, environment: Environment, correlate: bool = False
+    ) -> tuple[Relation, list[Expression]]:
+        """The relation after WHERE, and the conditions that only the query around it can check."""
+        ...
+
+    def items(self, node: exp.Select, binder: ScalarBinder) -> Items:
+        """What SELECT asks for."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

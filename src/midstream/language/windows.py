@@ -23,7 +23,7 @@ from midstream.algebra.plan import (
     instants,
     walk_plan,
 )
-from midstream.algebra.time import LONGEST, TimeDomain, ticks
+from midstream.algebra.time import LONGEST, TimeDomain, show_ticks, ticks
 from midstream.algebra.windows import NOW, Hop, Range, Rows, Unbounded, WindowSpec
 from midstream.errors import QueryError
 from midstream.language.binding import Binding
@@ -59,13 +59,27 @@ def _rows(text: str) -> int:
 
 def _hop(binding: Binding, clause: WindowClause, domain: TimeDomain) -> Hop:
     size = bind_duration(binding, clause.args["size"], domain)
-    slide, offset = clause.args.get("slide"), clause.args.get("offset")
+    offset = clause.args.get("offset")
     return Hop(
         size,
-        size if slide is None else bind_duration(binding, slide, domain),
+        _slide(binding, clause.args.get("slide"), size, domain),
         0 if offset is None else bind_duration(binding, offset, domain),
         _zone(binding, clause.args.get("zone"), domain),
     )
+
+
+def _slide(binding: Binding, node: Duration | None, size: int, domain: TimeDomain) -> int:
+    if node is None:
+        return size
+    slide = bind_duration(binding, node, domain)
+    if slide > size > 0:
+        raise binding.error(
+            f"a hop cannot slide further than its size, {show_ticks(size, domain)}",
+            node,
+            detail="the tuples between two windows would count in none of them",
+            hint=f"write [TUMBLE {show_ticks(slide, domain)}], or a slide of at most {show_ticks(size, domain)}",
+        )
+    return slide
 
 
 def _zone(binding: Binding, node: exp.Literal | None, domain: TimeDomain) -> str | None:
@@ -165,7 +179,7 @@ def require_instants(binding: Binding, plan: Relation, what: str, node: Node) ->
         raise binding.error(
             f"{what} would hold one copy of each row per microsecond",
             node,
-            hint="use [NOW], or the same [HOP …] or [TUMBLE …] for all streams inside",
+            hint="use [NOW] (on one side of a join is enough), or the same [HOP …] or [TUMBLE …] for all streams inside",
         )
 
 

@@ -1,0 +1,32 @@
+"""What a binder of values offers to those who bind a part of an expression for it."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from midstream.algebra.expressions import Call, Case, Expression
+from midstream.language.binding import Binding
+from midstream.language.nodes import Node
+
+
+class ValueBinder(Protocol):
+    """Binds the values of one clause."""
+
+    binding: Binding
+    clause: str
+
+    def bind(self, node: Node) -> Expression:
+        """The meaning of a value."""
+        ...
+
+    def condition(self, node: Node) -> Expression:
+        """The meaning of a condition."""
+        ...
+
+    def call(self, function: str, arguments: list[Expression], nodes: list[Node], node: Node) -> Call:
+        """A built-in function, its arguments cast to what it takes."""
+        ...
+
+    def choice(self, conditions: list[Expression], values: list[Expression], nodes: list[Node]) -> Case:
+        """A choice between values, in their common type."""
+        ...
