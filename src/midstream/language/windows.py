@@ -179,7 +179,7 @@ def require_instants(binding: Binding, plan: Relation, what: str, node: Node) ->
         raise binding.error(
             f"{what} would hold one copy of each row per microsecond",
             node,
-            hint="use [NOW] (on one side of a join is enough), or the same [HOP …] or [TUMBLE …] for all streams inside",
+            hint="use [NOW] (one side of a join is enough), or the same [HOP …] or [TUMBLE …] for all streams inside",
         )
 
 
