@@ -42,7 +42,7 @@ class Many(Chain):
         self.layout = self.driver.arriving = Layout.of(schemas)
         manifest = self.driver.manifest
         for name, entry in manifest.queries.items() if manifest else ():
-            self.add(name, entry.cql)
+            self.add(name, entry.cql, every=entry.emit_every)
 
     def add(self, name: str, cql: str, **options: Any) -> RunningQuery:
         """A query, taken up with the next batch."""

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from midstream.algebra.emission import emission_of
+from midstream.algebra.plan import Relation, is_monotone
 from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.errors import JobError
 from midstream.job.running_query import RunningQuery
@@ -31,7 +33,6 @@ def same_query(old: RunningQuery, new: RunningQuery) -> bool:
         and old.plan.query.schema.equals(new.plan.query.schema)
         and type(old.plan.query) is type(new.plan.query)
         and old.plan.emission == new.plan.emission
-        and old.emit_every == new.emit_every
         and _kept_by(old) == _kept_by(new)
         and old.staged.routes == new.staged.routes
     )
@@ -80,6 +81,24 @@ def refusal(name: str, old_text: str, difference: Difference) -> JobError:
         f"query {name} has another text than in the checkpoint, and it is not the same query in other words",
         detail=f"there it is: {old_text}; state if it were replaced: {difference}",
         hint="run with --replace (session.query(..., replace=True)) to replace it, or give it another name",
+    )
+
+
+def emits_alike(relation: Relation, entry: QueryEntry, every: int | None) -> bool:
+    """Whether the results of a query of the same text are cut at the same instants as those that it has given.
+
+    A grid that changed would answer for some slices twice, or never; only a monotone query answers without one.
+    """
+    return is_monotone(relation) or emission_of(relation, entry.emit_every) == emission_of(relation, every)
+
+
+def other_emission(name: str, relation: Relation, old: int | None, new: int | None) -> JobError:
+    """Says that results cannot be cut at other instants just so."""
+    before, after = (emission_of(relation, every).grid.slide for every in (old, new))
+    return JobError(
+        f"query {name} has another emit_every than in the checkpoint",
+        detail=f"it answers every {before} ticks there, and would every {after}: slices would be given twice or never",
+        hint="keep emit_every, or run with --replace (session.query(..., replace=True)) to start the query anew",
     )
 
 

@@ -10,7 +10,15 @@ from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.errors import JobError, MidstreamError
 from midstream.job.adding import Adding
 from midstream.job.driver import Driver
-from midstream.job.replacing import Difference, name_of_old, refusal, same_query, with_name_free
+from midstream.job.replacing import (
+    Difference,
+    emits_alike,
+    name_of_old,
+    other_emission,
+    refusal,
+    same_query,
+    with_name_free,
+)
 from midstream.job.running_query import RunningQuery
 from midstream.language import parse
 from midstream.optimizer.plans import Plan, plan_query
@@ -40,7 +48,7 @@ class Rewording:
         """Makes way for a text; says whether it is the same query as the checkpoint has, in other words."""
         manifest = self.driver.manifest
         entry = manifest.queries.get(text.name) if manifest else None
-        if manifest is None or entry is None or entry.cql == text.cql:
+        if manifest is None or entry is None or (entry.cql == text.cql and emits_alike(text.relation, entry, text.every)):
             self.driver.queries.pop(text.name, None)
             return False
         self._require_rest(manifest, text.name, entry)
@@ -50,6 +58,8 @@ class Rewording:
             return True
         fresh = self._fresh(text)
         difference = Difference.between(manifest, text.name, fresh)
+        if not replace and entry.cql == text.cql:
+            raise other_emission(text.name, text.relation, entry.emit_every, text.every)
         if not replace:
             raise refusal(text.name, entry.cql, difference)
         self._put_aside(manifest, fresh, old, difference)
