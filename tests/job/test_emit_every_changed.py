@@ -21,7 +21,7 @@ ROWS = [(i % 3, i, i * 3) for i in range(100)]
 
 
 def table() -> pa.Table:
-    return pa.table({name: pa.array(column) for name, column in zip(("k", "v", "ts"), zip(*ROWS), strict=True)})
+    return pa.Table.from_pylist([{"k": k, "v": v, "ts": ts} for k, v, ts in ROWS])
 
 
 def opened(folder: Path) -> Many:

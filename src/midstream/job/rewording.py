@@ -48,7 +48,11 @@ class Rewording:
         """Makes way for a text; says whether it is the same query as the checkpoint has, in other words."""
         manifest = self.driver.manifest
         entry = manifest.queries.get(text.name) if manifest else None
-        if manifest is None or entry is None or (entry.cql == text.cql and emits_alike(text.relation, entry, text.every)):
+        if (
+            manifest is None
+            or entry is None
+            or (entry.cql == text.cql and emits_alike(text.relation, entry, text.every))
+        ):
             self.driver.queries.pop(text.name, None)
             return False
         self._require_rest(manifest, text.name, entry)
