@@ -37,6 +37,9 @@ def columns_of_all_kinds() -> pa.Table:
             "wide": pa.array([Decimal("1.2"), Decimal("-12.8"), None, Decimal("12345678901234567890.5")]).cast(
                 pa.decimal128(30, 1)
             ),
+            "widest": pa.array(
+                [Decimal(f"{10**37 + 1}"), Decimal("-" + "9" * 38), None, Decimal(0)], pa.decimal128(38, 0)
+            ),
             "text": pa.array(["", "a", None, "wörld and some more than thirty-two bytes of it"]),
             "binary": pa.array([b"", b"1234", None, b"x" * 70]),
             "date": pa.array([None if m is None else m.date() for m in moments]),

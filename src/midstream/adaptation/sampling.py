@@ -18,7 +18,7 @@ import pyarrow as pa
 from midstream.adaptation.wanted_statistics import Interests
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.expressions import Column, Expression, columns_of
-from midstream.operators.elements import Hashes, Mask, Ticks
+from midstream.operators.elements import Hashes, Mask, Ticks, concatenate_batches
 from midstream.operators.expressions import compile_expression, compile_predicate
 from midstream.operators.hashing import hash_columns, key_validity
 
@@ -199,5 +199,4 @@ def _paired(looks: Sequence[Look], last: int) -> tuple[pa.RecordBatch | None, Ha
     order = np.argsort(priorities, kind="stable")[:PAIRED]
     order = order[priorities[order] <= np.uint64(last)]
     batches = [look.paired for look in found if look.paired is not None]
-    rows = pa.Table.from_batches(batches).combine_chunks().take(pa.array(order)).to_batches()
-    return (rows[0] if rows else batches[0].slice(0, 0)), priorities[order]
+    return concatenate_batches(batches).take(pa.array(order)), priorities[order]

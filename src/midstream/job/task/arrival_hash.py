@@ -8,6 +8,7 @@ bits, texts as their bytes. Which of these a column is follows from the type tha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
@@ -78,10 +79,16 @@ def _double_words(values: npt.NDArray[np.generic]) -> Words:
 
 
 def _decimal(column: pa.Array, seed: Words) -> Words:
-    scale = column.type.scale
-    whole = [0 if value is None else int(value.scaleb(scale)) for value in column.to_pylist()]
-    if column.type.precision <= 18:
-        return _long(np.array(whole, np.int64).view(np.uint64), seed)
+    """Decimals as whole numbers of their smallest unit: a word each if they have up to 18 digits, bytes if more."""
+    precision, scale = column.type.precision, column.type.scale
+    stored = column.cast(pa.decimal128(precision, scale)).fill_null(Decimal(0))
+    # As stored, a value is that number in 16 bytes. Python's decimals would be rounded to the digits of their context.
+    content = np.frombuffer(stored.buffers()[1], np.uint64)[2 * stored.offset : 2 * (stored.offset + len(stored))]
+    if precision <= 18:
+        return _long(content[::2], seed)
+    whole = (
+        int.from_bytes(value, "little", signed=True) for value in content.reshape(-1, 2).view("V16")[:, 0].tolist()
+    )
     texts = [n.to_bytes((n + (n < 0)).bit_length() // 8 + 1, "big", signed=True) for n in whole]
     return _bytes(pa.array(texts, pa.binary()), seed)
 

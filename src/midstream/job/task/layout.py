@@ -7,15 +7,16 @@ union is as wide as its widest member, not as the sum of all.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from midstream.errors import InputError
-from midstream.operators.elements import rows_without_columns
+from midstream.operators.elements import concatenate_batches, rows_without_columns
 from midstream.operators.vectors import gather_rows
 
 PORT, SLOT, GROUP, FROM, TO, NOTE = "#port", "#slot", "#group", "#from", "#to", "#note"
@@ -130,24 +131,30 @@ def _places(schema: pa.Schema, columns: Sequence[pa.Field]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def one_batch(batches: Sequence[pa.RecordBatch], schema: pa.Schema | None = None) -> pa.RecordBatch | None:
-    """All rows in one batch; None if there are no batches at all."""
-    if len(batches) < 2:
-        return batches[0] if batches else None
-    merged = pa.Table.from_batches(batches, schema).combine_chunks().to_batches()
-    return merged[0] if merged else batches[0]
+MOST_TEXT = 2**31 - 1
+"""How many bytes of text a column of one batch can hold: Arrow numbers them by 32 bits."""
 
 
-def taken_up_to(batches: Iterator[pa.RecordBatch], most: int) -> tuple[pa.RecordBatch | None, bool]:
-    """Rows of the next batches, as many as have about so many bytes, and whether there may be more."""
+def portions(
+    batches: Iterable[pa.RecordBatch], most: int, most_text: int = MOST_TEXT
+) -> Iterator[tuple[pa.RecordBatch | None, bool]]:
+    """All rows, in portions of about so many bytes, each with whether there may be more; the last one may be None.
+
+    No column of a portion is larger than one batch can hold.
+    """
     held: list[pa.RecordBatch] = []
-    size = 0
+    sizes: npt.NDArray[np.int64] | int = 0
     for batch in batches:
+        more = np.array([column.nbytes for column in batch.columns], np.int64)
+        if held and int((sizes + more).max(initial=0)) > most_text:
+            yield concatenate_batches(held), True
+            held, sizes = [], 0
         held.append(batch)
-        size += batch.nbytes
-        if size > most:
-            return one_batch(held), True
-    return one_batch(held), False
+        sizes = sizes + more
+        if int(sizes.sum()) > most:
+            yield concatenate_batches(held), True
+            held, sizes = [], 0
+    yield concatenate_batches(held) if held else None, False
 
 
 def latest_of(ticks: pa.Array) -> int | None:

@@ -17,7 +17,7 @@ from midstream.checkpoint.packs import open_segment
 from midstream.distribution.moves import Shipment
 from midstream.errors import MidstreamError
 from midstream.job.task.exchange import Exchange, Slots, slots_of
-from midstream.job.task.layout import Layout, taken_up_to
+from midstream.job.task.layout import Layout, portions
 from midstream.job.task.memory import Memory
 from midstream.job.task.output_buffer import GivenOn
 from midstream.job.task.reports import Report
@@ -112,9 +112,7 @@ class FillStep:
         """Takes all rows in, into files where they are many, and passes on at once what is not for this stage."""
         ports = {port for work in self.work for port in (*work.parcels, *work.received)}
         arriving = {port: GivenOn(self.memory.given // len(ports)) for port in ports}
-        more = True
-        while more:
-            rows, more = taken_up_to(batches, self.memory.input)
+        for rows, _ in portions(batches, self.memory.input):
             for port, part in sorted(({} if rows is None else self.layout.split(rows)).items()):
                 if port in arriving:
                     arriving[port].add(exchange.elements(port, part))

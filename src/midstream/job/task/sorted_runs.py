@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from midstream.job.task.layout import MOST_TEXT
 from midstream.job.task.spill import Spill
 from midstream.operators.elements import Ticks, concatenate_batches
 from midstream.operators.vectors import numbers_of
@@ -43,6 +44,10 @@ class Run:
         start, self.at = self.at, end
         return self.rows.slice(start, end - start), self.ticks[start:end]
 
+    def bytes_until(self, end: int) -> int:
+        """How many bytes the rows up to a position have."""
+        return int(self.rows.slice(self.at, end - self.at).nbytes)
+
     @property
     def left(self) -> int:
         """How many rows there still are."""
@@ -50,10 +55,14 @@ class Run:
 
 
 class Runs:
-    """The runs of all ports; `chunk` is how many bytes are wanted at a time, `arrange` puts a chunk's rows in order."""
+    """The runs of all ports; `chunk` is how many bytes are wanted at a time, `arrange` puts a chunk's rows in order.
 
-    def __init__(self, chunk: int, arrange: Arrange | None = None) -> None:
+    No chunk has more bytes than `most_text`, unless a single row has.
+    """
+
+    def __init__(self, chunk: int, arrange: Arrange | None = None, most_text: int = MOST_TEXT) -> None:
         self.chunk = chunk
+        self.most_text = most_text
         self.arrange = arrange
         self.runs: list[Run] = []
         self.bytes = 0
@@ -84,6 +93,14 @@ class Runs:
             yield self._together(self._next(most))
 
     def _next(self, most: int) -> list[tuple[int, Accepted]]:
+        ends = self._ends(most)
+        while most > 1 and sum(run.bytes_until(end) for run, end in ends) > self.most_text:
+            most //= 2
+            ends = self._ends(most)
+        return [(run.port, run.take(end)) for run, end in ends]
+
+    def _ends(self, most: int) -> list[tuple[Run, int]]:
+        """The runs that the next chunk is taken from, each with the position after what is taken."""
         low = min(int(run.ticks[run.at]) for run in self.runs)
         if self._count(low) > most:
             return self._some_of(low, most)
@@ -91,20 +108,19 @@ class Runs:
         while low < high:
             middle = low + (high - low + 1) // 2
             low, high = (middle, high) if self._count(middle) <= most else (low, middle - 1)
-        taken = ((run, run.until(low)) for run in self.runs)
-        return [(run.port, run.take(end)) for run, end in taken if end > run.at]
+        return [(run, end) for run in self.runs if (end := run.until(low)) > run.at]
 
     def _count(self, instant: int) -> int:
         return sum(run.until(instant) - run.at for run in self.runs)
 
-    def _some_of(self, instant: int, most: int) -> list[tuple[int, Accepted]]:
+    def _some_of(self, instant: int, most: int) -> list[tuple[Run, int]]:
         """Rows of one instant that has too many."""
         taken = []
         for run in self.runs:
             end = min(run.until(instant), run.at + most)
             if end > run.at and most > 0:
                 most -= end - run.at
-                taken.append((run.port, run.take(end)))
+                taken.append((run, end))
         return taken
 
     def _together(self, parts: list[tuple[int, Accepted]]) -> Mapping[int, Accepted]:

@@ -25,7 +25,7 @@ from midstream.errors import InputError, MidstreamError
 from midstream.job.task.exchange import Exchange, Slots, groups_of
 from midstream.job.task.fragment_task import FragmentLife, FragmentWork
 from midstream.job.task.intake import Intake, in_order, source_elements
-from midstream.job.task.layout import FROM, GROUP, Layout, taken_up_to
+from midstream.job.task.layout import FROM, GROUP, Layout, portions
 from midstream.job.task.memory import Memory
 from midstream.job.task.output_buffer import GivenResults
 from midstream.job.task.reports import Report
@@ -93,9 +93,8 @@ class StageStep:
         """
         mine = set(self.streams) if self.stage == 0 else {port for work in self.work for port in work.received}
         runs: Runs | None = None
-        while True:
-            at = time.perf_counter()
-            rows, more = taken_up_to(batches, self.memory.input)
+        at = time.perf_counter()
+        for rows, more in portions(batches, self.memory.input):
             _lap(intake.report, "transfer", at)
             parts = {} if rows is None else self.arriving.split(rows)
             for port in sorted(set(parts) - mine):
@@ -106,8 +105,8 @@ class StageStep:
             runs = runs or Runs(self.memory.chunk, in_order if self.stage == 0 else None)
             for port, (some, ticks) in accepted.items():
                 runs.add(port, some, ticks)
-            if not more:
-                return runs.chunks()
+            at = time.perf_counter()
+        return [] if runs is None else runs.chunks()
 
     def _accepted(self, port: int, rows: pa.RecordBatch, intake: Intake) -> Accepted:
         if self.stage > 0:

@@ -32,7 +32,7 @@ from midstream.migration.moving_state_paced import PacedMove
 from midstream.migration.protocol import Decision, Migrating, Situation, Strategy, latest_end
 from midstream.operators.base import Operator
 from midstream.operators.box import Box
-from midstream.operators.elements import Elements, Ticks, concatenate, empty_batch
+from midstream.operators.elements import Elements, Ticks, concatenate, concatenate_batches, empty_batch
 from midstream.optimizer.plans import Plan, plan_query
 
 Pace = Literal["application", "virtual", "saturated"]
@@ -77,8 +77,8 @@ def every(step: int, end: int) -> list[int]:
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:
-    batches = table.combine_chunks().to_batches()
-    return batches[0] if batches else empty_batch(table.schema)
+    batches = table.to_batches()
+    return concatenate_batches(batches) if batches else empty_batch(table.schema)
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,11 +110,14 @@ def results_of_query(files: Files, manifest: Manifest, query: str, plan: Plan) -
     return in_order(table, [start] if start == "ts" else [start, "valid_to"])
 
 
-def in_order(table: pa.Table, leading: list[str]) -> pa.Table:
-    """The table ordered by the leading times, then by all columns; what never ends comes last."""
+def in_order(table: pa.Table, leading: list[str], piece: int = 2**30) -> pa.Table:
+    """The table ordered by the leading times, then by all columns; what never ends comes last.
+
+    A table of more than about `piece` bytes is given in several pieces: an array of text holds 2 GB.
+    """
     if table.num_rows < 2:
         return table
-    whole = table.combine_chunks()
+    whole = pa.table([_in_one(column) for column in table.columns], names=table.column_names)
     numbers = []
     for name in leading:
         column = whole.column(name).chunk(0)
@@ -123,7 +126,17 @@ def in_order(table: pa.Table, leading: list[str]) -> pa.Table:
         numbers.append(ticks if bool(valid.all()) else np.where(valid, ticks, INFINITY))
     rest = [whole.column(i).chunk(0) for i, name in enumerate(whole.column_names) if name not in leading]
     order = total_order(rest, numbers)
-    return whole if order is None else whole.take(pa.array(order))
+    if order is None:
+        return table
+    rows = max(1, piece * table.num_rows // max(1, table.nbytes))
+    taken = (whole.take(pa.array(order[start : start + rows])) for start in range(0, len(order), rows))
+    return pa.concat_tables([part.cast(table.schema) for part in taken])
+
+
+def _in_one(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one array; text in an array that can hold more than 2 GB of it."""
+    large = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}.get(column.type)
+    return (column if large is None else column.cast(large)).combine_chunks()
 
 
 def start_column(plan: Plan) -> str:
