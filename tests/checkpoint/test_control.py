@@ -16,6 +16,7 @@ from midstream.checkpoint.request_log import TakenRequests
 from midstream.errors import JobError
 
 MIGRATE = {"command": "migrate", "query": "q", "plan": "(A B)"}
+NO = {"error": {"message": "no", "detail": None, "hint": None}}
 
 
 @pytest.fixture
@@ -94,8 +95,8 @@ def test_a_request_left_beside_its_taken_self_is_not_taken_up_again(files):
 def test_a_refusal_that_was_not_answered_is_answered_by_the_next_process(files):
     taken = TakenRequests(files)
     taken.take("1", MIGRATE)
-    taken.rule_out("1", {"error": {"message": "no"}})
-    assert TakenRequests(files).tidy() == [("1", MIGRATE, {"error": {"message": "no"}})]
+    taken.rule_out("1", NO)
+    assert TakenRequests(files).tidy() == [("1", MIGRATE, NO)]
     assert everything(files) == [path_of(ANSWERS, "1")]
 
 

@@ -8,6 +8,7 @@ was left. A refusal is kept too until it was answered, because what is refused n
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -27,6 +28,10 @@ from midstream.checkpoint.crash_points import reach
 from midstream.checkpoint.failures import AlreadyThere, MissingFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.request_format import parsed, refusal_in, taken_in
+from midstream.errors import MidstreamError
+
+log = logging.getLogger(__name__)
 
 REQUESTS = "requests"
 """Under what a manifest's counters have the requests whose effects it shows."""
@@ -46,9 +51,13 @@ class TakenRequests:
         """The requests that nobody has taken up yet, in the order of their numbers."""
         for number in numbers_in(self.files, ARRIVED):
             try:
-                yield number, _read(self.files, path_of(ARRIVED, number))
+                content = self.files.read(path_of(ARRIVED, number))
             except MissingFile:
                 continue
+            except MidstreamError as error:  # those after it do not wait for it
+                log.warning("request %s cannot be read for now: %s", number, error)
+                continue
+            yield number, parsed(content)
 
     def take(self, number: str, request: Request) -> bool:
         """Takes a request up; False if it was taken back, or up, before."""
@@ -68,11 +77,11 @@ class TakenRequests:
         found = []
         for number in numbers_in(self.files, TAKEN):
             try:
-                told = _read(self.files, path_of(TAKEN, number))
+                told = taken_in(self.files.read(path_of(TAKEN, number)))
             except MissingFile:
                 continue  # its batch was committed just now
-            if "request" in told:
-                found.append((told["order"], number, told["request"]))
+            if told is not None:
+                found.append((told[0], number, told[1]))
         return [(number, request) for _, number, request in sorted(found, key=lambda one: one[:2])]
 
     def answer(self, number: str, reply: Reply) -> None:
@@ -103,7 +112,8 @@ class TakenRequests:
         """
         asked = dict(self.waiting())
         refused = [
-            (n, asked.get(n, {}), _read(self.files, path_of(REFUSED, n))) for n in numbers_in(self.files, REFUSED)
+            (n, asked.get(n, {}), refusal_in(self.files.read(path_of(REFUSED, n))))
+            for n in numbers_in(self.files, REFUSED)
         ]
         for number, _, reply in refused:
             self.answer(number, reply)
@@ -116,20 +126,14 @@ class TakenRequests:
         return refused
 
     def _clear(self, number: str) -> None:
-        """Removes a request that was taken up or back; of one taken back, nothing stays."""
+        """Removes a request that was taken up or back; of one taken back, or that says nothing, nothing stays."""
         # The request goes first: without the mark it would count again.
         self.files.delete(path_of(ARRIVED, number))
-        if self.files.read(path_of(TAKEN, number)) == WITHDRAWN:
+        content = self.files.read(path_of(TAKEN, number))
+        if taken_in(content) is None:
+            if content != WITHDRAWN:
+                log.warning("%s is not the file of a request, and is removed", path_of(TAKEN, number))
             self.files.delete(path_of(TAKEN, number))
-
-
-def _read(files: Files, path: str) -> Request:
-    content = files.read(path)
-    try:
-        told = json.loads(content)
-    except ValueError as error:
-        return {"unreadable": str(error)}
-    return told if isinstance(told, dict) else {"unreadable": "it is not a JSON object"}
 
 
 def _age(number: str) -> float:
@@ -139,7 +143,7 @@ def _age(number: str) -> float:
 
 def record_of(number: str, request: Request) -> dict[str, object]:
     """What manifests and `status` tell of a request."""
-    about = {key: request[key] for key in ("query", "plan", "scheduling") if request.get(key) is not None}
+    about = {key: request[key] for key in ("query", "plan", "scheduling") if isinstance(request.get(key), str)}
     return {"id": number, "command": request.get("command"), **about}
 
 

@@ -19,6 +19,7 @@ from midstream.checkpoint.control import CHANGING, UNTIL, Reply, Request, refusa
 from midstream.checkpoint.crash_points import reach
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.request_format import UNREADABLE
 from midstream.checkpoint.request_log import REQUESTS, TakenRequests, record_of
 from midstream.errors import InputError, InternalError, JobError, MidstreamError, MigrationError, QueryError
 
@@ -69,6 +70,11 @@ class Requests:
         for number, request in self.taken.arrived():
             count += 1
             if number in self.shown:  # a machine that loses power may bring a removed file back
+                self.taken.forget(number)
+                continue
+            if "command" not in request:
+                log.warning("request %s is refused: %s", number, request[UNREADABLE])
+                self.taken.answer(number, refusal(_not_understood(request[UNREADABLE])))
                 self.taken.forget(number)
                 continue
             if request.get("command") not in CHANGING:
@@ -130,6 +136,12 @@ class Requests:
                 with suppress(MidstreamError):
                     self.taken.rule_out(number, reason)
                 del self.carried_out[number]
+
+
+def _not_understood(why: str) -> JobError:
+    return JobError(
+        "the request cannot be read", detail=why, hint='a request is a JSON object such as {"command": "status"}'
+    )
 
 
 def without_deadline(request: Request) -> Request:

@@ -51,6 +51,8 @@ class Listener:
                 driver.requests.answer_all(self.answer, driver.check_lease)
             except MidstreamError as error:
                 log.warning("the control folder cannot be read: %s", error)
+            except Exception:  # a job must not become deaf, whatever it was asked
+                log.exception("a request could not be answered")
 
     def answer(self, request: Request) -> Any:
         """The answer to one request."""
