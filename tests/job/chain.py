@@ -6,7 +6,7 @@ exchanges, manifests, released results.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,23 +19,29 @@ from midstream.algebra.declarations import Catalog
 from midstream.algebra.plan import Relation, streams_of
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.store import CheckpointStore
+from midstream.cluster.local.cluster import LocalCluster
 from midstream.cluster.local.embedded import Stream, batches
-from midstream.cluster.spark.frames.results import results_of_query
-from midstream.distribution.fragments import Route
 from midstream.job.batch import Batch, finished
 from midstream.job.driver import Driver, needed_columns
 from midstream.job.moving import Move
+from midstream.job.results import results_of_query
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
-from midstream.job.task.arrival_hash import arrival_hash
-from midstream.job.task.exchange import GROUPS, groups_of
-from midstream.job.task.layout import GROUP, PORT, SLOT, Layout
+from midstream.job.task.layout import Layout
 from midstream.job.task.memory import Memory
-from midstream.job.task.move_steps import FillStep, SendStep
 from midstream.job.task.reports import Report
-from midstream.job.task.step import StageStep
 from midstream.optimizer.plans import Plan, plan_query
 
 Migrations = Mapping[int, tuple[str, str]]
+
+
+class CountingCluster(LocalCluster):
+    """Deals rows in a random order, and counts moves of state."""
+
+    moves = 0
+
+    def move(self, move: Move) -> list[Report]:
+        self.moves += 1
+        return super().move(move)
 
 
 @dataclass
@@ -60,12 +66,10 @@ class Chain:
         return self.driver.manifest
 
     def __post_init__(self) -> None:
-        self.random = np.random.default_rng(self.seed)
-        self.moves = 0
-        self.driver = Driver(None, CheckpointStore(str(self.folder)), self.slots, 3)  # type: ignore[arg-type]
+        self._open()
         self.driver.memory = self.memory or Memory()
         self.driver.open(self.resize)
-        self.driver.run_move = self._move
+        self.cluster.routes = self.driver.routes
         manifest = self.driver.manifest
         plan = plan_query(self.relation, None if manifest else self.plan, self.emit_every)
         if manifest and manifest.queries["q"].plan not in ("", plan.text):
@@ -84,6 +88,16 @@ class Chain:
                 for port, d in driver.streams.items()
             }
         )
+
+    def _open(self) -> None:
+        store = CheckpointStore(str(self.folder))
+        self.cluster = CountingCluster(store.files, {}, "test", np.random.default_rng(self.seed), threads=1)
+        self.driver = Driver(self.cluster, store, self.slots, 3)
+
+    @property
+    def moves(self) -> int:
+        """How many moves of state there were."""
+        return self.cluster.moves
 
     def _running(self, plan: Plan) -> RunningQuery:
         known = self.driver.manifest is not None
@@ -144,65 +158,6 @@ class Chain:
         batch = self.driver._batch("test", self.next_batch, self.driver.manifest)
         if end:
             batch.registers_now = finished(batch.registers, self.driver.streams)
-        batch.reports = self._reports(batch.steps(), self._arriving(batch, parts), batch.slots)
-        for report in batch.reports:
-            if report.error is not None:
-                raise report.error
+        self.driver._run(batch, parts)
         self.driver._commit(batch, "")
         return batch
-
-    def _arriving(self, batch: Batch, parts: Mapping[str, pa.RecordBatch]) -> list[list[pa.RecordBatch]]:
-        """Each slot's rows, in some order."""
-        slots: list[list[pa.RecordBatch]] = [[] for _ in range(batch.slots)]
-        for port, declaration in self.driver.streams.items():
-            rows = parts.get(declaration.name)
-            if rows is None or rows.num_rows == 0:
-                continue
-            route = self.driver.routes.get(declaration.name, Route(None))
-            groups = self._groups(route, rows)
-            columns = [rows.column(name) for name in self.layout.schemas[port].names]
-            fixed = [pa.array(np.full(rows.num_rows, port, np.int32)), pa.array(groups)]
-            names = [PORT, GROUP, *(f.name for f in self.layout.columns)]
-            table = pa.RecordBatch.from_arrays([*fixed, *self.layout.wide(port, columns, rows.num_rows)], names=names)
-            owners = np.where(groups < 0, 0, np.asarray(batch.routing)[groups])
-            _deal(self.random, table, owners, slots)
-        return slots
-
-    def _groups(self, route: Route, rows: pa.RecordBatch) -> Any:
-        if route.is_one_slot:
-            return np.full(rows.num_rows, -1, np.int32)
-        if route.key is None:
-            return self.random.integers(0, GROUPS, rows.num_rows).astype(np.int32)
-        return groups_of(arrival_hash([rows.column(name) for name in route.key])).astype(np.int32)
-
-    def _move(self, move: Move) -> list[Report]:
-        """A move of state, with the same shuffle."""
-        self.moves += 1
-        sending, filling = move.steps()
-        slots: list[list[pa.RecordBatch]] = [[] for _ in range(max(move.old.slots, move.new.slots))]
-        return self._reports([sending, *filling], slots, len(slots))
-
-    def _reports(
-        self, steps: Sequence[StageStep | SendStep | FillStep], slots: list[list[pa.RecordBatch]], count: int
-    ) -> list[Report]:
-        for step in steps:
-            given: list[list[pa.RecordBatch]] = [[] for _ in range(count)]
-            for slot, arrived in enumerate(slots):
-                for rows in step.run(slot, iter(arrived)):
-                    if rows.num_rows:
-                        _deal(self.random, rows, _owners(rows), given)
-            slots = given
-        return [Report.from_bytes(note) for rows in slots[0] for note in rows.column("#note").to_pylist()]
-
-
-def _owners(rows: pa.RecordBatch) -> np.ndarray:
-    """The slots that rows go to; what the last step gives goes to the driver."""
-    return rows.column(SLOT).to_numpy() if SLOT in rows.schema.names else np.zeros(rows.num_rows, np.int32)
-
-
-def _deal(random: np.random.Generator, rows: pa.RecordBatch, owners: np.ndarray, slots: list) -> None:
-    for slot in np.unique(owners):
-        chosen = random.permutation(np.flatnonzero(owners == slot))
-        for part in np.array_split(chosen, 2):
-            if len(part):
-                slots[int(slot)].append(rows.take(pa.array(part)))

@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from tests.job.chain import Chain
 
 from midstream.algebra.declarations import Catalog
-from midstream.checkpoint.store import CheckpointStore
-from midstream.cluster.spark.frames.results import results_of_query
 from midstream.job.adding import Adding
-from midstream.job.driver import Driver
+from midstream.job.results import results_of_query
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.task.layout import Layout
 from midstream.language import parse
@@ -31,11 +28,9 @@ class Many(Chain):
     folder: Path = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        self.random = np.random.default_rng(self.seed)
-        self.driver = Driver(None, CheckpointStore(str(self.folder)), self.slots, 3)  # type: ignore[arg-type]
+        self._open()
         self.driver.open(self.resize)
-        self.driver.run_move = self._move
-        self.moves = 0
+        self.cluster.routes = self.driver.routes
         self.adding = Adding(self.driver, self.catalog.functions)
         self.driver.streams = dict(enumerate(self.catalog.streams.values()))
         schemas = {port: declared.columns for port, declared in self.driver.streams.items()}

@@ -43,7 +43,7 @@ def run_batch(chain: Chain, parts: Parts, end: bool = False) -> Batch:
     batch = chain.driver._batch("test", chain.next_batch, chain.driver.manifest)
     if end:
         batch.registers_now = finished(batch.registers, chain.driver.streams)
-    arriving = (rows for part in parts for rows in chain._arriving(batch, part)[0])
+    arriving = (rows for part in parts for rows in chain.cluster._dealt(batch, part)[0])
     batch.reports = carried_out(batch.steps(), arriving)
     chain.driver._commit(batch, "")
     return batch

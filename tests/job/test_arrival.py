@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -28,7 +26,7 @@ class Begun:
     def __init__(self, folder: Path, carry: Carry) -> None:
         self.driver = Driver(None, CheckpointStore(str(folder)), 2, 3)  # type: ignore[arg-type]
         self.arrival = Arrival(self.driver, carry)
-        self.inputs: list[Any] = [SimpleNamespace(declaration=d) for d in CATALOG.streams.values()]
+        self.inputs = list(CATALOG.streams.values())
         self.add("q", JOIN, streaming=False)
         self.arrival.begin(self.inputs)
 

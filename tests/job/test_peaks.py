@@ -83,7 +83,7 @@ def test_a_move_of_large_states_takes_no_more_memory_than_one_of_small_ones(name
             peaks.append(peak_of(lambda: moved.extend(run_move(move))))
             return moved
 
-        chain.driver.run_move = watched
+        chain.cluster.move = watched  # type: ignore[method-assign]
         chain.migrate("(A (B C))", "moving_state")
         run_batch(chain, ())
         assert sum(part.processed_twice for report in moved for part in report.fragments.values()) >= rows

@@ -266,7 +266,7 @@ def test_a_watched_query_is_told_of_shared_operators_as_of_its_own(cql, tmp_path
         batch = watched.many.driver._batch("test", watched.many.next_batch, watched.many.driver.manifest)
         batch.watched = frozenset(["q0"])
         rows = {name: table(drawn(random.Random(1), 12, 9)).combine_chunks().to_batches()[0] for name in "ABC"}
-        reports = watched.many._reports(batch.steps(), watched.many._arriving(batch, rows), batch.slots)
+        reports = watched.many.cluster.run(batch, rows)
         parts = [part for r in reports for (query, _), part in r.fragments.items() if query == "q0"]
         return sorted((o.label, o.work.taken) for part in parts for o in part.operators)
 

@@ -21,12 +21,12 @@ from tests.spark.feeding import Feed
 import midstream as ms
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.expressions import Expression
+from midstream.cluster.spark import cluster as spark_cluster
 from midstream.cluster.spark import push_down as push_down_module
 from midstream.cluster.spark.frames.predicates import spark_condition
 from midstream.cluster.spark.push_down import PushDown, selections, told
 from midstream.errors import InputError
 from midstream.inputs import declare
-from midstream.job import batch as batch_module
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.task.layout import PORT
 from midstream.job.task.reports import Report
@@ -291,7 +291,7 @@ def test_nobody_can_tell_that_spark_selected(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(PushDown, "account", noted)
     pushed = journal(spark, tmp_path / "pushed", feeds, **declared)
     assert seen and all(push.conditions for push in seen)
-    monkeypatch.setattr(batch_module, "push_down", lambda *_: PushDown({}, {}, {}))
+    monkeypatch.setattr(spark_cluster, "push_down", lambda *_: PushDown({}, {}, {}))
     assert pushed == journal(spark, tmp_path / "plain", feeds, **declared)
     assert pushed["counters"]["rows"] == {"A": 11, "B": 5}
     assert pushed["dead"] and pushed["results"]

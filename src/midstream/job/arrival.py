@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from midstream.cluster.spark.frames.tagging import StreamInput
+from midstream.algebra.declarations import StreamDeclaration
 from midstream.distribution.fragments import STAY, Route
 from midstream.job.driver import Driver, needed_columns
 from midstream.job.running_query import RunningQuery
@@ -36,9 +36,8 @@ class Arrival:
         """Whether a query must take its streams as they arrive."""
         return self.driver.carry == "all" and (streaming or self.driver.manifest is not None)
 
-    def begin(self, inputs: Sequence[StreamInput]) -> Mapping[str, Sequence[str]]:
+    def begin(self, declarations: Sequence[StreamDeclaration]) -> Mapping[str, Sequence[str]]:
         """Settles what arrives from now on; gives the columns of each stream."""
-        declarations = [stream.declaration for stream in inputs]
         if self.driver.carry == "all":
             for declaration in declarations:
                 self.driver.routes.setdefault(declaration.name, STAY)
@@ -48,11 +47,11 @@ class Arrival:
         self.routes = dict(self.driver.routes)
         return self.columns
 
-    def serves(self, query: RunningQuery, inputs: Sequence[StreamInput]) -> bool:
+    def serves(self, query: RunningQuery, declarations: Sequence[StreamDeclaration]) -> bool:
         """Whether all that a query reads arrives, and where it needs it."""
-        for stream in inputs:
-            wanted = needed_columns({query.name: query}, stream.declaration, self.driver.watchers)
-            if not set(wanted) <= set(self.columns.get(stream.declaration.name, ())):
+        for declaration in declarations:
+            wanted = needed_columns({query.name: query}, declaration, self.driver.watchers)
+            if not set(wanted) <= set(self.columns.get(declaration.name, ())):
                 return False
         wanted_routes = query.staged.routes
         return all(self.routes.get(name, STAY) == route for name, route in wanted_routes.items())

@@ -1,4 +1,4 @@
-"""One batch, from manifest to manifest: a step per stage, all run as one Spark job, and what they report."""
+"""One batch, from manifest to manifest: a step per stage, and what they report."""
 
 from __future__ import annotations
 
@@ -7,24 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest, QueryEntry, ResultFile
 from midstream.checkpoint.packs import SegmentEntry
-from midstream.cluster.spark.frames.tagging import default_routing, exchange_type, slot_of
-from midstream.cluster.spark.push_down import PushDown, push_down
 from midstream.distribution.balancing import remembered
 from midstream.job.fingerprints import Shapes
 from midstream.job.migration_account import Account, extra
 from midstream.job.ports import Ports
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.sharing_plan import Shares
-from midstream.job.task.exchange import GROUPS
+from midstream.job.task.exchange import GROUPS, default_routing
 from midstream.job.task.fragment_task import FragmentWork, MigrationWork
-from midstream.job.task.layout import SLOT, Layout
+from midstream.job.task.layout import Layout
 from midstream.job.task.memory import Memory
 from midstream.job.task.reports import FragmentReport, Report
 from midstream.job.task.samples import LookRequest
@@ -75,7 +70,7 @@ class Batch:
     """What is told of a move to other slots."""
     started: float = field(default_factory=time.time)
     reports: list[Report] = field(default_factory=list)
-    spark_seconds: float = 0.0
+    job_seconds: float = 0.0
     shapes: Shapes = field(default_factory=Shapes)
     _shares: Shares | None = None
     _at_work: list[Part] | None = None
@@ -112,34 +107,12 @@ class Batch:
         """The frontier this batch advances a query to."""
         return max(self.advanced_to(query.name), query.reached(self.registers))
 
-    def run(self, rows: DataFrame) -> None:
-        """Runs all stages over the rows of the batch."""
-        steps = self.steps()
-        started = time.perf_counter()
-        pushed = self._pushed(rows)
-        flow = pushed.select(rows, self.registers).repartitionById(self.slots, slot_of(self.routing, self.slots))
-        for step in steps:
-            flow = flow.mapInArrow(_calling(step), exchange_type(step.exchanged, step.last))
-            if not step.last:
-                flow = flow.repartitionById(self.slots, F.col(SLOT))
-        self.reports = [Report.from_bytes(bytes(row[0])) for row in flow.collect()]
-        self.spark_seconds = time.perf_counter() - started
+    def take(self, reports: Sequence[Report], seconds: float) -> None:
+        """Takes what the steps report, which took that long; what made one of them fail is raised."""
+        self.reports, self.job_seconds = list(reports), seconds
         for report in self.reports:
             if report.error is not None:
                 raise report.error
-        self.reports += pushed.account(self.reports)
-
-    def _pushed(self, rows: DataFrame) -> PushDown:
-        """What Spark selects; nothing where there are no rows, because the streams have ended."""
-        if self.registers_now is not None:
-            return PushDown({}, {}, {})
-        settings = rows.sparkSession.conf
-        return push_down(
-            self.queries.values(),
-            self.streams,
-            self.arriving,
-            lambda: settings.get("spark.sql.session.timeZone") or "",
-        )
 
     def steps(self) -> list[StageStep]:
         """The steps of all stages."""
@@ -426,8 +399,3 @@ def _entry(query: RunningQuery) -> QueryEntry:
     time = "integer" if query.plan.query.domain.is_integer else "timestamp"
     functions = ",".join(sorted(query.functions))
     return QueryEntry(query.cql, query.plan.text, query.emit_every, functions, time=time)
-
-
-def _calling(step: StageStep) -> Any:
-    # Spark looks at a function's signature, which a callable object hides.
-    return lambda batches: step(batches)

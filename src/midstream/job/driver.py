@@ -5,17 +5,12 @@ A manifest that exists means that the batch was done: then only its sinks are ca
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
-
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_type
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING
@@ -27,25 +22,21 @@ from midstream.checkpoint.merging import adopt
 from midstream.checkpoint.metrics import completed, remember
 from midstream.checkpoint.request_log import REQUESTS
 from midstream.checkpoint.store import CheckpointStore
-from midstream.cluster.spark.environment import BATCH_SETTINGS, ROWS_AT_ONCE
-from midstream.cluster.spark.frames.results import batch_frame
-from midstream.cluster.spark.frames.tagging import default_routing
-from midstream.cluster.spark.quiet import PutOff
 from midstream.distribution.balancing import Watch
 from midstream.distribution.fragments import Route
 from midstream.errors import JobError, MigrationError
 from midstream.job.adaptivity import ADAPTIVE, Watchers
 from midstream.job.batch import Batch, finished
+from midstream.job.cluster import Cluster, Rows
 from midstream.job.compaction import Compactor
 from midstream.job.fingerprints import Shapes
 from midstream.job.heartbeat import Heartbeat
 from midstream.job.migration_account import Account
 from midstream.job.migration_choice import decide, legal_strategy, require_cancellable
-from midstream.job.moving import Move, Routing, move_on_spark
+from midstream.job.moving import Routing
 from midstream.job.progress import metrics_row, seconds_of, told_in_a_line
 from midstream.job.relocation import (
     ANOTHER_NUMBER,
-    Runner,
     current_routing,
     rerouted,
     settle,
@@ -55,27 +46,28 @@ from midstream.job.relocation import (
 from midstream.job.replacing import with_archive
 from midstream.job.requests import Requests
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
-from midstream.job.task.layout import GROUP, PORT, Layout
+from midstream.job.task.exchange import default_routing
+from midstream.job.task.layout import Layout
 from midstream.job.task.memory import Memory
-from midstream.job.task.reports import Report
 from midstream.job.task.sides import base_name
 from midstream.migration.protocol import Situation
 from midstream.optimizer.plans import Plan, plan_query
 
 log = logging.getLogger(__name__)
 
-SPARK = "spark"
-"""The folder under the checkpoint that is Spark's own."""
-
-Sink = Callable[[DataFrame, int], None]
+Sink = Callable[[Any, int], None]
 Progress = Callable[[dict[str, Any]], None]
+
+
+class PutOff(JobError):
+    """A batch has been put off because the session is being stopped; it is repeated when a session goes on."""
 
 
 @dataclass(slots=True)
 class Driver:
     """Runs batches one after the other on a checkpoint."""
 
-    spark: SparkSession
+    cluster: Cluster
     store: CheckpointStore
     slots: int
     retained: int
@@ -114,9 +106,6 @@ class Driver:
     """Notices slots that stay overfull, if groups are to move by themselves."""
     cancelled: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """Migrations that were cancelled before they began, until a manifest tells of them."""
-    batch_session: SparkSession | None = None
-    run_move: Runner | None = None
-    """Runs a move of state; None: as a job of Spark's."""
     gate: threading.RLock = field(default_factory=threading.RLock)
     """Held while a batch is under way."""
 
@@ -150,7 +139,7 @@ class Driver:
         self.added = dict(self.manifest.counters.get("added", {}))
         self.dropped = dict(self.manifest.counters.get("dropped", {}))
 
-    def on_batch(self, rows: DataFrame, batch_id: int) -> None:
+    def on_batch(self, rows: Rows, batch_id: int) -> None:
         """What Spark calls for each batch."""
         while not self.gate.acquire(timeout=0.1):
             if self.halting:
@@ -166,25 +155,20 @@ class Driver:
             self.in_batch = False
             self.gate.release()
 
-    def _on_batch(self, rows: DataFrame, batch_id: int) -> None:
+    def _on_batch(self, rows: Rows, batch_id: int) -> None:
         started = time.perf_counter()
-        query_id = self.query_id()
+        query_id = self.cluster.source_id()
         before = self._before(batch_id, query_id)
         if self.manifest is not None and batch_id <= self.manifest.batch_id:
             self._call_sinks(before, self.store.read(batch_id))
             return
-        assert self.arriving is not None
-        most = self.memory.rows_at_once(self.arriving.row_bytes)
-        for key, value in {**BATCH_SETTINGS, ROWS_AT_ONCE: str(most)}.items():
-            rows.sparkSession.conf.set(key, value)
         self.begin_decided()
-        self.batch_session = rows.sparkSession
         for prepare in self.before_batch:
             prepare(batch_id)
         batch = self._batch(query_id, batch_id, before)
-        batch.run(rows)
+        self._run(batch, rows)
         ran = time.perf_counter()
-        self._commit(batch, self._offsets(batch_id))
+        self._commit(batch, self.cluster.offsets(batch_id))
         committed = time.perf_counter()
         assert self.manifest is not None
         self._call_sinks(before, self.manifest)
@@ -204,23 +188,22 @@ class Driver:
             batch = self._batch("" if before is None else before.query_id, batch_id, before)
             batch.registers_now = finished(batch.registers, self.streams)
             assert self.arriving is not None
-            batch.run(self._no_rows())
+            self._run(batch, self.cluster.no_rows(self.arriving))
             self._commit(batch, "", finished=True)
             assert self.manifest is not None
             self._call_sinks(before, self.manifest)
 
-    def _no_rows(self) -> DataFrame:
-        assert self.arriving is not None
-        fixed = [F.lit(0).cast("int").alias(PORT), F.lit(0).cast("int").alias(GROUP)]
-        payload = [F.lit(None).cast(from_arrow_type(f.type)).alias(f.name) for f in self.arriving.columns]
-        return self.spark.range(0, 0, 1, 1).select(*fixed, *payload)
+    def _run(self, batch: Batch, rows: Rows) -> None:
+        started = time.perf_counter()
+        reports = self.cluster.run(batch, rows)
+        batch.take(reports, time.perf_counter() - started)
 
     def _batch(self, query_id: str, batch_id: int, before: Manifest | None) -> Batch:
         assert self.arriving is not None
         self.watchers.settle(before, self.queries)
         old = current_routing(before, self.slots)
-        run = self.run_move or self._move
-        settled = settle(self.store.uri, batch_id, before, self.queries, old, self.wanted, run, self.memory)
+        move = self.cluster.move
+        settled = settle(self.store.uri, batch_id, before, self.queries, old, self.wanted, move, self.memory)
         return Batch(
             self.store.uri,
             query_id,
@@ -238,9 +221,6 @@ class Driver:
             ended=_together(self.cancelled, settled.ended),
             moved=settled.moved,
         )
-
-    def _move(self, move: Move) -> list[Report]:
-        return move_on_spark(self.batch_session or self.spark, move)
 
     def _commit(self, batch: Batch, offsets: str, **more: Any) -> None:
         arrival = {name: route.key for name, route in self.routes.items()}
@@ -400,9 +380,9 @@ class Driver:
             since = BEGINNING if before is None else before.released.get(name, BEGINNING)
             if query is None or manifest.released.get(name, BEGINNING) <= since:
                 continue
-            frame = batch_frame(self.spark, self.files, manifest, name, query.plan, since)
+            results = self.cluster.released(manifest, name, query.plan, since)
             for sink in sinks:
-                sink(frame, manifest.batch_id)
+                sink(results, manifest.batch_id)
 
     def _tell(self, batch: Batch, started: float, ran: float, committed: float) -> None:
         event = progress_of(batch, self.manifest)
@@ -417,13 +397,6 @@ class Driver:
         log.info("%s", told_in_a_line(event))
         for listener in self.listeners:
             listener(event)
-
-    def query_id(self) -> str:
-        """The identity of Spark's checkpoint."""
-        return str(json.loads(self.files.read(f"{SPARK}/metadata"))["id"])
-
-    def _offsets(self, batch_id: int) -> str:
-        return self.files.read(f"{SPARK}/offsets/{batch_id}").decode()
 
 
 def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:

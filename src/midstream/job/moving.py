@@ -11,18 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from midstream.checkpoint.packs import SegmentEntry
-from midstream.cluster.spark.frames.tagging import exchange_type
 from midstream.distribution.moves import FragmentFill, Shipment, StateName, plan_move
 from midstream.job.running_query import RunningQuery
 from midstream.job.segment_reuse import HandingOver, hand_over
-from midstream.job.task.layout import NOTE, SLOT, Layout
+from midstream.job.task.layout import Layout
 from midstream.job.task.memory import Memory
 from midstream.job.task.move_steps import FillStep, Parcel, SendStep
 from midstream.job.task.reports import Report
@@ -207,25 +203,3 @@ class Move:
                 ports.get((plan.name, (_GIVEN, fill.fragment.number)), -2),
                 plan.ahead(fill),
             )
-
-
-def move_on_spark(spark: SparkSession, move: Move) -> list[Report]:
-    """Runs a move as one job."""
-    sending, filling = move.steps()
-    slots = move.old.slots
-    flow = spark.range(0, slots, 1, slots).mapInArrow(_calling(sending), exchange_type(sending.layout, False))
-    for step in filling:
-        flow = flow.repartitionById(move.new.slots, F.col(SLOT))
-        flow = flow.mapInArrow(_calling(step), exchange_type(step.layout, step.last))
-    return [Report.from_bytes(bytes(row[0])) for row in flow.select(NOTE).collect() if row[0] is not None]
-
-
-def _calling(step: SendStep | FillStep) -> Any:
-    def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        assert context is not None
-        yield from step.run(context.partitionId(), batches)
-
-    return call

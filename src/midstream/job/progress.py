@@ -21,7 +21,7 @@ def seconds_of(batch: Batch) -> dict[str, float]:
             seconds[name] = max(seconds.get(name, 0.0), value)
         own = sum(report.seconds.get(name, 0.0) for name in PARTS)
         longest[report.stage] = max(longest.get(report.stage, 0.0), own)
-    job = batch.spark_seconds
+    job = batch.job_seconds
     return {**seconds, "job": job, "spark": max(0.0, job - sum(longest.values()))}
 
 

@@ -9,13 +9,12 @@ from typing import Any
 
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
-from midstream.cluster.spark.frames.tagging import default_routing
 from midstream.distribution.balancing import balanced
 from midstream.errors import JobError
 from midstream.job.migration_account import Account
 from midstream.job.moving import Move, PlanMove, Routing
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
-from midstream.job.task.exchange import GROUPS
+from midstream.job.task.exchange import GROUPS, default_routing
 from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report
 

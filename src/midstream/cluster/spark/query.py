@@ -9,9 +9,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from midstream.algebra.statistics import UNKNOWN, Statistics
-from midstream.cluster.spark.frames.results import results_of_query
 from midstream.cluster.spark.push_down import told
 from midstream.job.accounts import decisions_of, history_of, shared_with, statistics_of
+from midstream.job.results import results_of_query
 from midstream.job.running_query import RunningQuery
 from midstream.migration.predict import foretell
 from midstream.optimizer.growth import growth

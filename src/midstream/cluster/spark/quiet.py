@@ -8,13 +8,9 @@ from __future__ import annotations
 
 import logging
 
-from midstream.errors import JobError
+from midstream.job.driver import PutOff
 
 BRIDGE = ("py4j.clientserver", "py4j.java_gateway")
-
-
-class PutOff(JobError):
-    """A batch has been put off."""
 
 
 class _NotPutOff(logging.Filter):

@@ -21,6 +21,7 @@ from midstream.algebra.plan import Relation
 from midstream.algebra.time import ticks
 from midstream.checkpoint.failures import storage_refusal
 from midstream.checkpoint.store import CheckpointStore
+from midstream.cluster.spark.cluster import SPARK, SparkCluster
 from midstream.cluster.spark.control import Listener
 from midstream.cluster.spark.environment import is_gone, require_classic, ship_package, spark_session
 from midstream.cluster.spark.frames.declaring import stream_input
@@ -40,7 +41,7 @@ from midstream.inputs import Duration, declare
 from midstream.job.adding import Adding
 from midstream.job.arrival import Arrival, Carry
 from midstream.job.batch import TICKS
-from midstream.job.driver import SPARK, Driver, Progress, Sink
+from midstream.job.driver import Driver, Progress, Sink
 from midstream.job.heartbeat import Heartbeat
 from midstream.job.replacing import REPLACED
 from midstream.job.rewording import Rewording, Text
@@ -92,7 +93,7 @@ class Session:
         self._listener: Listener | None = None
         self._stopping = threading.Event()
         default = max(1, self.spark.sparkContext.defaultParallelism)
-        self._driver = Driver(self.spark, store, slots or default, retained, memory)
+        self._driver = Driver(SparkCluster(self.spark, store.files), store, slots or default, retained, memory)
         self._driver.metrics_retained = _at_least_one("metrics_retained", metrics_retained)
         self._driver.open(slots)
         self._driver.rebalancing = Watch() if rebalancing else None
@@ -121,6 +122,10 @@ class Session:
         """What queries may refer to."""
         streams = {name: s.declaration for name, s in self._inputs.items() if name != TICKS}
         return Catalog(streams, self.functions)
+
+    @property
+    def _declarations(self) -> list[StreamDeclaration]:
+        return [stream.declaration for stream in self._inputs.values()]
 
     def stream(
         self,
@@ -235,7 +240,7 @@ class Session:
         """
         driver = self._driver
         running_now = self._stream is not None and self._stream.isActive
-        if running_now and not self._arrival.serves(running, list(self._inputs.values())):
+        if running_now and not self._arrival.serves(running, self._declarations):
             if driver.in_batch:
                 raise JobError(
                     f"query {running.name} reads columns that the batch under way does not carry, or by another key",
@@ -256,7 +261,7 @@ class Session:
             target = driver.target(query, chosen)
             driver.begin_migration(name, target, strategy, trigger, part)
             streaming = self._stream is not None and self._stream.isActive
-            if streaming and not self._arrival.serves(target, list(self._inputs.values())):
+            if streaming and not self._arrival.serves(target, self._declarations):
                 self._carry_other_columns(query)
 
     def _carry_other_columns(self, query: RunningQuery) -> None:
@@ -361,7 +366,7 @@ class Session:
     def _begin(self) -> None:
         inputs = list(self._inputs.values())
         driver = self._driver
-        union, driver.arriving = tagged_union(inputs, driver.routes, self._arrival.begin(inputs))
+        union, driver.arriving = tagged_union(inputs, driver.routes, self._arrival.begin(self._declarations))
         driver.streams = {port: s.declaration for port, s in enumerate(inputs)}
         writer = union.writeStream.foreachBatch(driver.on_batch).option(
             "checkpointLocation", spark_path(driver.files.full(SPARK))

@@ -17,6 +17,9 @@ GROUP_BITS = 8
 GROUPS = 2**GROUP_BITS
 """Into how many partition groups keys are hashed; a slot owns some of them."""
 
+ONE_SLOT_GROUP = -1
+"""The group of rows that all belong to the first slot."""
+
 Slots = npt.NDArray[np.int32]
 
 
@@ -77,3 +80,12 @@ def groups_of(hashes: Hashes) -> npt.NDArray[np.intp]:
 def slots_of(hashes: Hashes, routing: Sequence[int]) -> Slots:
     """The slots of keys."""
     return np.asarray(routing, np.int32)[groups_of(hashes)]
+
+
+def default_routing(slots: int) -> list[int]:
+    """Groups dealt to slots in runs of equal length.
+
+    >>> default_routing(2)[126:130]
+    [0, 0, 1, 1]
+    """
+    return [group * slots // GROUPS for group in range(GROUPS)]

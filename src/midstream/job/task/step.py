@@ -63,14 +63,6 @@ class StageStep:
         """How rows leave."""
         return Exchange(self.exchanged, self.last)
 
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """What Spark calls in each slot."""
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        assert context is not None
-        yield from self.run(context.partitionId(), batches)
-
     def run(self, slot: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows for the next stage, and a report."""
         report = Report(self.stage, slot)

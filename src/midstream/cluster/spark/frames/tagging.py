@@ -19,10 +19,8 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, St
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.distribution.fragments import Route
 from midstream.errors import InputError
-from midstream.job.task.exchange import GROUP_BITS, GROUPS
+from midstream.job.task.exchange import GROUP_BITS, ONE_SLOT_GROUP, default_routing
 from midstream.job.task.layout import FROM, GROUP, NOTE, PORT, SLOT, TO, Layout, carrier
-
-ONE_SLOT_GROUP = -1
 
 
 @dataclass(frozen=True)
@@ -108,15 +106,6 @@ def slot_of(routing: Sequence[int], slots: int) -> Column:
         spread = f"get(array({', '.join(map(str, routing))}), `{GROUP}`)"
     # One text instead of a tree of columns: each node of one is a call to Java.
     return F.expr(f"CAST(CASE WHEN `{GROUP}` < 0 THEN 0 ELSE {spread} END AS INT)")
-
-
-def default_routing(slots: int) -> list[int]:
-    """Groups dealt to slots in runs of equal length.
-
-    >>> default_routing(2)[126:130]
-    [0, 0, 1, 1]
-    """
-    return [group * slots // GROUPS for group in range(GROUPS)]
 
 
 def exchange_type(layout: Layout, last: bool) -> StructType:

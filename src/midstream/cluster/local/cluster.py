@@ -1,0 +1,166 @@
+"""This process as a cluster: a slot is a call of a step, and an exchange deals rows to the slots' lists.
+
+Slots of one step run side by side in threads. Rows may be dealt in a random order, as a shuffle on a cluster does, so
+that tests see what depends on the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from midstream.algebra.declarations import StreamDeclaration
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.manifest import Manifest
+from midstream.distribution.fragments import Route
+from midstream.job.batch import Batch
+from midstream.job.moving import Move
+from midstream.job.results import results_of_query
+from midstream.job.task.arrival_hash import arrival_hash
+from midstream.job.task.exchange import GROUPS, ONE_SLOT_GROUP, groups_of
+from midstream.job.task.layout import GROUP, NOTE, PORT, SLOT, Layout
+from midstream.job.task.reports import Report
+from midstream.optimizer.plans import Plan
+
+Arriving = Mapping[str, pa.RecordBatch]
+"""The rows of a batch by stream."""
+
+Dealt = list[list[pa.RecordBatch]]
+"""The rows of each slot."""
+
+Owners = npt.NDArray[np.int32]
+
+
+class Step(Protocol):
+    """What a slot runs."""
+
+    def run(self, slot: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Turns what arrives in a slot into what leaves it."""
+
+
+class LocalCluster:
+    """Runs a job's steps in this process: `threads` slots at once, rows in a random order by `shuffle`."""
+
+    def __init__(
+        self,
+        files: Files,
+        routes: Mapping[str, Route],
+        source_id: str = "local",
+        shuffle: np.random.Generator | None = None,
+        threads: int | None = None,
+    ) -> None:
+        self.threads = threads
+        self.files = files
+        self.routes = routes
+        self.shuffle = shuffle
+        self.positions: dict[int, str] = {}
+        """Up to where the sources were read, for batches that are under way."""
+        self._source_id = source_id
+        self._pool: ThreadPoolExecutor | None = None
+
+    def run(self, batch: Batch, rows: Arriving) -> list[Report]:
+        """Runs all stages of a batch."""
+        return self._run(batch.steps(), self._dealt(batch, rows), batch.slots)
+
+    def move(self, move: Move) -> list[Report]:
+        """Runs a move of state."""
+        sending, filling = move.steps()
+        slots = max(move.old.slots, move.new.slots)
+        return self._run([sending, *filling], [[] for _ in range(slots)], slots)
+
+    def no_rows(self, arriving: Layout) -> Arriving:
+        """A batch without rows."""
+        return {}
+
+    def released(self, manifest: Manifest, query: str, plan: Plan, since: int) -> pa.Table:
+        """The results that a manifest released, as a table."""
+        return results_of_query(self.files, manifest, query, plan, since)
+
+    def source_id(self) -> str:
+        """The identity of what counts the batches."""
+        return self._source_id
+
+    def offsets(self, batch_id: int) -> str:
+        """Up to where the sources were read for a batch."""
+        return self.positions.get(batch_id, "")
+
+    def close(self) -> None:
+        """Ends the threads."""
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+
+    def _dealt(self, batch: Batch, rows: Arriving) -> Dealt:
+        """Each slot's rows, tagged with stream and partition group."""
+        slots: Dealt = [[] for _ in range(batch.slots)]
+        routing = np.asarray(batch.routing, np.int32)
+        for port, declaration in batch.streams.items():
+            arrived = rows.get(declaration.name)
+            if arrived is not None and arrived.num_rows:
+                groups = self._groups(declaration, arrived)
+                owners = np.where(groups < 0, 0, routing[groups])
+                self._deal(_tagged(batch.arriving, port, groups, arrived), owners, slots)
+        return slots
+
+    def _groups(self, declaration: StreamDeclaration, rows: pa.RecordBatch) -> Owners:
+        route = self.routes.get(declaration.name, Route(None))
+        if route.is_one_slot:
+            return np.full(rows.num_rows, ONE_SLOT_GROUP, np.int32)
+        if route.key is not None:
+            hashes = arrival_hash([rows.column(name) for name in route.key])
+            keyed: Owners = np.asarray(groups_of(hashes), np.int32)
+            return keyed
+        if self.shuffle is not None:
+            drawn: Owners = self.shuffle.integers(0, GROUPS, rows.num_rows, dtype=np.int32)
+            return drawn
+        spread: Owners = np.asarray(np.arange(rows.num_rows) * GROUPS // rows.num_rows, np.int32)
+        return spread
+
+    def _run(self, steps: Sequence[Step], slots: Dealt, count: int) -> list[Report]:
+        for step in steps:
+            given: Dealt = [[] for _ in range(count)]
+            for left in self._in_slots(step, slots):
+                for rows in left:
+                    if rows.num_rows:
+                        self._deal(rows, _owners(rows), given)
+            slots = given
+        return [Report.from_bytes(note) for rows in slots[0] for note in rows.column(NOTE).to_pylist()]
+
+    def _in_slots(self, step: Step, slots: Dealt) -> list[list[pa.RecordBatch]]:
+        """What leaves each slot."""
+
+        def run(slot: int) -> list[pa.RecordBatch]:
+            return list(step.run(slot, iter(slots[slot])))
+
+        if len(slots) == 1 or self.threads == 1:
+            return list(map(run, range(len(slots))))
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="midstream-slot")
+        return list(self._pool.map(run, range(len(slots))))
+
+    def _deal(self, rows: pa.RecordBatch, owners: Owners, slots: Dealt) -> None:
+        if self.shuffle is None and len(slots) == 1:
+            slots[0].append(rows)
+            return
+        for slot in np.unique(owners):
+            chosen = np.flatnonzero(owners == slot)
+            parts = [chosen] if self.shuffle is None else np.array_split(self.shuffle.permutation(chosen), 2)
+            slots[int(slot)].extend(rows.take(pa.array(part)) for part in parts if len(part))
+
+
+def _tagged(layout: Layout, port: int, groups: Owners, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of a stream as they travel: with their stream, their group, and the columns that are needed."""
+    columns = [rows.column(name) for name in layout.schemas[port].names]
+    fixed = [pa.array(np.full(rows.num_rows, port, np.int32)), pa.array(groups)]
+    names = [PORT, GROUP, *(f.name for f in layout.columns)]
+    return pa.RecordBatch.from_arrays([*fixed, *layout.wide(port, columns, rows.num_rows)], names=names)
+
+
+def _owners(rows: pa.RecordBatch) -> Owners:
+    """The slots that rows go to; what the last step gives goes to the job."""
+    return rows.column(SLOT).to_numpy() if SLOT in rows.schema.names else np.zeros(rows.num_rows, np.int32)

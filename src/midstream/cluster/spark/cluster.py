@@ -1,0 +1,115 @@
+"""Spark as a cluster: a batch's steps are one Spark job, a slot is a task, and an exchange is a shuffle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_type
+
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.manifest import Manifest
+from midstream.cluster.spark.environment import BATCH_SETTINGS, ROWS_AT_ONCE
+from midstream.cluster.spark.frames.results import batch_frame
+from midstream.cluster.spark.frames.tagging import exchange_type, slot_of
+from midstream.cluster.spark.push_down import PushDown, push_down
+from midstream.job.batch import Batch
+from midstream.job.moving import Move
+from midstream.job.task.layout import GROUP, NOTE, PORT, SLOT, Layout
+from midstream.job.task.reports import Report
+from midstream.optimizer.plans import Plan
+
+SPARK = "spark"
+"""The folder under the checkpoint that is Spark's own."""
+
+
+class Step(Protocol):
+    """What a slot runs."""
+
+    def run(self, slot: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Turns what arrives in a slot into what leaves it."""
+
+
+class SparkCluster:
+    """Runs a job's steps on Spark."""
+
+    def __init__(self, spark: SparkSession, files: Files) -> None:
+        self.spark = spark
+        self.files = files
+        self._batch_session = spark
+        """The copy of the session that Spark made for the streaming query, once there is a batch."""
+
+    def run(self, batch: Batch, rows: DataFrame) -> list[Report]:
+        """Runs all stages of a batch as one Spark job."""
+        self._configure(batch, rows)
+        pushed = self._pushed(batch, rows)
+        flow = pushed.select(rows, batch.registers).repartitionById(batch.slots, slot_of(batch.routing, batch.slots))
+        for step in batch.steps():
+            flow = flow.mapInArrow(_in_task(step), exchange_type(step.exchanged, step.last))
+            if not step.last:
+                flow = flow.repartitionById(batch.slots, F.col(SLOT))
+        reports = [Report.from_bytes(bytes(row[0])) for row in flow.collect()]
+        failed = any(report.error is not None for report in reports)
+        return reports if failed else [*reports, *pushed.account(reports)]
+
+    def _configure(self, batch: Batch, rows: DataFrame) -> None:
+        self._batch_session = rows.sparkSession
+        most = batch.memory.rows_at_once(batch.arriving.row_bytes)
+        for key, value in {**BATCH_SETTINGS, ROWS_AT_ONCE: str(most)}.items():
+            rows.sparkSession.conf.set(key, value)
+
+    def _pushed(self, batch: Batch, rows: DataFrame) -> PushDown:
+        """What Spark selects; nothing where there are no rows, because the streams have ended."""
+        if batch.registers_now is not None:
+            return PushDown({}, {}, {})
+        zone = rows.sparkSession.conf
+        return push_down(
+            batch.queries.values(),
+            batch.streams,
+            batch.arriving,
+            lambda: zone.get("spark.sql.session.timeZone") or "",
+        )
+
+    def move(self, move: Move) -> list[Report]:
+        """Runs a move of state as one Spark job."""
+        sending, filling = move.steps()
+        slots = move.old.slots
+        tasks = self._batch_session.range(0, slots, 1, slots)
+        flow = tasks.mapInArrow(_in_task(sending), exchange_type(sending.layout, False))
+        for step in filling:
+            flow = flow.repartitionById(move.new.slots, F.col(SLOT))
+            flow = flow.mapInArrow(_in_task(step), exchange_type(step.layout, step.last))
+        return [Report.from_bytes(bytes(row[0])) for row in flow.select(NOTE).collect() if row[0] is not None]
+
+    def no_rows(self, arriving: Layout) -> DataFrame:
+        """A batch without rows."""
+        fixed = [F.lit(0).cast("int").alias(PORT), F.lit(0).cast("int").alias(GROUP)]
+        payload = [F.lit(None).cast(from_arrow_type(f.type)).alias(f.name) for f in arriving.columns]
+        return self.spark.range(0, 0, 1, 1).select(*fixed, *payload)
+
+    def released(self, manifest: Manifest, query: str, plan: Plan, since: int) -> DataFrame:
+        """The results that a manifest released, as a DataFrame."""
+        return batch_frame(self.spark, self.files, manifest, query, plan, since)
+
+    def source_id(self) -> str:
+        """The identity of Spark's checkpoint."""
+        return str(json.loads(self.files.read(f"{SPARK}/metadata"))["id"])
+
+    def offsets(self, batch_id: int) -> str:
+        """Spark's own entry for a batch."""
+        return self.files.read(f"{SPARK}/offsets/{batch_id}").decode()
+
+
+def _in_task(step: Step) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A step as Spark calls it, in each task with the number of its slot."""
+
+    def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context: Any = TaskContext.get()
+        yield from step.run(context.partitionId(), batches)
+
+    return call

@@ -1,0 +1,39 @@
+"""What a job asks of the place where it runs: steps over rows, moves of state, and how far its sources were read.
+
+`Rows` are the rows of one batch in whatever form the cluster has them; the job only hands them on.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeAlias
+
+from midstream.checkpoint.manifest import Manifest
+from midstream.job.batch import Batch
+from midstream.job.moving import Move
+from midstream.job.task.layout import Layout
+from midstream.job.task.reports import Report
+from midstream.optimizer.plans import Plan
+
+Rows: TypeAlias = Any
+
+
+class Cluster(Protocol):
+    """Runs steps in slots."""
+
+    def run(self, batch: Batch, rows: Rows) -> list[Report]:
+        """Runs all steps of a batch over its rows; gives every slot's reports."""
+
+    def move(self, move: Move) -> list[Report]:
+        """Runs a move of state; gives every slot's reports."""
+
+    def no_rows(self, arriving: Layout) -> Rows:
+        """A batch without rows."""
+
+    def released(self, manifest: Manifest, query: str, plan: Plan, since: int) -> Any:
+        """The results that a manifest released, from an instant on, as sinks are given them."""
+
+    def source_id(self) -> str:
+        """The identity of what counts the batches; manifests made under another one are not continued."""
+
+    def offsets(self, batch_id: int) -> str:
+        """Up to where the sources were read for a batch."""
