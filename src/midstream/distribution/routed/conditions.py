@@ -1,0 +1,77 @@
+"""Which streams a query joins and between which of them it has conditions: the join graph, without the conditions.
+
+A stream may be probed once a condition links it to the streams met so far. Where no stream that is left is linked to
+them, a cross product cannot be avoided and any of them may be next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from midstream.errors import QueryError
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Streams in the order of the query, and for each condition the set of streams it reads."""
+
+    streams: tuple[str, ...]
+    sets: frozenset[frozenset[str]]
+
+    def __post_init__(self) -> None:
+        if len(set(self.streams)) != len(self.streams):
+            raise QueryError("a stream is joined under one name twice", detail=f"names: {', '.join(self.streams)}")
+        unknown = sorted(set().union(*self.sets) - set(self.streams))
+        if unknown:
+            raise QueryError(f"a condition reads {unknown[0]}, which is not joined")
+
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The place of each stream in the order of the query, which breaks all ties."""
+        return {stream: i for i, stream in enumerate(self.streams)}
+
+    @cached_property
+    def _reading(self) -> dict[str, tuple[frozenset[str], ...]]:
+        """For each stream what must have been met before one of its conditions can be checked."""
+        return {s: tuple(c - {s} for c in self.sets if s in c and len(c) > 1) for s in self.streams}
+
+    def linked(self, inside: Collection[str], target: str) -> bool:
+        """Whether some condition can be checked when the target joins the streams inside."""
+        met = inside if isinstance(inside, frozenset) else frozenset(inside)
+        return any(others <= met for others in self._reading[target])
+
+    def next(self, inside: Collection[str], waiting: Iterable[str]) -> list[str]:
+        """Which of the waiting streams may be probed next."""
+        met, left = frozenset(inside), list(waiting)
+        return [s for s in left if self.linked(met, s)] or left
+
+
+def graph_of(streams: Iterable[str], pairs: Iterable[Collection[str]]) -> Conditions:
+    """Conditions between pairs of streams."""
+    return Conditions(tuple(streams), frozenset(frozenset(pair) for pair in pairs))
+
+
+def chain(streams: Collection[str]) -> Conditions:
+    """Each stream is joined with the next."""
+    names = list(streams)
+    return graph_of(names, zip(names, names[1:], strict=False))
+
+
+def star(streams: Collection[str]) -> Conditions:
+    """The first stream is joined with every other."""
+    first, *others = streams
+    return graph_of(streams, [(first, other) for other in others])
+
+
+def cycle(streams: Collection[str]) -> Conditions:
+    """Each stream is joined with the next, the last with the first."""
+    names = list(streams)
+    return graph_of(names, zip(names, [*names[1:], names[0]], strict=True))
+
+
+def clique(streams: Collection[str]) -> Conditions:
+    """Every stream is joined with every other."""
+    names = list(streams)
+    return graph_of(names, [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]])

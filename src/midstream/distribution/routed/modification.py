@@ -1,0 +1,48 @@
+"""What plan modification by either way starts from and ends in.
+
+The greedy invariant (equation 4) holds before a change of statistics and again after it. Centralized modification
+generates the plan anew, distributed modification repairs it node by node; both compare candidates by the same rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from midstream.distribution.routed.conditions import Conditions
+from midstream.distribution.routed.cost import Costs
+from midstream.distribution.routed.node_sets import NodeSets, Update
+from midstream.distribution.routed.plan import JoinPlan
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all nodes know: the query's join graph, prices and the network."""
+
+    conditions: Conditions
+    costs: Costs
+
+
+@dataclass(frozen=True)
+class Modification:
+    """A new plan with its sets, and the nodes whose sets differ from before."""
+
+    plan: JoinPlan
+    sets: NodeSets
+    affected: tuple[str, ...]
+
+
+def affected_nodes(old: NodeSets, new: NodeSets) -> tuple[str, ...]:
+    """The nodes whose sets differ, in a fixed order."""
+    return tuple(node for node in sorted({*old, *new}) if old.get(node) != new.get(node))
+
+
+def missing_windows(old: NodeSets, new: NodeSets) -> Mapping[str, tuple[str, ...]]:
+    """For each node the streams whose windows its new set keeps and its old one does not."""
+    found = {}
+    for node, operators in new.items():
+        before = {o.target for o in old.get(node, ()) if isinstance(o, Update)}
+        lacking = {o.target for o in operators if isinstance(o, Update)} - before
+        if lacking:
+            found[node] = tuple(sorted(lacking))
+    return found

@@ -1,0 +1,57 @@
+"""Where streams are at home, and what it costs to send bytes between nodes: `T(x) = latency + x / rate`.
+
+Costs are seconds of transmission per second of stream time. A node reaches itself for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from midstream.errors import QueryError
+
+RESULTS = "results"
+"""The node that asked the query, where results are sent (the paper's node 0)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """How long bytes take between two nodes: seconds, and bytes per second."""
+
+    latency: float
+    rate: float
+
+    def time(self, size: float) -> float:
+        """How long so many bytes take."""
+        return self.latency + size / self.rate
+
+
+@dataclass(frozen=True)
+class Network:
+    """The home node of each stream and the lines between nodes; `lines` are those that differ from `line`."""
+
+    homes: Mapping[str, str]
+    line: Line
+    lines: Mapping[tuple[str, str], Line] = field(default_factory=dict)
+
+    def home(self, stream: str) -> str:
+        """The node where a stream arrives."""
+        if stream not in self.homes:
+            raise QueryError(f"stream {stream} has no node", hint="declare the site where it arrives")
+        return self.homes[stream]
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """All nodes at which streams arrive."""
+        return tuple(dict.fromkeys(self.homes.values()))
+
+    def time(self, sender: str, receiver: str, size: float) -> float:
+        """`T(x)` between two nodes."""
+        if sender == receiver:
+            return 0.0
+        return self.lines.get((sender, receiver), self.line).time(size)
+
+
+def node_per_stream(streams: tuple[str, ...], line: Line) -> Network:
+    """The paper's network: one node per stream, all lines alike. Nodes go by their streams' names."""
+    return Network({stream: stream for stream in streams}, line)
