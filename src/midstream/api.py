@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from numbers import Integral
+from os import PathLike
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -18,6 +19,8 @@ from midstream.algebra.plan import Relation
 from midstream.algebra.semantics import evaluate
 from midstream.algebra.snapshots import snapshot_equal
 from midstream.algebra.time import ticks
+from midstream.checkpoint.reading import StoredJob
+from midstream.checkpoint.stored_results import read_query_results
 from midstream.cluster.local.embedded import run as run_embedded
 from midstream.cluster.local.observing import observe
 from midstream.cluster.local.signed_query import Representation, run_signed
@@ -50,7 +53,9 @@ __all__ = [
     "Plan",
     "QueryError",
     "ScalarFunction",
+    "open",
     "plans",
+    "read_results",
     "reference",
     "run",
     "snapshot_equal",
@@ -274,3 +279,20 @@ def plans(
         question = ask(query, tables, time=time, functions=functions)
         return enumerate_plans(question.plan, statistics=observe(question.plan, question.tables, question.catalog))
     return enumerate_plans(parse(query, catalog_of(schemas, time, functions=functions)))
+
+
+def open(checkpoint: str | PathLike[str]) -> StoredJob:
+    """The job at a checkpoint, read only, whether it runs, has stopped, or runs elsewhere.
+
+    Its queries, plans, migrations, decisions, streams, slots, requests, metrics, dead letters and results are values as
+    of the newest batch; `at(batch)` gives them as of another whose manifest is retained.
+    """
+    return StoredJob.open(str(checkpoint))
+
+
+def read_results(checkpoint: str | PathLike[str], query: str, *, current: bool = False) -> pa.Table:
+    """The results of a query of a job that it has released so far, ordered by their start.
+
+    With `current`, only those that are valid at the last instant for which all results are known.
+    """
+    return read_query_results(str(checkpoint), query, current=current)

@@ -14,6 +14,7 @@ from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.balancing import remembered
 from midstream.job.fingerprints import Shapes
 from midstream.job.migration_account import Account, extra
+from midstream.job.plan_graph import PLANS, plans_of
 from midstream.job.ports import Ports
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.sharing_plan import Shares
@@ -360,6 +361,7 @@ class Batch:
             for name, query in self.queries.items()
         }
         counted["sharing"] = self.shares.to_json()
+        counted[PLANS] = plans_of(self)
         now = [0] * GROUPS
         for report in self.reports:
             for group, count in report.groups.items():

@@ -101,6 +101,8 @@ class RunningQuery:
     """Whether it shares with other queries what it has in common with them."""
     programs: dict[int, Shipped[Program]] = field(default_factory=dict)
     """Its fragments as they travel, once they have."""
+    graph: dict[str, Any] | None = None
+    """Its plan as manifests tell it, once they have."""
 
     @staticmethod
     def of(

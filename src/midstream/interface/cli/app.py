@@ -13,6 +13,7 @@ from midstream.interface.cli.demo import demo
 from midstream.interface.cli.experiment import experiment
 from midstream.interface.cli.explain import explain
 from midstream.interface.cli.query import query
+from midstream.interface.cli.results import results
 from midstream.interface.cli.run import run
 from midstream.interface.cli.state import state
 
@@ -28,6 +29,7 @@ app.command()(demo)
 app.command()(run)
 app.command()(query)
 app.command()(explain)
+app.command()(results)
 app.command()(state)
 app.command()(bench)
 app.command()(experiment)

@@ -138,7 +138,8 @@ class FragmentLife:
         """What a migration that ended in this batch has cost in it."""
         old_side = work.side is not None and not work.side.new
         self.ahead = {s.stream.alias: left_out(s) for s in work.fragment.sources} if old_side else {}
-        self.watch = BoxWatch(self.boxes[0]) if work.watched else None
+        self.watches = [BoxWatch(self.boxes[0])]
+        """Of the plan that runs, and of the one that it migrates to."""
         bind(self.boxes[0].operators, self.memory)
         self.open()
 
@@ -155,6 +156,7 @@ class FragmentLife:
         assert isinstance(self.execution, SingleBox)
         self.boxes.append(Box(migration.target.plan, self.work.functions))
         bind(self.boxes[1].operators, self.memory)
+        self.watches.append(BoxWatch(self.boxes[1]))
         strategy = way_decided(strategy_named(migration.strategy), dict(migration.decision))
         self.migrating = strategy.open(self.execution, self.boxes[1], dict(migration.decision))
         self.execution = self.migrating
@@ -282,7 +284,8 @@ class FragmentLife:
             held_from=None if self.migrating is None else self.migrating.held_from,
             processed_twice=figures.processed_twice + self.crossing,
             extra_rows=max(figures.extra_rows, figures.peak_extra_rows) + sum(s.rows for s in self.ahead.values()),
-            operators=[] if self.watch is None else self.watch.reports(),
+            operators=self.watches[0].reports(),
+            target_operators=[report for watch in self.watches[1:] for report in watch.reports()],
         )
 
     def _kept(self, held: Mapping[StateKey, Sequence[Segment]]) -> list[SegmentEntry]:

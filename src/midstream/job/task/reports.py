@@ -35,7 +35,9 @@ class FragmentReport:
     extra_rows: int = 0
     """Rows that both plans of a migration took, and rows that are held for its sake alone."""
     operators: list[OperatorReport] = field(default_factory=list)
-    """What each operator did, if the query is watched."""
+    """What each operator did; nothing where many queries share what they do and this one is not watched."""
+    target_operators: list[OperatorReport] = field(default_factory=list)
+    """What those of the plan did that a migration under way goes over to."""
 
 
 @dataclass(slots=True)

@@ -45,6 +45,10 @@ from midstream.scheduling.sharing import STATELESS
 BySlot = Mapping[int, Sequence[SegmentEntry]]
 
 
+TOLD_OF_ALL = 16
+"""Up to how many queries share a task and still tell, each, what its operators did."""
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """A fragment in a shared graph: the names of its nodes, since when its windows are kept, and whether it is new."""
@@ -171,7 +175,8 @@ class SharedLife:
                     for operator in used:
                         self.owner.setdefault(operator, member)
         self.scheduler = SharedScheduler(self.box, work.scheduling)
-        watched = any(member.work.watched for member in work.members)
+        self.few = len(work.members) <= TOLD_OF_ALL
+        watched = self.few or any(member.work.watched for member in work.members)
         self.watch = BoxWatch(self.box) if watched else None
         self._fill()
         self.ports = self._ports()
@@ -345,7 +350,7 @@ class SharedLife:
                     matched=work.matched,
                     inserted=work.inserted,
                     passed=self.box.passed(i),
-                    operators=self.watch.reports(used) if self.watch and member.work.watched else [],
+                    operators=self.watch.reports(used) if self.watch and (self.few or member.work.watched) else [],
                 ),
             )
 

@@ -16,8 +16,9 @@ from midstream.checkpoint.lists import dead_letters_of
 from midstream.checkpoint.manifest import Manifest, ResultFile
 from midstream.checkpoint.metrics import SCHEMA, table_of
 from midstream.checkpoint.result_files import QUERY
+from midstream.checkpoint.stored_results import released_files
 from midstream.job.result_table import result_table
-from midstream.job.results import released_files, start_column
+from midstream.job.results import start_column
 from midstream.job.task.intake import DEAD_LETTERS
 from midstream.optimizer.plans import Plan
 

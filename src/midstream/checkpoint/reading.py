@@ -1,0 +1,326 @@
+"""A job as its checkpoint tells it, read only: neither Spark nor the job's program is needed, nor that it runs.
+
+Everything here is what one manifest says: the newest, or any that is retained. This is the one place that turns a
+manifest's content into the values that dashboards and commands show.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from midstream.checkpoint.control import REQUESTS as ARRIVED
+from midstream.checkpoint.control import numbers_in
+from midstream.checkpoint.inspect import tick
+from midstream.checkpoint.lease import EXPIRES_AFTER, Holder, is_free, newest
+from midstream.checkpoint.lists import dead_letters_of
+from midstream.checkpoint.manifest import Manifest, QueryEntry
+from midstream.checkpoint.metrics import metrics_of, rates
+from midstream.checkpoint.packs import SegmentEntry
+from midstream.checkpoint.plan_graphs import graph_told, join_tree
+from midstream.checkpoint.request_log import told_of
+from midstream.checkpoint.store import CheckpointStore
+from midstream.checkpoint.stored import (
+    Alternative,
+    Forecast,
+    GroupMove,
+    Knowledge,
+    MigrationFigures,
+    Slots,
+    StoredDecision,
+    StoredMigration,
+    StoredQuery,
+    StoredRequest,
+    StoredState,
+    StoredStream,
+)
+from midstream.checkpoint.stored_results import stored_results
+from midstream.errors import JobError, QueryError
+
+RATES_OVER = 4096
+"""How many batches rates are taken from, at most."""
+
+
+@dataclass(frozen=True)
+class StoredJob:
+    """A job as of one batch. `at` gives it as of another that is retained, `refresh` as of the newest."""
+
+    store: CheckpointStore
+    manifest: Manifest
+
+    @staticmethod
+    def open(checkpoint: str) -> StoredJob:
+        """The job at a checkpoint's path or address, as of its newest batch."""
+        store = CheckpointStore(checkpoint)
+        manifest = store.latest()
+        if manifest is None:
+            raise JobError(
+                f"there is no finished batch at {store.uri}",
+                hint="is this the checkpoint that the job was started with?",
+            )
+        return StoredJob(store, manifest)
+
+    def __repr__(self) -> str:
+        return f"StoredJob({self.checkpoint!r}, batch={self.batch})"
+
+    def refresh(self) -> StoredJob:
+        """The job as of the newest batch: itself, if there is no newer one."""
+        batches = self.batches
+        return self if not batches or batches[-1] == self.batch else StoredJob(self.store, self.store.read(batches[-1]))
+
+    def at(self, batch: int) -> StoredJob:
+        """The job as of a batch whose manifest is retained."""
+        if batch not in self.batches:
+            raise JobError(
+                f"the manifest of batch {batch} is not retained",
+                detail=f"the checkpoint keeps batches {self.batches[0]} to {self.batches[-1]}" if self.batches else "",
+            )
+        return StoredJob(self.store, self.store.read(batch))
+
+    @property
+    def checkpoint(self) -> str:
+        """Where the checkpoint is."""
+        return self.store.uri
+
+    @property
+    def batch(self) -> int:
+        """The batch that this tells of."""
+        return self.manifest.batch_id
+
+    @property
+    def batches(self) -> tuple[int, ...]:
+        """The batches whose manifests are retained, oldest first."""
+        return tuple(self.store.batch_ids())
+
+    @property
+    def holder(self) -> Holder | None:
+        """Who runs the job now, if anybody does."""
+        holder = newest(self.store.files)[1]
+        return None if holder is None or is_free(holder, time.time(), EXPIRES_AFTER) else holder
+
+    @property
+    def running(self) -> bool:
+        """Whether somebody runs the job now."""
+        return self.holder is not None
+
+    @property
+    def finished(self) -> bool:
+        """Whether all streams were declared to have ended."""
+        return bool(self.manifest.counters.get("finished"))
+
+    @property
+    def scheduling(self) -> str:
+        """Which operator runs when."""
+        return str(self.manifest.counters.get("scheduling", "dfs"))
+
+    @cached_property
+    def queries(self) -> Mapping[str, StoredQuery]:
+        """The queries by name, those that were replaced included."""
+        return {name: _query(self.manifest, name, entry) for name, entry in self.manifest.queries.items()}
+
+    def query(self, name: str) -> StoredQuery:
+        """A query by its name."""
+        if name not in self.queries:
+            known = ", ".join(self.queries) or "none"
+            raise QueryError(f"the job has no query {name}", detail=f"its queries are {known}")
+        return self.queries[name]
+
+    @cached_property
+    def streams(self) -> Mapping[str, StoredStream]:
+        """The streams by name."""
+        counters, manifest = self.manifest.counters, self.manifest
+        names = sorted({*manifest.registers, *manifest.latest, *counters.get("rows", {})})
+        return {
+            name: StoredStream(
+                name,
+                tick(manifest.registers.get(name)),
+                tick(manifest.latest.get(name)),
+                *(counters.get(kind, {}).get(name, 0) for kind in ("rows", "late", "unusable")),
+            )
+            for name in names
+        }
+
+    @cached_property
+    def slots(self) -> Slots:
+        """How partition groups are dealt to slots."""
+        counters, routing = self.manifest.counters, tuple(self.manifest.routing)
+        count = counters.get("slots", max(routing, default=0) + 1)
+        held = [0] * count
+        for slot, entry in _by_slot(self.manifest):
+            if slot < count:
+                held[slot] += entry.bytes
+        moves = tuple(GroupMove(m["batch"], m["trigger"], dict(m)) for m in counters.get("moves", ()))
+        return Slots(count, routing, tuple(counters.get("groups", ())), tuple(held), moves)
+
+    @property
+    def requests(self) -> tuple[StoredRequest, ...]:
+        """What was asked of the job: first what it has not taken up yet, then what waits, then what is over."""
+        told = told_of(self.store.files, self.manifest)
+        new = [StoredRequest(n, "", "sent", {}) for n in numbers_in(self.store.files, ARRIVED)]
+        waiting = [_request(r, "waiting") for r in told["waiting"]]
+        done = [_request(r, "refused" if "refused" in r else "done") for r in told["done"]]
+        return (*new, *waiting, *done)
+
+    @property
+    def history(self) -> tuple[StoredMigration, ...]:
+        """All changes of all queries, by the batch in which they began."""
+        found = [m for query in self.queries.values() for m in (*query.history, query.migration) if m is not None]
+        return tuple(sorted(found, key=lambda m: -1 if m.start_batch is None else m.start_batch))
+
+    @property
+    def decisions(self) -> tuple[StoredDecision, ...]:
+        """All decisions about all queries, by moment."""
+        return tuple(sorted((d for q in self.queries.values() for d in q.decisions), key=lambda d: d.moment))
+
+    def metrics(self, batches: int | None = None) -> pa.Table:
+        """The metrics table: a row per batch, oldest first; about as many from its end as are wanted."""
+        return metrics_of(self.store.files, self.manifest, batches)
+
+    def rates(self) -> dict[str, Any]:
+        """Rows and results a second over the last minutes."""
+        return rates(self.metrics(RATES_OVER))
+
+    def results(self, query: str) -> pa.Table:
+        """The released results of a query, in order of their start."""
+        return stored_results(self.store.files, self.manifest, query)
+
+    @property
+    def dead_letter_rows(self) -> int:
+        """How many rows could not be used."""
+        named = sum(file.rows for file in self.manifest.dead_letters)
+        return named + sum(listed.rows for listed in self.manifest.listed_dead_letters)
+
+    def dead_letters(self, limit: int | None = None) -> pa.Table:
+        """Rows that could not be used, with the reasons, newest batch first; no more than `limit`."""
+        tables, rows = [_NO_DEAD_LETTERS.empty_table()], 0
+        for file in reversed(list(dead_letters_of(self.store.files, self.manifest))):
+            if limit is not None and rows >= limit:
+                break
+            content = pa.BufferReader(self.store.files.open_map(file.path))
+            tables.append(pq.read_table(content, partitioning=None).cast(_NO_DEAD_LETTERS))
+            rows += file.rows
+        table = pa.concat_tables(tables)
+        return table if limit is None else table.slice(0, limit)
+
+
+_NO_DEAD_LETTERS = pa.schema(
+    [("batch_id", pa.int64()), ("stream", pa.string()), ("reason", pa.string()), ("row", pa.string())]
+)
+
+
+def _query(manifest: Manifest, name: str, entry: QueryEntry) -> StoredQuery:
+    counters = manifest.counters
+    plan = counters.get("plans", {}).get(name, {})
+    return StoredQuery(
+        name,
+        entry.cql,
+        entry.plan,
+        entry.time,
+        entry.status,
+        counters.get("results", {}).get(name, 0),
+        tick(manifest.advanced_to.get(name)),
+        tick(manifest.released.get(name)),
+        graph_told(entry.plan, plan) if plan else join_tree(entry.plan),
+        _knowledge(name, counters.get("adaptive", {}).get(name, {})),
+        _under_way(manifest, name, entry.plan, plan),
+        tuple(_past(name, record) for record in counters.get("history", {}).get(name, ())),
+        tuple(_states(manifest, name)),
+    )
+
+
+def _knowledge(name: str, kept: Mapping[str, Any]) -> Knowledge:
+    return Knowledge(
+        kept.get("mode", "off"),
+        tuple(StoredDecision(name, **decision) for decision in kept.get("decisions", ())),
+        tuple(Alternative(*told) for told in kept.get("controller", {}).get("candidates", ())),
+        dict(kept.get("observed", {})),
+    )
+
+
+def _under_way(manifest: Manifest, name: str, old: str, plan: Mapping[str, Any]) -> StoredMigration | None:
+    told = manifest.migration.get(name)
+    if told is None:
+        return None
+    decision, account, target = told["decision"], told.get("account"), plan.get("target")
+    split = decision.get("split_after")
+    return StoredMigration(
+        name,
+        old,
+        told["plan"],
+        decision.get("strategy", told["strategy"]),
+        "ending" if told["done"] else "under way",
+        told["trigger"],
+        decision.get("part"),
+        told["begun"],
+        None,
+        None if split is None else split + 0.5,
+        tuple(_forecast(p) for p in decision.get("predictions", ())),
+        None if account is None else _figures(account, account["ended"] - account["started"]),
+        graph_told(told["plan"], target) if target else join_tree(told["plan"]),
+    )
+
+
+def _past(name: str, told: Mapping[str, Any]) -> StoredMigration:
+    predicted = told.get("predicted")
+    return StoredMigration(
+        name,
+        told["old_plan"],
+        told["new_plan"],
+        told["strategy"],
+        told["status"],
+        told["trigger"],
+        told.get("part"),
+        told["start_batch"],
+        told["end_batch"],
+        told.get("split_time"),
+        () if predicted is None else (_forecast(predicted),),
+        None if "started_at" not in told else _figures(told, told["wall_seconds"]),
+        note=f"shares state with {', '.join(told['shares'])}" if told.get("shares") else "",
+    )
+
+
+def _forecast(told: Mapping[str, Any]) -> Forecast:
+    return Forecast(*(told[name] for name in ("strategy", "duration", "work", "rows", "silence")))
+
+
+def _figures(told: Mapping[str, Any], seconds: float) -> MigrationFigures:
+    return MigrationFigures(
+        tick(told["started_at"]),
+        tick(told["ended_at"]),
+        round(seconds, 3),
+        *(told[name] for name in ("batches", "processed_twice", "peak_extra_rows")),
+        *(told[name] for name in ("longest_silence", "longest_silence_seconds")),
+    )
+
+
+def _request(told: Mapping[str, Any], status: str) -> StoredRequest:
+    known = ("id", "command", "batch", "refused")
+    about = {name: value for name, value in told.items() if name not in known}
+    return StoredRequest(told["id"], str(told.get("command")), status, about, told.get("batch"), told.get("refused"))
+
+
+def _states(manifest: Manifest, name: str) -> Iterator[StoredState]:
+    """The states of a query, those of the plan that it goes over to included; a segment used twice counts once."""
+    held: dict[tuple[int, str, tuple[str, ...]], dict[Any, SegmentEntry]] = {}
+    for part, stages in manifest.segments.items():
+        if part != name and part != f"{name}~new":
+            continue
+        for stage, slots in stages.items():
+            for entry in (e for entries in slots.values() for e in entries):
+                held.setdefault((stage, entry.state, entry.key), {})[entry.file, entry.offset] = entry
+    for (stage, state, key), entries in held.items():
+        found = entries.values()
+        yield StoredState(stage, state, key, len(found), sum(e.rows for e in found), sum(e.bytes for e in found))
+
+
+def _by_slot(manifest: Manifest) -> Iterator[tuple[int, SegmentEntry]]:
+    for stages in manifest.segments.values():
+        for slots in stages.values():
+            for slot, entries in slots.items():
+                yield from ((slot, entry) for entry in entries)

@@ -1,0 +1,233 @@
+"""What a checkpoint tells of a job, as values: queries, plans, migrations, decisions, streams, slots, requests.
+
+Application times are ticks, None where there is no beginning or no end. Nothing here is alive: a value is what one
+manifest says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorFigures:
+    """What an operator did in one batch over all slots, and what it keeps."""
+
+    rows_in: int
+    rows_out: int
+    seconds: float
+    state_rows: int
+    state_bytes: int
+
+    @property
+    def selectivity(self) -> float | None:
+        """Rows out for each row in; None if nothing came."""
+        return self.rows_out / self.rows_in if self.rows_in else None
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorNode:
+    """An operator of a plan; `inputs` are the operators that feed it. Equal `content`: plans compute the same there."""
+
+    id: str
+    kind: str
+    label: str
+    stage: int = 0
+    content: str = ""
+    inputs: tuple[str, ...] = ()
+    stream: str | None = None
+    figures: OperatorFigures | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanGraph:
+    """A plan's operators, root first. `complete` is false where only the join tree is known."""
+
+    plan: str
+    nodes: tuple[OperatorNode, ...] = ()
+    complete: bool = True
+
+    @property
+    def top(self) -> tuple[OperatorNode, ...]:
+        """The operators by the seconds they took, the longest first."""
+        known = [node for node in self.nodes if node.figures is not None]
+        return tuple(sorted(known, key=lambda node: -node.figures.seconds if node.figures else 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What a strategy was predicted to take: ticks, rows of work, rows held, ticks without a result."""
+
+    strategy: str
+    duration: float
+    work: float
+    rows: float
+    silence: float
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationFigures:
+    """What a migration has taken so far, or in all."""
+
+    started_at: int | None
+    ended_at: int | None
+    wall_seconds: float
+    batches: int
+    processed_twice: int
+    peak_extra_rows: int
+    longest_silence: int
+    longest_silence_seconds: float
+
+    @property
+    def duration(self) -> int | None:
+        """How much application time it took."""
+        known = self.started_at is not None and self.ended_at is not None
+        return max(0, (self.ended_at or 0) - (self.started_at or 0)) if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMigration:
+    """A migration of a query, past or under way; or, with the status `started`, the query's own start."""
+
+    query: str
+    old_plan: str
+    new_plan: str
+    strategy: str
+    status: str
+    trigger: str
+    part: str | None
+    start_batch: int | None
+    end_batch: int | None
+    split_time: float | None = None
+    forecasts: tuple[Forecast, ...] = ()
+    actual: MigrationFigures | None = None
+    target: PlanGraph | None = None
+    note: str = ""
+
+    @property
+    def forecast(self) -> Forecast | None:
+        """What its strategy was predicted to take."""
+        return next((told for told in self.forecasts if told.strategy == self.strategy), None)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDecision:
+    """What was decided about a query's plan at an instant of application time, and why."""
+
+    query: str
+    moment: int
+    action: str
+    plan: str
+    target: str
+    cost: float
+    target_cost: float
+    migration_cost: float
+    evidence: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A plan that has been better lately: by how much in all, and in how many looks on end."""
+
+    plan: str
+    gained: float
+    looks: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredStream:
+    """A stream: how far it promises to be, its newest time, and what came of it."""
+
+    name: str
+    register: int | None
+    latest: int | None
+    rows: int
+    late: int
+    unusable: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """A state of a query over all its slots: what it holds, by which key it is sorted, and how much it is."""
+
+    stage: int
+    state: str
+    key: tuple[str, ...]
+    segments: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What an adaptive query knows and has decided; `mode` is off, suggest or auto."""
+
+    mode: str = "off"
+    decisions: tuple[StoredDecision, ...] = ()
+    alternatives: tuple[Alternative, ...] = ()
+    statistics: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredQuery:
+    """A query; `advanced_to` is its frontier, before `released` its results are complete."""
+
+    name: str
+    cql: str
+    plan: str
+    time: str
+    status: str
+    results: int
+    advanced_to: int | None
+    released: int | None
+    graph: PlanGraph
+    adaptivity: Knowledge
+    migration: StoredMigration | None
+    history: tuple[StoredMigration, ...]
+    states: tuple[StoredState, ...]
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The streams that it reads."""
+        return tuple(dict.fromkeys(node.stream for node in self.graph.nodes if node.stream is not None))
+
+    @property
+    def decisions(self) -> tuple[StoredDecision, ...]:
+        """What was decided about its plan, oldest first."""
+        return self.adaptivity.decisions
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMove:
+    """A change of slots: which groups went where, and why."""
+
+    batch: int
+    trigger: str
+    told: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """How partition groups are dealt to slots: `routing` is each group's slot, `loads` how many rows it had lately."""
+
+    count: int
+    routing: tuple[int, ...] = ()
+    loads: tuple[float, ...] = ()
+    bytes: tuple[int, ...] = ()
+    """The state that each slot keeps."""
+    moves: tuple[GroupMove, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRequest:
+    """What somebody asked of the job: waiting, done with a batch, or given up for a reason."""
+
+    id: str
+    command: str
+    status: str
+    about: Mapping[str, Any]
+    batch: int | None = None
+    refused: str | None = None

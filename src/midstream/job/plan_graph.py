@@ -1,0 +1,109 @@
+"""The plans of a batch as manifests tell them: operators, what feeds them, and what each did in the batch.
+
+Whoever reads a checkpoint has neither the streams' schemas nor the job's program, so a plan cannot be made anew from
+the query's text; with its operators written down it can be shown. `content` is equal for operators of any plans that
+compute the same.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from midstream.algebra.physical import PhysicalNode, Source
+from midstream.distribution.fragments import Fragment, Received
+from midstream.job.result_table import result_table
+from midstream.job.running_query import RunningQuery
+from midstream.job.task.samples import OperatorReport
+from midstream.job.task.sides import NEW
+
+if TYPE_CHECKING:
+    from midstream.job.batch import Batch
+
+PLANS = "plans"
+"""Where manifests keep the graphs of plans, among their counters."""
+
+Told = dict[str, Any]
+
+
+def plans_of(batch: Batch) -> dict[str, Told]:
+    """The plan that each query runs by after a batch, and the one it goes over to, if it does."""
+    found = {}
+    for name, query in batch.queries.items():
+        after, migration = query.after_batch, query.migration
+        ended = after is not query and migration is not None and not migration.cancelling
+        told = {**graph_of(after), "figures": _figures(batch, name, after, "target" if ended else "old")}
+        if migration is not None and after is query:
+            target = migration.target
+            told["target"] = {**graph_of(target), "figures": _figures(batch, name, target, "target")}
+        found[name] = told
+    return found
+
+
+def graph_of(query: RunningQuery) -> Told:
+    """The operators of a query's plan and the columns of its results; made once."""
+    if query.graph is None:
+        schema = result_table(query.plan, None).schema.serialize().to_pybytes()
+        nodes = [node for fragment in query.staged.fragments for node in _nodes(fragment)]
+        query.graph = {"nodes": nodes, "schema": base64.b64encode(schema).decode()}
+    return query.graph
+
+
+def _nodes(fragment: Fragment) -> list[Told]:
+    """The operators of a fragment, root first; one that receives what another fragment gives has that as input."""
+    found: list[Told] = []
+
+    def add(node: PhysicalNode) -> str:
+        if isinstance(node, Received):
+            return f"{node.fragment}.0"
+        place = len(found)
+        found.append({})
+        found[place] = {
+            "id": f"{fragment.number}.{place}",
+            "kind": type(node).__name__,
+            "label": node.label,
+            "stage": fragment.stage,
+            "content": hashlib.sha256(node.content.encode()).hexdigest()[:16],
+            **({"stream": node.stream.name} if isinstance(node, Source) else {}),
+            "inputs": [add(child) for child in node.inputs],
+        }
+        return f"{fragment.number}.{place}"
+
+    add(fragment.plan)
+    return found
+
+
+Seen = dict[tuple[int, str, int], OperatorReport]
+"""What operators did, by fragment, label, and number among those of one label, root first."""
+
+
+def _figures(batch: Batch, name: str, query: RunningQuery, which: str) -> dict[str, list[float]]:
+    """What each operator did in the batch: rows in, rows out, seconds, and the rows and bytes it keeps."""
+    seen: Seen = {}
+    for report in batch.reports:
+        for (part, fragment), told in report.fragments.items():
+            if part == name + NEW and which == "target":
+                _add(seen, fragment, told.operators)
+            elif part == name:
+                _add(seen, fragment, told.operators if which == "old" else told.target_operators)
+    found: dict[str, list[float]] = {}
+    numbers: Counter[tuple[int, str]] = Counter()
+    for node in graph_of(query)["nodes"]:
+        place = int(node["id"].partition(".")[0]), node["label"]
+        did = seen.get((*place, numbers[place]))
+        numbers[place] += 1
+        if did is not None:
+            found[node["id"]] = [did.work.taken, did.work.given, round(did.seconds, 6), did.state_rows, did.state_bytes]
+    return found
+
+
+def _add(seen: Seen, fragment: int, reports: Sequence[OperatorReport]) -> None:
+    """Adds what operators did in a slot; reports come children first."""
+    numbers: Counter[str] = Counter()
+    for report in reversed(reports):
+        place = fragment, report.label, numbers[report.label]
+        numbers[report.label] += 1
+        seen.setdefault(place, OperatorReport(report.label)).add(report)
