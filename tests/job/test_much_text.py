@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.job.chain import Chain
 
 from midstream.api import ask
-from midstream.job.results import in_order
+from midstream.checkpoint.stored_results import in_order
 from midstream.job.task import layout, step
 from midstream.job.task.layout import portions
 from midstream.job.task.sorted_runs import Runs
