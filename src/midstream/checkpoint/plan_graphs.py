@@ -51,7 +51,7 @@ def join_tree(plan: str) -> PlanGraph:
         if isinstance(tree, str):
             nodes[place] = OperatorNode(str(place), "Source", tree, content=tree, stream=tree)
             return str(place)
-        parts: list[Tree] = sorted(set(leaves_of(tree))) if isinstance(tree, Orders) else list(tree)
+        parts: list[Tree] = [*sorted(set(leaves_of(tree)))] if isinstance(tree, Orders) else list(tree)
         kind, label = ("MultiwayJoin", "Multi-way join") if isinstance(tree, Orders) else ("HashJoin", "Join")
         content = f"join of {', '.join(sorted(set(leaves_of(tree))))}"
         nodes[place] = OperatorNode(str(place), kind, label, 0, content, tuple(add(part) for part in parts))
