@@ -33,7 +33,6 @@ def test_every_module_imports(name):
 
 KNOWN_CIRCLES = (
     # To be undone; remove the line when its circle is gone.
-    {"midstream.checkpoint.files", "midstream.checkpoint.local_files", "midstream.checkpoint.remote_files"},
     {"midstream.cluster.local.embedded_query", "midstream.cluster.local.embedded_session"},
     {"midstream.cluster.spark.control", "midstream.cluster.spark.query", "midstream.cluster.spark.session"},
 )

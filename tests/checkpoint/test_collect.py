@@ -5,20 +5,20 @@ from __future__ import annotations
 import tempfile
 from unittest.mock import patch
 
-import pyarrow.fs as pafs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.checkpoint.making import manifest, pack
+from tests.checkpoint.storages import objects
 
+from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.check import check
-from midstream.checkpoint.collect import collect, garbage, prune
+from midstream.checkpoint.collect import collect, garbage
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import dead_letters_of, listed_in, results_of, shorten
 from midstream.checkpoint.manifest import DeadLetterFile, Manifest, ResultFile
 from midstream.checkpoint.names import DATA_FOLDERS, batch_of, name_for
 from midstream.checkpoint.packs import SegmentEntry, open_segment
-from midstream.checkpoint.remote_files import RemoteFiles
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError
 
@@ -52,7 +52,7 @@ def made_by(path: str) -> int:
 
 @pytest.fixture
 def files(tmp_path):
-    return Files.at(str(tmp_path / "checkpoint"))
+    return files_at(str(tmp_path / "checkpoint"))
 
 
 def test_before_the_first_manifest_nothing_is_rubbish(files):
@@ -97,17 +97,6 @@ def test_files_of_others_are_left_alone(files):
     assert collect(store, files) == []
 
 
-def test_pruning_removes_what_only_dropped_manifests_named(files):
-    store = CheckpointStore(files)
-    (old,), (both,), (new,) = pack(files, 0), pack(files, 0), pack(files, 1)
-    store.commit(manifest(0, [old, both]))
-    store.commit(manifest(1, [both, new]))
-    assert prune(store, files, 2) == []
-    assert prune(store, files, 1) == [old.file]
-    assert files.list("state") == sorted([both.file, new.file])
-    assert store.batch_ids() == [1]
-
-
 def test_a_damaged_retained_manifest_stops_the_collection(files):
     store = CheckpointStore(files)
     (kept,) = pack(files, 0)
@@ -124,7 +113,7 @@ steps = st.lists(
         st.lists(st.integers(0, 9), max_size=4),  # which of the segments held are dropped
         st.integers(0, 2),  # attempts lost
         st.integers(0, 3),  # result files added
-        st.sampled_from(["", "prune", "collect", "retain"]),
+        st.sampled_from(["", "collect", "retain"]),
         st.integers(1, 4),  # manifests retained
     ),
     min_size=1,
@@ -136,7 +125,7 @@ steps = st.lists(
 @given(steps, st.booleans())
 def test_nothing_that_a_retained_manifest_names_is_ever_removed(steps, remote):
     with tempfile.TemporaryDirectory() as folder, patch("os.fsync"):
-        _play(RemoteFiles(f"mock://{folder}", pafs._MockFileSystem(), "b/j") if remote else Files.at(folder), steps)
+        _play(objects(f"mock://{folder}") if remote else files_at(folder), steps)
 
 
 def _play(files, steps):
@@ -153,9 +142,7 @@ def _play(files, steps):
         last = shorten(files, last, most=2)
         store.commit(last)
         coming = pack(files, batch_id + 1)
-        if then == "prune":
-            prune(store, files, n)
-        elif then == "collect":
+        if then == "collect":
             collect(store, files)
         elif then == "retain":
             store.retain(n)
@@ -173,7 +160,7 @@ def _play(files, steps):
 
 
 def test_old_results_move_into_lists_and_none_is_lost():
-    files = RemoteFiles("mock://b/j", pafs._MockFileSystem(), "b/j")
+    files = objects()
     store = CheckpointStore(files)
     written, dead, last = [], [], Manifest("spark-query", -1)
     for batch_id in range(200):
@@ -189,7 +176,8 @@ def test_old_results_move_into_lists_and_none_is_lost():
         )
         last = shorten(files, last, most=3)
         store.commit(last)
-        prune(store, files, 2)
+        store.retain(2)
+        collect(store, files)
     assert list(results_of(files, last, "hot")) == written
     assert list(dead_letters_of(files, last)) == dead
     assert sum(listed.files for listed in last.listed["hot"]) + len(last.results["hot"]) == 200
@@ -204,7 +192,8 @@ def test_the_listed_results_of_a_dropped_query_go_with_it(files):
     assert first.results["hot"] == () and len(first.listed["hot"]) == 1
     store.commit(first)
     store.commit(manifest(1, pack(files, 1)))
-    assert prune(store, files, 1) == sorted([*(file.path for file in written), first.listed["hot"][0].path])
+    store.retain(1)
+    assert collect(store, files) == sorted([*(file.path for file in written), first.listed["hot"][0].path])
 
 
 def test_results_that_are_not_released_stay_in_the_manifest(files):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.control import ANSWERS, REFUSED, REQUESTS, TAKEN, ask, path_of
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.request_log import TakenRequests
@@ -21,7 +22,7 @@ NO = {"error": {"message": "no", "detail": None, "hint": None}}
 
 @pytest.fixture
 def files(tmp_path: Path) -> Files:
-    return Files.at(str(tmp_path))
+    return files_at(str(tmp_path))
 
 
 def asked(files: Files, number: str, **request: object) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from midstream.checkpoint import crash_points
+from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.check import check
 from midstream.checkpoint.collect import collect
 from midstream.checkpoint.crash_points import CRASH_AT, CRASH_ONCE, reach
-from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import results_of
 from midstream.checkpoint.names import DATA_FOLDERS
 from midstream.checkpoint.store import CheckpointStore
@@ -25,8 +25,8 @@ BATCHES = 6
 JOB = f"""
 import sys
 from dataclasses import replace
-from midstream.checkpoint.collect import collect, prune
-from midstream.checkpoint.files import Files
+from midstream.checkpoint.collect import collect
+from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.lease import Lease
 from midstream.checkpoint.lists import shorten
 from midstream.checkpoint.manifest import Manifest, ResultFile
@@ -35,7 +35,7 @@ from midstream.checkpoint.packs import kept_entries, open_states, write_pack
 from midstream.checkpoint.store import CheckpointStore
 from tests.checkpoint.making import STATE, segment
 
-files = Files.at(sys.argv[1])
+files = files_at(sys.argv[1])
 store = CheckpointStore(files)
 with Lease.take(files) as lease:
     collect(store, files)
@@ -53,7 +53,7 @@ with Lease.take(files) as lease:
                         released={{"hot": batch_id}}, listed=last.listed)
         lease.beat()
         store.commit(shorten(files, done, most=1))
-        prune(store, files, 2)
+        store.retain(2)
         collect(store, files)
 """
 
@@ -70,7 +70,7 @@ def run_job(checkpoint: Path, crash_at: str | None = None) -> int:
 
 def assert_whole(checkpoint: Path) -> None:
     """The outcome of a run that never crashed: every batch's results once, two segments, nothing besides."""
-    files = Files.at(str(checkpoint))
+    files = files_at(str(checkpoint))
     store = CheckpointStore(files)
     last = store.latest()
     assert last is not None and last.batch_id == BATCHES - 1 and check(files, last) == []

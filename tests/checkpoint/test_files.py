@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pytest
 from tests.checkpoint.making import pack, same, segment
+from tests.checkpoint.storages import MockObjects, hdfs, objects
 
 from midstream.checkpoint import fetched, local_files
+from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.failures import AlreadyThere, MissingFile
-from midstream.checkpoint.files import Files
 from midstream.checkpoint.local_files import LocalFiles
 from midstream.checkpoint.packs import open_segment
 from midstream.checkpoint.remote_files import RemoteFiles
@@ -28,15 +29,15 @@ def files(request, tmp_path, monkeypatch):
     monkeypatch.setenv(fetched.CACHE_DIR, str(tmp_path / "cache"))
     match request.param:
         case "local":
-            return Files.at(str(tmp_path / "checkpoint"))
+            return files_at(str(tmp_path / "checkpoint"))
         case "objects":
-            return RemoteFiles("mock://bucket/job", pafs._MockFileSystem(), "bucket/job")
+            return objects()
         case "renaming":
-            return RemoteFiles("mock://host/job", pafs._MockFileSystem(), "job", renames=True)
+            return hdfs(tmp_path / "job")
         case _:
             (tmp_path / "base").mkdir()
             below = pafs.SubTreeFileSystem(str(tmp_path / "base"), pafs.LocalFileSystem())
-            return RemoteFiles("subtree://job", below, "job")
+            return MockObjects("subtree://job", below, "job")
 
 
 def test_what_is_written_is_read(files):
@@ -110,7 +111,7 @@ def test_segments_are_read_from_any_storage(files):
 def test_a_remote_file_is_fetched_once_for_all_processes(tmp_path, monkeypatch):
     monkeypatch.setenv(fetched.CACHE_DIR, str(tmp_path / "cache"))
     storage = pafs._MockFileSystem()
-    files = RemoteFiles("mock://b/j", storage, "b/j")
+    files = MockObjects("mock://b/j", storage, "b/j")
     files.write_atomic("a", b"bytes")
     files.open_map("a")
     storage.delete_file("b/j/a")
@@ -121,7 +122,7 @@ def test_a_remote_file_is_fetched_once_for_all_processes(tmp_path, monkeypatch):
 def test_copies_used_longest_ago_go_when_the_folder_is_full(tmp_path, monkeypatch):
     monkeypatch.setenv(fetched.CACHE_DIR, str(tmp_path / "cache"))
     monkeypatch.setenv(fetched.CACHE_BYTES, "25")
-    files = RemoteFiles("mock://b/j", pafs._MockFileSystem(), "b/j")
+    files = objects()
     for i in range(5):
         files.write_atomic(str(i), b"0123456789")
         files.open_map(str(i))
@@ -134,7 +135,7 @@ def test_copies_used_longest_ago_go_when_the_folder_is_full(tmp_path, monkeypatc
 def test_a_failed_fetch_leaves_no_copy(tmp_path, monkeypatch):
     monkeypatch.setenv(fetched.CACHE_DIR, str(tmp_path / "cache"))
     with pytest.raises(MissingFile):
-        RemoteFiles("mock://b/j", pafs._MockFileSystem(), "b/j").open_map("absent")
+        objects().open_map("absent")
     assert os.listdir(tmp_path / "cache") == []
 
 
@@ -149,40 +150,40 @@ def test_a_failed_fetch_leaves_no_copy(tmp_path, monkeypatch):
     ],
 )
 def test_addresses_are_mapped_to_what_arrow_calls_them(uri, address):
-    files = Files.at(uri)
+    files = files_at(uri)
     assert isinstance(files, RemoteFiles) and files.uri == address
 
 
 def test_local_paths_and_addresses_are_the_same(tmp_path):
-    plain = Files.at(str(tmp_path / "a b"))
-    assert Files.at((tmp_path / "a b").as_uri()) == plain
-    assert Files.at(f"file:{tmp_path}/a%20b") == plain
-    assert Files.at("run:3").uri == os.path.abspath("run:3")
-    assert Files.at("~/x").uri == os.path.expanduser("~/x")
+    plain = files_at(str(tmp_path / "a b"))
+    assert files_at((tmp_path / "a b").as_uri()) == plain
+    assert files_at(f"file:{tmp_path}/a%20b") == plain
+    assert files_at("run:3").uri == os.path.abspath("run:3")
+    assert files_at("~/x").uri == os.path.expanduser("~/x")
 
 
 @pytest.mark.parametrize("uri", ["ftp://host/x", "jdbc://x", "http://host/x"])
 def test_an_unknown_scheme_is_named(uri):
     with pytest.raises(JobError, match=uri.partition(":")[0]):
-        Files.at(uri)
+        files_at(uri)
 
 
 def test_dbfs_is_mapped_where_it_is_mounted_and_refused_elsewhere(tmp_path, monkeypatch):
-    monkeypatch.setattr("midstream.checkpoint.files.DBFS_MOUNT", str(tmp_path))
-    assert Files.at("dbfs:/jobs/a") == Files.at(str(tmp_path / "jobs/a"))
-    monkeypatch.setattr("midstream.checkpoint.files.DBFS_MOUNT", str(tmp_path / "nowhere"))
+    monkeypatch.setattr("midstream.checkpoint.addresses.DBFS_MOUNT", str(tmp_path))
+    assert files_at("dbfs:/jobs/a") == files_at(str(tmp_path / "jobs/a"))
+    monkeypatch.setattr("midstream.checkpoint.addresses.DBFS_MOUNT", str(tmp_path / "nowhere"))
     with pytest.raises(JobError, match="dbfs:/jobs/a"):
-        Files.at("dbfs:/jobs/a")
+        files_at("dbfs:/jobs/a")
 
 
 def test_an_empty_path_is_refused():
     with pytest.raises(JobError, match="no path"):
-        Files.at("")
+        files_at("")
 
 
 @pytest.mark.parametrize("uri", ["somewhere", "s3a://bucket/job", "hdfs://host/job"])
 def test_files_travel_to_other_processes(uri):
-    files = Files.at(uri)
+    files = files_at(uri)
     again = pickle.loads(pickle.dumps(files))
     assert again == files and again.full("x") == files.full("x") and hash(again) == hash(files)
 
@@ -190,7 +191,7 @@ def test_files_travel_to_other_processes(uri):
 def test_an_address_that_cannot_be_reached_is_named(monkeypatch):
     monkeypatch.setattr("midstream.checkpoint.remote_files.pafs", _Refusing)
     with pytest.raises(JobError, match="s3://bucket/job") as error:
-        Files.at("s3a://bucket/job").read("x")
+        files_at("s3a://bucket/job").read("x")
     assert "no credentials" in str(error.value)
 
 

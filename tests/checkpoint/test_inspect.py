@@ -10,7 +10,7 @@ from tests.checkpoint.making import STATE, flip, pack, segment
 from typer.testing import CliRunner
 
 from midstream.algebra.time import BEGINNING
-from midstream.checkpoint.files import Files
+from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.inspect import _query, describe
 from midstream.checkpoint.lease import Lease
 from midstream.checkpoint.manifest import ListFile, Manifest, QueryEntry, ResultFile
@@ -22,7 +22,7 @@ from midstream.interface.cli import app
 @pytest.fixture
 def checkpoint(tmp_path):
     """A query with two states in two slots, of which one segment is shared by its parts."""
-    files = Files.at(str(tmp_path / "job"))
+    files = files_at(str(tmp_path / "job"))
     other = ("payments as B", ("B.k", "B.day"))
     first = pack(files, 2, [segment(start=10), segment(start=100)])
     second = pack(files, 2, [segment(start=50, rows=6)], state=other, slot=1)

@@ -11,13 +11,12 @@ import sys
 import threading
 from dataclasses import replace
 
-import pyarrow.fs as pafs
 import pytest
+from tests.checkpoint.storages import hdfs, objects
 
 from midstream.checkpoint import lease as leases
-from midstream.checkpoint.files import Files
+from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.lease import EXPIRES_AFTER, FOLDER, Lease, newest
-from midstream.checkpoint.remote_files import RemoteFiles
 from midstream.errors import JobError
 
 
@@ -39,13 +38,13 @@ def clock():
 @pytest.fixture(params=["local", "objects", "renaming"])
 def files(request, tmp_path):
     if request.param == "local":
-        return Files.at(str(tmp_path / "checkpoint"))
-    return RemoteFiles("mock://b/j", pafs._MockFileSystem(), "b/j", renames=request.param == "renaming")
+        return files_at(str(tmp_path / "checkpoint"))
+    return objects() if request.param == "objects" else hdfs(tmp_path / "job")
 
 
 @pytest.fixture
 def local(tmp_path):
-    return Files.at(str(tmp_path / "checkpoint"))
+    return files_at(str(tmp_path / "checkpoint"))
 
 
 def test_a_second_live_driver_is_refused_and_told_of_the_first(files, clock):
@@ -108,9 +107,9 @@ def test_the_lease_is_never_absent_while_it_is_renewed(files, clock, monkeypatch
 def test_a_dead_process_of_this_machine_loses_the_lease_at_once(local):
     script = (
         "import os, signal, sys\n"
-        "from midstream.checkpoint.files import Files\n"
+        "from midstream.checkpoint.addresses import files_at\n"
         "from midstream.checkpoint.lease import Lease\n"
-        "Lease.take(Files.at(sys.argv[1]))\n"
+        "Lease.take(files_at(sys.argv[1]))\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -14,9 +14,9 @@ import pytest
 from tests.checkpoint.making import STATE, flip, pack, same, segment
 
 from midstream.checkpoint import maps
+from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.entries_format import entries_from_json, entries_to_json
 from midstream.checkpoint.failures import MissingFile
-from midstream.checkpoint.files import Files
 from midstream.checkpoint.packs import ALIGNMENT, StateKey, kept_entries, open_segment, open_states, write_pack
 from midstream.errors import JobError
 from midstream.operators.state.segment import Segment
@@ -48,7 +48,7 @@ COLUMNS = {
 
 @pytest.fixture
 def files(tmp_path):
-    return Files.at(str(tmp_path / "checkpoint"))
+    return files_at(str(tmp_path / "checkpoint"))
 
 
 @pytest.mark.parametrize("name", COLUMNS)

@@ -6,16 +6,15 @@ import errno
 import os
 from dataclasses import replace
 
-import pyarrow.fs as pafs
 import pytest
 from tests.checkpoint.making import flip, manifest, pack
+from tests.checkpoint.storages import hdfs, objects
 
 from midstream.checkpoint import local_files
+from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.failures import MissingFile
-from midstream.checkpoint.files import Files
 from midstream.checkpoint.local_files import LocalFiles
 from midstream.checkpoint.manifest import ResultFile
-from midstream.checkpoint.remote_files import RemoteFiles
 from midstream.checkpoint.store import CheckpointStore, manifest_path
 from midstream.errors import JobError
 
@@ -25,9 +24,10 @@ def store(request, tmp_path):
     match request.param:
         case "local":
             return CheckpointStore(str(tmp_path / "checkpoint"))
-        case kind:
-            storage = pafs._MockFileSystem()
-            return CheckpointStore(RemoteFiles("mock://b/j", storage, "b/j", renames=kind == "renaming"))
+        case "objects":
+            return CheckpointStore(objects())
+        case _:
+            return CheckpointStore(hdfs(tmp_path / "job"))
 
 
 @pytest.fixture
@@ -138,9 +138,9 @@ def test_files_are_safe_before_the_manifest_appears(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "sync", lambda dir: order.append(f"sync {dir}"))
     name = local_files._give_name
 
-    def noted(unfinished, final, only_if_absent):
+    def noted(unfinished, final, *how):
         order.append(f"name {final.relative_to(tmp_path).as_posix()}")
-        name(unfinished, final, only_if_absent)
+        name(unfinished, final, *how)
 
     monkeypatch.setattr(local_files, "_give_name", noted)
     entries = pack(files, 4)
@@ -167,4 +167,4 @@ def test_a_full_disk_leaves_the_batch_undone_and_it_can_be_done_after_repair(loc
 
 
 def test_a_store_can_be_made_over_files_or_an_address(tmp_path):
-    assert CheckpointStore(str(tmp_path)).files == CheckpointStore(Files.at(str(tmp_path))).files
+    assert CheckpointStore(str(tmp_path)).files == CheckpointStore(files_at(str(tmp_path))).files

@@ -15,6 +15,7 @@ from tests.job.test_chain import THREE, Crash, as_multiset, tables
 import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint import files, local_files, request_log, store
+from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.control import ANSWERS, REQUESTS, TAKEN, path_of
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.status import stored_status
@@ -111,7 +112,7 @@ def last_manifest(folder: Path) -> Manifest:
 
 
 def put(folder: Path, number: str = "1", **request: Any) -> None:
-    files.Files.at(str(folder)).write_atomic(path_of(REQUESTS, number), json.dumps(request).encode())
+    files_at(str(folder)).write_atomic(path_of(REQUESTS, number), json.dumps(request).encode())
 
 
 def part(n: int) -> dict[str, pa.RecordBatch]:

@@ -16,8 +16,8 @@ from tests.job.test_moving import skewed
 from tests.spark.feeding import Feed
 
 import midstream as ms
+from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.control import ask
-from midstream.checkpoint.files import Files
 from midstream.job.task.arrival_hash import arrival_hash
 
 pytestmark = pytest.mark.spark
@@ -110,7 +110,7 @@ def test_a_second_process_rebalances_and_cancels(spark, tmp_path):
     feed_all(feeds, inputs, 0, 100)
     with session_on(spark, tmp_path, feeds, KEYS, 4) as session:
         session.start("100 milliseconds")
-        files = Files.at(session.checkpoint)
+        files = files_at(session.checkpoint)
         while ask(files, {"command": "status"})["batch"] is None:
             pass
         assert ask(files, {"command": "rebalance"}) == {"changes": True}

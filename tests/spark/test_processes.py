@@ -18,10 +18,10 @@ import pytest
 from tests.spark.job_process import QUERIES
 
 import midstream as ms
+from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.check import check as check_files
 from midstream.checkpoint.collect import collect, garbage
 from midstream.checkpoint.control import REQUESTS, TAKEN, path_of
-from midstream.checkpoint.files import Files
 from midstream.checkpoint.store import CheckpointStore
 
 ROOT = Path(__file__).parents[2]
@@ -92,7 +92,7 @@ ASKED: dict[str, dict[str, Any]] = {
 
 def ask(folder: Path) -> None:
     """Leaves requests for a job, whether it runs or not."""
-    files = Files.at(str(folder / "checkpoint"))
+    files = files_at(str(folder / "checkpoint"))
     for number, request in ASKED.items():
         files.write_atomic(path_of(REQUESTS, number), json.dumps(request).encode())
 

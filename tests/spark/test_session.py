@@ -12,8 +12,8 @@ import pytest
 from tests.spark.feeding import SCHEMA, Feed
 
 import midstream as ms
+from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.control import ask
-from midstream.checkpoint.files import Files
 from midstream.errors import JobError
 
 pytestmark = pytest.mark.spark
@@ -143,7 +143,7 @@ def test_another_text_under_the_same_name_is_refused(spark, tmp_path, feeds):
 def test_a_second_process_can_ask_migrate_and_stop(spark, tmp_path, feeds):
     feeds["A"].rows((1, 10, 0))
     feeds["B"].rows((1, 11, 3))
-    files = Files.at(str(tmp_path / "checkpoint"))
+    files = files_at(str(tmp_path / "checkpoint"))
     told = {}
     with session_on(spark, tmp_path, feeds) as session:
         session.start("1 second")

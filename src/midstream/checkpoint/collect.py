@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from midstream.checkpoint.crash_points import reach
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import listed_in
-from midstream.checkpoint.names import DATA_FOLDERS, STATE, batch_of
+from midstream.checkpoint.names import DATA_FOLDERS, batch_of
 from midstream.checkpoint.store import MANIFESTS, CheckpointStore
 
 
@@ -29,23 +29,6 @@ def garbage(store: CheckpointStore, files: Files) -> list[str]:
 def collect(store: CheckpointStore, files: Files) -> list[str]:
     """Removes what can go; gives what it removed. It lists all folders: something for the start and now and then."""
     return _remove(files, garbage(store, files))
-
-
-def prune(store: CheckpointStore, files: Files, n: int) -> list[str]:
-    """Retains the newest `n` manifests and removes what only the others named, without listing data folders.
-
-    Cheap enough for every batch. What lost attempts have left behind stays until `collect`.
-    """
-    ids = store.batch_ids()
-    if len(ids) <= n:
-        return []
-    old, old_lists = _named(store, ids[:-n])
-    kept, kept_lists = _named(store, ids[-n:])
-    rest = (old | listed_in(files, old_lists - kept_lists)) - kept
-    if any(not path.startswith(f"{STATE}/") for path in rest):
-        rest -= listed_in(files, kept_lists)
-    store.retain(n)
-    return _remove(files, sorted(rest))
 
 
 def _named(store: CheckpointStore, ids: Iterable[int]) -> tuple[set[str], set[str]]:

@@ -2,8 +2,7 @@
 
 Whoever can reach the checkpoint can talk to the job, from any machine. A job answers between two batches or while it
 waits for rows. A request that changes something belongs to the job from the moment it has taken it up, which is a file
-too: either the job or whoever loses patience makes it, so a request is never both taken back and carried out. (Object
-stores cannot make a file only if it is not there; on them a moment is left between looking and writing.)
+too: either the job or whoever loses patience makes it, so a request is never both taken back and carried out.
 """
 
 from __future__ import annotations

@@ -6,17 +6,14 @@ object store shows an object only once it is complete. Paths are relative to the
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 
 from midstream.checkpoint.crash_points import reach
 from midstream.checkpoint.maps import Mapped
-from midstream.errors import JobError
 
 Data: TypeAlias = Any
 """Bytes, or an Arrow buffer."""
@@ -26,45 +23,11 @@ Paths: TypeAlias = list[str]
 TEMPORARY = ".tmp"
 """How the names of unfinished files end; they also begin with a dot, so that readers of folders pass them over."""
 
-DBFS_MOUNT = "/dbfs"
-
-_REMOTE = {
-    "hdfs": "hdfs",
-    "viewfs": "viewfs",
-    "s3": "s3",
-    "s3a": "s3",
-    "s3n": "s3",
-    "gs": "gs",
-    "gcs": "gs",
-    "abfs": "abfs",
-    "abfss": "abfss",
-}
-
 
 class Files(ABC):
     """The files under a root. Two of equal `uri` are interchangeable, also in another process."""
 
     uri: str
-
-    @staticmethod
-    def at(uri: str) -> Files:
-        """The files under a path or an address."""
-        from midstream.checkpoint.local_files import LocalFiles
-        from midstream.checkpoint.remote_files import RemoteFiles
-
-        scheme, rest = _scheme(uri)
-        match scheme:
-            case "" | "file":
-                return LocalFiles(rest)
-            case "dbfs":
-                return LocalFiles(_mounted(rest))
-            case _ if scheme in _REMOTE:
-                return RemoteFiles(_REMOTE[scheme] + uri[len(scheme) :].rstrip("/"))
-            case _:
-                raise JobError(
-                    f"a checkpoint cannot be kept at {uri}: unknown scheme {scheme}:",
-                    hint=f"use a local path, file:, dbfs: (where it is mounted) or one of {', '.join(_REMOTE)}",
-                )
 
     @abstractmethod
     def write_atomic(
@@ -131,7 +94,7 @@ class Files(ABC):
         return hash(self.uri)
 
     def __repr__(self) -> str:
-        return f"Files.at({self.uri!r})"
+        return f"{type(self).__name__}({self.uri!r})"
 
 
 def pieces_of(data: Data | Sequence[Data]) -> list[Any]:
@@ -148,26 +111,3 @@ def write_halting(file: Any, pieces: Sequence[Data], point: str) -> None:
     file.write(first[half:])
     for piece in pieces[1:]:
         file.write(piece)
-
-
-def _scheme(uri: str) -> tuple[str, str]:
-    """The scheme, empty for a plain path, and for local addresses the path."""
-    if not uri:
-        raise JobError("the checkpoint has no path", hint="name a folder, such as checkpoint='orders.checkpoint'")
-    scheme, colon, rest = uri.partition(":")
-    if not colon or "/" in scheme or not scheme.isalnum():
-        return "", uri
-    scheme = scheme.lower()
-    if scheme not in ("file", "dbfs"):
-        # Without slashes a colon belongs to a local name, as in "run:3".
-        return (scheme, rest) if rest.startswith("//") else ("", uri)
-    return scheme, unquote(urlsplit(uri).path) if scheme == "file" else rest.lstrip("/")
-
-
-def _mounted(path: str) -> str:
-    if not os.path.isdir(DBFS_MOUNT):
-        raise JobError(
-            f"dbfs:/{path} cannot be reached: there is no {DBFS_MOUNT} on this machine",
-            hint="use a Unity Catalog volume (/Volumes/...) or an object store for the checkpoint",
-        )
-    return os.path.join(DBFS_MOUNT, path)

@@ -13,7 +13,9 @@ import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from midstream.checkpoint import maps
+import pyarrow.fs as pafs
+
+from midstream.checkpoint import claims, maps
 from midstream.checkpoint.crash_points import reach
 from midstream.checkpoint.failures import AlreadyThere, told
 from midstream.checkpoint.files import TEMPORARY, Data, Files, Paths, pieces_of, write_halting
@@ -48,7 +50,7 @@ class LocalFiles(Files):
                 if once is not None:
                     once()
                 reach(f"{point}.before_rename")
-                _give_name(unfinished, final, only_if_absent)
+                _give_name(unfinished, final, only_if_absent, point)
                 reach(f"{point}.after_rename")
             except BaseException:
                 with contextlib.suppress(OSError):
@@ -117,7 +119,7 @@ def _make_folder(folder: Path) -> None:
         _sync(made.parent)
 
 
-def _give_name(unfinished: Path, final: Path, only_if_absent: bool) -> None:
+def _give_name(unfinished: Path, final: Path, only_if_absent: bool, point: str) -> None:
     if not only_if_absent:
         os.replace(unfinished, final)
         return
@@ -128,15 +130,17 @@ def _give_name(unfinished: Path, final: Path, only_if_absent: bool) -> None:
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK):
             raise
-        _rename_if_absent(unfinished, final)  # a mounted file system without links
+        _claim(unfinished, final, point)  # a mounted file system without links
     else:
         unfinished.unlink()
 
 
-def _rename_if_absent(unfinished: Path, final: Path) -> None:
-    if final.exists():
-        raise AlreadyThere(f"{final} is already there")
-    os.rename(unfinished, final)
+def _claim(unfinished: Path, final: Path, point: str) -> None:
+    def write(place: str) -> None:
+        _make_folder(Path(place).parent)
+        os.rename(unfinished, place)
+
+    claims.create(pafs.LocalFileSystem(), str(final), write, point)
 
 
 def _sync(folder: Path) -> None:

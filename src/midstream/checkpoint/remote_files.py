@@ -1,14 +1,12 @@
 """Files of a distributed file system or an object store, through Arrow.
 
-An object appears when it is complete, so a plain put is atomic; HDFS shows a file while it grows, so there it is
-renamed. Object stores have no put-if-absent through Arrow: who must not overwrite looks first, under the lease that
-lets only one driver write. What is mapped is fetched once into a folder of this machine that all its processes share.
+What is mapped is fetched once into a folder of this machine that all its processes share. How a file gets its name
+differs between storages.
 """
 
 from __future__ import annotations
 
-import contextlib
-import secrets
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -17,9 +15,9 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from midstream.checkpoint import fetched, maps
-from midstream.checkpoint.crash_points import reach
-from midstream.checkpoint.failures import AlreadyThere, MissingFile, told
-from midstream.checkpoint.files import TEMPORARY, Data, Files, Paths, pieces_of, write_halting
+from midstream.checkpoint.claims import is_file
+from midstream.checkpoint.failures import MissingFile, told
+from midstream.checkpoint.files import Data, Files, Paths, pieces_of, write_halting
 from midstream.errors import JobError
 
 PATIENCE = 60
@@ -28,8 +26,6 @@ PATIENCE = 60
 CHUNK = 8 << 20
 """How much of a file is fetched at a time."""
 
-_RENAMING = ("hdfs", "viewfs")
-
 
 class RemoteFiles(Files):
     """Files under an address. The connection is opened on first use, in each process anew.
@@ -37,15 +33,14 @@ class RemoteFiles(Files):
     A file system that is given instead of found by its address must be picklable where tasks use it.
     """
 
-    def __init__(self, uri: str, filesystem: Any = None, root: str = "", renames: bool | None = None) -> None:
+    def __init__(self, uri: str, filesystem: Any = None, root: str = "") -> None:
         self.uri = uri
         self._given = None if filesystem is None else (filesystem, root)
         self._opened: tuple[Any, str] | None = self._given
-        self._renames = uri.partition(":")[0] in _RENAMING if renames is None else renames
 
     def __reduce__(self) -> tuple[object, ...]:
         filesystem, root = self._given or (None, "")
-        return RemoteFiles, (self.uri, filesystem, root, self._renames)
+        return type(self), (self.uri, filesystem, root)
 
     def write_atomic(
         self,
@@ -57,35 +52,18 @@ class RemoteFiles(Files):
         sync: bool = True,
         once: Callable[[], None] | None = None,
     ) -> None:
-        filesystem, final = self._place(path)
         if once is not None:
             once()
         with told("write", self.full(path)):
-            if only_if_absent and _is_file(filesystem, final):
-                raise AlreadyThere(f"{self.full(path)} is already there")
-            if self._renames:
-                self._write_and_rename(filesystem, final, pieces_of(data), point)
-            else:
-                reach(f"{point}.before_write")
-                _put(filesystem, final, pieces_of(data), point)
-                reach(f"{point}.after_write")
+            (self._create if only_if_absent else self._replace)(path, pieces_of(data), point)
 
-    def _write_and_rename(self, filesystem: Any, final: str, pieces: Sequence[Data], point: str) -> None:
-        unfinished = PurePosixPath(final)
-        name = str(unfinished.with_name(f".{unfinished.name}.{secrets.token_hex(4)}{TEMPORARY}"))
-        try:
-            reach(f"{point}.before_write")
-            _put(filesystem, name, pieces, point)
-            reach(f"{point}.after_write")
-            reach(f"{point}.before_rename")
-            if _is_file(filesystem, final):
-                filesystem.delete_file(final)  # HDFS renames onto nothing only
-            filesystem.move(name, final)
-            reach(f"{point}.after_rename")
-        except BaseException:
-            with contextlib.suppress(OSError):
-                filesystem.delete_file(name)
-            raise
+    @abstractmethod
+    def _replace(self, path: str, pieces: Sequence[Data], point: str) -> None:
+        """Makes a file, in the place of another of its name."""
+
+    @abstractmethod
+    def _create(self, path: str, pieces: Sequence[Data], point: str) -> None:
+        """Makes a file, or raises `AlreadyThere`; never touches a file of that name, however it came there."""
 
     def read(self, path: str) -> bytes:
         filesystem, place = self._place(path)
@@ -123,7 +101,7 @@ class RemoteFiles(Files):
     def delete(self, path: str) -> None:
         filesystem, place = self._place(path)
         with told("delete", self.full(path)):
-            if _is_file(filesystem, place):
+            if is_file(filesystem, place):
                 filesystem.delete_file(place)
         self.forget(path)
 
@@ -140,7 +118,7 @@ class RemoteFiles(Files):
     def exists(self, path: str) -> bool:
         filesystem, place = self._place(path)
         with told("look for", self.full(path)):
-            return _is_file(filesystem, place)
+            return is_file(filesystem, place)
 
     def sync(self, dir: str) -> None:
         """Nothing is left to do: what was put is safe."""
@@ -171,11 +149,8 @@ def _patient(uri: str) -> str:
     return f"{uri}{'&' if '?' in uri else '?'}retry_limit_seconds={PATIENCE}"
 
 
-def _is_file(filesystem: Any, place: str) -> bool:
-    return bool(filesystem.get_file_info(place).type == pafs.FileType.File)
-
-
-def _put(filesystem: Any, place: str, pieces: Sequence[Data], point: str) -> None:
+def put(filesystem: Any, place: str, pieces: Sequence[Data], point: str) -> None:
+    """Writes a file where it is to be."""
     parent = str(PurePosixPath(place).parent)
     try:
         stream = filesystem.open_output_stream(place, compression=None)

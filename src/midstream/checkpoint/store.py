@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.crash_points import reach
 from midstream.checkpoint.failures import AlreadyThere
 from midstream.checkpoint.files import Files
@@ -33,7 +34,7 @@ class CheckpointStore:
     """The manifests under a checkpoint's address."""
 
     def __init__(self, uri: str | Files) -> None:
-        self.files = Files.at(uri) if isinstance(uri, str) else uri
+        self.files = files_at(uri) if isinstance(uri, str) else uri
         self._named: dict[int, Named] = {}
 
     @property

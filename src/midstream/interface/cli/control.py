@@ -215,10 +215,10 @@ def _rates(told: dict[str, Any]) -> list[str]:
 
 def _asked(checkpoint: str, patience: float, **request: Any) -> Any:
     from midstream.checkpoint import lease
+    from midstream.checkpoint.addresses import files_at
     from midstream.checkpoint.control import ask
-    from midstream.checkpoint.files import Files
 
-    files = Files.at(checkpoint)
+    files = files_at(checkpoint)
     if not files.list(lease.FOLDER):
         # Asking makes folders, and waits: neither helps where no job has ever run.
         raise JobError(f"no job has run at {files.uri}", hint="check the path: it is the job's checkpoint")

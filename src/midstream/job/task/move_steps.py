@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from midstream.checkpoint.files import Files
+from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.packs import open_segment
 from midstream.distribution.moves import Shipment
 from midstream.errors import MidstreamError
@@ -57,7 +57,7 @@ class SendStep:
         yield from _reporting(exchange, Report(-1, slot), lambda report: self._sent(slot, exchange, report))
 
     def _sent(self, slot: int, exchange: Exchange, report: Report) -> Iterator[pa.RecordBatch]:
-        files = Files.at(self.checkpoint)
+        files = files_at(self.checkpoint)
         for parcel in self.parcels:
             origin, shipment = parcel.shipment.origin, parcel.shipment
             entries = parcel.entries.get(slot, ())
@@ -97,7 +97,7 @@ class FillStep:
     def _filled(
         self, slot: int, batches: Iterator[pa.RecordBatch], exchange: Exchange, report: Report
     ) -> Iterator[pa.RecordBatch]:
-        files = Files.at(self.checkpoint)
+        files = files_at(self.checkpoint)
         sent = yield from self._arrived(batches, exchange)
         for work in self.work:
             filling = Filling(work, files, slot, sent, self.routing, self.memory)

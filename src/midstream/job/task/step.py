@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING
+from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import DeadLetterFile
 from midstream.checkpoint.names import name_for
@@ -115,7 +116,7 @@ class StageStep:
 
     def _process(self, slot: int, chunks: Iterable[Mapping[int, Accepted]], intake: Intake) -> Iterator[pa.RecordBatch]:
         report = intake.report
-        files = SideBySide(Files.at(self.checkpoint))
+        files = SideBySide(files_at(self.checkpoint))
         at = time.perf_counter()
         pool = Pool()
         memory = self.memory.among(sum(len(w.members) if isinstance(w, SharedWork) else 1 for w in self.work))

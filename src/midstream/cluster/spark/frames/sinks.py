@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
+from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.failures import AlreadyThere
-from midstream.checkpoint.files import Files
 from midstream.job.task.spill import parquet_bytes
 
 Sink = Callable[[DataFrame, int], None]
@@ -46,7 +46,7 @@ class Memory:
 
 def folder(uri: str) -> Sink:
     """Writes one Parquet file per batch into a folder, which Spark can read as a stream."""
-    files = Files.at(uri)
+    files = files_at(uri)
 
     def write(frame: DataFrame, batch_id: int) -> None:
         table = frame.toArrow()
