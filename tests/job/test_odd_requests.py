@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.control import ANSWERS, CHANGING, REFUSED, REQUESTS, TAKEN, path_of
-from midstream.checkpoint.files import Files
 from midstream.checkpoint.request_format import LARGEST
 from midstream.checkpoint.request_log import TakenRequests
 from midstream.errors import JobError
@@ -60,7 +60,7 @@ def handle(request: dict[str, Any]) -> Any:
 
 def asked_after(folder: str, where: str, content: bytes) -> dict[str, Any]:
     """The answer to a request that comes after a file, in a job that is started twice."""
-    files = Files.at(folder)
+    files = files_at(folder)
     files.write_atomic(path_of(where, "1"), content)
     for number in ("2", "3"):
         job = Requests(files, RLock())
@@ -75,7 +75,7 @@ def asked_after(folder: str, where: str, content: bytes) -> dict[str, Any]:
 @pytest.mark.parametrize("name", ODD)
 def test_an_odd_request_is_refused_and_the_next_one_answered(name, tmp_path):
     assert asked_after(str(tmp_path), REQUESTS, ODD[name]) == {"result": {"done": "status"}}
-    refused = json.loads(Files.at(str(tmp_path)).read(path_of(ANSWERS, "1")))["error"]
+    refused = json.loads(files_at(str(tmp_path)).read(path_of(ANSWERS, "1")))["error"]
     assert refused["message"] == "the request cannot be read" and refused["detail"]
 
 
@@ -89,7 +89,7 @@ def test_no_file_in_the_control_folder_makes_a_job_deaf(where, content):
 
 
 def test_a_request_that_the_storage_does_not_give_keeps_no_other_waiting(tmp_path, monkeypatch):
-    files = Files.at(str(tmp_path))
+    files = files_at(str(tmp_path))
     read = files.read
 
     def refusing(path: str) -> bytes:

@@ -57,7 +57,8 @@ class _Claim:
         try:
             self.filesystem.move(self.attempt, self.claim)
         except OSError:
-            if not _is_folder(self.filesystem, self.claim):
+            # Another has the claim, or had it and has finished.
+            if not _is_folder(self.filesystem, self.claim) and not is_file(self.filesystem, self.final):
                 raise
         if not is_file(self.filesystem, f"{self.claim}/{self.marker}"):
             self._give_up()
@@ -67,13 +68,19 @@ class _Claim:
             _move_once(self.filesystem, content, self.final)
         # A file that was there before leaves the content where it is; one that a helper made is the content.
         lost = is_file(self.filesystem, content)
-        self.filesystem.delete_dir(self.claim)
+        # Moved away first, so that it is gone at once, and nobody's claim comes into a folder half removed.
+        self.filesystem.move(self.claim, self.attempt)
+        self._remove(self.attempt)
         return not lost
 
     def _give_up(self) -> None:
-        for place in (self.attempt, f"{self.claim}/{PurePosixPath(self.attempt).name}"):
-            with contextlib.suppress(OSError):
-                self.filesystem.delete_dir(place)
+        self._remove(self.attempt)
+        self._remove(f"{self.claim}/{PurePosixPath(self.attempt).name}")
+
+    def _remove(self, folder: str) -> None:
+        """Removes a folder if it is there."""
+        with contextlib.suppress(OSError):
+            self.filesystem.delete_dir(folder)
 
     def help(self) -> None:
         """Finishes the move of whoever has the claim."""
