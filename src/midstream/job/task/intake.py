@@ -5,7 +5,6 @@ A shuffle delivers rows in any order, so they are sorted by time and then by all
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +13,7 @@ import pyarrow as pa
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.physical import Source
 from midstream.algebra.time import BEGINNING
-from midstream.inputs.json_values import json_row
+from midstream.inputs.json_values import json_texts
 from midstream.job.ingest import ticks_of
 from midstream.job.task.reports import Report
 from midstream.job.task.spill import ParquetSpool
@@ -26,7 +25,7 @@ from midstream.operators.vectors import gather_rows
 DEAD_LETTERS = pa.schema(
     [("batch_id", pa.int64()), ("stream", pa.string()), ("reason", pa.string()), ("row", pa.string())]
 )
-"""The columns of the dead-letter table; `row` is the row as JSON."""
+"""The columns of the dead-letter table; `row` is the row as JSON, whatever its values are."""
 
 BURIED_AT_ONCE = 1_000
 """How many rows become texts at a time."""
@@ -66,7 +65,7 @@ class Intake:
             self._write_down(stream, chosen.slice(start, BURIED_AT_ONCE), reason)
 
     def _write_down(self, stream: str, rows: pa.RecordBatch, reason: str) -> None:
-        texts = [json.dumps(json_row(row), ensure_ascii=False) for row in rows.to_pylist()]
+        texts = json_texts(rows)
         n = len(texts)
         self.dead.add(
             pa.Table.from_arrays(
