@@ -34,7 +34,7 @@ def test_every_module_imports(name):
 KNOWN_CIRCLES = (
     # To be undone; remove the line when its circle is gone.
     {"midstream.cluster.local.embedded_query", "midstream.cluster.local.embedded_session"},
-    {"midstream.cluster.spark.control", "midstream.cluster.spark.query", "midstream.cluster.spark.session"},
+    {"midstream.cluster.listener", "midstream.cluster.query", "midstream.cluster.session"},
 )
 
 

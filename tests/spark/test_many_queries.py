@@ -12,6 +12,7 @@ from tests.spark.feeding import Feed
 import midstream as ms
 from midstream.checkpoint.inspect import describe
 from midstream.interface.cli import app
+from midstream.lab.yardsticks.joins import streaming_query
 
 pytestmark = pytest.mark.spark
 
@@ -42,7 +43,7 @@ def test_queries_come_and_go_without_restarting_the_stream(spark, tmp_path: Path
     session.query("q", JOIN)
     with session:
         session.start("100 milliseconds")
-        stream = session._stream
+        stream = streaming_query(session)
         wait_for_rows(session, 1)
         told = {}
 
@@ -66,7 +67,7 @@ def test_queries_come_and_go_without_restarting_the_stream(spark, tmp_path: Path
         for feed in feeds.values():
             feed.rows((1, 40, 8), (1, 50, 30))
         wait_for_rows(session, 5)
-        assert stream is not None and session._stream is stream and stream.isActive
+        assert streaming_query(session) is stream and stream.isActive
         assert session.scheduling == "bfs"
         (started,) = session.queries["same"].history
         session.finish()

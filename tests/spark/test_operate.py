@@ -8,7 +8,7 @@ import pytest
 from tests.spark.feeding import Feed
 
 import midstream as ms
-from midstream.cluster.spark.control import Listener
+from midstream.cluster.listener import Listener
 from midstream.errors import JobError
 
 pytestmark = pytest.mark.spark

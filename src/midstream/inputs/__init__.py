@@ -1,11 +1,12 @@
 """What users bring: tables by stream name, out of frames, rows and files; and how results go back into files."""
 
-from midstream.inputs.declare import Duration, Time, catalog_of, declare, tables_of
+from midstream.inputs.declare import Duration, StreamSettings, Time, catalog_of, declare, tables_of
 from midstream.inputs.files import read_schema, read_table, write_table
 from midstream.inputs.frames import table_of
 
 __all__ = [
     "Duration",
+    "StreamSettings",
     "Time",
     "catalog_of",
     "declare",

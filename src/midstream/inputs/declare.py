@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from midstream.algebra.declarations import Catalog, StreamDeclaration, UserFunction, functions_by_name
+from midstream.algebra.declarations import (
+    Catalog,
+    StreamDeclaration,
+    Timestamps,
+    UserFunction,
+    functions_by_name,
+)
 from midstream.algebra.time import TimeDomain, ticks
 from midstream.errors import InputError
 from midstream.inputs.frames import table_of
@@ -56,6 +63,36 @@ def declare(
     if amount < 0:
         raise InputError(f"stream {name} cannot have a negative lateness: {late}")
     return StreamDeclaration(name, columns, column, amount)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamSettings:
+    """What a session is told of a stream besides its columns."""
+
+    time: str = "ts"
+    lateness: Duration = 0
+    timestamps: Timestamps = "external"
+    skew: Duration | None = None
+
+    def __post_init__(self) -> None:
+        if self.timestamps not in ("external", "internal", "latent"):
+            raise InputError(f"timestamps are external, internal or latent, not {self.timestamps!r}")
+
+    @property
+    def stamped(self) -> bool:
+        """Whether rows get their time when they arrive."""
+        return self.timestamps != "external"
+
+    def declaration(self, name: str, columns: pa.Schema) -> StreamDeclaration:
+        """The stream with these columns."""
+        declared = declare(name, columns, self.time, self.lateness)
+        if self.stamped and not pa.types.is_timestamp(declared.columns.field(self.time).type):
+            raise InputError(f"stream {name} is stamped with timestamps, which its time column {self.time} cannot hold")
+        behind = 0 if self.skew is None or self.skew == 0 else ticks(self.skew, declared.domain)
+        if behind < 0:
+            raise InputError(f"stream {name} cannot have a negative skew: {self.skew}")
+        willing = self.stamped or self.skew is not None
+        return replace(declared, timestamps=self.timestamps, skew=behind, on_demand=willing)
 
 
 def _known(setting: object, streams: Mapping[str, object], word: str) -> None:

@@ -9,16 +9,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from midstream.cluster.session import Session
     from midstream.cluster.spark.environment import spark_session
     from midstream.cluster.spark.finite import run_on_spark
-    from midstream.cluster.spark.session import Session
 
 __all__ = ["Session", "run_on_spark", "spark_session"]
 
-_HOMES = {"Session": "session", "run_on_spark": "finite", "spark_session": "environment"}
+_HOMES = {
+    "Session": "midstream.cluster.session",
+    "run_on_spark": "midstream.cluster.spark.finite",
+    "spark_session": "midstream.cluster.spark.environment",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(_HOMES[name]), name)

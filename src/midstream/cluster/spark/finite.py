@@ -27,8 +27,8 @@ from midstream.algebra.plan import Relation, streams_of
 from midstream.checkpoint.lists import dead_letters_of
 from midstream.cluster.local.embedded import Cut, Stream, batches_and_cuts
 from midstream.cluster.local.planned_changes import PlannedChange, planned_changes
+from midstream.cluster.session import Session
 from midstream.cluster.spark.environment import require_classic
-from midstream.cluster.spark.session import Session
 from midstream.errors import QueryError
 from midstream.job.ingest import DeadLetters, report
 from midstream.job.task.layout import carried, carrier

@@ -39,7 +39,7 @@ def run(
 
 def carry_out(job: Job, available: bool, quiet: bool, replace: bool = False) -> dict[str, Any]:
     """Runs the job to its end; says how far it came."""
-    from midstream.cluster.spark.control import status
+    from midstream.cluster.listener import status
 
     session = open_session(job, replace)
     if not quiet:

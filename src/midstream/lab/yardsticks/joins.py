@@ -18,8 +18,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from midstream.cluster.session import Session
+from midstream.cluster.spark.backend import SparkBackend
 from midstream.cluster.spark.environment import ship_package
-from midstream.cluster.spark.session import Session
 
 SCHEMA = "ts timestamp, k bigint, v bigint"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -89,8 +90,7 @@ def our_join(
             at, target, strategy = migrate
             session.before_batch(lambda batch: query.migrate(target, strategy) if batch == at else None)
         session.process_available()
-        stream = session._stream
-        assert stream is not None
+        stream = streaming_query(session)
         seconds, released = trigger_seconds(stream), _released(query.table(), frontiers)
         past = query.history[-1] if query.history else {}
         session.finish()
@@ -139,6 +139,13 @@ def _files(spark: SparkSession, folder: Path) -> DataFrame:
 def _watermarked(spark: SparkSession, folder: Path, i: int) -> DataFrame:
     frame = _files(spark, folder).selectExpr(f"ts AS t{i}", f"k AS k{i}", f"v AS v{i}")
     return frame.withWatermark(f"t{i}", "0 seconds")
+
+
+def streaming_query(session: Session) -> StreamingQuery:
+    """Spark's query under a session that has been started."""
+    backend = session._backend
+    assert isinstance(backend, SparkBackend) and backend.streaming_query is not None
+    return backend.streaming_query
 
 
 def trigger_seconds(query: StreamingQuery) -> tuple[float, ...]:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from midstream.cluster.spark.session import Session
-from midstream.lab.yardsticks.joins import trigger_seconds
+from midstream.cluster.session import Session
+from midstream.lab.yardsticks.joins import streaming_query, trigger_seconds
 
 SCHEMA = "ts bigint, k bigint, v bigint"
 
@@ -32,7 +32,7 @@ def many_queries(spark: SparkSession, folders: Mapping[str, Path], queries: Mapp
         for name, cql in queries.items():
             session.query(name, cql)
         session.process_available()
-        stream, manifest = session._stream, session._driver.manifest
-        assert stream is not None and manifest is not None
+        stream, manifest = streaming_query(session), session._driver.manifest
+        assert manifest is not None
         held = {entry.place: entry.rows for entry in manifest.entries()}
         return Asked(trigger_seconds(stream), sum(manifest.counters["results"].values()), sum(held.values()))

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from midstream.cluster.spark.session import Session
+from midstream.cluster.session import Session
 
 SCHEMA = "ts timestamp, k bigint"
 Given = dict[tuple[int, int], tuple[int, int]]

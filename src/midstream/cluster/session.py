@@ -1,4 +1,4 @@
-"""A session: streams and continuous queries over them, run by one Structured Streaming query, exactly once."""
+"""A session: streams and continuous queries over them on one checkpoint, exactly once, wherever it runs."""
 
 from __future__ import annotations
 
@@ -11,33 +11,19 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from midstream.adaptation.policy import Mode, Policy, policy_of
 from midstream.algebra.declarations import Catalog, StreamDeclaration, Timestamps, UserFunction, functions_by_name
 from midstream.algebra.plan import Relation
 from midstream.algebra.time import ticks
-from midstream.checkpoint.failures import storage_refusal
+from midstream.checkpoint.files import Files
 from midstream.checkpoint.store import CheckpointStore
-from midstream.cluster.spark.cluster import SPARK, SparkCluster
-from midstream.cluster.spark.control import Listener
-from midstream.cluster.spark.environment import is_gone, require_classic, ship_package, spark_session
-from midstream.cluster.spark.frames.declaring import stream_input
-from midstream.cluster.spark.frames.results import (
-    dead_letters_frame,
-    metrics_frame,
-    results_frame,
-    spark_path,
-)
-from midstream.cluster.spark.frames.sources import open_source
-from midstream.cluster.spark.frames.tagging import StreamInput, columns_of_frame, tagged_union
-from midstream.cluster.spark.query import Query
-from midstream.cluster.spark.quiet import keep_quiet
+from midstream.cluster.backend import Backend, Input
+from midstream.cluster.listener import Listener
+from midstream.cluster.query import Query
 from midstream.distribution.balancing import Watch
 from midstream.errors import InputError, JobError, MigrationError, QueryError
-from midstream.inputs import Duration, declare
+from midstream.inputs import Duration, StreamSettings
 from midstream.job.adding import Adding
 from midstream.job.arrival import Arrival, Carry
 from midstream.job.batch import TICKS
@@ -57,7 +43,10 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_\-]*")
 
 
 class Session:
-    """Continuous queries on Spark.
+    """Continuous queries on a checkpoint.
+
+    They run on Spark, or in this process with `on="local"`; both have the same checkpoint, so a job may go on there
+    where it was here. `spark` is the SparkSession to run on; without one a local one is opened.
 
     `checkpoint` is where state, results and progress are kept: whoever opens a session on it again, with the same
     streams and queries, goes on where the last one was. `slots` is how many tasks share the work of a batch,
@@ -70,9 +59,10 @@ class Session:
 
     def __init__(
         self,
-        spark: SparkSession | None = None,
+        spark: Any = None,
         *,
         checkpoint: str,
+        on: str = "spark",
         slots: int | None = None,
         functions: Sequence[UserFunction] = (),
         retained: int = 10,
@@ -85,15 +75,14 @@ class Session:
         if carry not in ("needed", "all"):
             raise InputError(f"a session carries the columns that are needed or all, not {carry!r}")
         memory, store = Memory.of(memory_per_slot), CheckpointStore(str(checkpoint))
-        self.spark = require_classic(spark if spark is not None else spark_session())
+        self._backend = _backend(on, spark, store.files)
         self.functions = functions_by_name(list(functions))
-        self._inputs: dict[str, StreamInput] = {}
-        self._stream: StreamingQuery | None = None
+        self._inputs: dict[str, Input] = {}
+        self._started = False
         self._trigger: str | None = None
         self._listener: Listener | None = None
         self._stopping = threading.Event()
-        default = max(1, self.spark.sparkContext.defaultParallelism)
-        self._driver = Driver(SparkCluster(self.spark, store.files), store, slots or default, retained, memory)
+        self._driver = Driver(self._backend.cluster, store, slots or self._backend.slots, retained, memory)
         self._driver.metrics_retained = _at_least_one("metrics_retained", metrics_retained)
         self._driver.open(slots)
         self._driver.rebalancing = Watch() if rebalancing else None
@@ -130,7 +119,7 @@ class Session:
     def stream(
         self,
         name: str,
-        frame: DataFrame,
+        source: Any,
         *,
         time: str = "ts",
         lateness: Duration = 0,
@@ -138,16 +127,15 @@ class Session:
         skew: Duration | None = None,
         columns: pa.Schema | None = None,
     ) -> Session:
-        """Adds a stream: any streaming DataFrame with a time column.
+        """Adds a stream with a time column: on Spark any streaming DataFrame, in this process the schema of its rows.
 
         `timestamps`: external ones come with the rows; internal and latent ones are the time of the batch. `skew` is
         how far an external stream may be behind the others: with it, others need not wait while the stream is silent.
-        `columns` are the stream's columns as queries shall see them, if they are not to be taken from the frame.
+        `columns` are the stream's columns as queries shall see them, if they are not to be taken from the source.
         """
-        _check_name("stream", name)
-        if name in self._inputs:
-            raise InputError(f"there is a stream {name} already")
-        self._inputs[name] = stream_input(name, frame, columns, time, lateness, timestamps, skew)
+        self._require_new_stream(name)
+        settings = StreamSettings(time, lateness, timestamps, skew)
+        self._inputs[name] = self._backend.stream(name, source, columns, settings)
         return self
 
     def open_stream(
@@ -164,22 +152,27 @@ class Session:
         timestamps: Timestamps = "external",
         skew: Duration | None = None,
     ) -> Session:
-        """Adds a stream from one of Spark's sources, by name, so that others can be added to the session later.
+        """Adds a stream from a source by its format: one of Spark's, or a growing folder of files in this process.
 
         `columns` are SQL expressions over the source's columns; all of them are taken if there are none.
         """
+        self._require_new_stream(name)
+        settings = StreamSettings(time, lateness, timestamps, skew)
+        self._inputs[name] = self._backend.open_stream(name, format, path, schema, options or {}, columns, settings)
+        return self
+
+    def _require_new_stream(self, name: str) -> None:
         _check_name("stream", name)
-        frame = open_source(self.spark, name, format, path, schema, options or {}, columns)
-        return self.stream(name, frame, time=time, lateness=lateness, timestamps=timestamps, skew=skew)
+        if name in self._inputs:
+            raise InputError(f"there is a stream {name} already")
 
     def ticks(self) -> Session:
         """Adds a clock that moves time when no rows come; it is recorded as data, so a repeated batch sees it again."""
-        frame = open_source(self.spark, "ticks", "rate", None, None, {"rowsPerSecond": "1"}, ["timestamp AS ts"])
-        self._inputs[TICKS] = StreamInput(declare(TICKS, columns_of_frame(TICKS, frame), "ts"), frame)
+        self._inputs[TICKS] = self._backend.ticks(TICKS)
         return self
 
     def _declare_lateness(self, name: str, lateness: int) -> None:
-        known = self._inputs[name]
+        known: Any = self._inputs[name]
         self._inputs[name] = replace(known, declaration=replace(known.declaration, lateness=lateness))
 
     def query(
@@ -224,7 +217,7 @@ class Session:
         with self._driver.gate:
             text = Text(name, cql, relation, plan, every, share)
             reworded = Rewording(self._driver, self._adding, self.catalog).make_way(text, replace)
-            settled = self._arrival.settled(self._stream is not None)
+            settled = self._arrival.settled(self._started)
             running = self._adding.query(name, cql, relation, plan, every, settled, share, policy is not None)
             running.migration = self._remembered_migration(running)
             if policy is not None:
@@ -239,7 +232,7 @@ class Session:
         read, or do not arrive where the query needs them.
         """
         driver = self._driver
-        running_now = self._stream is not None and self._stream.isActive
+        running_now = self._backend.active
         if running_now and not self._arrival.serves(running, self._declarations):
             if driver.in_batch:
                 raise JobError(
@@ -260,7 +253,7 @@ class Session:
             chosen = plan_query(query.plan.query, plan, query.emit_every)
             target = driver.target(query, chosen)
             driver.begin_migration(name, target, strategy, trigger, part)
-            streaming = self._stream is not None and self._stream.isActive
+            streaming = self._backend.active
             if streaming and not self._arrival.serves(target, self._declarations):
                 self._carry_other_columns(query)
 
@@ -342,12 +335,10 @@ class Session:
 
     def start(self, trigger: str | None = None) -> Session:
         """Starts; `trigger` is an interval such as "5 seconds", or "available" for what there is now; else at once."""
-        if self._stream is not None and self._stream.isActive:
+        if self._backend.active:
             raise JobError("the session is running already")
         if not self._inputs or not self._driver.queries:
             raise JobError("a session needs at least one stream and one query before it starts")
-        keep_quiet()
-        ship_package(self.spark)
         if self._driver.lease is None:
             self._driver.lease = Heartbeat(self._driver.files)
         self._trigger = trigger
@@ -364,18 +355,11 @@ class Session:
         return self
 
     def _begin(self) -> None:
-        inputs = list(self._inputs.values())
         driver = self._driver
-        union, driver.arriving = tagged_union(inputs, driver.routes, self._arrival.begin(self._declarations))
-        driver.streams = {port: s.declaration for port, s in enumerate(inputs)}
-        writer = union.writeStream.foreachBatch(driver.on_batch).option(
-            "checkpointLocation", spark_path(driver.files.full(SPARK))
-        )
-        if self._trigger == "available":
-            writer = writer.trigger(availableNow=True)
-        elif self._trigger is not None:
-            writer = writer.trigger(processingTime=self._trigger)
-        self._stream = writer.start()
+        driver.streams = {port: declaration for port, declaration in enumerate(self._declarations)}
+        needed = self._arrival.begin(self._declarations)
+        self._started = True
+        self._backend.begin(driver, list(self._inputs.values()), needed, self._trigger)
 
     def _restart(self) -> None:
         """Starts Spark's query anew between two batches: its columns follow the queries."""
@@ -383,15 +367,10 @@ class Session:
         self._begin()
 
     def _halt(self) -> None:
-        """Stops Spark's query while no batch is under way; the gate is held."""
+        """Stops the backend while no batch is under way; the gate is held."""
         self._driver.halting = True
         try:
-            if self._stream is not None and self._stream.isActive:
-                self._stream.stop()
-        except (OSError, Py4JError):
-            # A signal to all processes ends Spark as well; the batch that this interrupts is repeated later.
-            if not is_gone(self.spark):
-                raise
+            self._backend.halt()
         finally:
             self._driver.halting = False
 
@@ -414,21 +393,14 @@ class Session:
                 return False
 
     def _ended(self) -> bool:
-        """Waits a moment for the end of Spark's query; what made it fail is raised."""
-        stream = self._stream
-        if stream is None:
+        """Waits a moment for the end; what made a batch fail is raised."""
+        if not self._started:
             raise JobError("the session has not been started")
         try:
-            # A restart between two batches ends one query of Spark's and starts another.
-            return bool(stream.awaitTermination(1)) and stream is self._stream
-        except Exception as error:
-            if stream is not self._stream or self._stopping.is_set():
+            return self._backend.ended(self._driver)
+        except Exception:
+            if self._stopping.is_set():
                 return False
-            if self._driver.failure is not None:
-                raise self._driver.failure from None
-            refused = storage_refusal(str(error), self.checkpoint)
-            if refused is not None:
-                raise refused from error
             raise
 
     def finish(self) -> None:
@@ -451,9 +423,9 @@ class Session:
             self._driver.lease.stop()
             self._driver.lease = None
 
-    def results(self, name: str) -> DataFrame:
+    def results(self, name: str) -> Any:
         """All results of a query that are released so far; those of one that was replaced by the name it has since."""
-        return results_frame(self.spark, self._driver.files, self._driver.manifest, name, self._plan_of(name))
+        return self._backend.results(self._driver.manifest, name, self._plan_of(name))
 
     def _plan_of(self, name: str) -> Plan:
         manifest = self._driver.manifest
@@ -462,13 +434,13 @@ class Session:
             return plan_query(parse(entry.cql, self.catalog), None, entry.emit_every)
         return self._query(name).plan
 
-    def dead_letters(self) -> DataFrame:
+    def dead_letters(self) -> Any:
         """All rows that could not be used, with the reasons."""
-        return dead_letters_frame(self.spark, self._driver.files, self._driver.manifest)
+        return self._backend.dead_letters(self._driver.manifest)
 
-    def metrics(self) -> DataFrame:
+    def metrics(self) -> Any:
         """The metrics table: a row per batch, oldest first."""
-        return metrics_frame(self.spark, self._driver.files, self._driver.manifest)
+        return self._backend.metrics(self._driver.manifest)
 
     def _query(self, name: str) -> RunningQuery:
         try:
@@ -505,6 +477,10 @@ def _check_name(kind: str, name: str) -> None:
         raise InputError(f"{name!r} cannot name a {kind}", hint="use letters, digits, _ and -")
 
 
-def declaration_of(session: Session, name: str) -> StreamDeclaration:
-    """A stream's declaration."""
-    return session.catalog.streams[name]
+def _backend(on: str, spark: Any, files: Files) -> Backend:
+    """Where a session runs."""
+    if on == "spark":
+        from midstream.cluster.spark.backend import SparkBackend
+
+        return SparkBackend(spark, files)
+    raise InputError(f"a session cannot run on {on!r}", hint="use on='spark' or on='local'")

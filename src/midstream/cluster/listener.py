@@ -15,7 +15,7 @@ from midstream.job.requests import without_deadline
 from midstream.optimizer.growth import growth
 
 if TYPE_CHECKING:
-    from midstream.cluster.spark.session import Session
+    from midstream.cluster.session import Session
 
 log = logging.getLogger(__name__)
 

@@ -6,10 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from midstream.algebra.statistics import UNKNOWN, Statistics
-from midstream.cluster.spark.push_down import told
 from midstream.job.accounts import decisions_of, history_of, shared_with, statistics_of
 from midstream.job.results import results_of_query
 from midstream.job.running_query import RunningQuery
@@ -18,7 +16,7 @@ from midstream.optimizer.growth import growth
 from midstream.optimizer.plans import Plan, plan_query
 
 if TYPE_CHECKING:
-    from midstream.cluster.spark.session import Session
+    from midstream.cluster.session import Session
 
 
 class Query:
@@ -42,10 +40,7 @@ class Query:
         shape = f" {self.plan.text}" if self.plan.text else ""
         session = self.session
         streams = [session.catalog.streams[name] for name in sorted(self._running.streams)]
-        settings = session.spark.conf
-        selected = told(
-            session._driver.queries.values(), streams, lambda: settings.get("spark.sql.session.timeZone") or ""
-        )
+        selected = session._backend.explanation(session._driver, streams)
         warnings = [f"Warning: {sentence}" for sentence in growth(self.plan.physical)]
         return "\n".join([f"Plan{shape}\n\n{self._running.staged}", *selected, *self._shared(), *warnings])
 
@@ -102,7 +97,7 @@ class Query:
         """Counts of what it did and holds, as of the last batch; with what was `observed` if it is adaptive."""
         return statistics_of(self.session._driver, self._running)
 
-    def results(self) -> DataFrame:
+    def results(self) -> Any:
         """All results released so far."""
         return self.session.results(self.name)
 

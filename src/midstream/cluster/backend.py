@@ -1,0 +1,83 @@
+"""What a session asks of where it runs: how streams are opened, who calls the job for each batch, and results.
+
+A session declares streams and queries; its backend brings the rows of each batch to the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from midstream.algebra.declarations import StreamDeclaration
+from midstream.checkpoint.manifest import Manifest
+from midstream.inputs import StreamSettings
+from midstream.job.cluster import Cluster
+from midstream.job.driver import Driver
+from midstream.optimizer.plans import Plan
+
+
+class Input(Protocol):
+    """A stream as a backend knows it."""
+
+    @property
+    def declaration(self) -> StreamDeclaration:
+        """What is declared of it."""
+
+
+class Backend(Protocol):
+    """Where a session runs."""
+
+    @property
+    def slots(self) -> int:
+        """How many slots a job has unless it says otherwise."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """Where the job's steps run."""
+
+    def stream(self, name: str, source: Any, columns: pa.Schema | None, settings: StreamSettings) -> Input:
+        """A stream from a source of the backend's own kind; `columns` if they are not to be taken from it."""
+
+    def open_stream(
+        self,
+        name: str,
+        format: str,
+        path: str | None,
+        schema: str | None,
+        options: Mapping[str, str],
+        columns: Sequence[str],
+        settings: StreamSettings,
+    ) -> Input:
+        """A stream from a source that has a name."""
+
+    def ticks(self, name: str) -> Input:
+        """A stream that has a row every second."""
+
+    def begin(
+        self, driver: Driver, inputs: Sequence[Any], needed: Mapping[str, Sequence[str]], trigger: str | None
+    ) -> None:
+        """Starts to call the job for each batch, with the columns that are needed of each stream."""
+
+    @property
+    def active(self) -> bool:
+        """Whether batches may still come."""
+
+    def halt(self) -> None:
+        """Stops between two batches; the job's gate is held."""
+
+    def ended(self, driver: Driver) -> bool:
+        """Waits a moment for the end; what made a batch fail is raised."""
+
+    def results(self, manifest: Manifest | None, query: str, plan: Plan) -> Any:
+        """All released results of a query."""
+
+    def dead_letters(self, manifest: Manifest | None) -> Any:
+        """All rows that could not be used, with the reasons."""
+
+    def metrics(self, manifest: Manifest | None) -> Any:
+        """The metrics table."""
+
+    def explanation(self, driver: Driver, streams: Sequence[StreamDeclaration]) -> list[str]:
+        """What explain says of how rows are read."""

@@ -1,0 +1,130 @@
+"""Spark under a session: one Structured Streaming query over the union of all streams calls the job for each batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from midstream.algebra.declarations import StreamDeclaration
+from midstream.checkpoint.failures import storage_refusal
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.manifest import Manifest
+from midstream.cluster.spark.cluster import SPARK, SparkCluster
+from midstream.cluster.spark.environment import is_gone, require_classic, ship_package, spark_session
+from midstream.cluster.spark.frames.declaring import stream_input
+from midstream.cluster.spark.frames.results import dead_letters_frame, metrics_frame, results_frame, spark_path
+from midstream.cluster.spark.frames.sources import open_source
+from midstream.cluster.spark.frames.tagging import StreamInput, tagged_union
+from midstream.cluster.spark.push_down import told
+from midstream.cluster.spark.quiet import keep_quiet
+from midstream.inputs import StreamSettings
+from midstream.job.driver import Driver
+from midstream.optimizer.plans import Plan
+
+
+class SparkBackend:
+    """Runs a session on a SparkSession; without one a local one is opened."""
+
+    def __init__(self, spark: object, files: Files) -> None:
+        self.spark: SparkSession = require_classic(spark if spark is not None else spark_session())
+        self.files = files
+        self.cluster = SparkCluster(self.spark, files)
+        self.slots = max(1, self.spark.sparkContext.defaultParallelism)
+        self.streaming_query: StreamingQuery | None = None
+        """Spark's query, once the session has been started."""
+
+    def stream(self, name: str, source: DataFrame, columns: pa.Schema | None, settings: StreamSettings) -> StreamInput:
+        """A stream from any streaming DataFrame."""
+        return stream_input(name, source, columns, settings)
+
+    def open_stream(
+        self,
+        name: str,
+        format: str,
+        path: str | None,
+        schema: str | None,
+        options: Mapping[str, str],
+        columns: Sequence[str],
+        settings: StreamSettings,
+    ) -> StreamInput:
+        """A stream from one of Spark's sources, by name, so that others can be added to the session later."""
+        frame = open_source(self.spark, name, format, path, schema, options, columns)
+        return stream_input(name, frame, None, settings)
+
+    def ticks(self, name: str) -> StreamInput:
+        """Spark's own clock."""
+        frame = open_source(self.spark, "ticks", "rate", None, None, {"rowsPerSecond": "1"}, ["timestamp AS ts"])
+        return stream_input(name, frame, None, StreamSettings())
+
+    def begin(
+        self,
+        driver: Driver,
+        inputs: Sequence[StreamInput],
+        needed: Mapping[str, Sequence[str]],
+        trigger: str | None,
+    ) -> None:
+        """Starts Spark's query."""
+        keep_quiet()
+        ship_package(self.spark)
+        union, driver.arriving = tagged_union(inputs, driver.routes, needed)
+        writer = union.writeStream.foreachBatch(driver.on_batch).option(
+            "checkpointLocation", spark_path(self.files.full(SPARK))
+        )
+        if trigger == "available":
+            writer = writer.trigger(availableNow=True)
+        elif trigger is not None:
+            writer = writer.trigger(processingTime=trigger)
+        self.streaming_query = writer.start()
+
+    @property
+    def active(self) -> bool:
+        """Whether Spark's query runs."""
+        return self.streaming_query is not None and self.streaming_query.isActive
+
+    def halt(self) -> None:
+        """Stops Spark's query."""
+        try:
+            if self.streaming_query is not None and self.streaming_query.isActive:
+                self.streaming_query.stop()
+        except (OSError, Py4JError):
+            # A signal to all processes ends Spark as well; the batch that this interrupts is repeated later.
+            if not is_gone(self.spark):
+                raise
+
+    def ended(self, driver: Driver) -> bool:
+        """Waits a moment for the end of Spark's query; what made it fail is raised."""
+        stream = self.streaming_query
+        assert stream is not None
+        try:
+            # A restart between two batches ends one query of Spark's and starts another.
+            return bool(stream.awaitTermination(1)) and stream is self.streaming_query
+        except Exception as error:
+            if stream is not self.streaming_query:
+                return False
+            if driver.failure is not None:
+                raise driver.failure from None
+            refused = storage_refusal(str(error), self.files.uri)
+            if refused is not None:
+                raise refused from error
+            raise
+
+    def results(self, manifest: Manifest | None, query: str, plan: Plan) -> DataFrame:
+        """All released results of a query."""
+        return results_frame(self.spark, self.files, manifest, query, plan)
+
+    def dead_letters(self, manifest: Manifest | None) -> DataFrame:
+        """All rows that could not be used, with the reasons."""
+        return dead_letters_frame(self.spark, self.files, manifest)
+
+    def metrics(self, manifest: Manifest | None) -> DataFrame:
+        """The metrics table."""
+        return metrics_frame(self.spark, self.files, manifest)
+
+    def explanation(self, driver: Driver, streams: Sequence[StreamDeclaration]) -> list[str]:
+        """What Spark selects before rows cross into Python."""
+        settings = self.spark.conf
+        return told(driver.queries.values(), streams, lambda: settings.get("spark.sql.session.timeZone") or "")
