@@ -38,11 +38,18 @@ class Policy:
     constants: Constants = field(default_factory=Constants)
 
     def __post_init__(self) -> None:
-        if self.mode not in MODES:
-            raise QueryError(f"adaptivity is off, suggest or auto, not {self.mode!r}")
+        mode_of(self.mode)
 
 
 def policy_of(wanted: Policy | Mode) -> Policy | None:
     """The policy that is asked for by itself or by its mode; None if adaptivity is off."""
     policy = wanted if isinstance(wanted, Policy) else Policy(wanted)
     return None if policy.mode == "off" else policy
+
+
+def mode_of(text: str) -> Mode:
+    """A mode by its name."""
+    for mode in MODES:
+        if mode == text:
+            return mode
+    raise QueryError(f"adaptivity is off, suggest or auto, not {text!r}")

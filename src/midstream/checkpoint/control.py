@@ -19,7 +19,7 @@ from midstream.errors import JobError, MidstreamError
 
 REQUESTS, TAKEN, REFUSED, ANSWERS = (f"control/{kind}" for kind in ("requests", "taken", "refused", "answers"))
 
-CHANGING = frozenset({"migrate", "cancel", "schedule", "rebalance", "add", "drop"})
+CHANGING = frozenset({"migrate", "cancel", "schedule", "rebalance", "rescale", "adapt", "add", "drop"})
 """The commands whose effect is seen in manifests."""
 
 WITHDRAWN = b"null"

@@ -143,7 +143,11 @@ def _age(number: str) -> float:
 
 def record_of(number: str, request: Request) -> dict[str, object]:
     """What manifests and `status` tell of a request."""
-    about = {key: request[key] for key in ("query", "plan", "scheduling") if isinstance(request.get(key), str)}
+    about = {
+        key: request[key]
+        for key in ("query", "plan", "scheduling", "slots", "mode")
+        if isinstance(request.get(key), str)
+    }
     return {"id": number, "command": request.get("command"), **about}
 
 

@@ -11,7 +11,9 @@ from midstream.checkpoint.request_log import told_of
 from midstream.checkpoint.status import measured
 from midstream.errors import JobError, MidstreamError
 from midstream.job.accounts import adaptivity_of, history_of, shared_with, told_tick
+from midstream.job.forecast import forecast
 from midstream.job.requests import without_deadline
+from midstream.language import parse
 from midstream.optimizer.growth import growth
 
 if TYPE_CHECKING:
@@ -85,6 +87,12 @@ class Listener:
                 return {"query": name, "plan": query.plan.text, "cancelled": left}
             case {"command": "rebalance"}:
                 return {"changes": session.rebalance(request.get("routing"))}
+            case {"command": "rescale", "slots": int(slots)}:
+                return {"changes": session.rescale(slots)}
+            case {"command": "adapt", "query": str(name), "mode": str(mode)}:
+                return session.adapt(name, mode)
+            case {"command": "forecast", "of": dict(wanted)}:
+                return forecast(session._driver, wanted, lambda cql: parse(cql, session.catalog))
             case {"command": "add", "query": str(name), "cql": str(cql)}:
                 wanted = {"plan": request.get("plan"), "adaptive": request.get("adaptive", "off")}
                 query = session.query(name, cql, **wanted)

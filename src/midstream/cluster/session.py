@@ -28,6 +28,7 @@ from midstream.job.adding import Adding
 from midstream.job.arrival import Arrival, Carry
 from midstream.job.batch import TICKS
 from midstream.job.driver import Driver, Progress, Sink
+from midstream.job.forecast import forecast, require_slots
 from midstream.job.heartbeat import Heartbeat
 from midstream.job.replacing import REPLACED
 from midstream.job.rewording import Rewording, Text
@@ -214,6 +215,7 @@ class Session:
         policy: Policy | None = None,
         replace: bool = False,
     ) -> Query:
+        policy = self._driver.policy_for(name, policy)
         with self._driver.gate:
             text = Text(name, cql, relation, plan, every, share)
             reworded = Rewording(self._driver, self._adding, self.catalog).make_way(text, replace)
@@ -303,6 +305,7 @@ class Session:
         with self._driver.gate:
             del self._driver.queries[name]
             self._driver.added.pop(name, None)
+            self._driver.adapted.pop(name, None)
             self._driver.sinks.pop(name, None)
             self._driver.watchers.by_query.pop(name, None)
 
@@ -313,6 +316,26 @@ class Session:
         nothing would change.
         """
         return self._driver.rebalance(routing)
+
+    def rescale(self, slots: int) -> bool:
+        """Deals partition groups to another number of slots, their state with them, beginning with the next batch.
+
+        False if there are so many already. A session that is opened with `slots` on this checkpoint goes back to those.
+        """
+        require_slots(slots)
+        return self._driver.rescale(slots)
+
+    def adapt(self, name: str, mode: str) -> dict[str, str]:
+        """Changes how a query adapts while it runs: "off", "suggest" or "auto"; a restart keeps it."""
+        told = forecast(
+            self._driver, {"command": "adapt", "query": name, "mode": mode}, lambda cql: parse(cql, self.catalog)
+        )
+        with self._driver.gate:
+            self._driver.adapt(name, mode)
+            streaming = self._stream is not None and self._stream.isActive
+            if streaming and not self._arrival.serves(self._query(name), self._declarations):
+                self._restart()
+        return told
 
     @property
     def moves(self) -> list[dict[str, Any]]:

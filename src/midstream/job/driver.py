@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from midstream.adaptation.policy import Mode, Policy, mode_of, policy_of
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.collect import collect
@@ -92,6 +93,8 @@ class Driver:
     added: dict[str, dict[str, Any]] = field(default_factory=dict)
     dropped: dict[str, str] = field(default_factory=dict)
     """Queries that were added and dropped by request: what they are, and the texts they had."""
+    adapted: dict[str, Mode] = field(default_factory=dict)
+    """The modes of adaptivity that were asked for while the job ran, by query."""
     failure: BaseException | None = None
     in_batch: bool = False
     scheduling: str = "dfs"
@@ -138,6 +141,7 @@ class Driver:
         self.scheduling = self.manifest.counters.get("scheduling", self.scheduling)
         self.added = dict(self.manifest.counters.get("added", {}))
         self.dropped = dict(self.manifest.counters.get("dropped", {}))
+        self.adapted = dict(self.manifest.counters.get("adapted", {}))
 
     def on_batch(self, rows: Rows, batch_id: int) -> None:
         """What Spark calls for each batch."""
@@ -231,6 +235,7 @@ class Driver:
             "slots": batch.slots,
             "added": dict(self.added),
             "dropped": dict(self.dropped),
+            "adapted": {name: mode for name, mode in self.adapted.items() if name in self.queries},
             REQUESTS: self.requests.told(batch.before, batch.batch_id),
             **still_wanted(self.wanted, Routing(tuple(batch.routing), batch.slots)),
             **more,
@@ -299,6 +304,28 @@ class Driver:
             wanted = rerouted(self.manifest, self.slots, routing, trigger)
             self.wanted = self.wanted if wanted is None else wanted
             return wanted is not None
+
+    def rescale(self, slots: int, trigger: str = "asked for") -> bool:
+        """Deals groups to another number of slots, beginning with the next batch that can; false if it is the same."""
+        with self.gate:
+            if slots == self.slots:
+                return False
+            self.wanted = Routing(tuple(default_routing(slots)), slots, trigger)
+            return True
+
+    def adapt(self, name: str, mode: str) -> None:
+        """Changes how a query adapts, from the next batch on, and remembers it; what it has seen is kept."""
+        with self.gate:
+            known = self.watchers.by_query.pop(name, None)
+            self.adapted[name] = mode_of(mode)
+            policy = self.policy_for(name, None if known is None else known.policy)
+            if policy is not None:
+                self.watchers.watch(self.queries[name], policy)
+
+    def policy_for(self, name: str, policy: Policy | None) -> Policy | None:
+        """How a query adapts: as its program says, unless another mode was asked for while the job ran."""
+        mode = self.adapted.get(name)
+        return policy if mode is None else policy_of(replace(policy or Policy(), mode=mode))
 
     def situation(self, query: RunningQuery) -> Situation:
         """Where a query stands, as migration strategies ask for it."""

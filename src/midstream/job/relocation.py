@@ -46,16 +46,18 @@ def current_routing(manifest: Manifest | None, slots: int) -> Routing:
 
 
 def still_wanted(wanted: Routing | None, now: Routing) -> dict[str, Any]:
-    """What a manifest says of slots that had to wait; another number of slots is the session's to ask for again."""
-    if wanted is None or wanted.slots != now.slots or wanted.groups == now.groups:
+    """What a manifest says of slots that had to wait; a number of slots that a session was opened with is not kept."""
+    if wanted is None or wanted.groups == now.groups or wanted.trigger == ANOTHER_NUMBER:
         return {}
-    return {WANTED: {"groups": list(wanted.groups), "trigger": wanted.trigger}}
+    return {WANTED: {"groups": list(wanted.groups), "trigger": wanted.trigger, "slots": wanted.slots}}
 
 
 def wanted_since(manifest: Manifest) -> Routing | None:
     """The slots that had to wait."""
     told = manifest.counters.get(WANTED)
-    return None if told is None else Routing(tuple(told["groups"]), manifest.counters["slots"], told["trigger"])
+    if told is None:
+        return None
+    return Routing(tuple(told["groups"]), told.get("slots", manifest.counters["slots"]), told["trigger"])
 
 
 def rerouted(manifest: Manifest | None, slots: int, routing: Sequence[int] | None, trigger: str) -> Routing | None:

@@ -39,6 +39,8 @@ for command in (
     control.plan,
     control.migrate,
     control.rebalance,
+    control.rescale,
+    control.adapt,
     control.add,
     control.drop,
     control.stop,

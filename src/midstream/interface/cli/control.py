@@ -1,4 +1,4 @@
-"""`midstream status`, `plan`, `migrate`, `add`, `drop`, `stop`: talking to a job that runs elsewhere."""
+"""Commands that talk to a job that runs elsewhere: `midstream status`, `plan`, `migrate`, `add`, `stop` and others."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from typing import Annotated, Any
 import typer
 
 from midstream.errors import JobError
+from midstream.interface.asking import asked
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
+from midstream.interface.cli.forecasts import migration_forecast
 from midstream.interface.cli.output import show_json, show_text
 
 Checkpoint = Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The checkpoint of the running job.")]
 QueryName = Annotated[str, typer.Argument(metavar="QUERY", help="The query's name.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what it would do and cost.")]
 Patience = Annotated[float, typer.Option("--timeout", help="How many seconds to wait for the job's answer.")]
 
 
@@ -54,7 +57,7 @@ def plan(checkpoint: Checkpoint, query: QueryName, timeout: Patience = 60.0, jso
     Example:
       midstream plan orders.checkpoint hot
     """
-    told = _asked(checkpoint, timeout, command="plan", query=query)
+    told = asked(checkpoint, timeout, command="plan", query=query)
     show_json(told) if json else show_text(told["explain"])
 
 
@@ -73,6 +76,7 @@ def migrate(
     cancel: Annotated[
         bool, typer.Option("--cancel", help="Go back to the plan before the migration under way.")
     ] = False,
+    dry_run: DryRun = False,
     timeout: Patience = 60.0,
     json: options.Json = False,
 ) -> None:
@@ -88,14 +92,16 @@ def migrate(
         _cancel(checkpoint, query, plan, timeout, json)
         return
     if scheduling is not None:
-        changed = _asked(checkpoint, timeout, command="schedule", scheduling=scheduling)
+        changed = asked(checkpoint, timeout, command="schedule", scheduling=scheduling)
         if query is None:
             show_json(changed) if json else show_text(f"scheduling goes over from {changed['from']} to {changed['to']}")
             return
     if query is None or plan is None:
         raise JobError("a migration needs a query and a plan", hint="or only --scheduling, for all queries")
-    told = _asked(checkpoint, timeout, command="migrate", query=query, plan=plan, strategy=strategy, part=part)
-    show_json(told) if json else show_text(f"query {query} goes over from {told['from']} to {told['to']}")
+    wanted = {"command": "migrate", "query": query, "plan": plan, "strategy": strategy, "part": part}
+    told = asked(checkpoint, timeout, dry_run=dry_run, **wanted)
+    words = migration_forecast(told) if dry_run else f"query {query} goes over from {told['from']} to {told['to']}"
+    show_json(told) if json else show_text(words)
 
 
 @ends_clearly
@@ -113,7 +119,7 @@ def add(
     Example:
       midstream add orders.checkpoint big "SELECT * FROM orders [NOW] WHERE amount > 100"
     """
-    told = _asked(checkpoint, timeout, command="add", query=query, cql=options.query_text(cql), adaptive=adaptive)
+    told = asked(checkpoint, timeout, command="add", query=query, cql=options.query_text(cql), adaptive=adaptive)
     show_json(told) if json else show_text(f"query {query} was added")
 
 
@@ -125,7 +131,7 @@ def drop(checkpoint: Checkpoint, query: QueryName, timeout: Patience = 60.0, jso
     Example:
       midstream drop orders.checkpoint big
     """
-    told = _asked(checkpoint, timeout, command="drop", query=query)
+    told = asked(checkpoint, timeout, command="drop", query=query)
     show_json(told) if json else show_text(f"query {query} was dropped")
 
 
@@ -137,7 +143,7 @@ def stop(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json = 
     Example:
       midstream stop orders.checkpoint
     """
-    told = _asked(checkpoint, timeout, command="stop")
+    told = asked(checkpoint, timeout, command="stop")
     show_json(told) if json else show_text("the job stops after the batch under way")
 
 
@@ -164,7 +170,7 @@ def _requests(told: dict[str, Any]) -> list[str]:
 def _cancel(checkpoint: str, query: str | None, plan: str | None, timeout: float, json: bool) -> None:
     if query is None or plan is not None:
         raise JobError("--cancel takes the name of a query, and no plan")
-    told = _asked(checkpoint, timeout, command="cancel", query=query)
+    told = asked(checkpoint, timeout, command="cancel", query=query)
     show_json(told) if json else show_text(f"query {query} stays with {told['plan']}, not {told['cancelled']}")
 
 
@@ -176,9 +182,50 @@ def rebalance(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Js
     Example:
       midstream rebalance orders.checkpoint
     """
-    told = _asked(checkpoint, timeout, command="rebalance")
+    told = asked(checkpoint, timeout, command="rebalance")
     changes = "groups move with the next batch" if told["changes"] else "no slot has much more to do than others"
     show_json(told) if json else show_text(changes)
+
+
+@ends_clearly
+def rescale(
+    checkpoint: Checkpoint,
+    slots: Annotated[int, typer.Option("--slots", min=1, help="How many slots share the work of a batch.")],
+    dry_run: DryRun = False,
+    timeout: Patience = 60.0,
+    json: options.Json = False,
+) -> None:
+    """Spread a running job over another number of slots; its state moves with the next batch that can.
+
+    \b
+    Example:
+      midstream rescale orders.checkpoint --slots 8
+    """
+    told = asked(checkpoint, timeout, dry_run=dry_run, command="rescale", slots=slots)
+    if json:
+        show_json(told)
+    elif dry_run:
+        show_text(f"{told['groups']} partition groups would move, with about {told['state_bytes']:,} bytes of state")
+    else:
+        show_text(f"the job goes over to {slots} slots" if told["changes"] else f"the job has {slots} slots already")
+
+
+@ends_clearly
+def adapt(
+    checkpoint: Checkpoint,
+    query: QueryName,
+    mode: Annotated[str, typer.Argument(metavar="MODE", help="off, suggest or auto.")],
+    timeout: Patience = 60.0,
+    json: options.Json = False,
+) -> None:
+    """Change how a query of a running job adapts: not at all, by suggestions, or by itself.
+
+    \b
+    Example:
+      midstream adapt orders.checkpoint hot suggest
+    """
+    told = asked(checkpoint, timeout, command="adapt", query=query, mode=mode)
+    show_json(told) if json else show_text(f"adaptivity of query {query} goes over from {told['from']} to {told['to']}")
 
 
 def _migration(record: dict[str, Any]) -> str:
@@ -199,7 +246,7 @@ def _status(checkpoint: str, timeout: float) -> Any:
     from midstream.checkpoint.store import CheckpointStore
 
     store = CheckpointStore(checkpoint)
-    return _asked(checkpoint, timeout, command="status") if is_running(store) else stored_status(store)
+    return asked(checkpoint, timeout, command="status") if is_running(store) else stored_status(store)
 
 
 def _rates(told: dict[str, Any]) -> list[str]:
@@ -211,15 +258,3 @@ def _rates(told: dict[str, Any]) -> list[str]:
         f"last {rates['batches']} batches in {rates['seconds']:,.0f} s: {rates['batch_seconds'] or 0.0:.2f} s a batch, "
         f"rows/s {', '.join(speeds) or 'none'}"
     ]
-
-
-def _asked(checkpoint: str, patience: float, **request: Any) -> Any:
-    from midstream.checkpoint import lease
-    from midstream.checkpoint.addresses import files_at
-    from midstream.checkpoint.control import ask
-
-    files = files_at(checkpoint)
-    if not files.list(lease.FOLDER):
-        # Asking makes folders, and waits: neither helps where no job has ever run.
-        raise JobError(f"no job has run at {files.uri}", hint="check the path: it is the job's checkpoint")
-    return ask(files, request, patience=patience)

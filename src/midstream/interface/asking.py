@@ -1,0 +1,115 @@
+"""What people may ask of a running job, checked before it is sent: the command line and the dashboard ask alike.
+
+A request is plain values. Only known commands with known fields of the right kind pass; what they mean is for the job
+to judge, which knows its queries and streams.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from midstream.checkpoint import lease
+from midstream.checkpoint.addresses import files_at
+from midstream.checkpoint.control import Request, ask
+from midstream.errors import InputError, JobError
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_\-]*")
+LONGEST_TEXT = 100_000
+"""How many characters a query or a plan has at most."""
+
+STRATEGIES = (
+    "auto",
+    "moving_state",
+    "moving_state_paced",
+    "parallel_track",
+    "genmig",
+    "genmig_reference_point",
+    "genmig_shortened",
+)
+
+Check = Callable[[str, Any], Any]
+
+
+def _name(field: str, value: Any) -> str:
+    if not isinstance(value, str) or not NAME.fullmatch(value) or len(value) > 200:
+        raise InputError(f"{value!r:.80} cannot name a {field}", hint="use letters, digits, _ and -")
+    return value
+
+
+def _text(field: str, value: Any) -> str:
+    if not isinstance(value, str) or not value.strip() or len(value) > LONGEST_TEXT:
+        raise InputError(f"{field} must be a text of at most {LONGEST_TEXT:,} characters")
+    return value
+
+
+def _number(field: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InputError(f"{field} must be a whole number above zero, not {value!r:.80}")
+    return value
+
+
+def _one_of(*known: str) -> Check:
+    def check(field: str, value: Any) -> str:
+        if value not in known:
+            near = get_close_matches(str(value), known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(known)}"
+            raise InputError(f"unknown {field} {value!r:.80}", hint=hint)
+        return str(value)
+
+    return check
+
+
+COMMANDS: Mapping[str, Mapping[str, Check]] = {
+    "status": {},
+    "plan": {"query": _name},
+    "plans": {"query": _name},
+    "migrate": {
+        "query": _name,
+        "plan": _text,
+        "strategy": _one_of(*STRATEGIES),
+        "part": _one_of("auto", "smallest", "whole"),
+    },
+    "cancel": {"query": _name},
+    "schedule": {"scheduling": _text},
+    "add": {"query": _name, "cql": _text, "adaptive": _one_of("off", "suggest", "auto")},
+    "drop": {"query": _name},
+    "rebalance": {},
+    "rescale": {"slots": _number},
+    "adapt": {"query": _name, "mode": _one_of("off", "suggest", "auto")},
+    "stop": {},
+}
+"""The fields of each command, and what each must be."""
+
+OPTIONAL = {"strategy": "auto", "part": "auto", "adaptive": "off"}
+
+
+def checked(request: Mapping[str, Any]) -> Request:
+    """A request of known fields only; refuses any other."""
+    command = request.get("command")
+    fields = COMMANDS.get(command) if isinstance(command, str) else None
+    if fields is None:
+        raise InputError(f"unknown command {command!r:.80}", hint=f"use one of {', '.join(COMMANDS)}")
+    unknown = sorted(set(request) - {"command", *fields})
+    if unknown:
+        raise InputError(f"{command} does not take {', '.join(map(str, unknown))[:80]}")
+    found: Request = {"command": command}
+    for field, check in fields.items():
+        if field not in request and field not in OPTIONAL:
+            raise InputError(f"{command} needs {field}")
+        found[field] = check(field, request.get(field, OPTIONAL.get(field)))
+    return found
+
+
+def asked(checkpoint: str, patience: float, *, dry_run: bool = False, **request: Any) -> Any:
+    """What a running job answers to a request; in a dry run, what the request would do."""
+    wanted = checked(request)
+    if dry_run or wanted["command"] == "plans":
+        wanted = {"command": "forecast", "of": wanted}
+    files = files_at(checkpoint)
+    if not files.list(lease.FOLDER):
+        # Asking makes folders, and waits: neither helps where no job has ever run.
+        raise JobError(f"no job has run at {files.uri}", hint="check the path: it is the job's checkpoint")
+    return ask(files, wanted, patience=patience)

@@ -1,0 +1,184 @@
+"""What a request to a running job would do, without doing it: what it would cost, or why it would be refused.
+
+A forecast reads what the job knows and changes nothing; between it and the request the job goes on, so figures are
+those of the moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from midstream.adaptation.policy import mode_of
+from midstream.algebra.plan import Relation
+from midstream.checkpoint.control import Request
+from midstream.distribution.balancing import skew
+from midstream.errors import JobError, MigrationError, QueryError
+from midstream.job.driver import Driver
+from midstream.job.migration_choice import legal_strategy, require_cancellable
+from midstream.job.moving import Routing
+from midstream.job.plan_graph import graph_of
+from midstream.job.relocation import current_routing, rerouted
+from midstream.job.running_query import RunningQuery
+from midstream.job.task.exchange import default_routing
+from midstream.migration.costs import Predictor
+from midstream.migration.protocol import Situation
+from midstream.migration.registry import STRATEGIES, strategy_named
+from midstream.optimizer.cost import Constants
+from midstream.optimizer.estimates import Estimator
+from midstream.optimizer.growth import growth
+from midstream.optimizer.plans import Plan, enumerate_plans, plan_query
+
+OFFERED = 12
+"""How many plans are offered for a query."""
+
+Told = dict[str, Any]
+Parse = Callable[[str], Relation]
+
+
+def forecast(driver: Driver, request: Request, parse: Parse) -> Told:
+    """What a request would do; `parse` binds a query's text to the job's streams."""
+    match request:
+        case {"command": "migrate", "query": str(name), "plan": str(plan)}:
+            return _migrate(driver, query_named(driver, name), plan, request.get("part", "auto"))
+        case {"command": "plans", "query": str(name)}:
+            return {"query": name, "plans": offered_plans(driver, query_named(driver, name))}
+        case {"command": "cancel", "query": str(name)}:
+            query = query_named(driver, name)
+            migration = require_cancellable(query)
+            return {"query": name, "plan": query.plan.text, "cancelled": migration.target.plan.text}
+        case {"command": "add", "query": str(name), "cql": str(cql)}:
+            return _add(driver, name, parse(cql))
+        case {"command": "drop", "query": str(name)}:
+            return _drop(driver, query_named(driver, name))
+        case {"command": "rebalance"}:
+            wanted = rerouted(driver.manifest, driver.slots, None, "")
+            return _reroute(driver, current_routing(driver.manifest, driver.slots) if wanted is None else wanted)
+        case {"command": "rescale", "slots": int(slots)}:
+            require_slots(slots)
+            return _reroute(driver, Routing(tuple(default_routing(slots)), slots))
+        case {"command": "adapt", "query": str(name), "mode": str(mode)}:
+            return _adapt(driver, query_named(driver, name), mode)
+        case {"command": "stop"}:
+            last = None if driver.manifest is None else driver.manifest.batch_id
+            return {"batch": last, "queries": sorted(driver.queries)}
+    raise JobError(f"there is no forecast of {request.get('command')!r}")
+
+
+def query_named(driver: Driver, name: str) -> RunningQuery:
+    """A query of the job."""
+    if name not in driver.queries:
+        known = ", ".join(driver.queries) or "none"
+        raise QueryError(f"there is no query {name}", detail=f"the queries are {known}")
+    return driver.queries[name]
+
+
+def require_slots(slots: int) -> None:
+    """Refuses a number of slots that cannot be."""
+    if not 1 <= slots <= len(default_routing(1)):
+        raise JobError(f"a job has 1 to {len(default_routing(1))} slots, not {slots}")
+
+
+def offered_plans(driver: Driver, query: RunningQuery) -> list[Told]:
+    """Plans of a query, the cheapest first, by what is known of its streams; the running one is among them."""
+    watcher = driver.watchers.by_query.get(query.name)
+    observed = None if watcher is None else watcher.observed
+    estimator = None
+    if observed is not None and observed.streams:
+        estimator = Estimator(observed, query.plan.emission, Constants().by_tick(query.plan.query.domain), True)
+    plans = {plan.text: plan for plan in enumerate_plans(query.plan.query, query.emit_every, 64, observed)}
+    plans.setdefault(query.plan.text, query.plan)
+    costs = {text: None if estimator is None else estimator.per_tick(p.logical) for text, p in plans.items()}
+    ranked = sorted(plans, key=lambda text: costs[text] or 0.0)[:OFFERED]
+    if query.plan.text not in ranked:
+        ranked.append(query.plan.text)
+    return [{"plan": text, "cost": costs[text], "running": text == query.plan.text} for text in ranked]
+
+
+def _migrate(driver: Driver, query: RunningQuery, plan: str, part: str) -> Told:
+    if query.migration is not None:
+        raise MigrationError(
+            f"query {query.name} is migrating already, to {query.migration.target.plan.text}",
+            hint="wait for the end of that migration, or cancel it",
+        )
+    chosen = plan_query(query.plan.query, plan, query.emit_every)
+    target = driver.target(query, chosen)
+    auto, apart = legal_strategy(query, target, "auto", part)
+    known = replace(driver.situation(query), old=query.plan, new=chosen, functions=query.functions)
+    watcher = driver.watchers.by_query.get(query.name)
+    if watcher is not None:
+        known = replace(known, statistics=watcher.observed)
+    decision = auto.decide(known)
+    strategies = [_strategy(query, target, name, part, known) for name in STRATEGIES if name != "auto"]
+    return {
+        "query": query.name,
+        "from": query.plan.text,
+        "to": chosen.text,
+        "part": decision.get("part"),
+        "side_by_side": apart,
+        "strategy": decision.get("strategy", auto.name),
+        "strategies": strategies,
+        "graph": graph_of(target)["nodes"],
+        "observed": watcher is not None,
+    }
+
+
+def _strategy(query: RunningQuery, target: RunningQuery, name: str, part: str, known: Situation) -> Told:
+    try:
+        legal_strategy(query, target, name, part)
+    except MigrationError as error:
+        return {"strategy": name, "legal": False, "why": error.message, "hint": error.hint}
+    assert known.old is not None and known.new is not None
+    predicted = Predictor(known.old, known.new, known).predict(name, strategy_named(name).decide(known))
+    return {**predicted.as_dict(), "legal": True}
+
+
+def _add(driver: Driver, name: str, relation: Relation) -> Told:
+    if name in driver.queries:
+        raise QueryError(f"there is a query {name} already", hint="choose another name, or drop that one first")
+    plan: Plan = plan_query(relation)
+    return {
+        "query": name,
+        "plan": plan.text,
+        "operators": str(plan.physical),
+        "columns": [[field.name, str(field.type)] for field in relation.schema],
+        "warnings": list(growth(plan.physical)),
+    }
+
+
+def _drop(driver: Driver, query: RunningQuery) -> Told:
+    manifest = driver.manifest
+    stages: Mapping[int, Any] = {} if manifest is None else manifest.segments.get(query.name, {})
+    held = [entry for slots in stages.values() for entries in slots.values() for entry in entries]
+    results = 0 if manifest is None else manifest.counters.get("results", {}).get(query.name, 0)
+    return {
+        "query": query.name,
+        "cql": query.cql,
+        "state_rows": sum(entry.rows for entry in held),
+        "state_bytes": sum(entry.bytes for entry in held),
+        "results": results,
+    }
+
+
+def _reroute(driver: Driver, wanted: Routing) -> Told:
+    """What dealing groups anew would move; a group's part of the state is about its part of the slot's load."""
+    now, manifest = current_routing(driver.manifest, driver.slots), driver.manifest
+    loads = [] if manifest is None else list(manifest.counters.get("groups", ()))
+    loads = loads or [1.0] * len(now.groups)
+    moved = [group for group, (old, new) in enumerate(zip(now.groups, wanted.groups, strict=True)) if old != new]
+    state = 0 if manifest is None else sum(entry.bytes for entry in manifest.entries())
+    part = sum(loads[group] for group in moved) / max(sum(loads), 1e-9)
+    return {
+        "changes": bool(moved),
+        "slots": [now.slots, wanted.slots],
+        "groups": len(moved),
+        "state_bytes": round(part * state),
+        "skew": [round(skew(now.groups, loads, now.slots), 3), round(skew(wanted.groups, loads, wanted.slots), 3)],
+        "waits": any(q.migration is not None and not q.migration.moves for q in driver.queries.values()),
+    }
+
+
+def _adapt(driver: Driver, query: RunningQuery, mode: str) -> Told:
+    watcher = driver.watchers.by_query.get(query.name)
+    return {"query": query.name, "from": "off" if watcher is None else watcher.policy.mode, "to": mode_of(mode)}

@@ -1,0 +1,73 @@
+"""A job without Spark that answers requests through its checkpoint, as a session does: batches by hand, one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Event, Thread
+from typing import Any
+
+from tests.job.many import Many
+
+from midstream.checkpoint.lease import Lease
+from midstream.job.forecast import forecast, require_slots
+from midstream.language import parse
+from midstream.optimizer.plans import plan_query
+
+
+@dataclass
+class Served(Many):
+    """Several queries, and whoever asks for changes of them."""
+
+    stopping: bool = False
+
+    def answer(self, request: dict[str, Any]) -> Any:
+        """What the job says to a request."""
+        driver = self.driver
+        match request:
+            case {"command": "forecast", "of": wanted}:
+                return forecast(driver, wanted, lambda cql: parse(cql, self.catalog))
+            case {"command": "migrate", "query": name, "plan": plan}:
+                query = driver.queries[name]
+                target = driver.target(query, plan_query(query.plan.query, plan))
+                driver.begin_migration(name, target, request["strategy"], "asked for", request["part"])
+                return {"query": name, "from": query.plan.text, "to": target.plan.text}
+            case {"command": "cancel", "query": name}:
+                driver.cancel_migration(name)
+                return {"query": name}
+            case {"command": "rebalance"}:
+                return {"changes": driver.rebalance(None)}
+            case {"command": "rescale", "slots": slots}:
+                require_slots(slots)
+                return {"changes": driver.rescale(slots)}
+            case {"command": "adapt", "query": name, "mode": mode}:
+                driver.adapt(name, mode)
+                return {"query": name, "to": mode}
+            case {"command": "add", "query": name, "cql": cql}:
+                return {"query": name, "plan": self.add(name, cql).plan.text}
+            case {"command": "drop", "query": name}:
+                self.drop(name)
+                return {"query": name}
+            case {"command": "stop"}:
+                self.stopping = True
+                return {"stopping": True}
+        raise AssertionError(request)
+
+    @contextmanager
+    def serving(self) -> Iterator[Served]:
+        """Answers requests, and holds the lease, as a running job does."""
+        ended = Event()
+
+        def listen() -> None:
+            while not ended.wait(0.05):
+                self.driver.requests.answer_all(self.answer)
+
+        thread = Thread(target=listen, daemon=True)
+        with Lease.take(self.driver.files):
+            thread.start()
+            try:
+                yield self
+            finally:
+                ended.set()
+                thread.join()

@@ -1,0 +1,143 @@
+"""Forecasts change nothing and foretell what happens; modes and slots that were asked for outlive a restart."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from tests.job.served import Served
+
+import midstream as ms
+from midstream.api import ask
+from midstream.checkpoint.control import ask as ask_job
+from midstream.interface.asking import COMMANDS, asked, checked
+from midstream.job.forecast import forecast
+from midstream.language import parse
+
+JOIN = "SELECT A.v AS a, B.v AS b FROM A [RANGE 20], B [RANGE 20], C [RANGE 20] WHERE A.k = B.k AND B.k = C.k"
+
+
+def tables(rows: int = 90) -> dict[str, pa.Table]:
+    return {
+        name: pa.table({"k": [i % 5 for i in range(rows)], "v": [i + s for i in range(rows)], "ts": range(rows)})
+        for s, name in enumerate("ABC")
+    }
+
+
+@pytest.fixture
+def job(tmp_path):
+    served = Served(catalog=ask(JOIN, tables()).catalog, folder=tmp_path)
+    served.add("q", JOIN, wanted="((A B) C)")
+    for part in served.cut(tables(), 45)[:3]:
+        served.batch(part)
+    return served
+
+
+def foretold(job, **request):
+    return forecast(job.driver, checked(request), lambda cql: parse(cql, job.catalog))
+
+
+def test_a_forecast_of_a_migration_names_the_legal_strategies_and_begins_nothing(job):
+    told = foretold(job, command="migrate", query="q", plan="(A (B C))")
+    assert (told["from"], told["to"]) == ("((A B) C)", "(A (B C))")
+    legal = {s["strategy"] for s in told["strategies"] if s["legal"]}
+    assert {"genmig", "moving_state", "parallel_track"} <= legal and told["strategy"] in legal
+    assert all(s["duration"] >= 0 and s["work"] >= 0 for s in told["strategies"] if s["legal"])
+    assert job.driver.queries["q"].migration is None
+    job.migrate_query("q", "(A (B C))", "genmig")
+    with pytest.raises(ms.MigrationError, match="migrating already"):
+        foretold(job, command="migrate", query="q", plan="(A (B C))")
+    assert foretold(job, command="cancel", query="q")["cancelled"] == "(A (B C))"
+
+
+def test_the_running_plan_is_among_those_offered(job):
+    offered = foretold(job, command="plans", query="q")["plans"]
+    assert [p["plan"] for p in offered if p["running"]] == ["((A B) C)"] and len(offered) > 2
+    assert all(foretold(job, command="migrate", query="q", plan=p["plan"]) for p in offered if not p["running"])
+
+
+def test_a_wrong_query_is_refused_with_its_place(job):
+    with pytest.raises(ms.QueryError) as wrong:
+        foretold(job, command="add", query="r", cql="SELECT nothing FROM A [RANGE 5]")
+    assert "^" in str(wrong.value)
+    told = foretold(job, command="add", query="r", cql="SELECT k FROM A [RANGE 5]")
+    assert told["columns"] == [["k", "int64"]] and "r" not in job.driver.queries
+    with pytest.raises(ms.QueryError, match="already"):
+        foretold(job, command="add", query="q", cql=JOIN)
+
+
+def test_dropping_foretells_what_goes(job):
+    told = foretold(job, command="drop", query="q")
+    assert told["state_rows"] > 0 and told["results"] == job.manifest.counters["results"]["q"]
+    with pytest.raises(ms.QueryError, match="no query"):
+        foretold(job, command="drop", query="r")
+
+
+def test_a_rescale_does_what_was_foretold_and_outlives_a_restart(job, tmp_path):
+    told = foretold(job, command="rescale", slots=3)
+    assert told["slots"] == [2, 3] and told["groups"] > 0 and told["state_bytes"] > 0
+    before = ms.open(tmp_path).slots
+    assert job.driver.rescale(3) and not job.driver.rescale(2)
+    job.batch(job.cut(tables(), 45)[3])
+    after = ms.open(tmp_path).slots
+    assert (before.count, after.count) == (2, 3)
+    assert sum(a != b for a, b in zip(before.routing, after.routing, strict=True)) == told["groups"]
+    assert Served(catalog=job.catalog, folder=tmp_path).driver.slots == 3
+    assert not foretold(job, command="rescale", slots=3)["changes"]
+    with pytest.raises(ms.JobError, match="slots"):
+        foretold(job, command="rescale", slots=10**6)
+
+
+def test_a_rescale_that_waits_for_a_migration_is_not_forgotten(job, tmp_path):
+    job.migrate_query("q", "(A (B C))", "genmig")
+    job.batch(job.cut(tables(), 45)[3])
+    job.driver.rescale(3)
+    job.batch(job.cut(tables(), 45)[4])
+    assert ms.open(tmp_path).slots.count == 2
+    again = Served(catalog=job.catalog, folder=tmp_path)
+    assert again.driver.wanted is not None and again.driver.wanted.slots == 3
+
+
+def test_adaptivity_changes_while_the_job_runs_and_outlives_a_restart(job, tmp_path):
+    assert foretold(job, command="adapt", query="q", mode="auto") == {"query": "q", "from": "off", "to": "auto"}
+    job.driver.adapt("q", "suggest")
+    job.batch(job.cut(tables(), 45)[3])
+    assert ms.open(tmp_path).query("q").adaptivity.mode == "suggest"
+    again = Served(catalog=job.catalog, folder=tmp_path)
+    policy = again.driver.policy_for("q", None)
+    assert policy is not None and policy.mode == "suggest"
+    job.driver.adapt("q", "off")
+    job.batch(job.cut(tables(), 45)[4])
+    assert ms.open(tmp_path).query("q").adaptivity.mode == "off"
+
+
+@pytest.mark.parametrize(
+    ("request_", "why"),
+    [
+        ({}, "unknown command"),
+        ({"command": "migrate; rm"}, "unknown command"),
+        ({"command": ["stop"]}, "unknown command"),
+        ({"command": "stop", "now": True}, "does not take now"),
+        ({"command": "drop"}, "needs query"),
+        ({"command": "drop", "query": "../../etc"}, "cannot name"),
+        ({"command": "drop", "query": "<img src=x>"}, "cannot name"),
+        ({"command": "rescale", "slots": "3"}, "whole number"),
+        ({"command": "rescale", "slots": True}, "whole number"),
+        ({"command": "migrate", "query": "q", "plan": "(A B)", "strategy": "genmgi"}, "unknown strategy"),
+        ({"command": "add", "query": "q", "cql": "x" * 100_001}, "at most"),
+        ({"command": "adapt", "query": "q", "mode": "on"}, "unknown mode"),
+    ],
+)
+def test_what_is_no_request_is_refused_before_it_is_sent(request_, why):
+    with pytest.raises(ms.InputError, match=why):
+        checked(request_)
+
+
+def test_a_dry_run_through_the_checkpoint_leaves_the_job_as_it_was(job, tmp_path):
+    with job.serving():
+        told = asked(str(tmp_path), 20, dry_run=True, command="migrate", query="q", plan="(A (B C))")
+        assert told["to"] == "(A (B C))" and job.driver.queries["q"].migration is None
+        assert ms.open(tmp_path).running
+        with pytest.raises(ms.JobError, match="no forecast"):
+            ask_job(job.driver.files, {"command": "forecast", "of": {"command": "forecast"}}, patience=20)
+        asked(str(tmp_path), 20, command="migrate", query="q", plan="(A (B C))")
+    assert job.driver.queries["q"].migration is not None and set(COMMANDS) >= {"migrate", "adapt"}
