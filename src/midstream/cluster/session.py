@@ -332,8 +332,7 @@ class Session:
         )
         with self._driver.gate:
             self._driver.adapt(name, mode)
-            streaming = self._stream is not None and self._stream.isActive
-            if streaming and not self._arrival.serves(self._query(name), self._declarations):
+            if self._backend.active and not self._arrival.serves(self._query(name), self._declarations):
                 self._restart()
         return told
 
