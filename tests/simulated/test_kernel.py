@@ -108,6 +108,15 @@ def test_timers_wake_once_can_be_replaced_and_die_with_their_machine():
     assert log(simulation, "b") == [(5, "start", 0)]
 
 
+def test_urgent_messages_are_taken_before_others_but_after_the_step_under_way():
+    simulation = two_machines()
+    simulation.post("a", ("work", 5), at=0)
+    simulation.post("a", "waits", at=1)
+    simulation.post("a", "urgent", at=2, urgent=True)
+    simulation.run()
+    assert [entry[2] for entry in log(simulation, "a")[2:]] == ["urgent", "waits"]
+
+
 def test_a_machine_that_holds_more_than_its_memory_crashes():
     simulation = two_machines(memory=100)
     simulation.post("a", ("hold", 90))

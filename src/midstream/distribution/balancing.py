@@ -8,7 +8,7 @@ themselves, and by enough that it pays.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 ENOUGH = 1.1
@@ -76,6 +76,24 @@ def balanced(routing: Sequence[int], loads: Sequence[float], slots: int) -> tupl
         each[full] -= loads[group]
         each[empty] += loads[group]
     return tuple(dealt)
+
+
+def nearest_groups(loads: Mapping[int, float], amount: float) -> tuple[int, ...]:
+    """Groups whose loads together are near an amount: the largest that fit, and one more if that comes nearer.
+
+    >>> nearest_groups({1: 5.0, 2: 3.0, 3: 4.0}, 8.5)
+    (1, 2)
+    """
+    chosen: list[int] = []
+    left = amount
+    for group in sorted(loads, key=lambda g: (-loads[g], g)):
+        if 0 < loads[group] <= left:
+            chosen.append(group)
+            left -= loads[group]
+    spare = [g for g in loads if g not in chosen and 0 < loads[g] < 2 * left]
+    if spare:
+        chosen.append(min(spare, key=lambda g: (abs(left - loads[g]), g)))
+    return tuple(sorted(chosen))
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ from midstream.migration.execution import SingleBox, named
 from midstream.migration.legality import describe, require_one_query
 from midstream.migration.protocol import Decision, Figures, Functions, Situation, common_sources, rows_in
 from midstream.operators.box import Box
-from midstream.operators.elements import Elements, Ticks, concatenate
+from midstream.operators.elements import Elements, Mask, Ticks, concatenate
 from midstream.operators.state.segment import Segment, make_segment
 from midstream.operators.state.sorted_state import SortedState
 from midstream.optimizer.plans import Plan
@@ -49,7 +49,7 @@ class ParallelTrackPaper:
             for node in p.walk_physical(plan.physical):
                 if not isinstance(node, JOINED):
                     raise MigrationError(f"{self.name} cannot migrate this plan: it contains {describe(node)}")
-            if _window(plan.physical) is None:
+            if global_window(plan.physical) is None:
                 raise MigrationError(f"{self.name} needs one window for all streams")
 
     def decide(self, situation: Situation) -> Decision:
@@ -68,7 +68,7 @@ class PaperTracks:
         self.before, self.after = old, old.beside(new, old.sink)
         self.old_until = old_until
         self.figures = Figures()
-        window = _window(old.box.plan)
+        window = global_window(old.box.plan)
         assert window is not None
         self.window = window
         self.schema = old.box.plan.schema
@@ -80,30 +80,25 @@ class PaperTracks:
     def begin(self) -> None:
         """Gives every tuple of the old box its marks and timestamps."""
         for state, twin in zip(self.before.states(), self.old.states(), strict=True):
-            twin.replace_segments([self._timed(segment, twin.schema) for segment in state.segments])
+            twin.replace_segments([timed_segment(segment, twin.schema, self.window) for segment in state.segments])
         self.old.restore(self.before.box.frontier)
         self.new.restore(self.before.box.frontier)
 
     def feed(self, alias: str, batch: Elements) -> None:
         """Gives the batch, as new, to both boxes."""
-        count = len(batch)
-        arrays = [*batch.columns.columns, pa.repeat(False, count), pa.array(batch.valid_from)]
-        columns = pa.RecordBatch.from_arrays(arrays, schema=_with_extras(batch.columns.schema, [alias]))
-        timed_batch = batch.with_columns(columns)
+        timed_batch = timed_elements(batch, alias, old=False)
         self.old.feed(alias, timed_batch)
         self.new.feed(alias, timed_batch)
-        self.figures.processed_twice += count
+        self.figures.processed_twice += len(batch)
 
     def _from_old(self, batch: Elements) -> None:
         """Results with an old part leave; new with new is what the new box gives."""
-        some_old = np.zeros(len(batch), bool)
-        for name in _extras(batch.columns.schema, OLD):
-            some_old |= batch.columns.column(name).to_numpy(zero_copy_only=False)
+        some_old = with_old_part(batch)
         if some_old.any():
-            self.before.sink(self._untimed(batch.where(some_old), self.schema))
+            self.before.sink(untimed(batch.where(some_old), self.schema, self.window))
 
     def _from_new(self, batch: Elements) -> None:
-        self.held.append(self._untimed(batch, self.schema), np.zeros(len(batch), np.uint64))
+        self.held.append(untimed(batch, self.schema, self.window), np.zeros(len(batch), np.uint64))
 
     def advance(self, frontier: int) -> None:
         """Purges both boxes."""
@@ -125,7 +120,7 @@ class PaperTracks:
     def done(self) -> bool:
         """Whether nothing old is left in the old box."""
         frontier = self.old.passed
-        return frontier >= self.old_until and not any(_any_old(state, frontier) for state in self.old.states())
+        return frontier >= self.old_until and not any(any_old(state, frontier) for state in self.old.states())
 
     def finish(self) -> SingleBox:
         """Lets go what was held back and leaves the new box."""
@@ -162,29 +157,47 @@ class PaperTracks:
         self.old.restore(frontier)
         self.new.restore(frontier)
 
-    def _timed(self, segment: Segment, schema: pa.Schema) -> Segment:
-        elements = segment.elements
-        latest, earliest = elements.valid_from, elements.valid_to - (self.window + 1)
-        arrays = list(elements.columns.columns)
-        for i in range(len(_extras(schema, AT))):
-            arrays += [pa.repeat(True, len(elements)), pa.array(earliest if i == 0 else latest)]
-        columns = pa.RecordBatch.from_arrays(arrays, schema=schema)
-        kept = Elements(columns, latest, latest + (self.window + 1))
-        return make_segment(kept, segment.hashes, segment.bucket, segment.born)
-
-    def _untimed(self, batch: Elements, schema: pa.Schema) -> Elements:
-        """Tuples with the interval in which all their parts are valid."""
-        times = [batch.columns.column(name).to_numpy() for name in _extras(batch.columns.schema, AT)]
-        starts: Ticks = np.maximum.reduce(times)
-        ends: Ticks = np.minimum.reduce(times) + (self.window + 1)
-        return Elements(batch.columns.select(schema.names), starts, ends)
-
     def _untimed_segment(self, segment: Segment, schema: pa.Schema, frontier: int) -> Segment | None:
-        elements = self._untimed(segment.elements, schema)
+        elements = untimed(segment.elements, schema, self.window)
         alive = np.flatnonzero(elements.valid_to > frontier)
         if len(alive) == 0:
             return None
         return make_segment(elements.take(alive), segment.hashes[alive], segment.bucket, segment.born)
+
+
+def timed_segment(segment: Segment, schema: pa.Schema, window: int) -> Segment:
+    """A segment of intervals as old tuples with timestamps."""
+    elements = segment.elements
+    latest, earliest = elements.valid_from, elements.valid_to - (window + 1)
+    arrays = list(elements.columns.columns)
+    for i in range(len(_extras(schema, AT))):
+        arrays += [pa.repeat(True, len(elements)), pa.array(earliest if i == 0 else latest)]
+    columns = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    kept = Elements(columns, latest, latest + (window + 1))
+    return make_segment(kept, segment.hashes, segment.bucket, segment.born)
+
+
+def timed_elements(batch: Elements, alias: str, old: bool) -> Elements:
+    """Elements of a source with a mark and a timestamp."""
+    arrays = [*batch.columns.columns, pa.repeat(old, len(batch)), pa.array(batch.valid_from)]
+    columns = pa.RecordBatch.from_arrays(arrays, schema=_with_extras(batch.columns.schema, [alias]))
+    return batch.with_columns(columns)
+
+
+def untimed(batch: Elements, schema: pa.Schema, window: int) -> Elements:
+    """Tuples with the interval in which all their parts are valid."""
+    times = [batch.columns.column(name).to_numpy() for name in _extras(batch.columns.schema, AT)]
+    starts: Ticks = np.maximum.reduce(times)
+    ends: Ticks = np.minimum.reduce(times) + (window + 1)
+    return Elements(batch.columns.select(schema.names), starts, ends)
+
+
+def with_old_part(batch: Elements) -> Mask:
+    """Which tuples have a part that was there when the migration began."""
+    some_old = np.zeros(len(batch), bool)
+    for name in _extras(batch.columns.schema, OLD):
+        some_old |= batch.columns.column(name).to_numpy(zero_copy_only=False)
+    return some_old
 
 
 def timed(node: p.PhysicalNode, window: int) -> p.PhysicalNode:
@@ -230,16 +243,15 @@ def _aliases(schema: pa.Schema) -> list[str]:
     return [name.removesuffix(f".{AT}") for name in _extras(schema, AT)]
 
 
-def _any_old(state: SortedState, frontier: int) -> bool:
-    for segment in state.segments:
-        alive = segment.elements.valid_to > frontier
-        for name in _extras(state.schema, OLD):
-            if (segment.elements.columns.column(name).to_numpy(zero_copy_only=False) & alive).any():
-                return True
-    return False
+def any_old(state: SortedState, frontier: int) -> bool:
+    """Whether a state still keeps a tuple with an old part."""
+    return any(
+        bool((with_old_part(segment.elements) & (segment.elements.valid_to > frontier)).any())
+        for segment in state.segments
+    )
 
 
-def _window(plan: p.PhysicalNode) -> int | None:
+def global_window(plan: p.PhysicalNode) -> int | None:
     """The size of the one window that all sources have."""
     windows = {node.window for node in p.walk_physical(plan) if isinstance(node, p.Source)}
     only = windows.pop() if len(windows) == 1 else None

@@ -29,6 +29,8 @@ class Simulation:
         self.machines: dict[str, Machine] = {}
         self.random = Random(seed)
         self.steps = 0
+        self.on_send: Callable[[float, str, str, Any], None] = lambda *_: None
+        """Is told of every message that is sent: when, by whom, to whom, what."""
         self._default = link or Link()
         self._links: dict[tuple[str, str], Link] = {}
         self._wires: dict[tuple[str, str], Wire] = {}
@@ -62,9 +64,9 @@ class Simulation:
         """Does something at a moment that is not past."""
         heapq.heappush(self._events, (max(moment, self.now), next(self._numbers), action))
 
-    def post(self, to: str, message: Any, at: float | None = None) -> None:
+    def post(self, to: str, message: Any, at: float | None = None, urgent: bool = False) -> None:
         """Delivers a message from outside, at once or at a moment."""
-        self.at(self.now if at is None else at, lambda: self._deliver(to, OUTSIDE, message))
+        self.at(self.now if at is None else at, lambda: self._deliver(to, OUTSIDE, message, urgent))
 
     def crash(self, name: str) -> None:
         """Stops a machine and forgets all but its disk; nothing if it is down."""
@@ -72,6 +74,7 @@ class Simulation:
         machine.program, machine.at_work, machine.held = None, False, 0.0
         machine.life += 1
         machine.inbox.clear()
+        machine.urgent.clear()
         machine.timers.clear()
 
     def restart(self, name: str) -> None:
@@ -95,17 +98,18 @@ class Simulation:
             self.now = until
         return not self._events
 
-    def _deliver(self, to: str, sender: str | None, message: Any) -> None:
+    def _deliver(self, to: str, sender: str | None, message: Any, urgent: bool) -> None:
         machine = self.machines[to]
         if machine.up:
-            machine.inbox.append((sender, message))
+            (machine.urgent if urgent else machine.inbox).append((sender, message))
             self._begin(machine)
 
     def _begin(self, machine: Machine) -> None:
         """Starts the next step if the machine is free."""
-        if machine.at_work or not machine.inbox or machine.program is None:
+        waiting = machine.urgent or machine.inbox
+        if machine.at_work or not waiting or machine.program is None:
             return
-        sender, message = machine.inbox.popleft()
+        sender, message = waiting.popleft()
         step = Step(machine.name, self.now)
         if sender is not None:
             machine.program.receive(step, sender, message)
@@ -131,15 +135,16 @@ class Simulation:
                 self.crash(machine.name)
                 return
         machine.disk.update(step.writes)
-        for to, message, size in step.sends:
-            self._send(machine.name, to, message, size)
+        for to, message, size, urgent in step.sends:
+            self._send(machine.name, to, message, size, urgent)
         for timer, delay in step.timers.items():
             self._set_timer(machine, timer, delay)
         self._begin(machine)
 
-    def _send(self, sender: str, to: str, message: Any, size: float) -> None:
+    def _send(self, sender: str, to: str, message: Any, size: float, urgent: bool) -> None:
+        self.on_send(self.now, sender, to, message)
         for arrival in self.wire(sender, to).arrivals(self.link(sender, to), self.now, size):
-            self.at(arrival, lambda: self._deliver(to, sender, message))
+            self.at(arrival, lambda: self._deliver(to, sender, message, urgent))
 
     def _set_timer(self, machine: Machine, timer: str, delay: float | None) -> None:
         number = next(self._numbers)

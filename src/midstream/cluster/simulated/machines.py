@@ -36,7 +36,7 @@ class Step:
     machine: str
     now: float
     units: float = 0.0
-    sends: list[tuple[str, Any, float]] = field(default_factory=list)
+    sends: list[tuple[str, Any, float, bool]] = field(default_factory=list)
     writes: Disk = field(default_factory=dict)
     timers: dict[str, float | None] = field(default_factory=dict)
     held: float | None = None
@@ -45,9 +45,12 @@ class Step:
         """Spends some work; a machine of speed 2 does two units per unit of time."""
         self.units += units
 
-    def send(self, to: str, message: Any, size: float = 0.0) -> None:
-        """Sends a message along the link to another machine, or to this one at once."""
-        self.sends.append((to, message, size))
+    def send(self, to: str, message: Any, size: float = 0.0, urgent: bool = False) -> None:
+        """Sends a message along the link to another machine, or to this one at once.
+
+        Where it arrives, an urgent message is taken before all that are not.
+        """
+        self.sends.append((to, message, size, urgent))
 
     def write(self, key: str, value: Any) -> None:
         """Writes to the disk."""
@@ -82,6 +85,7 @@ class Machine:
     held: float = 0.0
     peak: float = 0.0
     inbox: deque[tuple[str | None, Any]] = field(default_factory=deque)
+    urgent: deque[tuple[str | None, Any]] = field(default_factory=deque)
     timers: dict[str, int] = field(default_factory=dict)
     overflowed: bool = False
 
@@ -93,4 +97,4 @@ class Machine:
     @property
     def idle(self) -> bool:
         """Whether it has nothing to do."""
-        return not self.at_work and not self.inbox
+        return not self.at_work and not self.inbox and not self.urgent

@@ -1,0 +1,148 @@
+"""Which protocol may move groups of which plans.
+
+PTLB gives every result exactly once because results are combinations of rows; any other result, such as a distinct
+tuple or an aggregate, would be given by both machines. Split-time balancing needs a finite memory: an instant after
+which nothing matters that came before the move. MSLB needs every state of the receiver's plan to follow from those of
+the sender's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from midstream.algebra import physical as p
+from midstream.algebra.declarations import UserFunction
+from midstream.algebra.windows import Hop, Range
+from midstream.distribution.protocols.registry import PROTOCOLS, protocol_of
+from midstream.distribution.stages import cut
+from midstream.errors import MigrationError
+from midstream.migration.contents import Contents
+from midstream.migration.legality import INTERVAL_KEEPING, describe, relational_part
+from midstream.migration.state_move import StateMove
+from midstream.operators.box import Box
+
+ENDLESS = "it remembers rows for ever, so there is no instant after which the sender is not needed"
+
+
+def require_movable(
+    protocol: str,
+    sender: p.PhysicalNode,
+    receiver: p.PhysicalNode,
+    functions: Mapping[str, UserFunction] | None = None,
+) -> None:
+    """Raises a MigrationError if a protocol cannot move groups from a machine with one plan to one with another."""
+    protocol_of(protocol)
+    for plan in (sender, receiver):
+        _require_groups(protocol, plan)
+        if protocol == "ptlb":
+            _require_combinations(plan)
+        if protocol != "mslb":
+            _require_memory(protocol, plan)
+    if protocol == "mslb":
+        StateMove(Contents(Box(sender, functions)), Box(receiver, functions), dict(functions or {}), follows=False)
+
+
+def legal_protocols(
+    sender: p.PhysicalNode, receiver: p.PhysicalNode, functions: Mapping[str, UserFunction] | None = None
+) -> tuple[str, ...]:
+    """The protocols that can move groups between machines with these plans."""
+    found = []
+    for name in PROTOCOLS:
+        try:
+            require_movable(name, sender, receiver, functions)
+        except MigrationError:
+            continue
+        found.append(name)
+    return tuple(found)
+
+
+def _require_groups(protocol: str, plan: p.PhysicalNode) -> None:
+    """All rows that meet must be of one group."""
+    staged = cut(plan)
+    routes = [route for route in staged.routes.values() if not route.key]
+    if staged.stages > 1 or routes:
+        raise MigrationError(
+            f"{protocol} cannot move groups of this plan: rows of different groups meet in it",
+            detail=str(staged),
+            hint="move groups of each stage on their own",
+        )
+
+
+def _require_combinations(plan: p.PhysicalNode) -> None:
+    for node in p.walk_physical(relational_part(plan)):
+        if not isinstance(node, INTERVAL_KEEPING):
+            raise MigrationError(
+                f"ptlb cannot move groups of this plan: it contains {describe(node)}",
+                detail="sender and receiver would both give results for the same instants",
+                hint="use split_time_balancing, or mslb where the plan has no finite memory",
+            )
+    if relational_part(plan) is not plan:
+        raise MigrationError(
+            "ptlb cannot move groups of this plan: it turns its result into a stream",
+            detail="a machine that gives only some of a group's results cannot tell which of them change",
+            hint="use split_time_balancing",
+        )
+
+
+def _require_memory(protocol: str, plan: p.PhysicalNode) -> None:
+    for node in p.walk_physical(plan):
+        reason = _endless(node)
+        if reason is not None:
+            raise MigrationError(
+                f"{protocol} cannot move groups of this plan: it contains {describe(node)}",
+                detail=reason,
+                hint="use mslb, which needs no instant after which the sender is not needed",
+            )
+
+
+def _endless(node: p.PhysicalNode) -> str | None:
+    match node:
+        case p.Source() if node.longest is None:
+            return ENDLESS
+        case p.RowWindow():
+            return "its rows count until others come, so nobody knows when the sender is no longer needed"
+        case p.FollowedBy(mode="chronicle"):
+            return "which rows it has used up depends on all rows before them"
+        case p.FollowedBy(within=None):
+            return ENDLESS
+        case p.AssignWindow() if node.longest is None:
+            return ENDLESS
+    return None
+
+
+def memory(plan: p.PhysicalNode) -> int | None:
+    """How long after its start a row can matter, in ticks; None if there is no bound.
+
+    Sequences and windows over sub-queries look back from their inputs' results, so their reach adds up.
+    """
+    inputs = [memory(child) for child in plan.inputs]
+    own = node_memory(plan)
+    known = [reach for reach in inputs if reach is not None]
+    if own is None or len(known) < len(inputs):
+        return None
+    return own + max(known, default=0)
+
+
+def node_memory(node: p.PhysicalNode) -> int | None:
+    """How far a node looks back by itself; None if there is no bound."""
+    match node:
+        case p.Source():
+            return _reach(node.window, node.longest)
+        case p.AssignWindow():
+            return _reach(node.spec, node.longest)
+        case p.FollowedBy(mode=mode, within=within):
+            return None if mode == "chronicle" else within
+        case p.RowWindow():
+            return None
+    return 0
+
+
+def _reach(window: object, longest: int | None) -> int | None:
+    match window:
+        case Range(size):
+            return size + 1
+        case Hop(size=size, slide=slide, zone=zone):
+            # A row waits for the next boundary and then stays for the size, rounded up to boundaries; a boundary of
+            # wall-clock time may be later than usual.
+            return size + (2 if zone is None else 3) * slide
+    return longest
