@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ import midstream as ms
 from midstream.algebra.physical import Source, walk_physical
 from midstream.algebra.time import INFINITY
 from midstream.api import ask
-from midstream.cluster.simulated import Link, Simulation
+from midstream.cluster.simulated import Disk, Link, Simulation
 from midstream.cluster.simulated.balanced.managing import Managing
 from midstream.cluster.simulated.balanced.processing import Processing, Setup
 from midstream.cluster.simulated.balanced.rows import ChangePlan
@@ -81,13 +82,16 @@ class Balanced:
         for i, name in enumerate(self.split_names):
             streams = Streams(self._ticks(i), keys, self.groups, reach)
             start = split_state(name, owners)
-            self.simulation.add(
-                name,
-                lambda disk, streams=streams, start=start: Splitting(disk, streams, start, self.processors, MANAGER),
-            )
+            self.simulation.add(name, partial(self._splitting, streams, start))
         for name, plan in zip(self.processors, self.plans, strict=True):
             setup = Setup(name, MANAGER, SINK, self.split_names, plan.physical, keys, self.groups, self.by_intervals)
-            self.simulation.add(name, lambda disk, setup=setup: Processing(disk, setup))
+            self.simulation.add(name, partial(self._processing, setup))
+
+    def _splitting(self, streams: Streams, start: SplitState, disk: Disk) -> Splitting:
+        return Splitting(disk, streams, start, self.processors, MANAGER)
+
+    def _processing(self, setup: Setup, disk: Disk) -> Processing:
+        return Processing(disk, setup)
 
     def _ticks(self, number: int) -> list[Tick]:
         """Ticks of the streams of one split machine; rows come a little after their time."""

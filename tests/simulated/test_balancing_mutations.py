@@ -12,10 +12,11 @@ from tests.simulated.test_balancing_protocols import JOIN, KINDS, streams
 from midstream.algebra.expressions import Literal
 from midstream.algebra.time import BEGINNING
 from midstream.cluster.simulated import Link
-from midstream.cluster.simulated.balanced import processing, splitting, tracks
+from midstream.cluster.simulated.balanced import processing, rows, splitting, tracks
 from midstream.distribution import old_track
-from midstream.distribution.protocols import processor, split
+from midstream.distribution.protocols import messages, processor, split
 from midstream.distribution.protocols.manager import MoveRequest
+from midstream.migration import marks
 
 SHAPES = ["((A B) C)", "(A (B C))"]
 SLOW_ORDERS, SLOW_ROWS = (MANAGER, "s1"), ("s1", "p0")
@@ -53,13 +54,13 @@ def test_the_runs_that_mutations_are_tried_on_are_right_without_them(protocol):
 
 
 def test_the_root_must_leave_out_results_of_new_parts_only(monkeypatch):
-    usual = old_track.marked_plan
+    usual = marks.marked_plan
     monkeypatch.setattr(old_track, "marked_plan", lambda plan: usual(plan, lambda _: Literal(True, pa.bool_())))
     assert not exact("ptlb")
 
 
 def test_only_the_senders_copies_may_be_marked_new(monkeypatch):
-    usual = splitting.Rows
+    usual = rows.Rows
     monkeypatch.setattr(splitting, "Rows", lambda alias, part, new=False: usual(alias, part, False))
     assert not exact("ptlb")
 
@@ -68,7 +69,7 @@ def test_ptlbs_sender_must_wait_until_all_split_operators_duplicate(monkeypatch)
     usual = processor.receive
 
     def without_splits(state, message):
-        waits = isinstance(message, processor.DuplicatePartitions) and message.marked
+        waits = isinstance(message, messages.DuplicatePartitions) and message.marked
         return usual(state, replace(message, splits=()) if waits else message)
 
     monkeypatch.setattr(processor, "receive", without_splits)
@@ -84,7 +85,7 @@ def test_mslbs_sender_must_process_what_is_under_way_first(monkeypatch):
     usual = processor.receive
 
     def without_splits(state, message):
-        waits = isinstance(message, processor.DeactivatePartitions)
+        waits = isinstance(message, messages.DeactivatePartitions)
         return usual(state, replace(message, splits=()) if waits else message)
 
     monkeypatch.setattr(processor, "receive", without_splits)

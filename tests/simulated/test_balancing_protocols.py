@@ -16,8 +16,8 @@ from midstream.distribution.protocols.manager import MoveRequest
 
 PROTOCOLS = ["ptlb", "mslb", "split_time_balancing"]
 JOIN = "SELECT A.k, A.v, B.v AS w, C.v AS x FROM A [RANGE 10], B [RANGE 10], C [RANGE 10] WHERE A.k = B.k AND B.k = C.k"
-SHAPES = ["((A B) C)", "(A (B C))", "((A C) B)", "A: B C, B: A C, C: B A"]
-KINDS = {
+SHAPES: list[str | None] = ["((A B) C)", "(A (B C))", "((A C) B)", "A: B C, B: A C, C: B A"]
+KINDS: dict[str, tuple[str, list[str | None]]] = {
     "join": (JOIN, SHAPES),
     "windows": (JOIN.replace("B [RANGE 10]", "B [HOP 8, 4]").replace("A [RANGE 10]", "A [RANGE 4]"), SHAPES),
     "filtered": (f"{JOIN} AND A.v <= B.v", SHAPES),
