@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -16,8 +17,12 @@ from tests.checkpoint.storages import hdfs, objects
 
 from midstream.checkpoint import lease as leases
 from midstream.checkpoint.addresses import files_at
-from midstream.checkpoint.lease import EXPIRES_AFTER, FOLDER, Lease, newest
+from midstream.checkpoint.lease import EXPIRES_AFTER, FOLDER, Lease, seen
+from midstream.checkpoint.machine import Machine, this_machine
 from midstream.errors import JobError
+
+HERE = this_machine()
+ELSEWHERE = Machine("elsewhere", "another boot", "pid:[2]", "time:[2]")
 
 
 class Clock:
@@ -86,13 +91,13 @@ def test_a_holder_that_beats_keeps_the_lease(files, clock):
 def test_the_lease_is_never_absent_while_it_is_renewed(files, clock, monkeypatch):
     """Every state of the folder that another driver could see names the holder."""
     held = Lease.take(files, clock=clock)
-    seen = []
+    shown = []
 
     def looking(change):
         def wrapped(*args, **kwargs):
-            seen.append(newest(files)[1])
+            shown.append(seen(files))
             change(*args, **kwargs)
-            seen.append(newest(files)[1])
+            shown.append(seen(files))
 
         return wrapped
 
@@ -101,7 +106,7 @@ def test_the_lease_is_never_absent_while_it_is_renewed(files, clock, monkeypatch
     for _ in range(3):
         clock.now += 1
         held.beat()
-    assert seen and all(holder is not None and holder.owner == held.holder.owner for holder in seen)
+    assert shown and all(s is not None and s.holder.owner == held.holder.owner for s in shown)
 
 
 def test_a_dead_process_of_this_machine_loses_the_lease_at_once(local):
@@ -115,8 +120,8 @@ def test_a_dead_process_of_this_machine_loses_the_lease_at_once(local):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     killed = subprocess.run([sys.executable, "-c", script, local.uri], env=environment, check=False)
     assert killed.returncode == -signal.SIGKILL
-    number, holder = newest(local)
-    assert number == 1 and holder is not None and not holder.released
+    left = seen(local)
+    assert left is not None and left.number == 1 and not left.holder.released
     assert Lease.take(local).number == 2
 
 
@@ -128,15 +133,112 @@ def test_a_process_number_used_again_is_not_taken_for_the_holder(local, clock):
     Lease.take(local, clock=clock)
 
 
-def test_a_process_of_another_machine_is_left_its_time(local, clock, monkeypatch):
-    monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
-    held = Lease.take(local, clock=clock)
+class Elsewhere:
+    """A second machine: its own clock, and what it sees while it sleeps."""
+
+    def __init__(self, monkeypatch, machine=ELSEWHERE):
+        self.monkeypatch = monkeypatch
+        self.machine = machine
+        self.now = 5.0
+        self.sleeps = 0
+        self.meanwhile = lambda: None
+
+    def take(self, files, **more):
+        with self.monkeypatch.context() as patched:
+            patched.setattr(leases, "this_machine", lambda: self.machine)
+            return Lease.take(files, clock=lambda: self.now, sleep=self.sleep, **more)
+
+    def sleep(self, seconds):
+        self.now += seconds
+        self.sleeps += 1
+        self.meanwhile()
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        ELSEWHERE,
+        replace(HERE, boot="another", clocks=""),
+        replace(HERE, processes="pid:[1]", clocks=""),
+        replace(HERE, machine="another", boot="another"),
+        Machine(),
+    ],
+    ids=["elsewhere", "another boot", "another namespace", "a clone", "unknown"],
+)
+def test_a_live_holder_elsewhere_keeps_the_lease_whatever_its_process_number_is_here(
+    machine, files, clock, monkeypatch
+):
+    held = Lease.take(files, clock=clock)
     held._say(replace(held.holder, pid=2**22 + 1))
-    monkeypatch.setattr(socket, "gethostname", lambda: "here")
-    with pytest.raises(JobError, match="on elsewhere"):
-        Lease.take(local, clock=clock)
-    clock.now += EXPIRES_AFTER + 1
-    Lease.take(local, clock=clock)
+    other = Elsewhere(monkeypatch, machine)
+    other.meanwhile = held.beat
+    with pytest.raises(JobError, match="another driver is at work"):
+        other.take(files)
+    assert other.sleeps == 1
+    held.check()
+
+
+@pytest.mark.parametrize("ahead", [-(10**9), -61.0, 61.0, 10**9])
+def test_clocks_of_two_machines_are_never_compared(files, clock, monkeypatch, ahead):
+    held = Lease.take(files, clock=lambda: clock.now + ahead)
+    monkeypatch.setattr("time.time", lambda: 10**9 + ahead)
+    other = Elsewhere(monkeypatch)
+
+    def beat_before_the_time_is_over():
+        if other.sleeps == EXPIRES_AFTER - 1:
+            held.beat()
+
+    other.meanwhile = beat_before_the_time_is_over
+    with pytest.raises(JobError, match="another driver"):
+        other.take(files)
+    assert other.sleeps == EXPIRES_AFTER - 1
+    held.check()
+
+
+def test_a_holder_elsewhere_that_is_silent_for_the_whole_time_loses_the_lease(files, clock, monkeypatch):
+    held = Lease.take(files, clock=clock)
+    other = Elsewhere(monkeypatch)
+    taken = other.take(files)
+    assert other.sleeps > EXPIRES_AFTER and taken.number == 2
+    with pytest.raises(JobError, match="lost"):
+        held.beat()
+
+
+def test_a_lease_given_back_while_it_is_watched_is_taken(files, clock, monkeypatch):
+    held = Lease.take(files, clock=clock)
+    other = Elsewhere(monkeypatch)
+    other.meanwhile = held.release
+    assert other.take(files).number == 2
+    assert other.sleeps == 1
+
+
+def test_a_process_in_another_namespace_is_not_judged_by_its_number(local):
+    """The number of a live holder may be nobody's in a container, and the host name be the same."""
+    holder = Lease.take(local)
+    if not HERE.has_clock_of(HERE):
+        pytest.skip("this system does not tell namespaces apart")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(leases, "this_machine", lambda: replace(HERE, processes="pid:[1]"))
+        patched.setattr(os, "kill", lambda *_: (_ for _ in ()).throw(ProcessLookupError()))
+        with pytest.raises(JobError, match="another driver"):
+            Lease.take(local)
+    holder.check()
+
+
+def test_a_lease_file_of_an_older_version_is_watched(local, clock):
+    old = {"owner": "x", "host": socket.gethostname(), "pid": os.getpid(), "started": "", "renewed": 0.0}
+    local.write_atomic(f"{FOLDER}/000000000003-000000000001.json", json.dumps({**old, "released": False}).encode())
+    now = [0.0]
+
+    def sleep(seconds):
+        now[0] += seconds
+
+    assert Lease.take(local, clock=lambda: now[0], sleep=sleep).number == 4
+    assert now[0] > EXPIRES_AFTER
+
+
+def test_the_number_goes_on_above_the_manifests_where_lease_files_were_removed(local):
+    assert Lease.take(local, above=7).number == 8
 
 
 def test_of_many_that_ask_at_once_one_gets_the_lease(local):
@@ -182,17 +284,17 @@ def test_of_many_that_take_over_at_once_one_gets_the_lease(local, clock):
 
 def test_a_slow_taker_whose_number_was_used_and_swept_is_refused(local, clock, monkeypatch):
     """Between looking and taking, another driver took the lease and renewed it."""
-    real = leases.newest
+    real = leases.seen
     other: list[Lease] = []
 
     def slow(files):
         answer = real(files)
-        monkeypatch.setattr(leases, "newest", real)
+        monkeypatch.setattr(leases, "seen", real)
         other.append(Lease.take(files, clock=clock))
         other[0].beat()
         return answer
 
-    monkeypatch.setattr(leases, "newest", slow)
+    monkeypatch.setattr(leases, "seen", slow)
     with pytest.raises(JobError, match="another driver"):
         Lease.take(local, clock=clock)
     other[0].check()

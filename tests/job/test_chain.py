@@ -235,7 +235,7 @@ def test_a_driver_that_lost_its_lease_commits_nothing(tmp_path):
     with pytest.raises(ms.errors.JobError, match="another driver"):
         Lease.take(chain.driver.files, "other")
     chain.driver.lease.pause = 60
-    other = Lease.take(chain.driver.files, "other", clock=lambda: time.time() + 100)
+    other = Lease.take(chain.driver.files, "other", clock=lambda: time.monotonic() + 100)
     with pytest.raises(ms.errors.JobError, match="is lost"):
         chain.batch({"A": rows((1, 11, 101))})
     assert chain.driver.store.batch_ids() == [0]

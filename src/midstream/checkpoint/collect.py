@@ -6,7 +6,7 @@ rest there is left from lost attempts and dropped manifests; what is newer belon
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from midstream.checkpoint.crash_points import reach
 from midstream.checkpoint.files import Files
@@ -26,9 +26,16 @@ def garbage(store: CheckpointStore, files: Files) -> list[str]:
     return sorted(path for path in [*found, *_unfinished(files)] if _at_most(path, ids[-1]))
 
 
-def collect(store: CheckpointStore, files: Files) -> list[str]:
-    """Removes what can go; gives what it removed. It lists all folders: something for the start and now and then."""
-    return _remove(files, garbage(store, files))
+def collect(store: CheckpointStore, files: Files, still_held: Callable[[], None] = lambda: None) -> list[str]:
+    """Removes what can go; gives what it removed. It lists all folders: something for the start and now and then.
+
+    `still_held` fails if the lease is lost. It is asked once it is known what goes: what nobody named while the lease
+    was held is never named again, however long this process is paused before it removes it.
+    """
+    found = garbage(store, files)
+    if found:
+        still_held()
+    return _remove(files, found)
 
 
 def _named(store: CheckpointStore, ids: Iterable[int]) -> tuple[set[str], set[str]]:

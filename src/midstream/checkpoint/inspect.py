@@ -12,7 +12,7 @@ from typing import Any
 
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.collect import garbage
-from midstream.checkpoint.lease import newest
+from midstream.checkpoint.lease import seen
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.checkpoint.store import CheckpointStore
@@ -27,7 +27,7 @@ def describe(checkpoint_uri: str) -> dict[str, Any]:
         raise JobError(
             f"there is no finished batch at {store.uri}", hint="is this the checkpoint that the job was started with?"
         )
-    holder = newest(store.files)[1]
+    present = seen(store.files)
     return {
         "checkpoint": store.uri,
         "format": manifest.format_version,
@@ -35,7 +35,7 @@ def describe(checkpoint_uri: str) -> dict[str, Any]:
         "batch": manifest.batch_id,
         "retained_batches": store.batch_ids(),
         "epoch": manifest.epoch,
-        "holder": None if holder is None or holder.released else asdict(holder),
+        "holder": None if present is None or present.holder.released else asdict(present.holder),
         "partition_groups": len(manifest.routing),
         "streams": dict(_streams(manifest)),
         "queries": {name: _query(manifest, name) for name in sorted({*manifest.queries, *manifest.segments})},

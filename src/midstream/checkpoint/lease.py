@@ -2,34 +2,50 @@
 
 Each holder makes a file of the next number; the highest number tells who holds the lease, and only one can make it.
 To renew it, the holder writes another file of its number and then removes the one before: no file is ever changed, so
-there is always one to read. The lease is free when it was given back, when its time has run out, or when its holder
-was a process of this machine that is no more.
+there is always one to read.
+
+The lease is free when it was given back, when its holder was a process of this machine that is no more, or when it was
+not renewed for its whole time. Clocks of two machines are never compared: whoever wants the lease of a holder elsewhere
+watches it for that time by its own clock. On one boot of one machine all read the same monotonic clock, which the
+holder writes down. The number is the epoch of the manifests made under the lease.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import secrets
 import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from midstream.checkpoint.failures import AlreadyThere, MissingFile
 from midstream.checkpoint.files import Files
+from midstream.checkpoint.machine import Machine, start_of, this_machine
 from midstream.errors import JobError
+
+log = logging.getLogger(__name__)
 
 FOLDER = "lease"
 EXPIRES_AFTER = 60.0
 """Seconds without a renewal after which a holder counts as gone."""
 
+LOOK_EVERY = 1.0
+"""Seconds between two looks at a holder that is watched."""
+
+Clock = Callable[[], float]
+
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a lease, and when it was last renewed (seconds since 1970)."""
+    """Who holds a lease, and where.
+
+    `renewed` is when, for people (seconds since 1970); `ticked` is the same by the monotonic clock of its machine.
+    """
 
     owner: str
     host: str
@@ -37,23 +53,47 @@ class Holder:
     started: str
     renewed: float
     released: bool = False
+    ticked: float = 0.0
+    machine: Machine = field(default_factory=Machine)
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
+
+    def silent(self, clock: Clock = time.monotonic) -> float | None:
+        """For how many seconds it has not renewed; None if its clock is not ours."""
+        return max(0.0, clock() - self.ticked) if this_machine().has_clock_of(self.machine) else None
+
+    def is_dead(self) -> bool:
+        """Whether it was a process of this machine that is no more; unknown of other machines."""
+        if not this_machine().has_processes_of(self.machine):
+            return False
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return True
+        except PermissionError:
+            pass
+        return bool(self.started) and start_of(str(self.pid)) != self.started
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The newest lease file: it stays the same for as long as the holder is silent."""
+
+    path: str
+    number: int
+    holder: Holder
 
 
 class Lease:
     """A lease that is held."""
 
-    def __init__(
-        self, files: Files, number: int, holder: Holder, clock: Callable[[], float], expires_after: float
-    ) -> None:
+    def __init__(self, files: Files, number: int, holder: Holder, clock: Clock) -> None:
         self.files = files
         self.number = number
         self.beats = 0
         self.holder = holder
         self.clock = clock
-        self.expires_after = expires_after
 
     @classmethod
     def take(
@@ -61,43 +101,57 @@ class Lease:
         files: Files,
         owner: str | None = None,
         *,
-        clock: Callable[[], float] = time.time,
+        above: int = 0,
+        clock: Clock = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
         expires_after: float = EXPIRES_AFTER,
     ) -> Lease:
-        """Takes the lease, or says who holds it."""
-        number, present = newest(files)
-        if present is not None and not is_free(present, clock(), expires_after):
-            raise _held(files, present, clock())
-        holder = Holder(owner or secrets.token_hex(8), socket.gethostname(), os.getpid(), _started("self"), clock())
+        """Takes the lease, or says who holds it; of a holder elsewhere this takes until it renews or its time is over.
+
+        The number is more than `above`: the newest manifest's epoch, where lease files may have been removed.
+        """
+        number = max(_wait_until_free(files, clock, sleep, expires_after), above) + 1
+        holder = Holder(
+            owner or secrets.token_hex(8),
+            socket.gethostname(),
+            os.getpid(),
+            start_of("self"),
+            time.time(),
+            ticked=clock(),
+            machine=this_machine(),
+        )
         with suppress(AlreadyThere):  # if another was faster, it is found just below
-            files.write_atomic(_path(number + 1, 0), _content(holder), only_if_absent=True, point="lease")
-        made, winner = newest(files)
-        if winner is not None and (made, winner.owner) != (number + 1, holder.owner):
-            raise _held(files, winner, clock())
-        lease = cls(files, number + 1, holder, clock, expires_after)
+            files.write_atomic(_path(number, 0), _content(holder), only_if_absent=True, point="lease")
+        winner = seen(files)
+        if winner is not None and (winner.number, winner.holder.owner) != (number, holder.owner):
+            raise _held(files, winner.holder, clock)
+        lease = cls(files, number, holder, clock)
         lease._sweep()
         return lease
 
     def check(self) -> None:
         """Fails if somebody else holds the lease by now."""
-        number, present = newest(self.files)
-        if present is None or present.owner != self.holder.owner or number != self.number:
+        present = seen(self.files)
+        if present is None or not self._is_mine(present):
             raise JobError(
                 f"the lease of {self.files.uri} is lost",
-                detail=f"{present} took it over" if present else "its files are gone",
+                detail=f"{present.holder} took it over" if present else "its files are gone",
                 hint="this driver was silent for too long; let the other one go on, and do not start this one again",
             )
 
     def beat(self) -> None:
         """Renews the lease."""
         self.check()
-        self._say(replace(self.holder, renewed=self.clock()))
+        self._say(replace(self.holder, renewed=time.time(), ticked=self.clock()))
 
     def release(self) -> None:
         """Gives the lease back; nothing happens if it was lost."""
-        number, present = newest(self.files)
-        if number == self.number and present is not None and present.owner == self.holder.owner:
+        present = seen(self.files)
+        if present is not None and self._is_mine(present):
             self._say(replace(self.holder, released=True))
+
+    def _is_mine(self, present: Seen) -> bool:
+        return (present.number, present.holder.owner) == (self.number, self.holder.owner)
 
     def _say(self, holder: Holder) -> None:
         self.holder, self.beats = holder, self.beats + 1
@@ -118,21 +172,57 @@ class Lease:
         self.release()
 
 
-def newest(files: Files) -> tuple[int, Holder | None]:
-    """The highest number and who made it; 0 and none if nobody ever held the lease."""
+def seen(files: Files) -> Seen | None:
+    """The newest lease file; none if nobody ever held the lease."""
     paths = [path for path in files.list(FOLDER) if not path.rpartition("/")[2].startswith(".")]
     if not paths:
-        return 0, None
+        return None
     try:
         number = int(paths[-1].rpartition("/")[2].partition("-")[0])
-        return number, Holder(**json.loads(files.read(paths[-1])))
+        return Seen(paths[-1], number, _holder(json.loads(files.read(paths[-1]))))
     except MissingFile:
-        return newest(files)  # a newer one has been made, and this one swept away
-    except (ValueError, TypeError) as error:
+        return seen(files)  # a newer one has been made, and this one swept away
+    except (ValueError, TypeError, KeyError) as error:
         raise JobError(
             f"the lease file {files.full(paths[-1])} is damaged",
             hint="make sure that no driver runs on this checkpoint, then delete the file",
         ) from error
+
+
+def likely_holder(files: Files) -> Holder | None:
+    """Who seems to hold the lease, for those who only look: the clock of a holder elsewhere is believed."""
+    present = seen(files)
+    if present is None or present.holder.released or present.holder.is_dead():
+        return None
+    silent = present.holder.silent()
+    age = time.time() - present.holder.renewed if silent is None else silent
+    return present.holder if age <= EXPIRES_AFTER else None
+
+
+def _wait_until_free(files: Files, clock: Clock, sleep: Callable[[float], None], expires_after: float) -> int:
+    """The highest number, once its holder has given it back or is gone; raises if it is at work."""
+    watched: Seen | None = None
+    since = clock()
+    while True:
+        present = seen(files)
+        if present is None:
+            return 0
+        holder = present.holder
+        if holder.released or holder.is_dead():
+            return present.number
+        silent = holder.silent(clock)
+        if silent is not None:
+            if silent <= expires_after:
+                raise _held(files, holder, clock)
+            return present.number
+        if watched is None:
+            watched, since = present, clock()
+            log.warning("%s holds the lease of %s; waiting %.0f s for a sign of it", holder, files.uri, expires_after)
+        elif watched.path != present.path:
+            raise _held(files, holder, clock)
+        elif clock() - since > expires_after:
+            return present.number
+        sleep(LOOK_EVERY)
 
 
 def _path(number: int, beat: int) -> str:
@@ -143,36 +233,14 @@ def _content(holder: Holder) -> bytes:
     return json.dumps(asdict(holder)).encode()
 
 
-def is_free(holder: Holder, now: float, expires_after: float) -> bool:
-    """Whether a lease can be taken: it was given back, not renewed for too long, or its holder is dead."""
-    return holder.released or now - holder.renewed > expires_after or _is_dead(holder)
+def _holder(told: dict[str, Any]) -> Holder:
+    return Holder(**{**told, "machine": Machine(**told.get("machine", {}))})
 
 
-def _is_dead(holder: Holder) -> bool:
-    """Whether the holder was a process of this machine that is no more; unknown of other machines."""
-    if holder.host != socket.gethostname():
-        return False
-    try:
-        os.kill(holder.pid, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        pass
-    return bool(holder.started) and _started(str(holder.pid)) != holder.started
-
-
-def _started(pid: str) -> str:
-    """When a process started, in the machine's own count, so that a number used again is not taken for it."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot}/{Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[19]}"
-    except OSError:
-        return ""
-
-
-def _held(files: Files, holder: Holder, now: float) -> JobError:
+def _held(files: Files, holder: Holder, clock: Clock) -> JobError:
+    silent = holder.silent(clock)
     return JobError(
         f"another driver is at work on {files.uri}: {holder}",
-        detail=f"it renewed its lease {max(0.0, now - holder.renewed):.0f} seconds ago",
+        detail="it renewed its lease " + ("while it was watched" if silent is None else f"{silent:.0f} seconds ago"),
         hint="stop that driver first, or give this job a checkpoint of its own",
     )

@@ -106,6 +106,7 @@ class Superseded:
 class Manifest:
     """What a batch left behind.
 
+    `epoch` is the number of the lease it was made under.
     `registers` and `latest` are by stream; `advanced_to`, `released`, `results`, `segments` and `migration` by query.
     `listed` are the lists of older result files by query, `listed_dead_letters` those of older dead letters. `recent`
     are the newest rows of the metrics table, `metrics` the files with the others.

@@ -6,7 +6,6 @@ manifest's content into the values that dashboards and commands show.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +17,7 @@ import pyarrow.parquet as pq
 from midstream.checkpoint.control import REQUESTS as ARRIVED
 from midstream.checkpoint.control import numbers_in
 from midstream.checkpoint.inspect import tick
-from midstream.checkpoint.lease import EXPIRES_AFTER, Holder, is_free, newest
+from midstream.checkpoint.lease import Holder, likely_holder
 from midstream.checkpoint.lists import dead_letters_of
 from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.metrics import metrics_of, rates
@@ -101,8 +100,7 @@ class StoredJob:
     @property
     def holder(self) -> Holder | None:
         """Who runs the job now, if anybody does."""
-        holder = newest(self.store.files)[1]
-        return None if holder is None or is_free(holder, time.time(), EXPIRES_AFTER) else holder
+        return likely_holder(self.store.files)
 
     @property
     def running(self) -> bool:

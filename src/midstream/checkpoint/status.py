@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from midstream.checkpoint.inspect import tick
-from midstream.checkpoint.lease import EXPIRES_AFTER, is_free, newest
+from midstream.checkpoint.lease import likely_holder
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.metrics import metrics_of, rates
 from midstream.checkpoint.request_log import told_of
@@ -18,9 +17,8 @@ LOOKED_AT = 4096
 
 
 def is_running(store: CheckpointStore) -> bool:
-    """Whether somebody holds the checkpoint's lease."""
-    holder = newest(store.files)[1]
-    return holder is not None and not is_free(holder, time.time(), EXPIRES_AFTER)
+    """Whether somebody seems to hold the checkpoint's lease."""
+    return likely_holder(store.files) is not None
 
 
 def stored_status(store: CheckpointStore) -> dict[str, Any]:

@@ -1,11 +1,13 @@
 """The manifests of a checkpoint, one per batch, each made once.
 
 A batch is done when its manifest exists. Data files are safe from a crash of the machine before the manifest that
-names them appears, and manifests go oldest first, so that those left are always the newest without a gap.
+names them appears, and manifests go oldest first, so that those left are always the newest without a gap. A manifest
+carries the number of the lease it was made under, and none is made after one of a later lease.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,13 +23,18 @@ from midstream.errors import JobError
 MANIFESTS = "manifests"
 SUFFIX = ".manifest"
 
+FOR_A_REPLAY = 2
+"""How many manifests a job needs to go on: of the newest batch the sinks may have to be called again, which takes the
+one before it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What a manifest names: files, and among them the lists, which name more."""
+    """What a manifest names: files, and among them the lists, which name more; and its epoch."""
 
     files: frozenset[str]
     lists: frozenset[str]
+    epoch: int = 0
 
 
 class CheckpointStore:
@@ -72,6 +79,11 @@ class CheckpointStore:
             self.read(batch_id)
         return self._named[batch_id]
 
+    def epoch(self) -> int:
+        """The epoch of the newest manifest; 0 if no batch is done."""
+        ids = self.batch_ids()
+        return self.named(ids[-1]).epoch if ids else 0
+
     def exists(self, batch_id: int) -> bool:
         """Whether a batch is done."""
         return self.files.exists(manifest_path(batch_id))
@@ -109,6 +121,7 @@ class CheckpointStore:
     def commit(self, manifest: Manifest) -> None:
         """Makes a batch done, once all files of the batch are safe; the same manifest again changes nothing."""
         path, content = manifest_path(manifest.batch_id), manifest.to_bytes()
+        self._refuse_what_is_behind(manifest)
         reach("commit.before_sync")
         folders = {f.rpartition("/")[0] for f in manifest.files() if batch_of(f) == manifest.batch_id}
         syncs = [begin(self.files.sync, folder) for folder in sorted(folders)]
@@ -125,11 +138,28 @@ class CheckpointStore:
                 hint="is a second driver at work on this checkpoint?",
             ) from error
 
-    def retain(self, n: int) -> list[int]:
-        """Removes all but the newest `n` manifests; gives the batches removed."""
+    def _refuse_what_is_behind(self, manifest: Manifest) -> None:
+        """Fails if a later driver has committed: its manifests may have taken the place of ours, and ours be gone."""
+        ids = self.batch_ids()
+        epoch = self.named(ids[-1]).epoch if ids else 0
+        if ids and (ids[-1] > manifest.batch_id or epoch > manifest.epoch):
+            raise JobError(
+                f"batch {manifest.batch_id} is not committed: another driver has gone on with {self.uri}",
+                detail=f"batch {ids[-1]} is done, in epoch {epoch}; this driver's is {manifest.epoch}",
+                hint="this driver was silent for too long; let the other one go on, and do not start this one again",
+            )
+
+    def retain(self, n: int, still_held: Callable[[], None] = lambda: None) -> list[int]:
+        """Removes all but the newest `n` manifests; gives the batches removed.
+
+        `still_held` fails if the lease is lost. It is asked once it is known what goes: what was old while the lease
+        was held is old for every later driver too.
+        """
         if n < 1:
             raise JobError(f"at least one manifest must be retained, not {n}")
         gone = self.batch_ids()[:-n]
+        if gone:
+            still_held()
         for batch_id in gone:
             reach("retain.before_delete")
             self.files.delete(manifest_path(batch_id))
@@ -139,7 +169,7 @@ class CheckpointStore:
 
 
 def _named(manifest: Manifest) -> Named:
-    return Named(frozenset(manifest.files()), frozenset(listed.path for listed in manifest.lists()))
+    return Named(frozenset(manifest.files()), frozenset(listed.path for listed in manifest.lists()), manifest.epoch)
 
 
 def manifest_path(batch_id: int) -> str:

@@ -22,7 +22,7 @@ from midstream.job.task.exchange import GROUPS, default_routing
 from midstream.job.task.fragment_task import FragmentWork, MigrationWork
 from midstream.job.task.layout import Layout
 from midstream.job.task.memory import Memory
-from midstream.job.task.reports import FragmentReport, Report
+from midstream.job.task.reports import FragmentReport, Report, require_all
 from midstream.job.task.samples import LookRequest
 from midstream.job.task.shared_task import SharedWork
 from midstream.job.task.sides import NEW, Side, base_name
@@ -110,10 +110,13 @@ class Batch:
 
     def take(self, reports: Sequence[Report], seconds: float) -> None:
         """Takes what the steps report, which took that long; what made one of them fail is raised."""
+        require_all(reports, self.stages, self.slots, self.batch_id)
         self.reports, self.job_seconds = list(reports), seconds
-        for report in self.reports:
-            if report.error is not None:
-                raise report.error
+
+    @property
+    def stages(self) -> int:
+        """How many stages the plans at work need."""
+        return max((part.query.staged.stages for part in self.parts()), default=1)
 
     def steps(self) -> list[StageStep]:
         """The steps of all stages."""
@@ -123,13 +126,12 @@ class Batch:
         )
         plans = {part.name: part.query.staged for part in parts}
         exchanged = Layout.of({port: plans[name].fragment(n).plan.schema for (name, n), port in ports.numbers.items()})
-        count = max((staged.stages for staged in plans.values()), default=1)
         return [
             StageStep(
                 self.checkpoint,
                 self.batch_id,
                 stage,
-                stage == count - 1,
+                stage == self.stages - 1,
                 self.streams,
                 dict(self.registers),
                 self.arriving if stage == 0 else exchanged,
@@ -139,7 +141,7 @@ class Batch:
                 self.looks if stage == 0 else (),
                 self.memory,
             )
-            for stage in range(count)
+            for stage in range(self.stages)
         ]
 
     def _works(self, parts: Sequence[Part], stage: int, ports: Ports) -> tuple[FragmentWork | SharedWork, ...]:

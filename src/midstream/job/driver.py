@@ -22,7 +22,7 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.merging import adopt
 from midstream.checkpoint.metrics import completed, remember
 from midstream.checkpoint.request_log import REQUESTS
-from midstream.checkpoint.store import CheckpointStore
+from midstream.checkpoint.store import FOR_A_REPLAY, CheckpointStore
 from midstream.distribution.balancing import Watch
 from midstream.distribution.fragments import Route
 from midstream.errors import JobError, MigrationError
@@ -243,6 +243,8 @@ class Driver:
         if adaptive := self.watchers.after(batch, self.check_migration):
             settings[ADAPTIVE] = adaptive
         manifest = self._tidied(batch, batch.manifest(offsets, settings))
+        if self.lease is not None:
+            manifest = replace(manifest, epoch=self.lease.epoch)
         self.check_lease()
         self.store.commit(manifest)
         self.manifest = manifest
@@ -257,9 +259,9 @@ class Driver:
             dealt = self.rebalancing.after(manifest.routing, manifest.counters["groups"], self.slots)
             self.wanted = None if dealt is None else Routing(dealt, self.slots, "a slot with much more than others")
         self.requests.committed()
-        self.store.retain(self.retained)
+        self.store.retain(max(self.retained, FOR_A_REPLAY), self.check_lease)
         if self._collects(batch):
-            collect(self.store, self.files)
+            collect(self.store, self.files, self.check_lease)
         self.compactor.begin(manifest)
 
     def check_lease(self) -> None:

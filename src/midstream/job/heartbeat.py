@@ -7,6 +7,7 @@ import threading
 
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lease import Lease
+from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError
 
 log = logging.getLogger(__name__)
@@ -19,11 +20,16 @@ class Heartbeat:
     """Holds a checkpoint's lease until it is stopped."""
 
     def __init__(self, files: Files, pause: float = PAUSE) -> None:
-        self.lease = Lease.take(files)
+        self.lease = Lease.take(files, above=CheckpointStore(files).epoch())
         self.pause = pause
         self.ending = threading.Event()
         self.thread = threading.Thread(target=self._beat, name="midstream-lease", daemon=True)
         self.thread.start()
+
+    @property
+    def epoch(self) -> int:
+        """The number that manifests made under the lease carry."""
+        return self.lease.number
 
     def check(self) -> None:
         """Fails if somebody else holds the lease by now."""

@@ -125,25 +125,29 @@ class Move:
             plan.settle(self.old, self.new)
         self.working = [plan for plan in self.plans if not plan.in_place]
 
+    @property
+    def stages(self) -> int:
+        """How many stages the new plans need to be filled; none if nothing is sent or derived."""
+        return max((plan.new.staged.stages for plan in self.working), default=0)
+
     def steps(self) -> tuple[SendStep, list[FillStep]]:
         """What old slots do, and what new slots do stage by stage."""
         ports = {name: port for port, name in enumerate(self._travelling())}
         layout = Layout.of({port: schema for port, schema in enumerate(self._travelling().values())})
         parcels = [parcel for plan in self.working for parcel in self._parcels(plan, ports)]
-        count = max(plan.new.staged.stages for plan in self.working)
         sending = SendStep(self.checkpoint, layout, self.new.groups, self.new.slots, tuple(parcels), self.memory)
         return sending, [
             FillStep(
                 self.checkpoint,
                 self.batch_id,
                 stage,
-                stage == count - 1,
+                stage == self.stages - 1,
                 layout,
                 self.new.groups,
                 tuple(work for plan in self.working for work in self._work(plan, stage, ports)),
                 self.memory,
             )
-            for stage in range(count)
+            for stage in range(self.stages)
         ]
 
     def segments(self, reports: Sequence[Report]) -> dict[str, dict[int, dict[int, list[SegmentEntry]]]]:

@@ -16,7 +16,7 @@ from midstream.job.moving import Move, PlanMove, Routing
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.task.exchange import GROUPS, default_routing
 from midstream.job.task.memory import Memory
-from midstream.job.task.reports import Report
+from midstream.job.task.reports import Report, require_all
 
 ANOTHER_NUMBER = "another number of slots"
 
@@ -110,9 +110,7 @@ def settle(
     ]
     move = Move(checkpoint, batch_id, plans, old, new, memory)
     reports = run(move) if move.working else []
-    for report in reports:
-        if report.error is not None:
-            raise report.error
+    require_all(reports, move.stages, new.slots, batch_id)
     segments = {**before.segments, **move.segments(reports)}
     moved = None if new.groups == old.groups else _told(move)
     ended = _ended(queries, going, batch_id, before, started, reports)

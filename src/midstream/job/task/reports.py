@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from midstream.checkpoint.manifest import DeadLetterFile, ResultFile
 from midstream.checkpoint.packs import SegmentEntry
-from midstream.errors import MidstreamError
+from midstream.errors import InternalError, MidstreamError
 from midstream.job.task.samples import Looks, OperatorReport
 
 
@@ -78,3 +79,19 @@ class Report:
         report = pickle.loads(content)
         assert isinstance(report, Report)
         return report
+
+
+def require_all(reports: Sequence[Report], stages: int, slots: int, batch_id: int) -> None:
+    """Raises what made a slot fail; fails if a slot said nothing of a stage, for its state would be taken for empty."""
+    for report in reports:
+        if report.error is not None:
+            raise report.error
+    told = {(report.stage, report.slot) for report in reports}
+    silent = [(stage, slot) for stage in range(stages) for slot in range(slots) if (stage, slot) not in told]
+    if silent:
+        named = ", ".join(f"slot {slot} in stage {stage}" for stage, slot in silent[:5])
+        raise InternalError(
+            f"batch {batch_id} cannot be committed: {named} did not report",
+            detail=f"{len(silent)} of {stages * slots} reports are missing",
+            hint="nothing of the batch counts: start the job again, and it goes on with that batch",
+        )
