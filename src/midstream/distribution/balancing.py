@@ -8,7 +8,7 @@ themselves, and by enough that it pays.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 ENOUGH = 1.1
@@ -56,8 +56,10 @@ def skew(routing: Sequence[int], loads: Sequence[float], slots: int) -> float:
     return max(each) / mean if mean else 1.0
 
 
-def balanced(routing: Sequence[int], loads: Sequence[float], slots: int) -> tuple[int, ...]:
-    """The groups dealt so that no slot has much more than the mean, as far as groups allow.
+def balanced(
+    routing: Sequence[int], loads: Sequence[float], slots: int, fixed: Collection[int] = ()
+) -> tuple[int, ...]:
+    """The groups dealt so that no slot has much more than the mean, as far as groups allow; `fixed` ones stay.
 
     >>> balanced([0, 0, 0, 1], [4, 3, 3, 2], 2)
     (1, 0, 0, 1)
@@ -68,7 +70,7 @@ def balanced(routing: Sequence[int], loads: Sequence[float], slots: int) -> tupl
     for _ in range(2 * len(dealt)):
         full, empty = each.index(max(each)), each.index(min(each))
         gap = each[full] - each[empty]
-        movable = [g for g, slot in enumerate(dealt) if slot == full and 0 < loads[g] < gap]
+        movable = [g for g, slot in enumerate(dealt) if slot == full and 0 < loads[g] < gap and g not in fixed]
         if each[full] <= enough or not movable:
             break
         group = min(movable, key=lambda g: abs(gap / 2 - loads[g]))

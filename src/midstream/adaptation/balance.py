@@ -1,0 +1,223 @@
+"""Which groups move where, and by which protocol: decisions with a forecast and a reason.
+
+`paper_request` is D-CAPE's policy: from the machine with most to the one with least memory, half the difference, and
+the sender chooses the groups. `BalanceController` weighs measured time and bytes of state together, deals many groups
+between many machines at once, and asks for unevenness that lasts, for a gain that pays for the move, and for rest
+between moves. Afterwards it compares the result with its forecast, and asks for more where it has been wrong.
+
+Pure: measurements come in, a decision comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from midstream.distribution.balancing import GAIN, PATIENCE, balanced, skew, slot_loads
+from midstream.distribution.move_costs import MoveCost, Moved, Prices, cheapest
+from midstream.distribution.protocols.manager import MoveRequest
+
+Action = Literal["stay", "move"]
+
+
+def paper_request(memory: Mapping[str, float], protocol: str, least_share: float = 0.1) -> MoveRequest | None:
+    """Half the difference from the fullest machine to the emptiest; None if that is a small share of the mean.
+
+    >>> paper_request({"a": 100.0, "b": 20.0, "c": 60.0}, "mslb")
+    MoveRequest(protocol='mslb', sender='a', receiver='b', amount=40.0, groups=())
+    """
+    sender, receiver = max(memory, key=lambda m: (memory[m], m)), min(memory, key=lambda m: (memory[m], m))
+    amount = (memory[sender] - memory[receiver]) / 2
+    mean = sum(memory.values()) / len(memory)
+    if sender == receiver or amount <= least_share * mean:
+        return None
+    return MoveRequest(protocol, sender, receiver, amount)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLoad:
+    """What was measured of a group: seconds of processing per second, rows and bytes held, rows arriving per second."""
+
+    owner: str
+    seconds: float
+    rows: float = 0.0
+    bytes: float = 0.0
+    rate: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class BalancePolicy:
+    """When groups move.
+
+    The fullest machine must have `skewed` times the mean in `patience` looks on end; after the move it may keep at most
+    `gain` of that. What is saved within `horizon` windows must be `margin` times the cost. `memory_share` is how much
+    bytes of state count beside time. A group rests for `rest` looks after it has moved.
+    """
+
+    skewed: float = 1.3
+    patience: int = PATIENCE
+    gain: float = GAIN
+    margin: float = 1.5
+    horizon: float = 10.0
+    memory_share: float = 0.25
+    rest: int = 6
+    tolerance: float = 0.25
+    prices: Prices = field(default_factory=Prices)
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """How full the fullest machine is beside the mean, now and when the moves are over, and what they cost and save."""
+
+    skew: float
+    expected_skew: float
+    cost: float
+    saving: float
+
+
+@dataclass(frozen=True, slots=True)
+class BalanceDecision:
+    """What was decided, and why, in one paragraph."""
+
+    action: Action
+    requests: tuple[MoveRequest, ...]
+    costs: tuple[MoveCost, ...]
+    forecast: Forecast
+    reason: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """The decision as plain values."""
+        moves = [
+            {"sender": r.sender, "receiver": r.receiver, "groups": list(r.groups), **cost.as_dict()}
+            for r, cost in zip(self.requests, self.costs, strict=True)
+        ]
+        f = self.forecast
+        figures = {"skew": f.skew, "expected_skew": f.expected_skew, "cost": f.cost, "saving": f.saving}
+        return {"action": self.action, "moves": moves, **figures, "reason": self.reason}
+
+
+@dataclass(slots=True)
+class BalanceController:
+    """Decides for the groups of one key; `window` is the plan's memory in seconds."""
+
+    window: float
+    policy: BalancePolicy = field(default_factory=BalancePolicy)
+    overfull: int = 0
+    resting: dict[int, int] = field(default_factory=dict)
+    expected: float | None = None
+    mistrust: float = 1.0
+
+    def consider(
+        self,
+        groups: Sequence[GroupLoad],
+        machines: Sequence[str],
+        protocols: Sequence[str],
+        moving: frozenset[int] = frozenset(),
+        recomputed: float = 0.0,
+        height: int = 2,
+    ) -> BalanceDecision:
+        """Decides after a look; groups that are `moving` stay out of it.
+
+        `recomputed` says how many rows per row moved the receiver would have to recompute if states are shipped.
+        """
+        self._rest()
+        loads = self._loads(groups)
+        places = {name: i for i, name in enumerate(machines)}
+        routing = [places[group.owner] for group in groups]
+        before = skew(routing, loads, len(machines))
+        self._review(before, moving)
+        self.overfull = self.overfull + 1 if before >= self.policy.skewed else 0
+        dealt = balanced(routing, loads, len(machines), moving.union(self.resting))
+        after = skew(dealt, loads, len(machines))
+        requests, costs = self._requests(groups, machines, routing, dealt, protocols, recomputed, height)
+        saving = self._saving(groups, routing, dealt, len(machines))
+        forecast = Forecast(before, after, sum(cost.total for cost in costs), saving)
+        why = self._against(forecast, bool(requests))
+        if why is not None:
+            return BalanceDecision("stay", (), (), forecast, f"{self._facts(forecast)} {why} Staying.")
+        self.overfull, self.expected = 0, after
+        self.resting.update({group: self.policy.rest for request in requests for group in request.groups})
+        return BalanceDecision("move", requests, costs, forecast, f"{self._facts(forecast)} {_moves(requests, costs)}")
+
+    def _loads(self, groups: Sequence[GroupLoad]) -> list[float]:
+        """Each group's share of all time, and of all bytes as far as these count."""
+        time, held = sum(g.seconds for g in groups) or 1.0, sum(g.bytes for g in groups) or 1.0
+        share = self.policy.memory_share if any(g.bytes for g in groups) else 0.0
+        return [(1 - share) * g.seconds / time + share * g.bytes / held for g in groups]
+
+    def _rest(self) -> None:
+        self.resting = {group: looks - 1 for group, looks in self.resting.items() if looks > 1}
+
+    def _review(self, now: float, moving: frozenset[int]) -> None:
+        """Once the last moves are over, compares what came of them with the forecast."""
+        if self.expected is None or moving or self.resting:
+            return
+        wrong = now > self.expected * (1 + self.policy.tolerance)
+        self.mistrust = min(4.0, self.mistrust * 2) if wrong else max(1.0, self.mistrust / 2)
+        self.expected = None
+
+    def _requests(
+        self,
+        groups: Sequence[GroupLoad],
+        machines: Sequence[str],
+        routing: Sequence[int],
+        dealt: Sequence[int],
+        protocols: Sequence[str],
+        recomputed: float,
+        height: int,
+    ) -> tuple[tuple[MoveRequest, ...], tuple[MoveCost, ...]]:
+        pairs: dict[tuple[int, int], list[int]] = {}
+        for group, (old, new) in enumerate(zip(routing, dealt, strict=True)):
+            if old != new:
+                pairs.setdefault((old, new), []).append(group)
+        busy = slot_loads(routing, [g.seconds for g in groups], len(machines))
+        requests, costs = [], []
+        for (old, new), chosen in sorted(pairs.items()):
+            rows, held = (sum(getattr(groups[g], name) for g in chosen) for name in ("rows", "bytes"))
+            rate = sum(groups[g].rate for g in chosen)
+            moved = Moved(rows, held, rate, recomputed * rows, max(0.0, busy[old] - 1.0))
+            cost = cheapest(protocols, moved, self.window, height, self.policy.prices)
+            if cost is not None:
+                requests.append(MoveRequest(cost.protocol, machines[old], machines[new], groups=tuple(chosen)))
+                costs.append(cost)
+        return tuple(requests), tuple(costs)
+
+    def _saving(self, groups: Sequence[GroupLoad], routing: Sequence[int], dealt: Sequence[int], count: int) -> float:
+        """What the fullest machine has to do less, over the horizon."""
+        seconds = [g.seconds for g in groups]
+        relief = max(slot_loads(routing, seconds, count)) - max(slot_loads(dealt, seconds, count))
+        return relief * self.policy.horizon * self.window
+
+    def _facts(self, forecast: Forecast) -> str:
+        return f"The fullest machine has {forecast.skew:.2f} times the mean."
+
+    def _against(self, forecast: Forecast, movable: bool) -> str | None:
+        """What speaks against moving now."""
+        policy = self.policy
+        if forecast.skew < policy.skewed:
+            return f"Less than {policy.skewed:g} times is not worth a move."
+        needed = int(policy.patience * self.mistrust)
+        if self.overfull < needed:
+            return f"It has been so in {self.overfull} looks on end; waiting for {needed}, in case it does not last."
+        if not movable:
+            return "No group that may move would even it out."
+        if forecast.expected_skew > policy.gain * forecast.skew:
+            return (
+                f"The best known dealing of groups would leave it {forecast.expected_skew:.2f} times the mean; a group "
+                "cannot be divided."
+            )
+        if forecast.saving < policy.margin * self.mistrust * forecast.cost:
+            return (
+                f"Moving would cost {forecast.cost:.3g} s and save {forecast.saving:.3g} s within {policy.horizon:g} "
+                f"windows, less than {policy.margin * self.mistrust:g} times the cost."
+            )
+        return None
+
+
+def _moves(requests: Sequence[MoveRequest], costs: Sequence[MoveCost]) -> str:
+    parts = [
+        f"{len(r.groups)} groups from {r.sender} to {r.receiver} by {r.protocol} ({cost.length:.3g} s)"
+        for r, cost in zip(requests, costs, strict=True)
+    ]
+    return f"Moving {', '.join(parts)}."

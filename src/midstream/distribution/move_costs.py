@@ -1,0 +1,85 @@
+"""What moving groups is predicted to cost, by protocol, in seconds of a machine's time.
+
+MSLB ships what the groups hold, stores it again and recomputes what the receiver's plan holds and the sender's does
+not; until then rows of the groups wait. PTLB and split-time balancing process what arrives during the move twice, and
+leave the sender its load for that long. So large states speak for the latter, high rates and an overloaded sender for
+the former. States are as large as rates were a window ago: where rates have just fallen, PTLB is the cheaper one
+(D-CAPE section 5.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from midstream.distribution.protocols.ptlb import expected_length
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Seconds to store a row, to ship a byte, and to process an arriving row with all that follows from it."""
+
+    store: float = 2e-6
+    ship: float = 1e-8
+    process: float = 1e-5
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Groups that may move: the rows and bytes they hold, those to recompute, and the rows that arrive per second.
+
+    `overload` is what the sender has to do per second beyond what it can do; a move that takes a while lets that wait.
+    """
+
+    rows: float
+    bytes: float
+    rate: float
+    recomputed: float = 0.0
+    overload: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class MoveCost:
+    """A protocol's predicted length in seconds, the work it adds, how long rows wait for it, and work left waiting."""
+
+    protocol: str
+    length: float
+    work: float
+    pause: float
+    delayed: float
+
+    @property
+    def total(self) -> float:
+        """What counts when protocols are compared."""
+        return self.work + self.pause + self.delayed
+
+    def as_dict(self) -> dict[str, float | str]:
+        """All fields as plain values."""
+        figures = {"length": self.length, "work": self.work, "pause": self.pause, "delayed": self.delayed}
+        return {"protocol": self.protocol, **figures, "total": self.total}
+
+
+def predict(protocol: str, moved: Moved, window: float, height: int = 2, prices: Prices | None = None) -> MoveCost:
+    """What a protocol takes; `window` is the plan's memory in seconds.
+
+    >>> still = Moved(rows=1e6, bytes=1e8, rate=10)
+    >>> predict("ptlb", still, 60).total < predict("mslb", still, 60).total
+    True
+    >>> busy = Moved(rows=1e4, bytes=1e6, rate=5_000, overload=0.2)
+    >>> predict("mslb", busy, 60).total < predict("ptlb", busy, 60).total
+    True
+    """
+    prices = prices or Prices()
+    if protocol == "mslb":
+        work = prices.store * (moved.rows + moved.recomputed) + prices.ship * moved.bytes
+        return MoveCost(protocol, work, work, work, moved.overload * work)
+    length = expected_length(window, height)
+    return MoveCost(protocol, length, moved.rate * length * prices.process, 0.0, moved.overload * length)
+
+
+def cheapest(
+    protocols: Iterable[str], moved: Moved, window: float, height: int = 2, prices: Prices | None = None
+) -> MoveCost | None:
+    """The cheapest of the protocols that are legal; None if none is."""
+    costs = [predict(protocol, moved, window, height, prices) for protocol in protocols]
+    return min(costs, key=lambda cost: cost.total, default=None)
