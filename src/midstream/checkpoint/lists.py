@@ -14,7 +14,7 @@ from typing import Any
 
 from midstream.checkpoint.envelope import Upgrades, damaged, seal, unseal
 from midstream.checkpoint.files import Files
-from midstream.checkpoint.manifest import DeadLetterFile, ListFile, Manifest, ResultFile, Superseded
+from midstream.checkpoint.manifest import DeadLetterFile, ListFile, Manifest, ResultFile, SourceFile, Superseded
 from midstream.checkpoint.names import LISTS, name_for
 
 KIND = "list"
@@ -47,8 +47,15 @@ def shorten(files: Files, manifest: Manifest, most: int = MOST_NAMED) -> Manifes
     dead, dead_listed = manifest.dead_letters, manifest.listed_dead_letters
     if len(dead) > most:
         dead, dead_listed = (), _grown(files, manifest.batch_id, dead_listed, dead)
+    sources, sources_listed = dict(manifest.sources), dict(manifest.listed_sources)
+    for stream, read in manifest.sources.items():
+        if len(read) > most:
+            sources_listed[stream] = _grown(files, manifest.batch_id, sources_listed.get(stream, ()), read)
+            sources[stream] = ()
     return replace(
         manifest,
+        sources=sources,
+        listed_sources=sources_listed,
         results=results,
         listed=listed,
         dead_letters=dead,
@@ -76,6 +83,13 @@ def results_of(files: Files, manifest: Manifest, query: str) -> Iterator[ResultF
     yield from manifest.results.get(query, ())
 
 
+def sources_of(files: Files, manifest: Manifest, stream: str) -> Iterator[SourceFile]:
+    """All files that were read of a stream's folder, oldest first."""
+    for named in manifest.listed_sources.get(stream, ()):
+        yield from (SourceFile(*row) for row in read_list(files, named.path))
+    yield from manifest.sources.get(stream, ())
+
+
 def dead_letters_of(files: Files, manifest: Manifest) -> Iterator[DeadLetterFile]:
     """All dead-letter files, oldest first."""
     for named in manifest.listed_dead_letters:
@@ -100,7 +114,7 @@ def read_list(files: Files, path: str) -> tuple[tuple[Any, ...], ...]:
 
 
 def _grown(
-    files: Files, batch_id: int, lists: Sequence[ListFile], moved: Sequence[ResultFile | DeadLetterFile]
+    files: Files, batch_id: int, lists: Sequence[ListFile], moved: Sequence[ResultFile | DeadLetterFile | SourceFile]
 ) -> tuple[ListFile, ...]:
     """The lists with one more, after merging the newest while there are many of like size."""
     rows: tuple[tuple[Any, ...], ...] = tuple(astuple(file) for file in moved)

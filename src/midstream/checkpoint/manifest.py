@@ -16,12 +16,13 @@ from midstream.checkpoint.envelope import Upgrades, damaged, seal, unseal
 from midstream.checkpoint.names import LISTS
 from midstream.checkpoint.packs import SegmentEntry
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """The format that this version of Midstream writes."""
 
 UPGRADES: Upgrades = {
     1: lambda content: {**content, "metrics": [], "recent": [], "superseded": []},
     2: lambda content: content,  # no file of results was shared
+    3: lambda content: {**content, "sources": {}, "listed_sources": {}},
 }
 """How older formats become newer ones."""
 
@@ -71,8 +72,17 @@ class DeadLetterFile:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file of a folder that is read as a stream: its path, its size and when it was last written, in nanoseconds."""
+
+    path: str
+    size: int
+    modified: int
+
+
+@dataclass(frozen=True, slots=True)
 class ListFile:
-    """A file that lists older result or dead-letter files, so that manifests stay short."""
+    """A file that lists older result, dead-letter or source files, so that manifests stay short."""
 
     path: str
     files: int
@@ -109,7 +119,8 @@ class Manifest:
     `epoch` is the number of the lease it was made under.
     `registers` and `latest` are by stream; `advanced_to`, `released`, `results`, `segments` and `migration` by query.
     `listed` are the lists of older result files by query, `listed_dead_letters` those of older dead letters. `recent`
-    are the newest rows of the metrics table, `metrics` the files with the others.
+    are the newest rows of the metrics table, `metrics` the files with the others. `sources` are the files read of
+    each folder that is a stream, `listed_sources` the lists of older ones; Spark keeps account of its own sources.
     """
 
     query_id: str
@@ -133,6 +144,8 @@ class Manifest:
     metrics: Sequence[MetricsFile] = ()
     recent: Sequence[Mapping[str, Any]] = ()
     superseded: Sequence[Superseded] = ()
+    sources: Mapping[str, Sequence[SourceFile]] = field(default_factory=dict)
+    listed_sources: Mapping[str, Sequence[ListFile]] = field(default_factory=dict)
 
     def entries(self) -> Iterator[SegmentEntry]:
         """All segments of all queries."""
@@ -147,7 +160,7 @@ class Manifest:
 
     def lists(self) -> Iterator[ListFile]:
         """All lists of older files."""
-        for lists in self.listed.values():
+        for lists in (*self.listed.values(), *self.listed_sources.values()):
             yield from lists
         yield from self.listed_dead_letters
         yield from (ListFile(file.path, 0, 0) for file in self.superseded if file.is_list)
@@ -197,6 +210,8 @@ def _content(manifest: Manifest) -> dict[str, Any]:
     content["metrics"] = _rows(manifest.metrics)
     content["recent"] = list(manifest.recent)
     content["superseded"] = _rows(manifest.superseded)
+    content["sources"] = {stream: _rows(read) for stream, read in manifest.sources.items()}
+    content["listed_sources"] = {stream: _rows(lists) for stream, lists in manifest.listed_sources.items()}
     return {**content, **writer.texts()}
 
 
@@ -209,7 +224,7 @@ def _rows(values: Sequence[Any]) -> list[tuple[Any, ...]]:
     return list(map(_ROW[type(values[0])], values)) if values else []
 
 
-_KINDS = (ResultFile, DeadLetterFile, ListFile, MetricsFile, Superseded)
+_KINDS = (ResultFile, DeadLetterFile, SourceFile, ListFile, MetricsFile, Superseded)
 _ROW: dict[type, Callable[[Any], tuple[Any, ...]]] = {
     kind: attrgetter(*(f.name for f in fields(kind))) for kind in _KINDS
 }
@@ -235,6 +250,10 @@ def _manifest(parsed: dict[str, Any]) -> Manifest:
         metrics=tuple(MetricsFile(*row) for row in parsed["metrics"]),
         recent=tuple(parsed["recent"]),
         superseded=tuple(Superseded(*row) for row in parsed["superseded"]),
+        sources={stream: tuple(SourceFile(*row) for row in rows) for stream, rows in parsed["sources"].items()},
+        listed_sources={
+            stream: tuple(ListFile(*row) for row in rows) for stream, rows in parsed["listed_sources"].items()
+        },
     )
 
 

@@ -396,6 +396,19 @@ class Session:
         finally:
             self._driver.halting = False
 
+    def push(self, stream: str | Mapping[str, object], rows: object = None) -> None:
+        """Takes rows of one stream, or of several by name, as one batch; they count when this returns.
+
+        Only in this process (`on="local"`), and only after `start`.
+        """
+        from midstream.cluster.local.backend import LocalBackend
+
+        if not isinstance(self._backend, LocalBackend):
+            raise JobError("rows are pushed into sessions in this process only", hint='open it with on="local"')
+        if not self._started:
+            raise JobError("the session has not been started")
+        self._backend.push(self._driver, dict(stream) if isinstance(stream, Mapping) else {stream: rows})
+
     def process_available(self) -> Session:
         """Works through all that the streams have now, and returns."""
         self.start("available")
@@ -501,6 +514,12 @@ def _check_name(kind: str, name: str) -> None:
 
 def _backend(on: str, spark: Any, files: Files) -> Backend:
     """Where a session runs."""
+    if on == "local":
+        if spark is not None:
+            raise InputError('a session with on="local" runs without Spark', hint="leave the SparkSession out")
+        from midstream.cluster.local.backend import LocalBackend
+
+        return LocalBackend(files)
     if on == "spark":
         from midstream.cluster.spark.backend import SparkBackend
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from midstream.errors import InputError
 
-def Session(spark: Any = None, *, checkpoint: Any = None, **options: Any) -> Any:  # noqa: N802
-    """A session: in this process if there is neither a SparkSession nor a checkpoint, else on Spark.
 
-    In this process rows are pushed (`session.push`) and nothing is kept when it ends. On Spark streams are streaming
-    DataFrames, and the checkpoint lets a job go on where it was.
+def Session(spark: Any = None, *, checkpoint: Any = None, on: str | None = None, **options: Any) -> Any:  # noqa: N802
+    """A session: on a checkpoint on Spark or in this process (`on="local"`), or without one in memory alone.
+
+    With neither a SparkSession nor a checkpoint rows are pushed (`session.push`) and nothing is kept when it ends.
     """
-    if spark is None and checkpoint is None:
+    if spark is None and checkpoint is None and on in (None, "local"):
         from midstream.cluster.local.embedded_session import Session as Embedded
 
         return Embedded(**options)
-    from midstream.cluster.spark import Session as OnSpark
+    from midstream.cluster.session import Session as OnCheckpoint
 
-    return OnSpark(spark, checkpoint=checkpoint, **options)
+    if checkpoint is None:
+        raise InputError("a session on Spark needs a checkpoint", hint='Session(spark, checkpoint="path")')
+    return OnCheckpoint(spark, checkpoint=checkpoint, on=on or "spark", **options)

@@ -9,7 +9,7 @@ from typing import Any
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING, INFINITY
-from midstream.checkpoint.manifest import Manifest, QueryEntry, ResultFile
+from midstream.checkpoint.manifest import Manifest, QueryEntry, ResultFile, SourceFile
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.balancing import remembered
 from midstream.job.fingerprints import Shapes
@@ -69,6 +69,8 @@ class Batch:
     """Migrations that were over before the batch began: their states were moved, or they were cancelled."""
     moved: dict[str, Any] | None = None
     """What is told of a move to other slots."""
+    files_read: Mapping[str, Sequence[SourceFile]] = field(default_factory=dict)
+    """The files of folders that are streams whose rows these are."""
     started: float = field(default_factory=time.time)
     reports: list[Report] = field(default_factory=list)
     job_seconds: float = 0.0
@@ -235,7 +237,13 @@ class Batch:
             metrics=before.metrics,
             recent=before.recent,
             superseded=before.superseded,
+            sources=self._sources(before),
+            listed_sources=before.listed_sources,
         )
+
+    def _sources(self, before: Manifest) -> dict[str, Sequence[SourceFile]]:
+        read = {**dict.fromkeys(before.sources, ()), **self.files_read}
+        return {stream: (*before.sources.get(stream, ()), *files) for stream, files in read.items()}
 
     def _registers(self) -> tuple[dict[str, int], dict[str, int]]:
         latest = dict(self.before.latest) if self.before else {}

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.manifest import Manifest, SourceFile
 from midstream.job.batch import Batch
 from midstream.job.moving import Move
 from midstream.job.task.layout import Layout
@@ -37,3 +38,6 @@ class Cluster(Protocol):
 
     def offsets(self, batch_id: int) -> str:
         """Up to where the sources were read for a batch."""
+
+    def files_read(self, batch_id: int) -> Mapping[str, Sequence[SourceFile]]:
+        """The files of folders that a batch reads as streams, where the manifest is to account for them."""

@@ -170,6 +170,7 @@ class Driver:
         for prepare in self.before_batch:
             prepare(batch_id)
         batch = self._batch(query_id, batch_id, before)
+        batch.files_read = self.cluster.files_read(batch_id)
         self._run(batch, rows)
         ran = time.perf_counter()
         self._commit(batch, self.cluster.offsets(batch_id))

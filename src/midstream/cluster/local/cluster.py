@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.checkpoint.files import Files
-from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.manifest import Manifest, SourceFile
 from midstream.distribution.fragments import Route
 from midstream.job.batch import Batch
 from midstream.job.moving import Move
@@ -27,7 +27,7 @@ from midstream.job.task.layout import GROUP, NOTE, PORT, SLOT, Layout
 from midstream.job.task.reports import Report
 from midstream.optimizer.plans import Plan
 
-Arriving = Mapping[str, pa.RecordBatch]
+Arriving = Mapping[str, pa.RecordBatch | pa.Table]
 """The rows of a batch by stream."""
 
 Dealt = list[list[pa.RecordBatch]]
@@ -58,8 +58,8 @@ class LocalCluster:
         self.files = files
         self.routes = routes
         self.shuffle = shuffle
-        self.positions: dict[int, str] = {}
-        """Up to where the sources were read, for batches that are under way."""
+        self.reading: Mapping[str, Sequence[SourceFile]] = {}
+        """The files whose rows the batch under way has."""
         self._source_id = source_id
         self._pool: ThreadPoolExecutor | None = None
 
@@ -86,8 +86,12 @@ class LocalCluster:
         return self._source_id
 
     def offsets(self, batch_id: int) -> str:
-        """Up to where the sources were read for a batch."""
-        return self.positions.get(batch_id, "")
+        """Nothing besides the files that were read."""
+        return ""
+
+    def files_read(self, batch_id: int) -> Mapping[str, Sequence[SourceFile]]:
+        """The files whose rows the batch has."""
+        return self.reading
 
     def close(self) -> None:
         """Ends the threads."""
@@ -100,8 +104,7 @@ class LocalCluster:
         slots: Dealt = [[] for _ in range(batch.slots)]
         routing = np.asarray(batch.routing, np.int32)
         for port, declaration in batch.streams.items():
-            arrived = rows.get(declaration.name)
-            if arrived is not None and arrived.num_rows:
+            for arrived in _pieces(rows.get(declaration.name)):
                 groups = self._groups(declaration, arrived)
                 owners = np.where(groups < 0, 0, routing[groups])
                 self._deal(_tagged(batch.arriving, port, groups, arrived), owners, slots)
@@ -151,6 +154,12 @@ class LocalCluster:
             chosen = np.flatnonzero(owners == slot)
             parts = [chosen] if self.shuffle is None else np.array_split(self.shuffle.permutation(chosen), 2)
             slots[int(slot)].extend(rows.take(pa.array(part)) for part in parts if len(part))
+
+
+def _pieces(rows: pa.RecordBatch | pa.Table | None) -> list[pa.RecordBatch]:
+    """Rows as batches, none of them empty."""
+    pieces = [] if rows is None else rows.to_batches() if isinstance(rows, pa.Table) else [rows]
+    return [piece for piece in pieces if piece.num_rows]
 
 
 def _tagged(layout: Layout, port: int, groups: Owners, rows: pa.RecordBatch) -> pa.RecordBatch:

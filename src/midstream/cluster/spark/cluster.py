@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 
 from midstream.checkpoint.files import Files
-from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.manifest import Manifest, SourceFile
 from midstream.cluster.spark.environment import BATCH_SETTINGS, ROWS_AT_ONCE
 from midstream.cluster.spark.frames.results import batch_frame
 from midstream.cluster.spark.frames.tagging import exchange_type, slot_of
@@ -103,6 +103,10 @@ class SparkCluster:
     def offsets(self, batch_id: int) -> str:
         """Spark's own entry for a batch."""
         return self.files.read(f"{SPARK}/offsets/{batch_id}").decode()
+
+    def files_read(self, batch_id: int) -> Mapping[str, Sequence[SourceFile]]:
+        """Spark keeps account of the files itself."""
+        return {}
 
 
 def _in_task(step: Step) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

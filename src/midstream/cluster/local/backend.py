@@ -1,0 +1,288 @@
+"""This process under a session: a thread reads growing folders, and rows can be pushed; each batch is committed.
+
+A batch counts when its manifest is there. One that was interrupted is not repeated as it was: its files are unread
+and are taken with the next one. After a restart the sinks of the newest batch are called again if they may not have
+been.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+
+from midstream.algebra.declarations import StreamDeclaration
+from midstream.algebra.time import TimeDomain, ticks
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.lists import dead_letters_of, sources_of
+from midstream.checkpoint.manifest import Manifest, SourceFile
+from midstream.checkpoint.metrics import metrics_of
+from midstream.cluster.local.cluster import LocalCluster
+from midstream.cluster.local.folders import FolderSource
+from midstream.errors import InputError, JobError, MidstreamError
+from midstream.inputs import StreamSettings, table_of
+from midstream.job.batch import TICKS
+from midstream.job.driver import Driver
+from midstream.job.ingest import checked
+from midstream.job.result_table import result_table
+from midstream.job.results import results_of_query
+from midstream.job.task.intake import DEAD_LETTERS
+from midstream.job.task.layout import Layout
+from midstream.optimizer.plans import Plan
+
+log = logging.getLogger(__name__)
+
+IDLE = 0.05
+"""How many seconds to wait before looking at folders again in which there was nothing new."""
+
+SINKS = "local/sinks"
+"""The file with the number of the newest batch whose sinks were all called."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalInput:
+    """A stream: what is declared of it, and the folder it is read from, unless its rows are pushed."""
+
+    declaration: StreamDeclaration
+    source: FolderSource | None = None
+
+
+class LocalBackend:
+    """Runs a session in this process."""
+
+    slots = 1
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+        self.cluster = LocalCluster(files, {}, "local")
+        self._turn = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._inputs: dict[str, LocalInput] = {}
+        self._read: dict[str, set[str]] = {}
+        """The files that were read, by stream."""
+
+    def stream(self, name: str, source: Any, columns: pa.Schema | None, settings: StreamSettings) -> LocalInput:
+        """A stream whose rows are pushed; the source is its schema, or a table that has it."""
+        schema = columns if columns is not None else _schema(name, source)
+        return LocalInput(settings.declaration(name, _stamped(schema, settings)))
+
+    def open_stream(
+        self,
+        name: str,
+        format: str,
+        path: str | None,
+        schema: str | None,
+        options: Mapping[str, str],
+        columns: Sequence[str],
+        settings: StreamSettings,
+    ) -> LocalInput:
+        """A stream from a growing folder of files."""
+        source = FolderSource.opened(name, format, path, schema, options, columns)
+        return LocalInput(settings.declaration(name, _stamped(source.produced, settings)), source)
+
+    def ticks(self, name: str) -> LocalInput:
+        """A clock that has a row in every batch."""
+        return LocalInput(StreamSettings().declaration(name, pa.schema([("ts", pa.timestamp("us", "UTC"))])))
+
+    def begin(
+        self, driver: Driver, inputs: Sequence[LocalInput], needed: Mapping[str, Sequence[str]], trigger: str | None
+    ) -> None:
+        """Starts to read folders, if there are any."""
+        self._inputs = {stream.declaration.name: stream for stream in inputs}
+        schemas = {
+            port: pa.schema([stream.declaration.columns.field(column) for column in needed[stream.declaration.name]])
+            for port, stream in enumerate(inputs)
+        }
+        driver.arriving = Layout.of(schemas)
+        self.cluster.routes = driver.routes
+        self._know_files(driver)
+        self._repeat_sinks(driver)
+        self._stop.clear()
+        pause = _pause(trigger)
+        loop = self._work_through if trigger == "available" else self._follow
+        self._thread = threading.Thread(target=self._guarded, args=(loop, driver, pause), name="midstream-local")
+        self._thread.daemon = True
+        self._thread.start()
+
+    @property
+    def active(self) -> bool:
+        """Whether folders are being read."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def halt(self) -> None:
+        """Stops between two batches."""
+        self._stop.set()
+        thread, self._thread = self._thread, None
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def ended(self, driver: Driver) -> bool:
+        """Waits a moment for the end; what made a batch fail is raised."""
+        thread = self._thread
+        if thread is not None:
+            thread.join(0.2)
+        if driver.failure is not None:
+            raise driver.failure
+        return thread is None or (not thread.is_alive() and thread is self._thread)
+
+    def push(self, driver: Driver, rows: Mapping[str, object]) -> None:
+        """One batch of the given rows, committed when this returns."""
+        for name in rows:
+            known = self._inputs.get(name)
+            if known is None or known.source is not None:
+                raise InputError(f"rows cannot be pushed into {name}: it is not a stream that takes them")
+        with self._turn:
+            self._batch(driver, {n: self._pushed(n, value) for n, value in rows.items()}, {})
+
+    def _pushed(self, name: str, rows: object) -> pa.Table:
+        declaration = self._inputs[name].declaration
+        if declaration.timestamps == "external":
+            return checked(declaration, table_of(name, rows, declaration.columns))
+        plain = pa.schema([f for f in declaration.columns if f.name != declaration.time])
+        return table_of(name, rows, plain)
+
+    def results(self, manifest: Manifest | None, query: str, plan: Plan) -> pa.Table:
+        """All released results of a query, in order."""
+        if manifest is None:
+            return result_table(plan, None)
+        return results_of_query(self.files, manifest, query, plan)
+
+    def dead_letters(self, manifest: Manifest | None) -> pa.Table:
+        """All rows that could not be used, with the reasons."""
+        named = [] if manifest is None else dead_letters_of(self.files, manifest)
+        tables = [pa.parquet.read_table(pa.BufferReader(self.files.read(file.path))) for file in named]
+        return pa.concat_tables(tables).cast(DEAD_LETTERS) if tables else DEAD_LETTERS.empty_table()
+
+    def metrics(self, manifest: Manifest | None) -> pa.Table:
+        """The metrics table."""
+        return metrics_of(self.files, manifest)
+
+    def explanation(self, driver: Driver, streams: Sequence[StreamDeclaration]) -> list[str]:
+        """Nothing is selected before rows reach the plan."""
+        return []
+
+    def _know_files(self, driver: Driver) -> None:
+        """Learns from the manifest which files were read, and that they are as they were."""
+        manifest = driver.manifest
+        for name, stream in self._inputs.items():
+            if stream.source is None:
+                continue
+            read = [] if manifest is None else list(sources_of(self.files, manifest, name))
+            stream.source.check_unchanged(read)
+            self._read[name] = {file.path for file in read}
+
+    def _repeat_sinks(self, driver: Driver) -> None:
+        manifest = driver.manifest
+        if manifest is None or not driver.sinks:
+            return
+        called = int(self.files.read(SINKS)) if self.files.exists(SINKS) else -1
+        if called < manifest.batch_id:
+            driver.on_batch({}, manifest.batch_id)
+            self._sinks_called(driver)
+
+    def _sinks_called(self, driver: Driver) -> None:
+        if driver.sinks and driver.manifest is not None:
+            self.files.write_atomic(SINKS, str(driver.manifest.batch_id).encode())
+
+    def _guarded(self, loop: Any, driver: Driver, pause: float) -> None:
+        try:
+            loop(driver, pause)
+        except BaseException as error:
+            if driver.failure is None:
+                driver.failure = error
+
+    def _follow(self, driver: Driver, pause: float) -> None:
+        """Takes new files as they come, until it is stopped."""
+        while not self._stop.is_set():
+            began = time.monotonic()
+            taken = self._take(driver, self._new())
+            self._stop.wait(max(0.0, pause - (time.monotonic() - began)) if pause else 0.0 if taken else IDLE)
+
+    def _work_through(self, driver: Driver, pause: float) -> None:
+        """Takes the files that are there now, and ends."""
+        waiting = self._new()
+        while not self._stop.is_set() and self._take(driver, waiting):
+            waiting = {name: [f for f in files if f.path not in self._read[name]] for name, files in waiting.items()}
+
+    def _new(self) -> dict[str, list[SourceFile]]:
+        """The files that were not read yet."""
+        return {
+            name: [file for file in stream.source.present() if file.path not in self._read[name]]
+            for name, stream in self._inputs.items()
+            if stream.source is not None
+        }
+
+    def _take(self, driver: Driver, waiting: Mapping[str, Sequence[SourceFile]]) -> bool:
+        """One batch of the files that wait, if any do."""
+        taken = {name: files[: self._source(name).at_once] for name, files in waiting.items() if files}
+        if not taken:
+            return False
+        with self._turn:
+            self._batch(driver, {name: self._source(name).read(files) for name, files in taken.items()}, taken)
+        return True
+
+    def _source(self, name: str) -> FolderSource:
+        source = self._inputs[name].source
+        assert source is not None
+        return source
+
+    def _batch(self, driver: Driver, rows: Mapping[str, pa.Table], files: Mapping[str, Sequence[SourceFile]]) -> None:
+        manifest = driver.manifest
+        batch_id = 0 if manifest is None else manifest.batch_id + 1
+        self.cluster.reading = files
+        driver.on_batch(dict(self._arriving(rows, {} if manifest is None else manifest.latest)), batch_id)
+        for name, read in files.items():
+            self._read[name].update(file.path for file in read)
+        self._sinks_called(driver)
+
+    def _arriving(self, rows: Mapping[str, pa.Table], latest: Mapping[str, int]) -> Iterator[tuple[str, pa.Table]]:
+        """The rows of a batch, stamped where they are to be; a clock that is set back does not set time back."""
+        now = time.time_ns() // 1000
+        for name, table in rows.items():
+            declaration = self._inputs[name].declaration
+            if declaration.timestamps != "external":
+                stamp = _moment(max(now, latest.get(name, now)), table.num_rows)
+                table = table.append_column(declaration.time, stamp)
+            yield name, table.select(declaration.columns.names)
+        if TICKS in self._inputs:
+            yield TICKS, pa.table({"ts": _moment(max(now, latest.get(TICKS, now)), 1)})
+
+
+def _moment(ticks: int, rows: int) -> pa.Array:
+    return pa.array(np.full(rows, ticks), pa.int64()).cast(pa.timestamp("us", "UTC"))
+
+
+def _schema(name: str, source: Any) -> pa.Schema:
+    if isinstance(source, pa.Schema):
+        return source
+    if type(source).__module__.startswith("pyspark"):
+        raise InputError(
+            f"stream {name} is a DataFrame of Spark's, which cannot be read in this process",
+            hint='give the schema of the rows to be pushed, use open_stream, or open the session with on="spark"',
+        )
+    return table_of(name, source).schema
+
+
+def _stamped(schema: pa.Schema, settings: StreamSettings) -> pa.Schema:
+    """The columns of a stream, with a time of its own where rows are stamped as they arrive."""
+    if not settings.stamped:
+        return schema
+    rest = [f for f in schema if f.name != settings.time]
+    return pa.schema([*rest, pa.field(settings.time, pa.timestamp("us", "UTC"))])
+
+
+def _pause(trigger: str | None) -> float:
+    if trigger is None or trigger == "available":
+        return 0.0
+    try:
+        return ticks(trigger, TimeDomain(pa.timestamp("us"))) / 1e6
+    except MidstreamError as error:
+        raise JobError(f"the trigger {trigger!r} is not a duration", hint='write "5 seconds" or "available"') from error

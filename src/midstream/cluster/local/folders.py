@@ -1,0 +1,214 @@
+"""A growing folder of files as a stream: each file is read once, whole, in the order in which files were written.
+
+Which files were read is in the manifest of the batch that took their rows, so a file counts exactly when its batch
+does. Files whose names begin with a dot or an underscore are somebody's unfinished work, as Spark has it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet
+
+from midstream.algebra.declarations import Catalog, StreamDeclaration
+from midstream.algebra.plan import Project
+from midstream.checkpoint.manifest import SourceFile
+from midstream.errors import InputError, JobError, MidstreamError
+from midstream.inputs.ddl import schema_of_ddl
+from midstream.language import parse
+from midstream.operators.expressions import CompiledExpression, compile_expression
+
+FORMATS = ("parquet", "csv", "json")
+OPTIONS = {"maxFilesPerTrigger", "header", "sep", "delimiter", "nullValue"}
+
+_ROW_TIME = "#time"
+
+
+@dataclass(frozen=True, slots=True)
+class FolderSource:
+    """A folder of files of one format; `schema` are the columns of the files, `columns` those made of them."""
+
+    name: str
+    format: str
+    folder: Path
+    schema: pa.Schema
+    options: Mapping[str, str]
+    columns: tuple[tuple[str, CompiledExpression], ...] = ()
+
+    @staticmethod
+    def opened(
+        name: str, format: str, path: str | None, schema: str | None, options: Mapping[str, str], columns: Sequence[str]
+    ) -> FolderSource:
+        """The source as it is declared; every mistake is named."""
+        if format not in FORMATS:
+            raise InputError(
+                f"stream {name} has the format {format!r}, which cannot be read in this process",
+                hint=f"use one of {', '.join(FORMATS)}, or run on Spark",
+            )
+        if path is None or schema is None:
+            raise InputError(f"stream {name} needs a path and a schema to be read from a folder")
+        folder = Path(path.removeprefix("file://"))
+        if "://" in path and not path.startswith("file://"):
+            raise InputError(f"stream {name} lies in {path}, which only Spark can read")
+        if not folder.is_dir():
+            raise InputError(f"stream {name} cannot be read: there is no folder {folder}")
+        unknown = sorted(set(options) - OPTIONS)
+        if unknown:
+            raise InputError(
+                f"stream {name} has options that mean nothing in this process: {', '.join(unknown)}",
+                hint=f"known options: {', '.join(sorted(OPTIONS))}",
+            )
+        raw = schema_of_ddl(schema, f"the schema of stream {name}")
+        return FolderSource(name, format, folder, raw, dict(options), _computed(name, raw, columns))
+
+    @property
+    def produced(self) -> pa.Schema:
+        """The columns of the stream."""
+        if not self.columns:
+            return self.schema
+        return pa.schema([pa.field(name, expression.expression.type) for name, expression in self.columns])
+
+    @property
+    def at_once(self) -> int | None:
+        """How many files a batch takes at most."""
+        most = self.options.get("maxFilesPerTrigger")
+        if most is None:
+            return None
+        if not most.isdecimal() or int(most) < 1:
+            raise InputError(
+                f"maxFilesPerTrigger of stream {self.name} must be a whole number above zero, not {most!r}"
+            )
+        return int(most)
+
+    def present(self) -> list[SourceFile]:
+        """The files that are there, oldest first."""
+        found = []
+        for place, folders, names in os.walk(self.folder):
+            folders[:] = sorted(f for f in folders if not f.startswith((".", "_")))
+            for name in names:
+                if not name.startswith((".", "_")):
+                    path = os.path.join(place, name)
+                    try:
+                        told = os.stat(path)
+                    except FileNotFoundError:
+                        continue
+                    found.append(SourceFile(os.path.relpath(path, self.folder), told.st_size, told.st_mtime_ns))
+        return sorted(found, key=lambda file: (file.modified, file.path))
+
+    def check_unchanged(self, read: Collection[SourceFile]) -> None:
+        """Refuses files that were read and hold something else now: what was added to them would be lost."""
+        now = {file.path: file for file in self.present()}
+        for file in read:
+            known = now.get(file.path)
+            if known is not None and known.size != file.size:
+                raise JobError(
+                    f"the file {self.folder / file.path} of stream {self.name} has changed since it was read",
+                    detail=f"it had {file.size:,} bytes and has {known.size:,}",
+                    hint="add rows to the folder as new files, and put the old file back as it was",
+                )
+
+    def read(self, files: Sequence[SourceFile]) -> pa.Table:
+        """The rows of files, in order, with the stream's columns."""
+        tables = [self._read(self.folder / file.path) for file in files]
+        raw = pa.concat_tables(tables) if tables else self.schema.empty_table()
+        if not self.columns:
+            return raw
+        parts = [self._row_times(batch) for batch in raw.to_batches()]
+        made = [[expression(batch) for _, expression in self.columns] for batch in parts]
+        return pa.Table.from_batches([pa.RecordBatch.from_arrays(a, schema=self.produced) for a in made], self.produced)
+
+    @staticmethod
+    def _row_times(batch: pa.RecordBatch) -> pa.RecordBatch:
+        names = [f"{_SOURCE}.{name}" for name in batch.schema.names]
+        return pa.RecordBatch.from_arrays(batch.columns, names=names)
+
+    def _read(self, path: Path) -> pa.Table:
+        try:
+            return _READERS[self.format](path, self.schema, self.options)
+        except (OSError, pa.ArrowException, ValueError) as error:
+            raise InputError(
+                f"cannot read {path} as {self.format} for stream {self.name}",
+                detail=str(error).split("\n")[0],
+                hint="is the file whole, and does it have the columns of the stream's schema?",
+            ) from error
+
+
+_SOURCE = "source"
+
+
+def _computed(name: str, raw: pa.Schema, columns: Sequence[str]) -> tuple[tuple[str, CompiledExpression], ...]:
+    """The columns that expressions make of a source's, compiled."""
+    if not columns:
+        return ()
+    # A query reads streams, and streams have times; these rows have none yet.
+    declared = StreamDeclaration(_SOURCE, raw.append(pa.field(_ROW_TIME, pa.int64())), _ROW_TIME)
+    try:
+        relation = parse(f"SELECT {', '.join(columns)} FROM {_SOURCE} [NOW]", Catalog({_SOURCE: declared}))
+    except MidstreamError as error:
+        raise InputError(f"the columns of stream {name} cannot be computed: {error}") from error
+    if not isinstance(relation, Project):
+        raise InputError(f"the columns of stream {name} must be expressions over one row: {', '.join(columns)}")
+    schema = pa.schema([pa.field(f"{_SOURCE}.{f.name}", f.type) for f in raw])
+    return tuple((c.name, compile_expression(c.expression, schema)) for c in relation.columns)
+
+
+def _read_parquet(path: Path, schema: pa.Schema, options: Mapping[str, str]) -> pa.Table:
+    table = pyarrow.parquet.read_table(path, columns=[n for n in schema.names])
+    return _with_columns(table, schema)
+
+
+def _read_csv(path: Path, schema: pa.Schema, options: Mapping[str, str]) -> pa.Table:
+    header = options.get("header", "false").lower() == "true"
+    delimiter = options.get("sep", options.get("delimiter", ","))
+    table = pyarrow.csv.read_csv(
+        path,
+        read_options=pyarrow.csv.ReadOptions(column_names=None if header else schema.names),
+        parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+        convert_options=pyarrow.csv.ConvertOptions(
+            column_types={f.name: _parsed_as(f.type) for f in schema},
+            null_values=[options.get("nullValue", "")],
+            strings_can_be_null=True,
+        ),
+    )
+    return _with_columns(table, schema)
+
+
+def _read_json(path: Path, schema: pa.Schema, options: Mapping[str, str]) -> pa.Table:
+    if path.stat().st_size == 0:
+        return schema.empty_table()
+    read_as = pa.schema([pa.field(f.name, _parsed_as(f.type)) for f in schema])
+    parse_options = pyarrow.json.ParseOptions(explicit_schema=read_as, unexpected_field_behavior="ignore")
+    return _with_columns(pyarrow.json.read_json(path, parse_options=parse_options), schema)
+
+
+def _parsed_as(kind: pa.DataType) -> pa.DataType:
+    """The type that text is first read as: Arrow forgets the zones of times unless they stay text."""
+    return pa.string() if pa.types.is_timestamp(kind) else kind
+
+
+def _with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Exactly the columns of a schema; those that a file lacks are null, as Spark has it."""
+    columns = []
+    for field in schema:
+        found = table.column(field.name) if field.name in table.schema.names else pa.nulls(table.num_rows, field.type)
+        if pa.types.is_string(found.type) and pa.types.is_timestamp(field.type) and field.type.tz is not None:
+            found = _moments(found, field.type)
+        columns.append(found if found.type == field.type else found.cast(field.type))
+    return pa.table(columns, schema=schema)
+
+
+def _moments(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Texts as moments; those without a zone are in UTC, as in sessions of Spark that we open."""
+    try:
+        return texts.cast(kind)
+    except pa.ArrowInvalid:
+        return texts.cast(pa.timestamp("us")).cast(kind)
+
+
+_READERS = {"parquet": _read_parquet, "csv": _read_csv, "json": _read_json}

@@ -1,0 +1,94 @@
+"""Schemas as Spark writes them in text: `id BIGINT, ts TIMESTAMP, tags ARRAY<STRING>`."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from midstream.errors import InputError
+
+_PLAIN: dict[str, pa.DataType] = {
+    "BOOLEAN": pa.bool_(),
+    "TINYINT": pa.int8(),
+    "SMALLINT": pa.int16(),
+    "INT": pa.int32(),
+    "BIGINT": pa.int64(),
+    "FLOAT": pa.float32(),
+    "DOUBLE": pa.float64(),
+    "TEXT": pa.string(),
+    "VARCHAR": pa.string(),
+    "CHAR": pa.string(),
+    "BINARY": pa.binary(),
+    "DATE": pa.date32(),
+    "TIMESTAMP": pa.timestamp("us", "UTC"),
+    "TIMESTAMPTZ": pa.timestamp("us", "UTC"),
+    "TIMESTAMPLTZ": pa.timestamp("us", "UTC"),
+    "TIMESTAMPNTZ": pa.timestamp("us"),
+}
+
+
+_COLUMN = re.compile(
+    r"\s*(?:`((?:[^`]|``)+)`|(\w+))\s*:?\s+(.+?)(?:\s+NOT\s+NULL)?(?:\s+COMMENT\s+'.*')?\s*", re.I | re.S
+)
+"""A name, plain or in backquotes, and a type."""
+
+
+def schema_of_ddl(ddl: str, place: str = "the schema") -> pa.Schema:
+    """The Arrow columns that a schema's text describes; `place` is what errors call it.
+
+    >>> schema_of_ddl("id BIGINT, ts TIMESTAMP").names
+    ['id', 'ts']
+    """
+    return pa.schema([_field(part, place, ddl) for part in _parts(ddl)])
+
+
+def _parts(ddl: str) -> list[str]:
+    """The text between the commas that are inside nothing."""
+    parts, depth, quoted = [""], 0, False
+    for sign in ddl:
+        quoted ^= sign == "`"
+        depth += 0 if quoted else (sign in "<(") - (sign in ">)")
+        if sign == "," and depth == 0 and not quoted:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return parts
+
+
+def _field(part: str, place: str, ddl: str) -> pa.Field:
+    found = _COLUMN.fullmatch(part)
+    if found is None:
+        raise _unreadable(place, ddl, f"{part.strip()!r} is not a name and a type")
+    name = found[2] if found[1] is None else found[1].replace("``", "`")
+    try:
+        kind = exp.DataType.build(found[3], dialect="spark")
+    except SqlglotError:
+        raise _unreadable(place, ddl, f"column {name}: there is no type {found[3]}") from None
+    return pa.field(name, _type(kind, place, ddl))
+
+
+def _type(kind: exp.DataType, place: str, ddl: str) -> pa.DataType:
+    name = kind.this.name if isinstance(kind.this, exp.DataType.Type) else str(kind.this)
+    inner = kind.expressions
+    if name == "DECIMAL":
+        return pa.decimal128(*([int(part.name) for part in inner] or [10, 0]))
+    if name in ("ARRAY", "LIST") and len(inner) == 1:
+        return pa.list_(_type(inner[0], place, ddl))
+    if name == "MAP" and len(inner) == 2:
+        return pa.map_(_type(inner[0], place, ddl), _type(inner[1], place, ddl))
+    if name == "STRUCT" and inner and all(isinstance(part, exp.ColumnDef) and part.args.get("kind") for part in inner):
+        return pa.struct([pa.field(part.name, _type(part.args["kind"], place, ddl)) for part in inner])
+    if name not in _PLAIN:
+        raise _unreadable(place, ddl, f"there is no type {kind.sql(dialect='spark')}")
+    return _PLAIN[name]
+
+
+def _unreadable(place: str, ddl: str, detail: str) -> InputError:
+    return InputError(
+        f"{place} cannot be read: {ddl}",
+        detail=detail,
+        hint="write name TYPE pairs as Spark does, for instance: id BIGINT, ts TIMESTAMP, price DOUBLE",
+    )
