@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet
@@ -205,10 +206,8 @@ def _with_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 def _moments(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """Texts as moments; those without a zone are in UTC, as in sessions of Spark that we open."""
-    try:
-        return texts.cast(kind)
-    except pa.ArrowInvalid:
-        return texts.cast(pa.timestamp("us")).cast(kind)
+    zoned = pc.match_substring_regex(texts, r"\d([Zz]|[+-]\d\d:?\d\d)$")
+    return pc.if_else(zoned, texts, pc.binary_join_element_wise(texts, "Z", "")).cast(kind)
 
 
 _READERS = {"parquet": _read_parquet, "csv": _read_csv, "json": _read_json}
