@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +32,7 @@ def drawn(seed: int, first: int, rows: int = 30, length: int = 40) -> pa.Table:
     return pa.table({"ts": times, "k": random.integers(0, 6, rows), "v": random.integers(0, 9, rows)}, schema=SCHEMA)
 
 
-def opened(folder: Path, **options: object) -> ms.Session:
+def opened(folder: Path, **options: Any) -> ms.Session:
     session = ms.Session(checkpoint=str(folder), on="local", **options)
     session.stream("A", SCHEMA).stream("B", SCHEMA)
     for name, cql in QUERIES.items():
@@ -126,7 +127,9 @@ def test_files_of_growing_folders_are_read_once(tmp_path):
             if upto == 6:
                 session.finish()
                 expect(session, {name: pa.concat_tables(parts[name]) for name in "AB"})
-                assert {n: len(f) for n, f in session._driver.manifest.sources.items()} == {"A": 6, "B": 6}
+                manifest = session._driver.manifest
+                assert manifest is not None
+                assert {name: len(files) for name, files in manifest.sources.items()} == {"A": 6, "B": 6}
 
 
 def test_a_file_that_changed_after_it_was_read_is_named(tmp_path):
@@ -185,6 +188,7 @@ KILLED = """
 import sys
 from tests.local.test_durable_sessions import reading
 from pathlib import Path
+from typing import Any
 with reading(Path(sys.argv[1])) as session:
     session.process_available()
 """
