@@ -337,9 +337,12 @@ class Writer:
                 mode = self.choices.choose(["RECENT", "CHRONICLE", "ALL"])
                 step = f"FOLLOWED BY {leaf_source(after).cql} {mode}{on if self.choices.flag() else ''}"
             else:
-                step = f"ASOF {self.choices.choose(['', 'LEFT '])}JOIN {leaf_source(after).cql}{on}"
+                order = self.choices.choose(["", "<=", "<", ">=", ">"])
+                times = f" AND {before.alias}.ts {order} {after.alias}.ts" if order else ""
+                step = f"ASOF {self.choices.choose(['', 'LEFT '])}JOIN {leaf_source(after).cql}{on}{times}"
             within = f" WITHIN {after.stream.time.duration(self.choices.integer(0, 15))}"
-            text += f" {step}{within if self.choices.flag() else ''}"
+            must = "ASOF LEFT" in step and ".ts <" in step
+            text += f" {step}{within if self.choices.flag() or must else ''}"
         columns = tuple(column for source in sources for column in source.columns)
         e = self._expressions(columns)
         items = [e.of(kind, 1) for kind in self._kinds(columns)]

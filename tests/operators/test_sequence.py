@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import midstream as ms
 from midstream.inputs import catalog_of
 from midstream.language import parse
-from midstream.operators import sequence
+from midstream.operators import pairing, sequence
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements
 from midstream.optimizer.plans import plan_query
@@ -48,10 +48,51 @@ def test_chronicle_discards_a_first_that_is_too_old_before_pairing():
     assert pairs(asked("CHRONICLE", "WITHIN 5"), cases=cases, products=products) == [(2, 10)]
 
 
-def test_a_condition_filters_pairs_but_a_used_first_stays_used():
-    cases = pa.table({"ts": [1, 2], "id": [1, 2]})
-    products = pa.table({"ts": [3, 4], "id": [3, 1]})
-    assert pairs(asked("CHRONICLE", "ON c.id < p.id"), cases=cases, products=products) == [(1, 3)]
+def test_chronicle_does_not_use_up_what_its_condition_rejects():
+    cases = pa.table({"ts": [1, 2], "id": [5, 1]})
+    products = pa.table({"ts": [3, 4, 5], "id": [3, 9, 9]})
+    assert pairs(asked("CHRONICLE", "ON c.id < p.id"), cases=cases, products=products) == [(1, 3), (5, 9)]
+
+
+def test_the_row_before_can_be_asked_for():
+    rows = pa.table({"ts": [1, 3, 3, 8], "id": [1, 2, 2, 4]})
+    recent = "SELECT a.id, b.id AS next FROM S AS a FOLLOWED BY S AS b"
+    assert pairs(recent, S=rows) == [(2, 2), (2, 2), (2, 4)], "two equal rows are still two rows"
+    assert pairs(recent + " ON a.ts < b.ts", S=rows) == [(1, 2), (1, 2), (2, 4)]
+    chronicle = "SELECT a.id, b.id AS next FROM S AS a FOLLOWED BY S AS b CHRONICLE"
+    assert pairs(chronicle, S=rows) == [(1, 2), (2, 2), (2, 4)]
+    assert pairs(chronicle, S=rows.slice(0, 1)) == []
+    after = "SELECT a.id, b.id AS next FROM S AS a ASOF JOIN S AS b ON a.ts <= b.ts"
+    assert pairs(after, S=rows) == [(1, 2), (2, 2), (2, 2)]
+
+
+TRADES = pa.table({"ts": [2, 5, 9], "id": [1, 2, 3]})
+QUOTES = pa.table({"ts": [1, 2, 5, 5, 7], "id": [10, 20, 30, 40, 50]})
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("t.ts >= q.ts", [(1, 20), (2, 40), (3, 50)]),
+        ("q.ts <= t.ts", [(1, 20), (2, 40), (3, 50)]),
+        ("t.ts > q.ts", [(1, 10), (2, 20), (3, 50)]),
+        ("t.ts <= q.ts", [(1, 20), (2, 30)]),
+        ("t.ts < q.ts", [(1, 30), (2, 50)]),
+        ("t.ts <= q.ts AND t.ts >= q.ts", [(1, 20), (2, 30)]),
+        ("t.ts > q.ts AND t.id > 1", [(2, 20), (3, 50)]),
+    ],
+)
+def test_an_inequality_of_times_is_what_asof_matches_by(condition, expected):
+    query = f"SELECT t.id, q.id AS quote FROM trades AS t ASOF JOIN quotes AS q ON {condition}"
+    assert pairs(query, trades=TRADES, quotes=QUOTES) == expected
+
+
+def test_a_later_match_happens_when_it_comes_and_its_absence_when_it_is_known():
+    query = "SELECT t.id, q.id AS quote FROM trades AS t ASOF LEFT JOIN quotes AS q ON t.ts < q.ts WITHIN 2"
+    found = ms.run(query, {"trades": TRADES, "quotes": QUOTES}, batch_rows=1)
+    assert ms.snapshot_equal(found, ms.reference(query, {"trades": TRADES, "quotes": QUOTES}))
+    shown = [(row["id"], row["quote"], row["valid_from"]) for row in found.to_pylist()]
+    assert shown == [(1, None, 4), (2, 50, 7), (3, None, 11)]
 
 
 def test_asof_left_join_pads_what_has_no_first():
@@ -121,14 +162,69 @@ def test_sequences_mean_what_the_oracle_says_under_skew_ties_and_any_batches(dat
     assert ms.snapshot_equal(found, ms.reference(query, inputs)), query
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(data=st.data())
 def test_asof_joins_mean_what_the_oracle_says(data):
     inputs = {name: data.draw(streams(9), name) for name in "AB"}
     outer = data.draw(st.sampled_from(["", "LEFT "]))
-    condition = data.draw(st.sampled_from(["A.k = B.k", "A.k = B.k AND A.z <= B.z"]))
-    query = f"SELECT A.z AS az, A.a AS aa, B.z AS bz, B.ts AS bts FROM B ASOF {outer}JOIN A ON {condition}"
+    times = [f"B.ts {order} A.ts" for order in ("<=", "<", ">=", ">")]
+    parts = [
+        data.draw(st.sampled_from([*times, "A.ts <= B.ts"])),
+        *data.draw(st.sampled_from([[], ["A.k = B.k"]])),
+        *data.draw(st.sampled_from([[], [], ["A.z <= B.z"], [data.draw(st.sampled_from(times))]])),
+    ]
+    within = data.draw(st.sampled_from(["WITHIN 0", "WITHIN 3"] if outer else ["", "", "WITHIN 0", "WITHIN 3"]))
+    inner = data.draw(st.sampled_from(["A", "A", "(SELECT ts, k, z, a FROM A WHERE z > 0) AS A"]))
+    query = (
+        "SELECT A.z AS az, A.a AS aa, A.ts AS ats, B.z AS bz, B.ts AS bts "
+        f"FROM B ASOF {outer}JOIN {inner} ON {' AND '.join(parts)} {within}"
+    )
     found = ms.run(query, inputs, batch_rows=data.draw(st.integers(1, 12)), lateness=20)
+    assert ms.snapshot_equal(found, ms.reference(query, inputs)), query
+
+
+ITSELF = (
+    "S AS {0}",
+    "S AS {0}",
+    "(SELECT * FROM S WHERE z > 0) AS {0}",
+    "(SELECT ts AS ts, k + 0 AS k, 1 AS z, f AS f, a FROM S) AS {0}",
+    "(SELECT ts, k, z, f FROM S UNION ALL SELECT ts, k, z, f FROM T) AS {0}",
+    "(SELECT ts, k, z, f FROM S UNION ALL SELECT ts, k, z + 1, f FROM S) AS {0}",
+    "(SELECT x.ts AS ts, y.k AS k, x.z AS z, x.f AS f FROM S AS y FOLLOWED BY S AS x) AS {0}",
+    "(SELECT x.ts AS ts, y.k AS k, x.z AS z, x.f AS f FROM S AS y FOLLOWED BY S AS x CHRONICLE) AS {0}",
+    "(SELECT y.ts AS ts, x.k AS k, y.z AS z, y.f AS f FROM S AS x ASOF JOIN S AS y ON x.ts <= y.ts) AS {0}",
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(data=st.data())
+def test_no_row_is_paired_with_itself(data):
+    few = st.sampled_from([0, 1, 1, 2])
+    inputs = {}
+    for name in "ST":
+        times = data.draw(st.lists(few, max_size=7))
+        inputs[name] = pa.table(
+            {
+                "k": pa.array([data.draw(st.sampled_from([0, None])) for _ in times], pa.int64()),
+                "ts": pa.array(times, pa.int64()),
+                "z": pa.array([data.draw(st.integers(0, 1)) for _ in times], pa.int64()),
+                "f": pa.array([data.draw(st.sampled_from([0.0, float("nan")])) for _ in times], pa.float64()),
+                "a": pa.array([data.draw(st.sampled_from(["x", None])) for _ in times], pa.string()),
+            }
+        )
+    first, second = (data.draw(st.sampled_from(ITSELF)).format(name) for name in "AB")
+    asof = data.draw(st.booleans())
+    step = data.draw(steps("A", "B")).replace(" B ", f" {second} ", 1)
+    if asof:
+        outer = data.draw(st.sampled_from(["", "LEFT "]))
+        order = data.draw(st.sampled_from(["<=", "<", ">=", ">"]))
+        step = f"ASOF {outer}JOIN {second} ON A.ts {order} B.ts WITHIN {data.draw(st.integers(0, 2))}"
+    query = f"SELECT A.z AS az, A.k AS ak, A.ts AS ats, B.z AS bz, B.ts AS bts FROM {first} {step}"
+    if not asof and data.draw(st.booleans()):
+        query = query.replace(" FROM ", ", C.z AS cz FROM ", 1) + f" {data.draw(steps('B', 'C'))}".replace(
+            " C ", " S AS C ", 1
+        )
+    found = ms.run(query, inputs, batch_rows=data.draw(st.integers(1, 8)), lateness=20)
     assert ms.snapshot_equal(found, ms.reference(query, inputs)), query
 
 
@@ -148,7 +244,7 @@ def test_tidying_up_the_state_changes_nothing(mode, monkeypatch):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_pairs_built_in_pieces_are_the_same(mode, monkeypatch):
-    monkeypatch.setattr(sequence, "PAIRS_AT_ONCE", 4)
+    monkeypatch.setattr(pairing, "PAIRS_AT_ONCE", 4)
     inputs = {"cases": drawn(3, 40, 2), "products": drawn(4, 40, 2)}
     assert ms.snapshot_equal(ms.run(asked(mode), inputs), ms.reference(asked(mode), inputs))
 
@@ -183,6 +279,33 @@ def test_state_stays_bounded(query, most):
     assert operator.kept[0].rows <= most + sequence.SPARE_ROWS
     assert operator.kept[1].rows == 0
     assert operator.used.rows <= most + sequence.SPARE_ROWS
+
+
+LATER = "SELECT c.id FROM cases AS c ASOF {0}JOIN products AS p ON c.lane = p.lane AND c.ts < p.ts {1}"
+
+
+@pytest.mark.parametrize("query", [LATER.format("", ""), LATER.format("LEFT ", "WITHIN 50")])
+def test_seconds_wait_no_longer_than_they_must_and_firsts_not_at_all(query):
+    operator = operator_after(query, 20_000)
+    assert operator.kept[0].rows <= sequence.SPARE_ROWS
+    assert operator.kept[1].rows <= 5
+
+
+def test_seconds_without_a_later_first_are_forgotten_when_their_time_is_up():
+    times = np.arange(5000)
+    schema = pa.schema([("ts", pa.int64()), ("id", pa.int64()), ("lane", pa.int64())])
+    query = LATER.format("LEFT ", "WITHIN 50")
+    box = Box(plan_query(parse(query, catalog_of({"cases": schema, "products": schema}))).physical)
+    operator = next(o for o in box.operators if isinstance(o, sequence.FollowedBy))
+    names = operator.kept[1].schema
+    given = 0
+    for part in np.array_split(times, 50):
+        batch = pa.RecordBatch.from_pydict(dict.fromkeys(names.names, part), schema=names)
+        operator.process(1, Elements(batch, part, part + 1))
+        answered = operator.advance(int(part[-1]) + 1)
+        given += 0 if answered is None else len(answered)
+        assert operator.kept[1].rows <= 51
+    assert given == 5000 - 50
 
 
 def test_an_operator_that_went_on_from_its_states_answers_the_same():

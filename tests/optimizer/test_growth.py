@@ -19,6 +19,7 @@ from midstream.optimizer.plans import plan_query
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64())])
 ALL = "SELECT a.k FROM A AS a FOLLOWED BY B AS b ALL ON a.k = b.k"
+LATER = "SELECT a.k FROM A AS a ASOF JOIN B AS b ON a.k = b.k AND a.ts < b.ts"
 CHRONICLE = ALL.replace("ALL", "CHRONICLE")
 
 
@@ -33,6 +34,8 @@ def warned(cql: str) -> tuple[str, ...]:
         (CHRONICLE, ["CHRONICLE without WITHIN remembers tuples of a until they are used"]),
         (f"{ALL} WITHIN 5", []),
         (ALL.replace("ALL", "RECENT"), []),
+        (f"{LATER} WITHIN 5", []),
+        (LATER, ["ASOF JOIN with a later match and without WITHIN remembers tuples of a until one of b follows"]),
         ("SELECT A.k FROM A [UNBOUNDED], B [RANGE 5] WHERE A.k = B.k", ["A [UNBOUNDED] is remembered for ever"]),
         ("SELECT DISTINCT k FROM A [UNBOUNDED]", ["A [UNBOUNDED] is remembered for ever"]),
         ("SELECT k FROM A [UNBOUNDED] WHERE k > 3", []),

@@ -28,6 +28,7 @@ from midstream.errors import InternalError
 JoinKind = OneOf["inner", "left", "right", "full", "semi", "anti"]
 StreamKind = OneOf["istream", "dstream", "rstream"]
 SequenceMode = OneOf["recent", "chronicle", "all"]
+TimeOrder = OneOf["<=", "<", ">=", ">"]
 
 
 class _Hashed:
@@ -356,9 +357,12 @@ class Intersect(BinaryRelation):
 class Sequence(Relation):
     """Each tuple of `second` with tuples of `first` at or before it; both are streams (of raw tuples or of pairs).
 
-    `recent`: the latest one; `chronicle`: the earliest unused one, each used once; `all`: every one. `on` partitions
-    by key before pairing, `within` bounds the distance in ticks, `condition` filters pairs, `outer` pads a second
-    that has no first (ASOF LEFT JOIN).
+    `recent`: the latest one; `chronicle`: the earliest unused one for which the condition holds, each used once; `all`:
+    every one. `on` partitions by key before pairing, `within` bounds the distance in ticks, `condition` filters pairs,
+    `outer` pads a second that has no first (ASOF LEFT JOIN). `order` is what the time of a first is to the time of its
+    second. Under `>=` and `>` a second waits for the earliest first at or after it: only `recent`, and padded only
+    within a bound. A pair happens at the later of its two times, a padded second when it is known to have no first. The
+    row at which a tuple of `first` happens is never the row at which the tuple of `second` does.
     """
 
     first: Relation
@@ -368,6 +372,7 @@ class Sequence(Relation):
     within: int | None = None
     condition: Expression = TRUE
     outer: bool = False
+    order: TimeOrder = "<="
 
     def __post_init__(self) -> None:
         _unique(self.schema.names)
@@ -375,6 +380,14 @@ class Sequence(Relation):
         for left, right in self.on:
             _readable(left, self.first.schema)
             _readable(right, self.second.schema)
+        if self.waits:
+            _require(self.mode == "recent", "only the mode recent looks for later tuples")
+            _require(not self.outer or self.within is not None, "a tuple cannot wait for ever to be padded")
+
+    @property
+    def waits(self) -> bool:
+        """Whether seconds wait for a first that comes after them."""
+        return self.order in (">=", ">")
 
     @property
     def schema(self) -> pa.Schema:
@@ -390,6 +403,8 @@ class Sequence(Relation):
     @property
     def label(self) -> str:
         parts = [f"Sequence {self.mode}{' outer' if self.outer else ''}"]
+        if self.order != "<=":
+            parts.append(f"first {self.order} second")
         if self.on:
             parts.append("on " + " and ".join(f"{a} = {b}" for a, b in self.on))
         if self.within is not None:

@@ -1,19 +1,28 @@
 """Sequences: `a FOLLOWED BY b`, and ASOF JOIN, which is the same seen from the second stream.
 
-Equalities of ON between the two sides become keys; whatever else ON says filters the pairs.
+Equalities of ON between the two sides become keys, an inequality of their times becomes the order of the pair; whatever
+else ON says filters the pairs.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pyarrow.types as kind
 from sqlglot import exp
 
-from midstream.algebra.expressions import TRUE, Call, Column, Expression, columns_of, conjunction, conjuncts
-from midstream.algebra.plan import Relation, Sequence, Stream, walk_plan
+from midstream.algebra.expressions import Call, Cast, Column, Expression, columns_of, conjunction, conjuncts
+from midstream.algebra.plan import Project, Relation, Select, Sequence, Stream, TimeOrder, Union
 from midstream.language.binding import Binding
 from midstream.language.nodes import FollowedBy
 from midstream.language.scalars import bind_condition
 from midstream.language.scope import Scope
 from midstream.language.windows import bind_duration, is_raw
+
+MIRRORED: dict[str, TimeOrder] = {"<=": ">=", "<": ">", ">=": "<=", ">": "<"}
+"""The same order said the other way round."""
+
+UNITS = ("s", "ms", "us", "ns")
 
 
 def bind_step(binding: Binding, left: Relation, right: Relation, step: FollowedBy, scope: Scope) -> Relation:
@@ -23,15 +32,24 @@ def bind_step(binding: Binding, left: Relation, right: Relation, step: FollowedB
         _require_raw(binding, side, step)
     first, second = (right, left) if asof else (left, right)
     keys, rest = _keys(binding, step, scope, first, second)
-    within = step.args.get("within")
+    order, rest = _order(rest, first, second, forward=asof)
+    within, outer = step.args.get("within"), bool(step.args.get("outer"))
+    if outer and within is None and order in (">=", ">"):
+        raise binding.error(
+            "ASOF LEFT JOIN with a later match needs WITHIN",
+            step,
+            detail="without a bound it is never known that a tuple has no later match, and it is remembered for ever",
+            hint="say how much later a match may be: WITHIN " + ("100" if first.domain.is_integer else "10 MINUTES"),
+        )
     return Sequence(
         first,
         second,
         step.args.get("mode") or "recent",
         on=keys,
         within=None if within is None else _within(binding, within, first),
-        condition=conjunction([c for c in rest if not (asof and _is_implied(c, first, second))]),
-        outer=bool(step.args.get("outer")),
+        condition=conjunction(rest),
+        outer=outer,
+        order=order,
     )
 
 
@@ -79,17 +97,66 @@ def _pair(part: Expression, first: set[str], second: set[str]) -> tuple[Expressi
     return None
 
 
-def _is_implied(part: Expression, first: Relation, second: Relation) -> bool:
-    """Whether a condition only says that the first is not later than the second, which a sequence means anyway."""
-    if not (isinstance(part, Call) and part.function in ("<=", ">=")):
-        return False
-    early, late = part.args if part.function == "<=" else reversed(part.args)
-    return _is_time(early, first) and _is_time(late, second)
+def _order(
+    parts: list[Expression], first: Relation, second: Relation, forward: bool
+) -> tuple[TimeOrder, list[Expression]]:
+    """What the time of a first is to that of its second, and the conditions that do not say it.
+
+    A first is at or before its second unless a condition says that it is later, which only ASOF JOIN can mean. A
+    condition against the direction of the others stays one: it filters.
+    """
+    said = {part: order for part in parts if (order := _time_order(part, first, second)) is not None}
+    later = forward and next(iter(said.values()), "<=") in (">=", ">")
+    allowed: tuple[TimeOrder, TimeOrder] = (">=", ">") if later else ("<=", "<")
+    strict = allowed[1] in said.values()
+    return allowed[strict], [part for part in parts if said.get(part) not in allowed]
+
+
+def _time_order(part: Expression, first: Relation, second: Relation) -> TimeOrder | None:
+    """What a condition says about the time of a first and the time of its second, if it says nothing else."""
+    if not (isinstance(part, Call) and part.function in MIRRORED):
+        return None
+    left, right = part.args
+    order: TimeOrder = part.function  # type: ignore[assignment]
+    if _is_time(left, first) and _is_time(right, second):
+        return order
+    return MIRRORED[order] if _is_time(left, second) and _is_time(right, first) else None
 
 
 def _is_time(expression: Expression, plan: Relation) -> bool:
-    times = {f"{node.alias}.{node.time}" for node in walk_plan(plan) if isinstance(node, Stream)}
-    return isinstance(expression, Column) and expression.name in times and len(times) == 1
+    if isinstance(expression, Cast) and _keeps_instants(expression):
+        expression = expression.input
+    return isinstance(expression, Column) and expression.name in _time_columns(plan)
+
+
+def _keeps_instants(cast: Cast) -> bool:
+    """Whether a cast only makes a type of time wider or finer, as comparing two of them does."""
+    source, target = cast.input.type, cast.type
+    if kind.is_integer(source) and kind.is_integer(target):
+        return int(target.bit_width) >= int(source.bit_width)
+    if not (kind.is_timestamp(source) and kind.is_timestamp(target)) or (source.tz is None) != (target.tz is None):
+        return False
+    return UNITS.index(target.unit) >= UNITS.index(source.unit)
+
+
+def _time_columns(plan: Relation) -> set[str]:
+    """The columns that hold the time at which a tuple of the relation happens."""
+    match plan:
+        case Stream():
+            return {f"{plan.alias}.{plan.time}"}
+        case Select():
+            return _time_columns(plan.input)
+        case Project():
+            below = _time_columns(plan.input)
+            return {c.name for c in plan.columns if isinstance(c.expression, Column) and c.expression.name in below}
+        case Union():
+            names = [[name in _time_columns(child) for name in child.schema.names] for child in plan.inputs]
+            return {name for name, times in zip(plan.schema.names, zip(*names, strict=True), strict=True) if all(times)}
+        case Sequence(order="<=" | "<"):
+            return _time_columns(plan.second)
+        case Sequence(outer=False):
+            return _time_columns(plan.first)
+    return set()
 
 
 def push_conditions(plan: Relation, parts: list[Expression]) -> tuple[Relation, list[Expression]]:
@@ -103,13 +170,16 @@ def push_conditions(plan: Relation, parts: list[Expression]) -> tuple[Relation, 
     early = [p for p in parts if columns_of(p) <= below and _aliases(p) > 1]
     inner, left = push_conditions(first, early)
     assert isinstance(inner, Sequence)
-    inner = _with_condition(inner, left)
-    return plan.with_inputs((inner, plan.second)), [p for p in parts if p not in early]
+    return plan.with_inputs((_filtered(inner, left), plan.second)), [p for p in parts if p not in early]
 
 
-def _with_condition(plan: Sequence, parts: list[Expression]) -> Sequence:
-    condition = conjunction([*conjuncts(plan.condition), *parts]) if parts else plan.condition
-    return Sequence(plan.first, plan.second, plan.mode, plan.on, plan.within, condition or TRUE, plan.outer)
+def _filtered(plan: Sequence, parts: list[Expression]) -> Relation:
+    """The pairs for which conditions of WHERE hold, which never change what is paired with what."""
+    if not parts:
+        return plan
+    if plan.mode == "chronicle" or plan.outer:
+        return Select(plan, conjunction(parts))
+    return replace(plan, condition=conjunction([*conjuncts(plan.condition), *parts]))
 
 
 def _aliases(expression: Expression) -> int:

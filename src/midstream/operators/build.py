@@ -170,6 +170,9 @@ def _(node: p.FollowedBy, functions: Functions) -> Operator:
         node.within,
         _predicate(node.condition, node.schema, functions),
         node.outer,
+        node.order,
+        node.identity,
+        node.numbers,
     )
 
 

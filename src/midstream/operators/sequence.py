@@ -1,42 +1,48 @@
-"""Sequences: each second with firsts that are at or before it, per key.
+"""Sequences: each second with firsts that are at or before it, or with the earliest that is after it, per key.
 
 A second is answered once the frontier has passed it: every first that could still precede it has come by then, in
 whatever order the streams delivered. Firsts and seconds are put into the one total order, so that the firsts a second
 may take are a run `[low, high)` of its key's: the latest of them (recent), all of them, or the earliest unused one
-(chronicle). What chronicle uses up is a prefix of each key's firsts, because a first that a second leaves behind is
-too old for every later second as well.
+(chronicle). If nothing but being used can rule a first out, what chronicle uses up is a prefix of each key's firsts,
+because a first that a second leaves behind is too old for every later second as well.
+
+A second that looks for a later first waits in the state until the frontier has passed such a first, or the time within
+which it may come. Firsts are then forgotten as soon as the frontier has passed them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from midstream.algebra.plan import SequenceMode
-from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.algebra.physical import RowColumns
+from midstream.algebra.plan import SequenceMode, TimeOrder
+from midstream.algebra.time import INFINITY
 from midstream.operators.elements import Elements, Hashes, Indices, Mask, Ticks, concatenate, empty_elements
 from midstream.operators.expressions import Predicate
 from midstream.operators.hashing import key_validity
 from midstream.operators.join import output_of
 from midstream.operators.ordering import group_rows, total_order
+from midstream.operators.pairing import Run, earliest, earliest_unused, every, latest, reach, served_in_turn
+from midstream.operators.row_identity import numbered, occurrences, same_rows
 from midstream.operators.slices import SliceOperator
 from midstream.operators.sorting import hash_order
 from midstream.operators.state.segment import pairs
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.vectors import numbers_of
 
-PAIRS_AT_ONCE = 4_000_000
-"""How many pairs are built at a time: what keeps ALL over a crowded key within memory."""
-
 SPARE_ROWS = 1024
 """How many useless firsts may lie in the state, beyond as many as there are useful ones, before it is tidied up."""
 
 
 class FollowedBy(SliceOperator):
-    """A sequence of two inputs of raw tuples; the third state holds the firsts that chronicle has used up."""
+    """A sequence of two inputs of raw tuples; the third state holds the firsts that chronicle has used up.
+
+    `identity` names the columns by which rows of the two sides are known, if they may be the same row; `numbers` those
+    of the results' rows that others ask for.
+    """
 
     def __init__(
         self,
@@ -48,6 +54,9 @@ class FollowedBy(SliceOperator):
         within: int | None = None,
         condition: Predicate | None = None,
         outer: bool = False,
+        order: TimeOrder = "<=",
+        identity: tuple[RowColumns, RowColumns] | None = None,
+        numbers: tuple[RowColumns, ...] = (),
     ) -> None:
         super().__init__(schema, (firsts, seconds), None)
         self.name = f"sequence {mode}"
@@ -56,6 +65,9 @@ class FollowedBy(SliceOperator):
         self.within = within
         self.condition = condition
         self.outer = outer
+        self.order: TimeOrder = order
+        self.identity = identity
+        self.numbers = numbers
         self.places = output_of(schema, firsts.schema, seconds.schema).places
         self.tidy_rows = 0
 
@@ -63,39 +75,58 @@ class FollowedBy(SliceOperator):
     def states(self) -> tuple[SortedState, ...]:
         return (*self.kept, self.used)
 
+    @property
+    def waits(self) -> bool:
+        """Whether seconds wait for a later first."""
+        return self.order in (">=", ">")
+
+    @property
+    def choosy(self) -> bool:
+        """Whether more than being used can rule out a first that is near enough."""
+        return self.condition is not None or self.identity is not None
+
     def process(self, port: int, batch: Elements) -> Elements | None:
-        if port == 0:
-            batch = self._as_firsts(batch)
-        elif not self.outer:
-            batch = _with_keys(batch, self.kept[1].key)
+        if port == 0 or not self.outer:
+            batch = _with_keys(batch, self.kept[port].key)
+        if (port == 1) == self.waits:
+            batch = batch.with_validity(batch.valid_from, self._ends(batch.valid_from))
         return super().process(port, batch) if len(batch) else None
 
     def forget(self, end: int) -> None:
         for state in self.states:
             state.expire(end)
         firsts, seconds = self.kept
+        if self.waits:
+            return
         if any(segment.earliest_from < end for segment in seconds.segments):
             self._replace(seconds, seconds.alive(end), 1)
         if firsts.rows > 2 * self.tidy_rows + SPARE_ROWS:
             self._tidy(end)
 
     def evaluate(self, start: int, end: int) -> Elements | None:
-        seconds = self.kept[1].alive(start, end)
+        seconds = self._waiting(start, end) if self.waits else self.kept[1].alive(start, end)
         if len(seconds) == 0:
             return None
         run = self._run(_in_order(seconds), start, end)
         self.work.probed += len(seconds)
-        parts = [part for part in self._results(run) if len(part)]
+        parts = [part for part in (self._later_results(run, end) if self.waits else self._results(run)) if len(part)]
         return concatenate(parts) if parts else None
 
-    def _as_firsts(self, batch: Elements) -> Elements:
-        """Firsts count for as long as a second may follow them."""
-        batch = _with_keys(batch, self.kept[0].key)
+    def _waiting(self, start: int, end: int) -> Elements:
+        """Takes from the state the seconds that a first before `end` may answer, or whose time is up by then."""
+        waiting = self.kept[1].alive(start)
+        firsts = np.unique(self.hashes(0, self.kept[0].alive(start, end)))
+        asked = np.isin(self.hashes(1, waiting), firsts) | (waiting.valid_to <= end)
+        asked &= waiting.valid_from < end
+        if asked.any():
+            self._replace(self.kept[1], waiting.where(~asked), 1)
+        return waiting.where(asked)
+
+    def _ends(self, times: Ticks) -> Ticks:
+        """How long tuples of the side that waits for the other count."""
         if self.within is None:
-            ends = np.full(len(batch), INFINITY)
-        else:
-            ends = np.minimum(batch.valid_from, INFINITY - self.within - 1) + (self.within + 1)
-        return batch.with_validity(batch.valid_from, ends)
+            return np.full(len(times), INFINITY)
+        return np.minimum(times, INFINITY - self.within - 1) + (self.within + 1)
 
     def _run(self, seconds: Elements, start: int, end: int) -> Run:
         hashes = np.unique(hash_order(self.hashes(1, seconds))[1])
@@ -103,18 +134,30 @@ class FollowedBy(SliceOperator):
         groups_first, groups_second = _groups(firsts, self.kept[0].key, seconds, self.kept[1].key)
         by_group = np.argsort(groups_first, kind="stable")
         firsts, groups_first = firsts.take(by_group), groups_first[by_group]
+        by_group = np.argsort(groups_second, kind="stable")
+        seconds, groups_second = seconds.take(by_group), groups_second[by_group]
+        firsts, seconds = self._numbered(firsts, seconds)
         if self.mode == "chronicle" and self.used.rows:
             fresh = self._unused(firsts, groups_first, _found(self.used, hashes, start, end))
             firsts, groups_first = firsts.where(fresh), groups_first[fresh]
-        by_group = np.argsort(groups_second, kind="stable")
-        seconds, groups_second = seconds.take(by_group), groups_second[by_group]
-        low, high = _reach(firsts.valid_from, groups_first, seconds.valid_from, groups_second, self.within)
-        return Run(firsts, seconds, groups_second, low, high)
+        low, high = reach(firsts.valid_from, groups_first, seconds.valid_from, groups_second, self.within, self.order)
+        rows = None if self.identity is None else same_rows(firsts, self.identity[0], seconds, self.identity[1])
+        return Run(firsts, seconds, groups_second, low, high, rows)
+
+    def _numbered(self, firsts: Elements, seconds: Elements) -> tuple[Elements, Elements]:
+        """Both sides, equal rows of a stream numbered where that matters here or to others."""
+        for names in self.numbers:
+            firsts, seconds = (numbered(firsts, names), seconds) if self.waits else (firsts, numbered(seconds, names))
+        if self.identity is not None:
+            firsts, seconds = numbered(firsts, self.identity[0]), numbered(seconds, self.identity[1])
+        return firsts, seconds
 
     def _unused(self, firsts: Elements, groups: Indices, used: Elements) -> Mask:
-        """Which firsts, in order of group and time, lie behind their group's used ones."""
+        """Which firsts, in order of group and time, have not been used."""
         if len(used) == 0:
             return np.ones(len(firsts), bool)
+        if self.choosy:
+            return _not_among(firsts, used)
         key = self.kept[0].key
         of_used, of_first = _groups(used, key, firsts, key)
         count = max(int(of_used.max()), int(of_first.max(initial=0))) + 1
@@ -125,44 +168,78 @@ class FollowedBy(SliceOperator):
     def _results(self, run: Run) -> Iterator[Elements]:
         matched = np.zeros(len(run.seconds), bool)
         for here, there in self._pairs(run):
-            pairs = self._paired(run, here, there)
+            pairs = self._paired(run, here, there, run.seconds.valid_from[there])
+            self.work.matched += len(here)
             if self.condition is not None:
                 holds = self.condition(pairs.columns)
                 pairs, there = pairs.where(holds), there[holds]
             matched[there] = True
-            self.work.matched += len(here)
             yield pairs
         if self.outer:
-            yield self._padded(run.seconds.where(~matched))
+            alone = run.seconds.where(~matched)
+            yield self._padded(alone, alone.valid_from)
 
     def _pairs(self, run: Run) -> Iterator[tuple[Indices, Indices]]:
         """Positions of firsts and seconds that belong together."""
         match self.mode:
             case "recent":
-                there = np.flatnonzero(run.high > run.low)
-                yield run.high[there] - 1, there
+                yield latest(run)
             case "chronicle":
-                here, there = _earliest_unused(run)
-                taken = run.firsts.take(here)
-                self.used.insert(taken, self.hashes(0, taken))
-                yield here, there
+                for here, there in self._each_once(run):
+                    taken = run.firsts.take(here)
+                    self.used.insert(taken, self.hashes(0, taken))
+                    yield here, there
             case "all":
-                yield from _every(run.low, run.high)
+                yield from every(run)
 
-    def _paired(self, run: Run, here: Indices, there: Indices) -> Elements:
+    def _each_once(self, run: Run) -> Iterator[tuple[Indices, Indices]]:
+        """Each second with the earliest first that no earlier one took and that the condition lets it take."""
+        if not self.choosy:
+            yield earliest_unused(run)
+            return
+        used = np.zeros(len(run.firsts), bool)
+        for here, there in every(run):
+            free = ~used[here]
+            here, there = here[free], there[free]
+            if self.condition is not None and len(here):
+                holds = self.condition(self._paired(run, here, there, run.seconds.valid_from[there]).columns)
+                here, there = here[holds], there[holds]
+            chosen = served_in_turn(here, there)
+            used[here[chosen]] = True
+            yield here[chosen], there[chosen]
+
+    def _later_results(self, run: Run, end: int) -> Iterator[Elements]:
+        """What seconds that wait are answered with before `end`; the others go on waiting."""
+        here, there = earliest(run)
+        times = run.firsts.valid_from[here]
+        self.work.matched += len(here)
+        pairs = self._paired(run, here, there, times)
+        holds = np.ones(len(here), bool) if self.condition is None else self.condition(pairs.columns)
+        answered = run.seconds.valid_to <= end
+        if self.outer:
+            # It is known that a second has no first when its time is up, or when the condition rejects the one it has.
+            known = run.seconds.valid_to - 1
+            known[there] = times
+            alone = answered.copy()
+            alone[there] = ~holds
+            yield self._padded(run.seconds.where(alone), known[alone])
+        answered[there] = True
+        unanswered = run.seconds.where(~answered)
+        self.kept[1].insert(unanswered, self.hashes(1, unanswered))
+        yield pairs.where(holds)
+
+    def _paired(self, run: Run, here: Indices, there: Indices, times: Ticks) -> Elements:
         firsts, seconds = run.firsts.columns, run.seconds.columns
         left, right = pa.array(here), pa.array(there)
         arrays = [firsts.column(i).take(left) if first else seconds.column(i).take(right) for first, i in self.places]
-        times = run.seconds.valid_from[there]
         return Elements(pa.RecordBatch.from_arrays(arrays, schema=self.schema), times, times + 1)
 
-    def _padded(self, seconds: Elements) -> Elements:
+    def _padded(self, seconds: Elements, times: Ticks) -> Elements:
         arrays = [
             pa.nulls(len(seconds), field.type) if first else seconds.columns.column(i)
             for (first, i), field in zip(self.places, self.schema, strict=True)
         ]
-        columns = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-        return Elements(columns, seconds.valid_from, seconds.valid_from + 1)
+        return Elements(pa.RecordBatch.from_arrays(arrays, schema=self.schema), times, times + 1)
 
     def _tidy(self, end: int) -> None:
         """Keeps of the firsts before the frontier only those that a later second may take."""
@@ -182,22 +259,12 @@ class FollowedBy(SliceOperator):
         firsts, groups = firsts.take(by_group), groups[by_group]
         if self.mode == "recent":
             return firsts.where(np.append(groups[1:] != groups[:-1], True))
-        return firsts.where(self._unused(firsts, groups, self.used.alive(end)))
+        known = firsts if self.identity is None else numbered(firsts, self.identity[0])
+        return firsts.where(self._unused(known, groups, self.used.alive(end)))
 
     def _replace(self, state: SortedState, rows: Elements, port: int) -> None:
         state.segments = []
         state.insert(rows, self.hashes(port, rows))
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Firsts and seconds in order of key and time, and for each second the run of firsts it may take."""
-
-    firsts: Elements
-    seconds: Elements
-    groups: Indices
-    low: Indices
-    high: Indices
 
 
 def _with_keys(batch: Elements, key: tuple[str, ...]) -> Elements:
@@ -249,68 +316,13 @@ def _groups(
     return groups[: len(left)], groups[len(left) :]
 
 
-def _reach(
-    first_times: Ticks, first_groups: Indices, second_times: Ticks, second_groups: Indices, within: int | None
-) -> tuple[Indices, Indices]:
-    """For each second, where the firsts that it may take begin and end."""
-    if within is None:
-        oldest = np.full(len(second_times), BEGINNING)
-    else:
-        oldest = np.maximum(second_times, BEGINNING + within) - within
-    moments, ranks = np.unique(np.concatenate([first_times, second_times, oldest]), return_inverse=True)
-    parts = np.split(ranks, [len(first_times), len(first_times) + len(second_times)])
-    places = first_groups * len(moments) + parts[0]
-    low = np.searchsorted(places, second_groups * len(moments) + parts[2])
-    high = np.searchsorted(places, second_groups * len(moments) + parts[1], side="right")
-    return low, high
-
-
-def _every(low: Indices, high: Indices) -> Iterator[tuple[Indices, Indices]]:
-    """All pairs of a second and a first in its run, some at a time."""
-    counts = high - low
-    pieces = np.cumsum(counts) // PAIRS_AT_ONCE
-    cuts = [0, *(np.flatnonzero(pieces[1:] != pieces[:-1]) + 1).tolist(), len(counts)]
-    for begin, stop in zip(cuts[:-1], cuts[1:], strict=True):
-        some = counts[begin:stop]
-        yield _ranges(low[begin:stop], some), np.repeat(np.arange(begin, stop), some)
-
-
-def _ranges(begins: Indices, counts: Indices) -> Indices:
-    """The numbers of all ranges, one range after the other."""
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if len(ends) else 0
-    numbers: Indices = np.arange(total) + np.repeat(begins - (ends - counts), counts)
-    return numbers
-
-
-def _earliest_unused(run: Run) -> tuple[Indices, Indices]:
-    """Each second with the first that is its earliest unused one, if there is one.
-
-    Let `q` be the first after the last one used. A second takes `max(q, low)` if that is before `high`, so afterwards
-    `q` is `min(max(q, low) + 1, high)`. Less the second's number, that only ever clamps `q` between two bounds, and
-    clamps compose: all of them are found by doubling, without going through the seconds one by one.
-    """
-    numbers = np.arange(len(run.low))
-    upper = run.high - numbers
-    lower = np.minimum(run.low + 1 - numbers, upper)
-    starts = np.append(True, run.groups[1:] != run.groups[:-1])
-    # The first second of a key has nothing before it: it clamps to one value.
-    upper = np.where(starts, lower, upper)
-    lower, upper = _composed(lower, upper)
-    after = lower + numbers
-    before = np.where(starts, run.low, np.append(0, after[:-1]))
-    taken = np.maximum(before, run.low)
-    there = np.flatnonzero(taken < run.high)
-    return taken[there], there
-
-
-def _composed(lower: Indices, upper: Indices) -> tuple[Indices, Indices]:
-    """For each position, the clamp that all clamps up to it make together."""
-    step = 1
-    while step < len(lower) and bool((lower != upper).any()):
-        low, high = lower.copy(), upper.copy()
-        low[step:] = np.clip(lower[:-step], lower[step:], upper[step:])
-        high[step:] = np.clip(upper[:-step], lower[step:], upper[step:])
-        lower, upper = low, high
-        step *= 2
-    return lower, upper
+def _not_among(rows: Elements, others: Elements) -> Mask:
+    """Which rows are left when each of the others takes one equal row away, the earliest of them first."""
+    columns = [
+        pa.concat_arrays([others.columns.column(i), rows.columns.column(i)]) for i in range(rows.columns.num_columns)
+    ]
+    times = pa.array(np.concatenate([others.valid_from, rows.valid_from]))
+    groups, _ = group_rows([times, *columns])
+    spent = np.bincount(groups[: len(others)], minlength=int(groups.max(initial=0)) + 1)
+    mine = groups[len(others) :]
+    return occurrences(mine) >= spent[mine]

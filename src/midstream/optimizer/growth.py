@@ -21,7 +21,7 @@ def growth(plan: p.PhysicalNode) -> tuple[str, ...]:
 
 def _growing(plan: p.PhysicalNode) -> Iterator[str]:
     for node in p.walk_physical(plan):
-        if isinstance(node, p.FollowedBy) and node.within is None and node.mode != "recent":
+        if isinstance(node, p.FollowedBy) and node.within is None and (node.mode != "recent" or node.waits):
             yield _sequence(node)
         elif isinstance(node, REMEMBERING):
             for child in node.inputs:
@@ -30,13 +30,22 @@ def _growing(plan: p.PhysicalNode) -> Iterator[str]:
 
 
 def _sequence(node: p.FollowedBy) -> str:
-    firsts = ", ".join(dict.fromkeys(n.stream.alias for n in p.walk_physical(node.left) if isinstance(n, p.Source)))
+    firsts, seconds = _readers(node.left), _readers(node.right)
+    if node.waits:
+        return (
+            f"ASOF JOIN with a later match and without WITHIN remembers tuples of {seconds} until one of {firsts} "
+            "follows: the state grows without bound if none does"
+        )
     if node.mode == "all":
         return f"ALL without WITHIN remembers every tuple of {firsts} for ever: the state grows without bound"
     return (
         f"CHRONICLE without WITHIN remembers tuples of {firsts} until they are used: the state grows without bound "
         "if they come faster than they are used"
     )
+
+
+def _readers(node: p.PhysicalNode) -> str:
+    return ", ".join(dict.fromkeys(n.stream.alias for n in p.walk_physical(node) if isinstance(n, p.Source)))
 
 
 def _unbounded(node: p.PhysicalNode) -> Iterator[str]:

@@ -35,7 +35,7 @@ from midstream.algebra.plan import (
 )
 from midstream.algebra.semantics.aggregates import aggregate_evaluator
 from midstream.algebra.semantics.scalars import Evaluator, evaluator
-from midstream.algebra.semantics.sequences import sequenced
+from midstream.algebra.semantics.sequences import Arrival, sequenced
 from midstream.algebra.semantics.values import Row, arrow_array, python_values, row_identity, row_order, time_ticks
 from midstream.algebra.semantics.windows import Element, Tuple, boundaries_of, in_order, windowed
 from midstream.algebra.time import INFINITY
@@ -110,8 +110,7 @@ class Oracle:
             case Window(inner, spec):
                 return windowed(self.tuples(inner), spec, plan.schema.names)
             case Sequence():
-                pairs = sequenced(plan, self.tuples(plan.first), self.tuples(plan.second), self.catalog)
-                return [Element(row, time, time + 1) for time, row in pairs]
+                return [Element(row, time, time + 1) for time, row, _ in self.arrivals(plan)]
             case Select(inner) if _is_inner_join(inner):
                 return self._inner_join(plan)
             case Select(inner, predicate):
@@ -128,6 +127,23 @@ class Oracle:
                 raise InternalError("a stream is made only at the top of a query")
             case _:
                 return self._by_snapshots(plan)
+
+    def arrivals(self, plan: Relation) -> list[Arrival]:
+        """A stream, or what is made of streams without windows, each tuple with the row at which it happens."""
+        match plan:
+            case Stream():
+                return [Arrival(time, row, (plan.name, i)) for i, (time, row) in enumerate(self._arrivals(plan))]
+            case Select(inner, predicate):
+                holds = self._evaluator(predicate, inner)
+                return [arrival for arrival in self.arrivals(inner) if holds(arrival.row) is True]
+            case Project(inner, columns):
+                parts = [self._evaluator(column.expression, inner) for column in columns]
+                return [Arrival(t, tuple(part(row) for part in parts), at) for t, row, at in self.arrivals(inner)]
+            case Union(united):
+                return [arrival for relation in united for arrival in self.arrivals(relation)]
+            case Sequence(first, second):
+                return sequenced(plan, self.arrivals(first), self.arrivals(second), self.catalog)
+        raise InternalError(f"a sequence takes streams, not {plan.label}")
 
     def tuples(self, plan: Relation) -> list[Tuple]:
         """The relation looked at instant by instant: one tuple for every instant at which a row is valid."""
