@@ -1,4 +1,4 @@
-"""Sequences in slots and stages: as the oracle says, with shuffled rows, small batches and states opened anew in each."""
+"""Sequences in slots and stages: as the oracle says, with shuffled rows, small batches and states opened anew."""
 
 from __future__ import annotations
 
