@@ -196,7 +196,7 @@ def _shown(part: object) -> str:
 
 def _tree_text(tree: Tree) -> str:
     if isinstance(tree, str):
-        return _name(tree)
+        return alias_text(tree)
     if isinstance(tree, Orders):
         return ", ".join(f"{_tree_text(h)}: {' '.join(map(_tree_text, o))}" for h, o in tree.routes)
     return f"({_tree_text(tree[0])} {_tree_text(tree[1])})"
@@ -206,7 +206,7 @@ def shape_text(plan: Relation) -> str:
     """A plan's join shapes as users write them, the widest first; the streams alone if nothing is joined."""
     places = sorted(_joined_places(plan), key=lambda node: -len(aliases(node)))
     if not places:
-        return "; ".join(map(_name, sorted(aliases(plan))))
+        return "; ".join(map(alias_text, sorted(aliases(plan))))
     return "; ".join(_text(node)[1:-1] if isinstance(node, MultiJoin) else _text(node) for node in places)
 
 
@@ -248,10 +248,10 @@ def _text(node: Relation) -> str:
     if isinstance(node, Select):
         return _text(node.input)
     mark = "/distinct" if isinstance(node, Distinct) else "/grouped" if isinstance(node, Aggregate) else ""
-    return _name(leaf_name(node)) + mark
+    return alias_text(leaf_name(node)) + mark
 
 
-def _name(alias: str) -> str:
+def alias_text(alias: str) -> str:
     """An alias as a plan's text has it."""
     if _PLAIN.fullmatch(alias):
         return alias

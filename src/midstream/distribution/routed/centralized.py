@@ -10,8 +10,10 @@ from midstream.distribution.routed.modification import Modification, Setting, af
 from midstream.distribution.routed.node_sets import node_sets
 from midstream.distribution.routed.plan import JoinPlan
 from midstream.distribution.routed.statistics import StreamStatistics
+from midstream.distribution.routed.wire import on_the_wire
 
 
+@on_the_wire
 @dataclass(frozen=True)
 class Coordinator:
     """What the central node keeps: the plan in use, and the latest statistics of every stream."""
@@ -23,10 +25,10 @@ class Coordinator:
         """The coordinator after a node has reported its stream's statistics."""
         return replace(self, statistics={**self.statistics, stream: own})
 
-    def modified(self, setting: Setting) -> Modification:
-        """The plan for the statistics known now; nobody is affected if it is the one in use."""
+    def modified(self, setting: Setting, wanted: JoinPlan | None = None) -> Modification:
+        """The plan for the statistics known now, or a wanted one; nobody is affected if it is the one in use."""
         network = setting.costs.network
-        plan = greedy_plan(setting.conditions, self.statistics, setting.costs)
+        plan = wanted or greedy_plan(setting.conditions, self.statistics, setting.costs)
         old, new = node_sets(self.plan, network), node_sets(plan, network)
         return Modification(plan, new, affected_nodes(old, new))
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Union as Either
 
 from midstream.distribution.routed.cost import Rank, flows
 from midstream.distribution.routed.modification import Setting
@@ -31,150 +30,24 @@ from midstream.distribution.routed.node_sets import (
     hop_operators,
     way_operators,
 )
-from midstream.distribution.routed.plan import HeadPlan, JoinPlan, OneWay, Placement
+from midstream.distribution.routed.plan import HeadPlan, JoinPlan, OneWay
+from midstream.distribution.routed.repair import (
+    Chosen,
+    Compare,
+    Exchange,
+    Exchanged,
+    Host,
+    Message,
+    Place,
+    Relay,
+    Repaired,
+    Settle,
+    Stays,
+    Token,
+)
 from midstream.distribution.routed.statistics import Flow, Statistics, StreamStatistics, starting
 from midstream.distribution.routed.wire import on_the_wire
 from midstream.errors import InternalError
-
-
-@on_the_wire
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A stream's place on the way of a head: the partial results that come in, and the operators of the probe."""
-
-    position: int
-    flow: Flow
-    placement: Placement
-    hop: HopOperators
-
-
-@on_the_wire
-@dataclass(frozen=True, slots=True)
-class Token:
-    """The right to repair one head's way. `disturbed`: the last position at which another stream stands than before.
-
-    `told` counts for each affected node the messages that it was sent and that nobody waits for.
-    """
-
-    starter: str
-    head: str
-    order: tuple[str, ...]
-    disturbed: int = -1
-    told: Mapping[str, int] = field(default_factory=dict)
-
-    def telling(self, node: str, messages: int = 1) -> Token:
-        """The token after a node was affected, and sent so many messages."""
-        return replace(self, told={**self.told, node: self.told.get(node, 0) + messages})
-
-    def swapped(self, first: int, second: int) -> Token:
-        """The token after the streams at two positions have swapped."""
-        order = list(self.order)
-        order[first], order[second] = order[second], order[first]
-        return replace(self, order=tuple(order), disturbed=max(self.disturbed, first, second))
-
-
-@on_the_wire
-@dataclass(frozen=True, slots=True)
-class Compare:
-    """Asks the stream at a position whether the starter's stream would be cheaper there."""
-
-    to: str
-    token: Token
-    position: int
-    own: StreamStatistics
-
-
-@on_the_wire
-@dataclass(frozen=True, slots=True)
-class Stays:
-    """No earlier position is better: the changed stream stays where it is, or moves towards the end."""
-
-    to: str
-    token: Token
-
-
-@on_the_wire
-@dataclass(frozen=True, slots=True)
-class Settle:
-    """Hands on what now flows into a position."""
-
-    to: str
-    token: Token
-    position: int
-    flow: Flow
-
-
-@on_the_wire
-@dataclass(frozen=True, slots=True)
-class Relay:
-    """Looks for the cheapest stream for a position; `at` is whose turn it is to compare."""
-
-    to: str
-    token: Token
-    position: int
-    flow: Flow
-    at: int
-    best: str
-    rank: Rank
-
-
-@on_the_wire
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """Tells a stream that it is the cheapest for a position."""
-
-    to: str
-    token: Token
-    position: int
-    flow: Flow
-
-
-@on_the_wire
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """Offers the sender's place for the receiver's; `flow` is what flows into the earlier of both."""
-
-    to: str
-    sender: str
-    token: Token
-    place: Place
-    flow: Flow
-
-
-@on_the_wire
-@dataclass(frozen=True, slots=True)
-class Exchanged:
-    """Gives a place in return; whoever now stands at the earlier position has the token."""
-
-    to: str
-    sender: str
-    head: str
-    place: Place
-    token: Token | None = None
-    flow: Flow | None = None
-
-
-@on_the_wire
-@dataclass(frozen=True, slots=True)
-class Host:
-    """Sets what a node does for a position of a head's way because partial results are there; empty: nothing more."""
-
-    to: str
-    head: str
-    position: int
-    operators: OperatorSet
-
-
-@on_the_wire
-@dataclass(frozen=True, slots=True)
-class Repaired:
-    """Tells the starter that a head's way holds the invariant again."""
-
-    to: str
-    token: Token
-
-
-Message = Either[Compare, Stays, Settle, Relay, Chosen, Exchange, Exchanged, Host, Repaired]  # noqa: UP007
 
 
 @on_the_wire
@@ -190,6 +63,7 @@ class Repairing:
     orders: Mapping[str, tuple[str, ...]]
     places: Mapping[str, Place]
     hosted: Mapping[str, Mapping[int, OperatorSet]]
+    nodes: tuple[str, ...] = ()
     waiting: tuple[Message, ...] = ()
     open: frozenset[str] = frozenset()
     told: Mapping[str, int] = field(default_factory=dict)
@@ -204,6 +78,11 @@ class Repairing:
     def node_set(self) -> OperatorSet:
         """What the node does for all heads."""
         return NOTHING.union(*(self.operators(head) for head in self.orders))
+
+    @property
+    def keepers(self) -> tuple[str, ...]:
+        """The nodes that keep the window of the node's stream: those at which it is probed."""
+        return tuple(sorted({place.hop.joined_at for place in self.places.values()}))
 
 
 def repairing_nodes(plan: JoinPlan, statistics: Statistics, setting: Setting) -> dict[str, Repairing]:
@@ -222,7 +101,7 @@ def repairing_nodes(plan: JoinPlan, statistics: Statistics, setting: Setting) ->
             if hop.at_host:
                 hosted[at[hop.host]][way.head][position] = hop.at_host
     orders = {way.head: way.order for way in plan}
-    return {s: Repairing(s, statistics[s], orders, places[s], hosted[s]) for s in plan.streams}
+    return {s: Repairing(s, statistics[s], orders, places[s], hosted[s], network.nodes) for s in plan.streams}
 
 
 def plan_of(nodes: Mapping[str, Repairing], streams: Sequence[str]) -> JoinPlan:

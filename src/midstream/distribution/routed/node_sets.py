@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Union as Either
 
 from midstream.distribution.routed.network import RESULTS, Network
@@ -133,6 +134,16 @@ def node_sets(plan: JoinPlan, network: Network) -> dict[str, OperatorSet]:
         for node, operators in head_sets(way, network).items():
             sets[node] |= operators
     return sets
+
+
+@lru_cache(maxsize=4096)
+def by_source(operators: OperatorSet) -> Mapping[StreamId, tuple[Join | Ship, ...]]:
+    """Joins and shipments by what they start from, in a fixed order."""
+    found: dict[StreamId, list[Join | Ship]] = {}
+    for operator in sorted(operators, key=str):
+        if not isinstance(operator, Update):
+            found.setdefault(operator.source, []).append(operator)
+    return {source: tuple(matching) for source, matching in found.items()}
 
 
 def keepers(sets: NodeSets) -> dict[str, set[str]]:

@@ -1,0 +1,97 @@
+"""What nodes say to each other about changing plans, before a migration starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Union as Either
+
+from midstream.distribution.routed.plan import JoinPlan
+from midstream.distribution.routed.repair import Message
+from midstream.distribution.routed.statistics import StreamStatistics
+from midstream.distribution.routed.track import Drained, Full, Tick, TrackMessage
+from midstream.distribution.routed.wire import on_the_wire
+
+
+@on_the_wire
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """This node's stream has other statistics than the plan in use was made for."""
+
+    own: StreamStatistics
+
+
+@on_the_wire
+@dataclass(frozen=True, slots=True)
+class Directed:
+    """Somebody wants a certain plan; only the leader of centralized members takes this."""
+
+    plan: JoinPlan
+
+
+@on_the_wire
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Tells the leader a stream's statistics (centralized)."""
+
+    to: str
+    stream: str
+    own: StreamStatistics
+
+
+@on_the_wire
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Asks the leader for a turn to modify plans (distributed)."""
+
+    to: str
+    node: str
+
+
+@on_the_wire
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """Gives a node its turn: the number of the change and the number of the plan it leads to."""
+
+    to: str
+    change: int
+    epoch: int
+
+
+@on_the_wire
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """A message of distributed modification within a change."""
+
+    to: str
+    change: int
+    starter: str
+    message: Message
+
+
+@on_the_wire
+@dataclass(frozen=True, slots=True)
+class Called:
+    """Calls a node to migrate once it has had so many messages that nobody waited for."""
+
+    to: str
+    change: int
+    epoch: int
+    members: tuple[str, ...]
+    orders: Mapping[str, tuple[str, ...]]
+    expected: int
+
+
+@on_the_wire
+@dataclass(frozen=True, slots=True)
+class NewEpoch:
+    """Tells a node that took no part in its migration that a plan is in use."""
+
+    to: str
+    change: int
+    epoch: int
+    orders: Mapping[str, tuple[str, ...]]
+
+
+MemberMessage = Either[TrackMessage, Report, Request, Granted, Repair, Called, NewEpoch]  # noqa: UP007
+MemberEvent = Either[MemberMessage, Measured, Directed, Full, Tick, Drained]  # noqa: UP007

@@ -1,0 +1,370 @@
+"""A node's control of plans: how a change of statistics becomes a change of plans, by either way of modification.
+
+One node leads: it lets changes happen one after another. In centralized mode it also plans: a node reports its
+statistics, the leader sends every affected node its new share. In distributed mode a node asks for its turn, starts the
+repair of all ways, and calls the affected nodes together. From there both modes follow the same track. The leader takes
+part in every migration, so it knows how each one ends. A change that fails or takes too long is given up and tried
+again later.
+
+The state can be written down after every transition. Nothing here knows how messages travel or what drives time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from midstream.distribution.routed import track as tracks
+from midstream.distribution.routed.calls import (
+    Called,
+    Directed,
+    Granted,
+    Measured,
+    MemberEvent,
+    MemberMessage,
+    NewEpoch,
+    Repair,
+    Report,
+    Request,
+)
+from midstream.distribution.routed.centralized import Coordinator
+from midstream.distribution.routed.distributed import Repairing, received, repairing_nodes, triggered
+from midstream.distribution.routed.modification import Setting
+from midstream.distribution.routed.node_sets import keepers, node_sets
+from midstream.distribution.routed.plan import JoinPlan
+from midstream.distribution.routed.repair import Message
+from midstream.distribution.routed.statistics import Statistics, StreamStatistics
+from midstream.distribution.routed.track import Drained, GiveUp, Prepare, Share, Tick, Track
+from midstream.distribution.routed.wire import on_the_wire
+
+
+@on_the_wire
+@dataclass(frozen=True)
+class Draft:
+    """A change in which this node modifies its share; `called` has the end of modification, when it is there."""
+
+    change: int
+    starter: str
+    since: float
+    node: Repairing
+    called: Called | None = None
+
+
+@on_the_wire
+@dataclass(frozen=True)
+class Lead:
+    """What the leader keeps: who waits for a turn, the change in progress, and how far old plans have drained."""
+
+    nodes: tuple[str, ...]
+    drained: int = 0
+    changes: int = 0
+    change: int | None = None
+    since: float = 0.0
+    waiting: tuple[str, ...] = ()
+    coordinator: Coordinator | None = None
+    planned: JoinPlan | None = None
+    wanted: JoinPlan | None = None
+    absent: tuple[str, ...] = ()
+    orders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@on_the_wire
+@dataclass(frozen=True)
+class Member:
+    """A node's plans and its part in changing them. `base` is its share for repairs, None in centralized mode."""
+
+    stream: str
+    leader: str
+    patience: float
+    track: Track
+    base: Repairing | None = None
+    draft: Draft | None = None
+    wanted: StreamStatistics | None = None
+    asked: float | None = None
+    lead: Lead | None = None
+
+    @property
+    def node(self) -> str:
+        """The node's name."""
+        return self.track.node
+
+
+Stepped = tuple[Member, tuple[MemberMessage, ...]]
+
+
+def step(member: Member, event: MemberEvent, setting: Setting) -> Stepped:
+    """One transition. What a node sends to itself is taken at once."""
+    member, sent = _stepped(member, event, setting)
+    out: list[MemberMessage] = []
+    queue = list(sent)
+    while queue:
+        message = queue.pop(0)
+        if message.to != member.node:
+            out.append(message)
+            continue
+        member, more = _stepped(member, message, setting)
+        queue += more
+    return member, tuple(out)
+
+
+def _stepped(member: Member, event: MemberEvent, setting: Setting) -> Stepped:
+    match event:
+        case Measured(own):
+            return _asking(replace(member, wanted=own))
+        case Directed(plan):
+            lead = replace(_leading(member), wanted=plan, waiting=("report",))
+            return _next_turn(replace(member, lead=lead), setting)
+        case Report(_, stream, own):
+            return _reported(member, stream, own, setting)
+        case Request(_, node):
+            return _requested(member, node, setting)
+        case Granted(_, change, epoch):
+            return _granted(member, change, epoch, setting)
+        case Repair(_, change, starter, message):
+            return _repaired(member, change, starter, message, setting)
+        case Called():
+            return _called(member, event, setting)
+        case NewEpoch():
+            return _renumbered(member, event), ()
+        case Drained(epoch):
+            return _drained(member, epoch, setting)
+        case Tick():
+            return _ticked(member, event, setting)
+        case _:
+            return _on_track(member, event, setting)
+
+
+def _asking(member: Member) -> Stepped:
+    """Reports or asks for a turn, unless the node has done so."""
+    if member.wanted is None:
+        return member, ()
+    if member.base is None:
+        own = member.wanted
+        return replace(member, wanted=None), (Report(member.leader, member.stream, own),)
+    if member.asked is not None or (member.draft is not None and member.draft.starter == member.node):
+        return member, ()
+    return replace(member, asked=member.track.now), (Request(member.leader, member.node),)
+
+
+def _reported(member: Member, stream: str, own: StreamStatistics, setting: Setting) -> Stepped:
+    lead = _leading(member)
+    assert lead.coordinator is not None
+    lead = replace(lead, coordinator=lead.coordinator.told(stream, own), waiting=("report",))
+    return _next_turn(replace(member, lead=lead), setting)
+
+
+def _requested(member: Member, node: str, setting: Setting) -> Stepped:
+    lead = _leading(member)
+    if node not in lead.waiting:
+        lead = replace(lead, waiting=(*lead.waiting, node))
+    return _next_turn(replace(member, lead=lead), setting)
+
+
+def _next_turn(member: Member, setting: Setting) -> Stepped:
+    """Starts the next change if none is in progress and old plans have drained."""
+    lead = _leading(member)
+    if lead.change is not None or not lead.waiting or lead.drained < member.track.epoch:
+        return member, ()
+    epoch = member.track.epoch + 1
+    change = lead.changes + 1
+    lead = replace(lead, changes=change, since=member.track.now)
+    if lead.coordinator is None:
+        first, *rest = lead.waiting
+        lead = replace(lead, change=change, waiting=tuple(rest), absent=())
+        return replace(member, lead=lead), (Granted(first, change, epoch),)
+    coordinator = lead.coordinator
+    found = coordinator.modified(setting, lead.wanted)
+    lead = replace(lead, waiting=())
+    if not found.affected:
+        return replace(member, lead=replace(lead, wanted=None)), ()
+    nodes = tuple(sorted({*found.affected, member.node}))
+    absent = tuple(n for n in lead.nodes if n not in nodes)
+    lead = replace(lead, change=change, planned=found.plan, absent=absent)
+    kept, home = keepers(found.sets), setting.costs.network.home
+    by_node = {home(s): tuple(sorted(kept.get(s, ()))) for s in setting.conditions.streams}
+    shares = {node: Share(found.sets[node], by_node[node]) for node in nodes}
+    return replace(member, lead=lead), tuple(Prepare(n, change, epoch, nodes, shares[n]) for n in nodes)
+
+
+def _granted(member: Member, change: int, epoch: int, setting: Setting) -> Stepped:
+    """Starts to repair all ways by what this node now knows of its stream."""
+    member = replace(member, asked=None)
+    if member.base is None or member.wanted is None or epoch != member.track.epoch + 1:
+        return member, tuple(GiveUp(to, change, member.node) for to in _everyone(member))
+    node, sent = triggered(member.base, member.wanted, setting)
+    draft = Draft(change, member.node, member.track.now, node)
+    return _drafted(replace(member, draft=draft, wanted=None), sent, setting)
+
+
+def _repaired(member: Member, change: int, starter: str, message: Message, setting: Setting) -> Stepped:
+    stale = member.draft is not None and change < member.draft.change
+    if change in member.track.ended or member.base is None or stale:
+        return member, ()
+    if member.draft is None or member.draft.change != change:
+        # Changes come one after another: an unfinished one has ended elsewhere.
+        fresh = replace(member.base, received=0, told={})
+        member = replace(member, draft=Draft(change, starter, member.track.now, fresh))
+    draft = member.draft
+    assert draft is not None and member.base is not None
+    node, sent = received(draft.node, message, setting, member.base.own)
+    return _drafted(replace(member, draft=replace(draft, node=node)), sent, setting)
+
+
+def _drafted(member: Member, sent: tuple[Message, ...], setting: Setting) -> Stepped:
+    """Sends on what repair sends; calls the affected nodes when all ways are repaired."""
+    draft, home = member.draft, setting.costs.network.home
+    assert draft is not None
+    out: list[MemberMessage] = [Repair(home(m.to), draft.change, draft.starter, m) for m in sent]
+    if draft.starter == member.node and not draft.node.open and draft.called is None:
+        told = {home(stream): count for stream, count in draft.node.told.items()}
+        epoch, orders = member.track.epoch + 1, draft.node.orders
+        if not told:
+            # No operator changes, but rates along the ways may have: all nodes go on from what they know now.
+            return member, (*out, *(NewEpoch(to, draft.change, epoch, orders) for to in _everyone(member)))
+        members = tuple(sorted({*told, member.node, member.leader}))
+        out += [Called(m, draft.change, epoch, members, orders, told.get(m, 0)) for m in members]
+    elif draft.called is not None:
+        member, more = _called(member, draft.called, setting)
+        out += more
+    return member, tuple(out)
+
+
+def _called(member: Member, message: Called, setting: Setting) -> Stepped:
+    """Takes part in the migration as soon as all messages of the modification are here."""
+    if message.change in member.track.ended or member.base is None:
+        return member, ()
+    if member.draft is None or member.draft.change != message.change:
+        fresh = replace(member.base, received=0, told={})
+        member = replace(member, draft=Draft(message.change, "", member.track.now, fresh))
+    draft = member.draft
+    assert draft is not None
+    if draft.node.received < message.expected:
+        return replace(member, draft=replace(draft, called=message)), ()
+    node = replace(draft.node, orders=message.orders, received=0, told={})
+    member = replace(member, draft=replace(draft, node=node, called=message))
+    if member.lead is not None:
+        absent = tuple(n for n in member.lead.nodes if n not in message.members)
+        member = replace(member, lead=replace(member.lead, absent=absent, orders=message.orders))
+    share = Share(node.node_set, node.keepers)
+    return _on_track(member, Prepare(member.node, message.change, message.epoch, message.members, share), setting)
+
+
+def _on_track(member: Member, event: tracks.TrackEvent, setting: Setting) -> Stepped:
+    """Lets the track take an event, and draws conclusions if a change has ended by it."""
+    before = member.track
+    after, told = tracks.step(before, event, member.patience)
+    member, sent = replace(member, track=after), list[MemberMessage](told)
+    for change in [c for c in after.ended if c not in before.ended]:
+        member, more = _ended(member, change, after.ended[change])
+        sent += more
+    return member, tuple(sent)
+
+
+def _ended(member: Member, change: int, committed: bool) -> Stepped:
+    """The draft becomes the base, or it is forgotten; the leader tells those who took no part."""
+    sent: list[MemberMessage] = []
+    if member.draft is not None and member.draft.change == change:
+        draft = member.draft
+        if committed:
+            member = replace(member, base=draft.node)
+        elif draft.starter == member.node and member.wanted is None:
+            member = replace(member, wanted=draft.node.own)
+        member = replace(member, draft=None)
+    if member.lead is not None and member.lead.change == change:
+        lead = replace(member.lead, change=None)
+        if committed:
+            sent += [NewEpoch(n, change, member.track.epoch, lead.orders) for n in lead.absent]
+            coordinator = lead.coordinator and lead.coordinator.using(lead.planned or lead.coordinator.plan)
+            wanted = None if lead.wanted == lead.planned else lead.wanted
+            lead = replace(lead, coordinator=coordinator, planned=None, wanted=wanted)
+        elif lead.coordinator is not None:
+            lead = replace(lead, planned=None, waiting=("report",))
+        member = replace(member, lead=lead)
+    return member, tuple(sent)
+
+
+def _renumbered(member: Member, message: NewEpoch) -> Member:
+    """A node that took no part in a migration goes over to the plan in use; its share is the same."""
+    if message.epoch <= member.track.epoch:
+        return member
+    base = member.base
+    if base is not None:
+        drafted = member.draft is not None and member.draft.change == message.change
+        node = member.draft.node if drafted and member.draft is not None else base
+        base = replace(node, orders=message.orders, received=0, told={})
+    lead = member.lead
+    if lead is not None and lead.change == message.change:
+        lead = replace(lead, change=None)
+    track = replace(member.track, epoch=message.epoch)
+    return replace(member, track=track, base=base, draft=None, lead=lead)
+
+
+def _drained(member: Member, epoch: int, setting: Setting) -> Stepped:
+    member, sent = _on_track(member, Drained(epoch), setting)
+    if member.lead is None:
+        return member, sent
+    member = replace(member, lead=replace(member.lead, drained=max(member.lead.drained, epoch)))
+    member, more = _next_turn(member, setting)
+    return member, (*sent, *more)
+
+
+def _ticked(member: Member, tick: Tick, setting: Setting) -> Stepped:
+    """Gives up what takes too long, and tries again what is still wanted."""
+    member, sent = _on_track(member, tick, setting)
+    out, now = list(sent), tick.now
+    draft, move = member.draft, member.track.move
+    if draft is not None and draft.starter == member.node and now - draft.since > member.patience and move is None:
+        out += [GiveUp(to, draft.change, member.node) for to in _everyone(member)]
+    lead = member.lead
+    if lead is not None and lead.change is not None and now - lead.since > 3 * member.patience:
+        busy = member.track.move is not None and member.track.move.change == lead.change
+        if not busy:
+            member, more = _on_track(member, GiveUp(member.node, lead.change, member.node), setting)
+            out += more
+    if member.lead is not None:
+        member, more = _next_turn(member, setting)
+        out += more
+    member, more = _asking(member)
+    return member, (*out, *more)
+
+
+def _everyone(member: Member) -> tuple[str, ...]:
+    """All nodes with streams."""
+    if member.lead is not None:
+        return member.lead.nodes
+    assert member.base is not None
+    return tuple(member.base.nodes)
+
+
+def _leading(member: Member) -> Lead:
+    assert member.lead is not None, f"{member.node} does not lead"
+    return member.lead
+
+
+def centralized_members(
+    plan: JoinPlan, statistics: Statistics, setting: Setting, leader: str, patience: float
+) -> dict[str, Member]:
+    """The members of a plan, one per node; one of them plans for all."""
+    network = setting.costs.network
+    sets = node_sets(plan, network)
+    kept = keepers(sets)
+    members = {}
+    for stream in setting.conditions.streams:
+        node = network.home(stream)
+        share = Share(sets[node], tuple(sorted(kept.get(stream, ()))))
+        lead = Lead(network.nodes, coordinator=Coordinator(plan, statistics)) if node == leader else None
+        members[node] = Member(stream, leader, patience, Track(node, 0, {0: share}), lead=lead)
+    return members
+
+
+def distributed_members(
+    plan: JoinPlan, statistics: Statistics, setting: Setting, leader: str, patience: float
+) -> dict[str, Member]:
+    """The members of a plan, one per node; each modifies its own share, one of them lends turns."""
+    network, members = setting.costs.network, {}
+    for stream, base in repairing_nodes(plan, statistics, setting).items():
+        node = network.home(stream)
+        share = Share(base.node_set, base.keepers)
+        lead = Lead(network.nodes) if node == leader else None
+        members[node] = Member(stream, leader, patience, Track(node, 0, {0: share}), base=base, lead=lead)
+    return members
