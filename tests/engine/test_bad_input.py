@@ -140,9 +140,19 @@ def test_a_stream_that_has_ended_takes_nothing_more() -> None:
 
 
 @pytest.mark.parametrize("time", [2**63 - 1, -(2**63), 2**62])
-def test_a_time_that_leaves_no_room_for_a_window_is_refused(time: int) -> None:
-    with pytest.raises(ms.InputError, match="too far out"):
-        ms.run(QUERY, {"A": pa.table({"ts": [1, time], "k": [1, 2]})})
+def test_a_time_that_leaves_no_room_for_a_window_makes_a_dead_letter(time: int) -> None:
+    dead: list[ms.DeadLetters] = []
+    rows = pa.table({"ts": [1, time, 2], "k": [1, 2, 3]})
+    with pytest.warns(ms.DeadLetterWarning, match=r"1 of A \(time out of range\)"):
+        found = ms.run(QUERY, {"A": rows}, dead_letters=dead)
+    assert found["k"].to_pylist() == [1, 3] and dead[0].rows["k"].to_pylist() == [2]
+    assert ms.snapshot_equal(found, ms.reference(QUERY, {"A": rows}))
+
+
+def test_a_time_of_64_bits_without_a_sign_makes_a_dead_letter() -> None:
+    rows = pa.table({"ts": pa.array([1, 2**64 - 1, None], pa.uint64()), "k": [1, 2, 3]})
+    with pytest.warns(ms.DeadLetterWarning, match="time out of range"):
+        assert ms.run(QUERY, {"A": rows})["k"].to_pylist() == [1]
 
 
 def test_an_unknown_scheduling_strategy_is_refused() -> None:

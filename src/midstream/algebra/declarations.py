@@ -13,6 +13,9 @@ from midstream.errors import InputError, QueryError
 
 Timestamps = Literal["external", "internal", "latent"]
 
+MaxAhead = int | Literal["clock", "any"]
+"""How far ahead times are believed: so many ticks after the latest, a day after the clock, or without a bound."""
+
 
 @dataclass(frozen=True, slots=True)
 class StreamDeclaration:
@@ -28,6 +31,7 @@ class StreamDeclaration:
     timestamps: Timestamps = "external"
     skew: int = 0
     on_demand: bool = False
+    max_ahead: MaxAhead = "clock"
 
     def __post_init__(self) -> None:
         if self.time not in self.columns.names:

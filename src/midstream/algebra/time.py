@@ -22,6 +22,9 @@ INFINITY = 2**63 - 1
 BEGINNING = -(2**63) + 1
 """A register that promises nothing yet."""
 
+FARTHEST = 2**62
+"""Times must lie within this many ticks of zero: a window's end must still be a number of 64 bits."""
+
 LONGEST = 2**61
 """The longest window: where it ends must still be a number of 64 bits."""
 

@@ -127,15 +127,18 @@ class Session:
         timestamps: Timestamps = "external",
         skew: Duration | None = None,
         columns: pa.Schema | None = None,
+        max_ahead: Duration = "clock",
     ) -> Session:
         """Adds a stream with a time column: on Spark any streaming DataFrame, in this process the schema of its rows.
 
         `timestamps`: external ones come with the rows; internal and latent ones are the time of the batch. `skew` is
         how far an external stream may be behind the others: with it, others need not wait while the stream is silent.
         `columns` are the stream's columns as queries shall see them, if they are not to be taken from the source.
+        `max_ahead` is how far ahead times are believed: a duration after the stream's latest time so far, "clock" (a
+        day after the batch's time, for timestamps) or "any"; rows beyond are dead letters.
         """
         self._require_new_stream(name)
-        settings = StreamSettings(time, lateness, timestamps, skew)
+        settings = StreamSettings(time, lateness, timestamps, skew, max_ahead)
         self._inputs[name] = self._backend.stream(name, source, columns, settings)
         return self
 
@@ -152,13 +155,14 @@ class Session:
         lateness: Duration = 0,
         timestamps: Timestamps = "external",
         skew: Duration | None = None,
+        max_ahead: Duration = "clock",
     ) -> Session:
         """Adds a stream from a source by its format: one of Spark's, or a growing folder of files in this process.
 
         `columns` are SQL expressions over the source's columns; all of them are taken if there are none.
         """
         self._require_new_stream(name)
-        settings = StreamSettings(time, lateness, timestamps, skew)
+        settings = StreamSettings(time, lateness, timestamps, skew, max_ahead)
         self._inputs[name] = self._backend.open_stream(name, format, path, schema, options or {}, columns, settings)
         return self
 

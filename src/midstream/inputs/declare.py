@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from midstream.algebra.declarations import (
     Catalog,
+    MaxAhead,
     StreamDeclaration,
     Timestamps,
     UserFunction,
@@ -73,6 +74,7 @@ class StreamSettings:
     lateness: Duration = 0
     timestamps: Timestamps = "external"
     skew: Duration | None = None
+    max_ahead: Duration = "clock"
 
     def __post_init__(self) -> None:
         if self.timestamps not in ("external", "internal", "latent"):
@@ -92,7 +94,20 @@ class StreamSettings:
         if behind < 0:
             raise InputError(f"stream {name} cannot have a negative skew: {self.skew}")
         willing = self.stamped or self.skew is not None
-        return replace(declared, timestamps=self.timestamps, skew=behind, on_demand=willing)
+        ahead = max_ahead_of(name, self.max_ahead, declared.domain)
+        return replace(declared, timestamps=self.timestamps, skew=behind, on_demand=willing, max_ahead=ahead)
+
+
+def max_ahead_of(name: str, wanted: Duration, domain: TimeDomain) -> MaxAhead:
+    """A bound on how far ahead a stream's times are believed, as its declaration has it."""
+    if wanted in ("clock", "any"):
+        return "clock" if wanted == "clock" else "any"
+    bound = ticks(wanted, domain)
+    if bound <= 0:
+        raise InputError(
+            f"max_ahead of stream {name} must be above zero, not {wanted}", hint='max_ahead="any" sets no bound'
+        )
+    return bound
 
 
 def _known(setting: object, streams: Mapping[str, object], word: str) -> None:

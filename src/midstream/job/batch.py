@@ -16,6 +16,7 @@ from midstream.job.fingerprints import Shapes
 from midstream.job.migration_account import Account, extra
 from midstream.job.plan_graph import PLANS, plans_of
 from midstream.job.ports import Ports
+from midstream.job.reaching import Reaches
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.sharing_plan import Shares
 from midstream.job.task.exchange import GROUPS, default_routing
@@ -75,6 +76,7 @@ class Batch:
     reports: list[Report] = field(default_factory=list)
     job_seconds: float = 0.0
     shapes: Shapes = field(default_factory=Shapes)
+    reaches: Reaches = field(default_factory=Reaches)
     _shares: Shares | None = None
     _at_work: list[Part] | None = None
     _given: dict[str, list[ResultFile]] | None = None
@@ -142,6 +144,7 @@ class Batch:
                 self._works(parts, stage, ports),
                 self.looks if stage == 0 else (),
                 self.memory,
+                dict(self.reaches.by_stream),
             )
             for stage in range(self.stages)
         ]
@@ -231,7 +234,7 @@ class Batch:
             released={name: self._released(query, registers) for name, query in self.queries.items()},
             dead_letters=[*before.dead_letters, *(f for r in self.reports for f in r.dead_letters)],
             migration={name: m for name, query in self.queries.items() if (m := self._migration_after(query))},
-            counters={**settings, **self._counters(before.counters)},
+            counters={**settings, **self._counters(before.counters), **self.reaches.to_json()},
             listed={name: before.listed[name] for name in self.queries if name in before.listed},
             listed_dead_letters=before.listed_dead_letters,
             metrics=before.metrics,

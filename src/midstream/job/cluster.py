@@ -41,3 +41,6 @@ class Cluster(Protocol):
 
     def files_read(self, batch_id: int) -> Mapping[str, Sequence[SourceFile]]:
         """The files of folders that a batch reads as streams, where the manifest is to account for them."""
+
+    def clock(self, batch_id: int) -> int | None:
+        """The wall clock of a batch, in microseconds since 1970, which the batch has again if it is repeated."""

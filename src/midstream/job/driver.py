@@ -36,6 +36,7 @@ from midstream.job.migration_account import Account
 from midstream.job.migration_choice import decide, legal_strategy, require_cancellable
 from midstream.job.moving import Routing
 from midstream.job.progress import metrics_row, seconds_of, told_in_a_line
+from midstream.job.reaching import Reaches
 from midstream.job.relocation import (
     ANOTHER_NUMBER,
     current_routing,
@@ -201,6 +202,8 @@ class Driver:
     def _run(self, batch: Batch, rows: Rows) -> None:
         started = time.perf_counter()
         reports = self.cluster.run(batch, rows)
+        if not any(report.error for report in reports) and batch.reaches.widened(reports):
+            reports = self.cluster.run(batch, rows)
         batch.take(reports, time.perf_counter() - started)
 
     def _batch(self, query_id: str, batch_id: int, before: Manifest | None) -> Batch:
@@ -225,6 +228,7 @@ class Driver:
             watched=frozenset(self.watchers.by_query),
             ended=_together(self.cancelled, settled.ended),
             moved=settled.moved,
+            reaches=Reaches.of(self.streams.values(), before, self.cluster.clock(batch_id)),
         )
 
     def _commit(self, batch: Batch, offsets: str, **more: Any) -> None:

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midstream.algebra.declarations import StreamDeclaration
+from midstream.algebra.time import FARTHEST
 from midstream.errors import DeadLetterWarning, InputError
-from midstream.operators.elements import Ticks
+from midstream.operators.elements import Mask, Ticks
 from midstream.operators.vectors import numbers_of
 
 
@@ -31,9 +32,6 @@ class DeadLetters:
 
 DEAD_LETTERS = b"midstream.dead_letters"
 """The key of a result's schema metadata under which dead letters are counted: JSON, stream to reason to count."""
-
-FARTHEST = 2**62
-"""Times beyond this many ticks are refused: a window's end must still be a number of 64 bits."""
 
 
 def counted(dead: Iterable[DeadLetters]) -> dict[str, dict[str, int]]:
@@ -60,7 +58,7 @@ def disorder(column: pa.Array | pa.ChunkedArray, stream: str) -> int:
     ticks, valid = ticks_of(column, stream)
     if valid is not None:
         ticks = ticks[valid]
-    ticks = within_reach(ticks, stream)
+    ticks = ticks[in_range(ticks)]
     return int((np.maximum.accumulate(ticks) - ticks).max()) if len(ticks) else 0
 
 
@@ -77,6 +75,9 @@ def ticks_of(column: pa.Array | pa.ChunkedArray, stream: str) -> tuple[Ticks, np
     try:
         if pa.types.is_timestamp(kind):
             numbers = column.cast(pa.timestamp("us", kind.tz)).view(pa.int64())
+        elif pa.types.is_uint64(kind):
+            # Beyond the range of times all are alike.
+            numbers = pc.min_element_wise(column, pa.scalar(FARTHEST, kind), skip_nulls=False).cast(pa.int64())
         elif pa.types.is_integer(kind):
             numbers = column.cast(pa.int64())
         else:
@@ -90,15 +91,9 @@ def ticks_of(column: pa.Array | pa.ChunkedArray, stream: str) -> tuple[Ticks, np
     return pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False), valid
 
 
-def within_reach(ticks: Ticks, stream: str) -> Ticks:
-    """Ticks that leave room for every window's end; others are refused."""
-    if len(ticks) and not -FARTHEST < int(ticks.min()) <= int(ticks.max()) < FARTHEST:
-        raise InputError(
-            f"the time of stream {stream} lies too far out",
-            detail=f"it spans {int(ticks.min())} to {int(ticks.max())} ticks",
-            hint=f"times must lie within {FARTHEST} ticks of zero",
-        )
-    return ticks
+def in_range(ticks: Ticks) -> Mask:
+    """Which ticks leave room for every window's end."""
+    return (ticks > -FARTHEST) & (ticks < FARTHEST)
 
 
 def checked(declaration: StreamDeclaration, table: pa.Table) -> pa.Table:

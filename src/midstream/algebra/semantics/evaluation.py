@@ -38,7 +38,7 @@ from midstream.algebra.semantics.scalars import Evaluator, evaluator
 from midstream.algebra.semantics.sequences import Arrival, sequenced
 from midstream.algebra.semantics.values import Row, arrow_array, python_values, row_identity, row_order, time_ticks
 from midstream.algebra.semantics.windows import Element, Tuple, boundaries_of, in_order, windowed
-from midstream.algebra.time import INFINITY
+from midstream.algebra.time import FARTHEST, INFINITY
 from midstream.algebra.windows import Hop, Range
 from midstream.errors import InputError, InternalError, QueryError
 
@@ -175,7 +175,7 @@ class Oracle:
         return result
 
     def _arrivals(self, stream: Stream) -> list[Tuple]:
-        """The stream's tuples in order; those without a time are left out."""
+        """The stream's tuples in order; those without a usable time are left out."""
         if stream.name not in self.inputs:
             raise InputError(
                 f"there is no input for stream {stream.name}", detail=f"inputs are {', '.join(self.inputs) or 'none'}"
@@ -187,7 +187,8 @@ class Oracle:
         columns = [table.column(field.name).cast(field.type) for field in stream.columns]
         times = time_ticks(columns[stream.columns.get_field_index(stream.time)], stream.time)
         rows = zip(*(python_values(column) for column in columns), strict=True)
-        return in_order([Tuple(time, row) for time, row in zip(times, rows, strict=True) if time is not None])
+        timed = [Tuple(time, row) for time, row in zip(times, rows, strict=True) if time is not None]
+        return in_order([arrival for arrival in timed if -FARTHEST < arrival.time < FARTHEST])
 
     def _inner_join(self, plan: Relation) -> list[Element]:
         """One input after the other; each condition is asked as soon as all its columns are there."""

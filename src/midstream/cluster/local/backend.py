@@ -237,15 +237,17 @@ class LocalBackend:
     def _batch(self, driver: Driver, rows: Mapping[str, pa.Table], files: Mapping[str, Sequence[SourceFile]]) -> None:
         manifest = driver.manifest
         batch_id = 0 if manifest is None else manifest.batch_id + 1
-        self.cluster.reading = files
-        driver.on_batch(dict(self._arriving(rows, {} if manifest is None else manifest.latest)), batch_id)
+        now = time.time_ns() // 1000
+        self.cluster.reading, self.cluster.clocks = files, {batch_id: now}
+        driver.on_batch(dict(self._arriving(rows, {} if manifest is None else manifest.latest, now)), batch_id)
         for name, read in files.items():
             self._read[name].update(file.path for file in read)
         self._sinks_called(driver)
 
-    def _arriving(self, rows: Mapping[str, pa.Table], latest: Mapping[str, int]) -> Iterator[tuple[str, pa.Table]]:
+    def _arriving(
+        self, rows: Mapping[str, pa.Table], latest: Mapping[str, int], now: int
+    ) -> Iterator[tuple[str, pa.Table]]:
         """The rows of a batch, stamped where they are to be; a clock that is set back does not set time back."""
-        now = time.time_ns() // 1000
         for name, table in rows.items():
             declaration = self._inputs[name].declaration
             if declaration.timestamps != "external":

@@ -60,6 +60,8 @@ class LocalCluster:
         self.shuffle = shuffle
         self.reading: Mapping[str, Sequence[SourceFile]] = {}
         """The files whose rows the batch under way has."""
+        self.clocks: dict[int, int] = {}
+        """The time of the batch under way."""
         self._source_id = source_id
         self._pool: ThreadPoolExecutor | None = None
 
@@ -92,6 +94,10 @@ class LocalCluster:
     def files_read(self, batch_id: int) -> Mapping[str, Sequence[SourceFile]]:
         """The files whose rows the batch has."""
         return self.reading
+
+    def clock(self, batch_id: int) -> int | None:
+        """The time of the batch under way, if there is one: nothing else is repeated as it was."""
+        return self.clocks.get(batch_id)
 
     def close(self) -> None:
         """Ends the threads."""

@@ -19,7 +19,8 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.cluster.local.live_query import LiveQuery
 from midstream.cluster.local.planned_changes import planned_changes
 from midstream.errors import InputError, QueryError
-from midstream.job.ingest import DeadLetters, checked, report, ticks_of, within_reach
+from midstream.job.ingest import DeadLetters, checked, in_range, report, ticks_of
+from midstream.job.reach import OUT_OF_RANGE
 from midstream.migration.history import MigrationRecord
 from midstream.operators.elements import Elements, Indices, Ticks
 from midstream.optimizer.plans import Plan, plan_query
@@ -43,12 +44,15 @@ class Stream:
         if valid is not None:
             self._bury(rows, ~valid, "null time")
             rows, ticks = _where(rows, ticks, valid)
+        odd = ~in_range(ticks)
+        if odd.any():
+            self._bury(rows, odd, OUT_OF_RANGE)
+            rows, ticks = _where(rows, ticks, ~odd)
         if len(ticks) == 0:
             return rows, ticks
         if int(ticks[0]) >= self.latest and bool((ticks[1:] >= ticks[:-1]).all()):
-            self.latest = int(within_reach(ticks[[0, -1]], name)[-1])
+            self.latest = int(ticks[-1])
             return rows, ticks
-        within_reach(ticks, name)
         # Each row is held against the rows before it, so that what is late does not depend on batches.
         reached = np.maximum(np.maximum.accumulate(ticks), self.latest)
         self.latest = int(reached[-1])
@@ -187,8 +191,8 @@ def ranks(runs: Sequence[Ticks], counts: Sequence[int]) -> Iterator[Indices]:
 def _progress(rows: pa.RecordBatch | pa.Table, declaration: StreamDeclaration) -> Ticks:
     """The latest time seen so far at each row."""
     ticks, valid = ticks_of(rows.column(declaration.time), declaration.name)
-    if valid is not None:
-        ticks = np.where(valid, ticks, BEGINNING)
+    usable = in_range(ticks) if valid is None else in_range(ticks) & valid
+    ticks = np.where(usable, ticks, BEGINNING)
     return np.maximum.accumulate(ticks) if len(ticks) else ticks
 
 

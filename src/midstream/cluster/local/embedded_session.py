@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import time as clock_time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
-from midstream.algebra.declarations import Catalog, StreamDeclaration, Timestamps, UserFunction, functions_by_name
+from midstream.algebra.declarations import Catalog, Timestamps, UserFunction, functions_by_name
 from midstream.algebra.physical import PhysicalNode
 from midstream.algebra.plan import ToStream
 from midstream.algebra.time import BEGINNING, ticks
@@ -21,7 +22,7 @@ from midstream.cluster.local.session_streams import SessionStream
 from midstream.cluster.local.shared_parts import Owner, Parts, SharedPart, frontier_of
 from midstream.cluster.local.shared_windows import inherit_windows, unify
 from midstream.errors import InputError, JobError, QueryError
-from midstream.inputs import Duration, declare, table_of
+from midstream.inputs import Duration, declare, max_ahead_of, table_of
 from midstream.job.ingest import DeadLetters
 from midstream.language import parse
 from midstream.migration.execution import Execution, SingleBox
@@ -101,12 +102,14 @@ class Session:
         timestamps: Timestamps = "external",
         skew: Duration | None = None,
         on_demand: bool = True,
+        max_ahead: Duration = "clock",
     ) -> Session:
         """Adds a stream by its schema, or by a table that has it.
 
         `timestamps`: external ones come with the rows, internal and latent ones are given by the session. `skew` is
         how far an external stream may be behind the others; only with it can the stream say on demand how far it is.
-        `on_demand=False`: a silent stream holds the others back.
+        `on_demand=False`: a silent stream holds the others back. `max_ahead` is how far ahead times are believed: a
+        duration after the latest time so far, "clock" (a day after the session's clock, for timestamps) or "any".
         """
         if not isinstance(name, str) or not name.isidentifier():
             raise InputError(f"{name!r} cannot be the name of a stream", hint="use letters, digits and _")
@@ -119,7 +122,8 @@ class Session:
         behind = 0 if skew is None or skew == 0 else ticks(skew, plain.domain)
         if behind < 0:
             raise InputError(f"stream {name} cannot have a negative skew: {skew}")
-        declaration = StreamDeclaration(name, plain.columns, time, plain.lateness, timestamps, behind)
+        bound = max_ahead_of(name, max_ahead, plain.domain)
+        declaration = replace(plain, timestamps=timestamps, skew=behind, max_ahead=bound)
         willing = on_demand and (timestamps != "external" or skew is not None)
         self.streams[name] = SessionStream(declaration, willing)
         return self
@@ -216,7 +220,7 @@ class Session:
         return {name: stream.register for name, stream in self.streams.items()}
 
     def _feed(self, name: str, batch: pa.RecordBatch) -> None:
-        rows, times = self.streams[name].accept(batch)
+        rows, times = self.streams[name].accept(batch, self._now(name))
         if len(times) == 0:
             return
         self.parts.feed(name, rows, times)

@@ -9,7 +9,8 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.cluster.local.embedded import Stream, one_batch
 from midstream.inputs import table_of
-from midstream.job.ingest import checked, ticks_of
+from midstream.job.ingest import checked, in_range, ticks_of
+from midstream.job.reach import TOO_FAR_AHEAD, believed, reach_of, spans_of
 from midstream.operators.elements import Ticks
 from midstream.operators.vectors import column_of
 
@@ -24,14 +25,17 @@ class SessionStream(Stream):
     def __init__(self, declaration: StreamDeclaration, on_demand: bool) -> None:
         super().__init__(declaration)
         self.on_demand = on_demand
+        self.doubted = False
+        """Whether the last rows lay beyond the stream's reach."""
 
     @property
     def stamped(self) -> bool:
         """Whether rows get their time here."""
         return self.declaration.timestamps != "external"
 
-    def accept(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, Ticks]:
-        """The usable rows; a row behind what the stream has promised is late."""
+    def accept(self, rows: pa.RecordBatch, clock: int | None = None) -> tuple[pa.RecordBatch, Ticks]:
+        """The usable rows; one behind what the stream has promised is late, one beyond its reach is not believed."""
+        rows = self._believed(rows, clock)
         times, valid = ticks_of(rows.column(self.declaration.time), self.declaration.name)
         broken = times < self.register
         if valid is not None:
@@ -40,6 +44,22 @@ class SessionStream(Stream):
             self._bury(rows, broken, "late")
             rows = rows.take(pa.array(np.flatnonzero(~broken)))
         return super().accept(rows)
+
+    def _believed(self, rows: pa.RecordBatch, clock: int | None) -> pa.RecordBatch:
+        reach = reach_of(self.declaration, self.latest, clock)
+        times, valid = ticks_of(rows.column(self.declaration.time), self.declaration.name)
+        usable = in_range(times) if valid is None else in_range(times) & valid
+        beyond = usable & (times > reach.until)
+        if reach.step and usable.any():
+            within = times[usable & ~beyond]
+            latest = max([self.latest, *within.max(keepdims=True).tolist()]) if len(within) else self.latest
+            spans = spans_of(times[beyond], reach.step)
+            until, self.doubted = believed(reach, latest, len(within), spans, self.doubted)
+            beyond &= times > until
+        if not beyond.any():
+            return rows
+        self._bury(rows, beyond, TOO_FAR_AHEAD)
+        return rows.take(pa.array(np.flatnonzero(~beyond)))
 
     def demand(self, now: int | None, newest: int) -> None:
         """Raises the register of a silent stream as far as it can promise."""
@@ -54,7 +74,8 @@ class SessionStream(Stream):
         declaration = self.declaration
         table = table_of(declaration.name, value, declaration.columns)
         if self.stamped:
-            times = np.full(table.num_rows, max(now, self.register), np.int64)
+            # A clock may go backwards; time does not.
+            times = np.full(table.num_rows, max(now, self.register, self.latest), np.int64)
             stamps = column_of(times, declaration.domain.output_type)
             if declaration.time in table.schema.names:
                 table = table.drop_columns([declaration.time])

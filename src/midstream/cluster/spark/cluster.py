@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 
+from midstream.checkpoint.failures import MissingFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest, SourceFile
 from midstream.cluster.spark.environment import BATCH_SETTINGS, ROWS_AT_ONCE
@@ -48,7 +50,9 @@ class SparkCluster:
         """Runs all stages of a batch as one Spark job."""
         self._configure(batch, rows)
         pushed = self._pushed(batch, rows)
-        flow = pushed.select(rows, batch.registers).repartitionById(batch.slots, slot_of(batch.routing, batch.slots))
+        until = {name: reach.until for name, reach in batch.reaches.by_stream.items()}
+        selected = pushed.select(rows, batch.registers, until)
+        flow = selected.repartitionById(batch.slots, slot_of(batch.routing, batch.slots))
         for step in batch.steps():
             flow = flow.mapInArrow(_in_task(step), exchange_type(step.exchanged, step.last))
             if not step.last:
@@ -107,6 +111,25 @@ class SparkCluster:
     def files_read(self, batch_id: int) -> Mapping[str, Sequence[SourceFile]]:
         """Spark keeps account of the files itself."""
         return {}
+
+    def clock(self, batch_id: int) -> int | None:
+        """The time that Spark logs with a batch; None of one that is not Spark's."""
+        try:
+            return batch_clock(self.offsets(batch_id))
+        except MissingFile:
+            return None
+
+
+def batch_clock(offsets: str) -> int | None:
+    """The time of a batch in Spark's entry for it, in microseconds.
+
+    >>> batch_clock('v1\\n{"batchWatermarkMs":0,"batchTimestampMs":1700000000123,"conf":{}}\\n{"x":1}')
+    1700000000123000
+    """
+    for line in offsets.splitlines()[1:2]:
+        with suppress(ValueError, TypeError, KeyError):
+            return int(json.loads(line)["batchTimestampMs"]) * 1000
+    return None
 
 
 def _in_task(step: Step) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -74,7 +74,7 @@ def run_on_spark(
             for name in names:
                 declared = catalog.streams[name]
                 frame = _read(spark, folder / name, declared.columns)
-                session.stream(name, frame, time=declared.time, columns=declared.columns)
+                session.stream(name, frame, time=declared.time, columns=declared.columns, max_ahead="any")
                 session._declare_lateness(name, declared.lateness)
             running = session._add("run", query, relation, plan, emit_every, policy=policy)
             if progress is not None:

@@ -2,16 +2,17 @@
 
 A stream's rows are selected if every source that reads the stream, in any plan at work, has a selection right above it:
 then a row that none of them keeps is of use to nobody. Our own selections stay where they are, so Spark may keep too
-much, never too little. Rows without a time and late ones pass, because they are dead letters; and what time it is and
-how many rows there were is observed before the selection, so dropped rows move time and are counted as before. What a
-task observes may count each time it runs, and it runs again if its output is lost with an executor; then the batch is
-counted anew.
+much, never too little. Rows without a usable time and late ones pass, because they are dead letters; and what time it
+is and how many rows there were is observed before the selection, so dropped rows move time and are counted as before.
+What a task observes may count each time it runs, and it runs again if its output is lost with an executor; then the
+batch is counted anew.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import pyarrow as pa
 import pyspark
@@ -21,7 +22,7 @@ from pyspark.sql import functions as F
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.expressions import TRUE, Expression, conjunction
 from midstream.algebra.physical import Filter, PhysicalNode, Source
-from midstream.algebra.time import BEGINNING
+from midstream.algebra.time import BEGINNING, FARTHEST
 from midstream.cluster.spark.frames.predicates import spark_condition
 from midstream.job.running_query import RunningQuery
 from midstream.job.task.layout import PORT, Layout
@@ -49,15 +50,19 @@ class PushDown:
     observed: Observation = field(default_factory=Observation)
     rows: DataFrame | None = None
 
-    def select(self, rows: DataFrame, registers: Mapping[str, int]) -> DataFrame:
-        """The rows that somebody needs."""
+    def select(
+        self, rows: DataFrame, registers: Mapping[str, int], until: Mapping[str, int] = MappingProxyType({})
+    ) -> DataFrame:
+        """The rows that somebody needs; `until` is how far ahead each stream is believed."""
         if not self.conditions:
             return rows
         self.rows = rows
         # Numbers that change with every batch would make Spark compile every batch anew; an array is passed as a value.
         known = ", ".join(f"{registers.get(s.name, BEGINNING)}L" for s in self._by_port())
         register = f"get(array({known}), `{PORT}`)"
-        observations, kept = list(self._observations(register)), F.expr(self._kept(register))
+        believed = ", ".join(f"{until.get(s.name, FARTHEST - 1)}L" for s in self._by_port())
+        reach = f"get(array({believed}), `{PORT}`)"
+        observations, kept = list(self._observations(register, reach)), F.expr(self._kept(register, reach))
         if not can_repeat(rows):
             return rows.observe(self.observed, *observations).where(kept)
         runs = F.expr(f"collect_list(`{_FIRST}`)").alias(_RUNS)
@@ -67,16 +72,19 @@ class PushDown:
     def _by_port(self) -> list[StreamDeclaration]:
         return [self.streams[port] for port in sorted(self.streams)]
 
-    def _observations(self, register: str) -> Iterator[Column]:
+    def _observations(self, register: str, reach: str) -> Iterator[Column]:
         for port, ticks in self.ticks.items():
             own = f"`{PORT}` = {port}"
-            yield F.expr(f"max(CASE WHEN {own} AND {ticks} >= {register} THEN {ticks} END)").alias(f"latest{port}")
+            usable = f"{own} AND {ticks} >= {register} AND {ticks} > {-FARTHEST}L AND {ticks} <= {reach}"
+            yield F.expr(f"max(CASE WHEN {usable} THEN {ticks} END)").alias(f"latest{port}")
             yield F.expr(f"count_if({own})").alias(f"rows{port}")
 
-    def _kept(self, register: str) -> str:
+    def _kept(self, register: str, reach: str) -> str:
         whens = " ".join(
-            f"WHEN {port} THEN {condition} OR {self.ticks[port]} IS NULL OR {self.ticks[port]} < {register}"
+            f"WHEN {port} THEN {condition} OR {ticks} IS NULL OR {ticks} < {register} OR {ticks} > {reach}"
+            f" OR {ticks} <= {-FARTHEST}L"
             for port, condition in self.conditions.items()
+            for ticks in (self.ticks[port],)
         )
         return f"CASE `{PORT}` {whens} ELSE TRUE END"
 
@@ -131,7 +139,7 @@ def push_down(
             name: layout.columns[place].name
             for name, place in zip(layout.schemas[port].names, layout.places[port], strict=True)
         }
-        condition = _any(wanted.get(declaration.name, ()), names)
+        condition = _any(wanted.get(declaration.name, ()), _certain(declaration, names))
         time = None if condition is None else _ticks(declaration, names, zone)
         if condition is not None and time is not None:
             conditions[port], ticks[port] = condition, time
@@ -155,7 +163,7 @@ def told(queries: Iterable[RunningQuery], streams: Iterable[StreamDeclaration], 
     lines = []
     for declaration in streams:
         names = {name: name for name in declaration.columns.names}
-        condition = _any(wanted.get(declaration.name, ()), names)
+        condition = _any(wanted.get(declaration.name, ()), _certain(declaration, names))
         if condition is not None and _ticks(declaration, names, zone) is not None:
             lines.append(f"Spark selects {declaration.name} where {condition}")
     return lines
@@ -177,6 +185,12 @@ def _above_sources(
 def _own_names(source: Source) -> dict[str, str]:
     """The stream's names of a source's columns."""
     return {name: name.removeprefix(f"{source.stream.alias}.") for name in source.schema.names}
+
+
+def _certain(declaration: StreamDeclaration, names: Mapping[str, str]) -> dict[str, str]:
+    """The columns that Spark sees as queries do; a slot may stamp rows anew, if Spark's clock goes backwards."""
+    stamped = declaration.timestamps != "external"
+    return {name: own for name, own in names.items() if not (stamped and name == declaration.time)}
 
 
 def _any(sources: Sequence[tuple[Source, Expression]], names: Mapping[str, str]) -> str | None:

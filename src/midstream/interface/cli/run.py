@@ -93,6 +93,7 @@ def open_session(job: Job, replace: bool = False) -> Any:
             lateness=stream.lateness,
             timestamps=stream.timestamps,
             skew=stream.skew,
+            max_ahead=stream.max_ahead,
         )
     if job.ticks:
         session.ticks()

@@ -36,6 +36,7 @@ class StreamEntry:
     options: Mapping[str, str] = field(default_factory=dict)
     timestamps: Timestamps = "external"
     skew: str | int | None = None
+    max_ahead: str | int = "clock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ def _memory(job: _Section) -> int | str:
 
 
 def _stream(name: str, top: _Section, folder: Path) -> StreamEntry:
-    known = ("format", "path", "schema", "time", "lateness", "columns", "options", "timestamps", "skew")
+    known = ("format", "path", "schema", "time", "lateness", "columns", "options", "timestamps", "skew", "max_ahead")
     entry = top.section(f"streams.{name}", known)
     path = entry.optional("path", str)
     columns = entry.optional("columns", list) or []
@@ -149,6 +150,7 @@ def _stream(name: str, top: _Section, folder: Path) -> StreamEntry:
         {key: str(value) for key, value in (entry.optional("options", dict) or {}).items()},
         _timestamps(entry),
         entry.optional("skew", (str, int)),
+        "clock" if (ahead := entry.optional("max_ahead", (str, int))) is None else ahead,
     )
 
 

@@ -14,13 +14,14 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.physical import Source
 from midstream.algebra.time import BEGINNING
 from midstream.inputs.json_values import json_texts
-from midstream.job.ingest import ticks_of
+from midstream.job.ingest import in_range, ticks_of
+from midstream.job.reach import OUT_OF_RANGE, TOO_FAR_AHEAD, Reach, merged, spans_of
 from midstream.job.task.reports import Report
 from midstream.job.task.spill import ParquetSpool
 from midstream.operators.elements import Elements, Mask, Ticks, rows_without_columns
 from midstream.operators.ordering import total_order
 from midstream.operators.stateless import windowed
-from midstream.operators.vectors import gather_rows
+from midstream.operators.vectors import column_of, gather_rows
 
 DEAD_LETTERS = pa.schema(
     [("batch_id", pa.int64()), ("stream", pa.string()), ("reason", pa.string()), ("row", pa.string())]
@@ -40,7 +41,7 @@ class Intake:
     dead: ParquetSpool
 
     def accept(
-        self, declaration: StreamDeclaration, rows: pa.RecordBatch, register: int
+        self, declaration: StreamDeclaration, rows: pa.RecordBatch, register: int, reach: Reach
     ) -> tuple[pa.RecordBatch, Ticks]:
         """The usable rows of a stream, in order, with their ticks."""
         name = declaration.name
@@ -49,6 +50,10 @@ class Intake:
         if valid is not None:
             self._bury(name, rows, ~valid, "null time", self.report.unusable)
             rows, ticks = _where(rows, ticks, valid)
+        if declaration.timestamps != "external":
+            rows, ticks = restamped(declaration, rows, ticks, max(register, reach.latest))
+        else:
+            rows, ticks = self._within(name, rows, ticks, reach)
         if len(ticks) and register > BEGINNING:
             late = ticks < register
             if late.any():
@@ -57,6 +62,21 @@ class Intake:
         if len(ticks):
             self.report.latest[name] = max(self.report.latest.get(name, BEGINNING), int(ticks.max()))
         return in_order(rows, ticks)
+
+    def _within(self, name: str, rows: pa.RecordBatch, ticks: Ticks, reach: Reach) -> tuple[pa.RecordBatch, Ticks]:
+        """The rows whose times are believed."""
+        odd = ~in_range(ticks)
+        if odd.any():
+            self._bury(name, rows, odd, OUT_OF_RANGE, self.report.unusable)
+            rows, ticks = _where(rows, ticks, ~odd)
+        beyond = ticks > reach.until
+        if beyond.any():
+            self._bury(name, rows, beyond, TOO_FAR_AHEAD, self.report.unusable)
+            if reach.step:
+                spans = [*self.report.beyond.get(name, ()), *spans_of(ticks[beyond], reach.step)]
+                self.report.beyond[name] = merged(spans, reach.step)
+            rows, ticks = _where(rows, ticks, ~beyond)
+        return rows, ticks
 
     def _bury(self, stream: str, rows: pa.RecordBatch, which: Mask, reason: str, count: dict[str, int]) -> None:
         chosen = rows.take(pa.array(np.flatnonzero(which)))
@@ -78,6 +98,23 @@ class Intake:
                 schema=DEAD_LETTERS,
             )
         )
+
+
+def restamped(
+    declaration: StreamDeclaration, rows: pa.RecordBatch, ticks: Ticks, latest: int
+) -> tuple[pa.RecordBatch, Ticks]:
+    """Rows that are stamped here, none before what the stream has had: a clock may go backwards.
+
+    Rows of a clock that is behind get the next instant, which no earlier row has.
+    """
+    behind = ticks < latest
+    if not behind.any():
+        return rows, ticks
+    ticks = np.where(behind, latest + 1, ticks)
+    place = rows.schema.get_field_index(declaration.time)
+    stamps = column_of(ticks, declaration.domain.output_type).cast(rows.schema.field(place).type)
+    columns = [stamps if i == place else column for i, column in enumerate(rows.columns)]
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema), ticks
 
 
 def in_order(rows: pa.RecordBatch, ticks: Ticks) -> tuple[pa.RecordBatch, Ticks]:

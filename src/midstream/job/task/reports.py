@@ -54,6 +54,8 @@ class Report:
     rows: dict[str, int] = field(default_factory=dict)
     late: dict[str, int] = field(default_factory=dict)
     unusable: dict[str, int] = field(default_factory=dict)
+    beyond: dict[str, list[tuple[int, int, int]]] = field(default_factory=dict)
+    """Rows beyond the reach of a stream that may have gone on there, as spans."""
     dead_letters: list[DeadLetterFile] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     looks: Looks = field(default_factory=dict)

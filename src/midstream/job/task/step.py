@@ -23,6 +23,7 @@ from midstream.checkpoint.names import name_for
 from midstream.checkpoint.parallel_writes import SideBySide
 from midstream.distribution.fragments import Route
 from midstream.errors import InputError, MidstreamError
+from midstream.job.reach import Reach
 from midstream.job.task.exchange import Exchange, Slots, groups_of
 from midstream.job.task.fragment_task import FragmentLife, FragmentWork
 from midstream.job.task.intake import Intake, in_order, source_elements
@@ -58,6 +59,7 @@ class StageStep:
     work: tuple[FragmentWork | SharedWork, ...]
     looks: tuple[LookRequest, ...] = ()
     memory: Memory = field(default_factory=Memory)
+    reaches: Mapping[str, Reach] = field(default_factory=dict)
 
     @property
     def exchange(self) -> Exchange:
@@ -107,7 +109,8 @@ class StageStep:
         intake.report.count_groups(rows.column(GROUP).to_numpy())
         declaration = self.streams[port]
         register = self.registers.get(declaration.name, BEGINNING)
-        accepted = intake.accept(declaration, self.arriving.payload(port, rows), register)
+        reach = self.reaches.get(declaration.name, Reach())
+        accepted = intake.accept(declaration, self.arriving.payload(port, rows), register, reach)
         if self.looks and len(accepted[1]):
             at = time.perf_counter()
             add_looks(intake.report.looks, look_at(self.looks, declaration.name, *accepted))
