@@ -14,7 +14,7 @@ from midstream.checkpoint import local_files
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.failures import MissingFile
 from midstream.checkpoint.local_files import LocalFiles
-from midstream.checkpoint.manifest import ResultFile
+from midstream.checkpoint.manifest import Manifest, ResultFile
 from midstream.checkpoint.store import CheckpointStore, manifest_path
 from midstream.errors import JobError
 
@@ -168,3 +168,17 @@ def test_a_full_disk_leaves_the_batch_undone_and_it_can_be_done_after_repair(loc
 
 def test_a_store_can_be_made_over_files_or_an_address(tmp_path):
     assert CheckpointStore(str(tmp_path)).files == CheckpointStore(files_at(str(tmp_path))).files
+
+
+def test_batches_of_our_own_belong_to_the_batch_of_the_source_before_them(store):
+    for batch_id, source in enumerate([0, 1, 1, 2, 2, 2]):
+        store.commit(Manifest("spark-query", batch_id, counters={"source_batch": source}))
+    assert store.before(3, "spark-query") == store.read(5)
+    assert [(b and b.batch_id, m.batch_id) for b, m in store.done(2)] == [(2, 3), (3, 4), (4, 5)]
+    assert [(b and b.batch_id, m.batch_id) for b, m in store.done(1)] == [(0, 1), (1, 2)]
+    assert [(b and b.batch_id, m.batch_id) for b, m in store.done(0)] == [(None, 0)]
+    with pytest.raises(JobError, match="goes on with batch 4, but .* batch 2 is the last"):
+        store.before(4, "spark-query")
+    store.retain(3)
+    with pytest.raises(JobError, match="only keeps batches from 3"):
+        store.done(2)

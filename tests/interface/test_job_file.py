@@ -82,12 +82,22 @@ def test_a_mistake_is_told_by_its_key(changes, told, tmp_path):
     assert str(error.value) == told
 
 
-@pytest.mark.parametrize("missing", ["streams", "queries"])
-def test_a_job_needs_streams_and_queries(missing, tmp_path):
+def test_a_job_needs_streams_but_can_wait_for_queries(tmp_path):
     job = described()
-    del job[missing]
-    with pytest.raises(JobError, match=f"the job has no {missing}"):
+    del job["queries"]
+    assert job_of(job, tmp_path).queries == ()
+    del job["streams"]
+    with pytest.raises(JobError, match="the job has no streams"):
         job_of(job, tmp_path)
+
+
+def test_a_job_is_known_by_the_name_it_gives_itself_or_by_its_file(tmp_path):
+    path = tmp_path / "orders.toml"
+    text = '[job]\ncheckpoint = "here"\n[streams.A]\nformat = "rate"\n'
+    path.write_text(text)
+    assert read_job(path).name == "orders"
+    path.write_text(text.replace("[job]", '[job]\nname = "sales"'))
+    assert read_job(path).name == "sales"
 
 
 def test_a_file_that_is_not_toml_is_told_so(tmp_path):

@@ -89,9 +89,15 @@ def test_a_fresh_spark_checkpoint_under_old_state_is_refused(spark, tmp_path, fe
     feeds["B"].rows((1, 11, 3))
     with session_on(spark, tmp_path, feeds) as session:
         session.process_available()
-    shutil.rmtree(tmp_path / "checkpoint" / "spark")
+    (tmp_path / "checkpoint/spark/.metadata.crc").unlink()
+    (tmp_path / "checkpoint/spark/metadata").write_text('{"id":"7a07eb29-901d-4c10-8fab-89b5268c9122"}')
+    feeds["A"].rows((1, 12, 4))
     with session_on(spark, tmp_path, feeds) as session, pytest.raises(JobError, match="another Spark query"):
         session.process_available()
+    shutil.rmtree(tmp_path / "checkpoint/spark")
+    with session_on(spark, tmp_path, feeds) as session, pytest.raises(JobError, match="lacks entry 0"):
+        session.process_available()
+    assert not (tmp_path / "checkpoint/spark").exists()
 
 
 def test_stamped_rows_have_the_time_that_spark_has_logged(spark, tmp_path, feeds):

@@ -18,6 +18,7 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import batch_of
 from midstream.checkpoint.parallel_writes import begin, wait_for
+from midstream.checkpoint.source_batches import source_batch
 from midstream.errors import JobError
 
 MANIFESTS = "manifests"
@@ -88,35 +89,45 @@ class CheckpointStore:
         """Whether a batch is done."""
         return self.files.exists(manifest_path(batch_id))
 
-    def before(self, batch_id: int, query_id: str) -> Manifest | None:
-        """The manifest that a batch goes on from; none for the very first batch.
+    def before(self, batch: int, query_id: str) -> Manifest | None:
+        """The manifest that a batch of the source goes on from; none for the very first batch.
 
         Whether Spark's checkpoint, which counts the batches, is the one this checkpoint was made with is checked here.
         """
-        ids = self.batch_ids()
-        if batch_id == 0 and not ids:
+        newest = self.latest()
+        if batch == 0 and newest is None:
             return None
-        newest = self.read(ids[-1]) if ids else None
         if newest is not None and newest.query_id != query_id:
             raise JobError(
                 f"the checkpoint {self.uri} belongs to another Spark query",
                 detail=f"it was made by {newest.query_id}, which is not {query_id}",
                 hint="Spark's checkpoint and this one go together: restore the one that is missing, or remove both",
             )
-        if newest is None or batch_id > newest.batch_id + 1:
-            last = "no batch is done" if newest is None else f"batch {newest.batch_id} is the last done"
+        if newest is None or batch > source_batch(newest) + 1:
+            last = "no batch is done" if newest is None else f"batch {source_batch(newest)} is the last done"
             raise JobError(
-                f"Spark goes on with batch {batch_id}, but in the checkpoint {self.uri} {last}",
+                f"Spark goes on with batch {batch}, but in the checkpoint {self.uri} {last}",
                 hint="Spark's checkpoint and this one go together: restore the manifests that are missing",
             )
-        if batch_id == newest.batch_id + 1:
-            return newest
-        if batch_id - 1 not in ids and batch_id > 0:
+        return newest if batch == source_batch(newest) + 1 else self.done(batch)[0][0]
+
+    def done(self, batch: int) -> list[tuple[Manifest | None, Manifest]]:
+        """What was done of a batch of the source, its own manifest first, each with the one before it."""
+        ids = self.batch_ids()
+        found: list[Manifest] = []
+        for manifest in map(self.read, reversed(ids)):
+            if source_batch(manifest) == batch:
+                found.insert(0, manifest)
+            elif source_batch(manifest) < batch:
+                found.insert(0, manifest)
+                break
+        if not found or (source_batch(found[0]) == batch and found[0].batch_id > 0):
             raise JobError(
-                f"Spark goes back to batch {batch_id}, but the checkpoint {self.uri} only keeps batches from {ids[0]}",
+                f"Spark goes back to batch {batch}, but the checkpoint {self.uri} only keeps batches from {ids[0]}",
                 hint="Spark's checkpoint and this one go together: restore the right one of the two",
             )
-        return self.read(batch_id - 1) if batch_id > 0 else None
+        earlier: list[Manifest | None] = [*([None] if source_batch(found[0]) == batch else []), *found[:-1]]
+        return list(zip(earlier, found[-len(earlier) :], strict=True))
 
     def commit(self, manifest: Manifest) -> None:
         """Makes a batch done, once all files of the batch are safe; the same manifest again changes nothing."""

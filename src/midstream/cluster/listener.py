@@ -100,10 +100,10 @@ class Listener:
                 session._driver.dropped.pop(name, None)
                 return {"query": name, "plan": query.plan.text}
             case {"command": "drop", "query": str(name)}:
-                text, added = session.queries_by(name)._running.cql, name in session._driver.added
+                running, added = session._driver.queries.get(name), name in session._driver.added
                 session.drop(name)
-                if not added:
-                    session._driver.dropped[name] = text
+                if running is not None and not added:
+                    session._driver.dropped[name] = running.cql
                 return {"query": name}
             case {"command": "stop"}:
                 session.request_stop()

@@ -21,6 +21,7 @@ from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.backend import Backend, Input
 from midstream.cluster.listener import Listener
 from midstream.cluster.query import Query
+from midstream.cluster.resuming import leave_out, take_up
 from midstream.distribution.balancing import Watch
 from midstream.errors import InputError, JobError, MigrationError, QueryError
 from midstream.inputs import Duration, StreamSettings
@@ -28,8 +29,9 @@ from midstream.job.adding import Adding
 from midstream.job.arrival import Arrival, Carry
 from midstream.job.batch import TICKS
 from midstream.job.driver import Driver, Progress, Sink
+from midstream.job.ending import finish, is_delivered, release
+from midstream.job.finished import is_finished, require_unfinished
 from midstream.job.forecast import forecast, require_slots
-from midstream.job.heartbeat import Heartbeat
 from midstream.job.replacing import REPLACED
 from midstream.job.rewording import Rewording, Text
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
@@ -56,6 +58,8 @@ class Session:
 
     With `carry="all"` every column of every stream reaches the tasks, so that no later query ever restarts Spark's
     stream. `scheduling` says which operator runs when; by default as the checkpoint has it, and depth first at first.
+
+    A session with a `name` goes on only with a checkpoint of that name, or one that has none yet.
     """
 
     def __init__(
@@ -72,6 +76,7 @@ class Session:
         memory_per_slot: int | str = "1 GB",
         rebalancing: bool = False,
         metrics_retained: int = 100_000,
+        name: str | None = None,
     ) -> None:
         if carry not in ("needed", "all"):
             raise InputError(f"a session carries the columns that are needed or all, not {carry!r}")
@@ -85,12 +90,21 @@ class Session:
         self._stopping = threading.Event()
         self._driver = Driver(self._backend.cluster, store, slots or self._backend.slots, retained, memory)
         self._driver.metrics_retained = _at_least_one("metrics_retained", metrics_retained)
-        self._driver.open(slots)
         self._driver.rebalancing = Watch() if rebalancing else None
-        self._arrival = Arrival(self._driver, carry)
-        self._adding = Adding(self._driver, self.functions)
+        self._driver.job = name
+        self._slots, self._carry = slots, carry
+        self._declared: dict[str, dict[str, Any]] = {}
+        self._left_out: set[str] = set()
+        """What was declared, and what was dropped since the session was opened."""
+        self._open()
         if scheduling is not None:
             self.scheduling = scheduling
+
+    def _open(self) -> None:
+        """Reads what the checkpoint has."""
+        self._driver.open(self._slots)
+        self._arrival = Arrival(self._driver, self._carry)
+        self._adding = Adding(self._driver, self.functions)
 
     @property
     def scheduling(self) -> str:
@@ -231,6 +245,9 @@ class Session:
             self._take_up(running)
             if reworded:
                 self._prefer(name, relation, plan, every)
+        told = {"cql": cql, "relation": relation, "plan": plan, "every": every, "share": share, "policy": policy}
+        self._declared[name] = {**told, "replace": replace}
+        self._left_out.discard(name)
         return Query(self, name)
 
     def _take_up(self, running: RunningQuery) -> None:
@@ -304,14 +321,24 @@ class Session:
         return MigrationUnderWay.resumed(target, told)
 
     def drop(self, name: str) -> None:
-        """Ends a query; its state goes with the next batch, its results with the next collection."""
-        self._query(name)
-        with self._driver.gate:
-            del self._driver.queries[name]
-            self._driver.added.pop(name, None)
-            self._driver.adapted.pop(name, None)
-            self._driver.sinks.pop(name, None)
-            self._driver.watchers.by_query.pop(name, None)
+        """Ends a query; its state goes with the next batch, its results with the next collection.
+
+        A query of the checkpoint that is not declared can be dropped before the start.
+        """
+        driver = self._driver
+        with driver.gate:
+            if name not in driver.queries and driver.manifest is not None and name in driver.manifest.queries:
+                leave_out(self, name)
+                self._left_out.add(name)
+                return
+            self._query(name)
+            self._left_out.add(name)
+            del driver.queries[name]
+            self._declared.pop(name, None)
+            driver.added.pop(name, None)
+            driver.adapted.pop(name, None)
+            driver.sinks.pop(name, None)
+            driver.watchers.by_query.pop(name, None)
 
     def rebalance(self, routing: Sequence[int] | None = None) -> bool:
         """Deals partition groups to slots anew, their state with them, beginning with the next batch.
@@ -360,25 +387,46 @@ class Session:
         self._driver.before_batch.append(call)
 
     def start(self, trigger: str | None = None) -> Session:
-        """Starts; `trigger` is an interval such as "5 seconds", or "available" for what there is now; else at once."""
+        """Starts; `trigger` is an interval such as "5 seconds", or "available" for what there is now; else at once.
+
+        Queries that the checkpoint runs and nobody has declared go on as they are.
+        """
         if self._backend.active:
             raise JobError("the session is running already")
-        if not self._inputs or not self._driver.queries:
-            raise JobError("a session needs at least one stream and one query before it starts")
-        if self._driver.lease is None:
-            self._driver.lease = Heartbeat(self._driver.files)
+        if not self._inputs:
+            raise JobError("a session needs at least one stream before it starts")
+        held = self._driver.lease is not None
+        try:
+            self._start(trigger)
+        except BaseException:
+            if not held:
+                self.stop()
+            raise
+        return self
+
+    def _start(self, trigger: str | None) -> None:
+        take_up(self)
         self._trigger = trigger
         self._driver.failure = None
         self._stopping.clear()
+        if is_finished(self._driver.manifest):
+            self._deliver_last()
+            return
         listener = Listener(self) if self._listener is None else None
         if listener is not None:
-            self.restore_added()
             listener.go_on()
         self._begin()
         if listener is not None:
             listener.listen()
             self._listener = listener
-        return self
+
+    def _deliver_last(self) -> None:
+        """Calls the sinks of a finished job that have not had its last results; there is nothing else to start."""
+        if is_delivered(self._driver):
+            require_unfinished(self._driver.manifest, self.checkpoint)
+        finish(self._driver)
+        self._started = True
+        self._stopping.set()
 
     def _begin(self) -> None:
         driver = self._driver
@@ -413,11 +461,24 @@ class Session:
             raise JobError("the session has not been started")
         self._backend.push(self._driver, dict(stream) if isinstance(stream, Mapping) else {stream: rows})
 
-    def process_available(self) -> Session:
-        """Works through all that the streams have now, and returns."""
+    def process_available(self, *, finish: bool = False) -> Session:
+        """Works through all that the streams have now, releases what the registers permit, and returns.
+
+        With `finish` the streams are declared to have ended: every result is released, and the job takes in no more.
+        """
         self.start("available")
         self.wait()
+        self.end_available(finish)
         return self
+
+    def end_available(self, finish: bool = False) -> None:
+        """After `start("available")` and `wait`: releases what waited for another batch, or finishes."""
+        if self._stopping.is_set():
+            return
+        if finish:
+            self.finish()
+        else:
+            release(self._driver)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits for the end; what made a batch fail is raised here."""
@@ -443,8 +504,35 @@ class Session:
             raise
 
     def finish(self) -> None:
-        """Declares that all streams have ended, and gives out every result that waited for that."""
-        self._driver.finish()
+        """Declares that all streams have ended, and gives out every result that waited for that.
+
+        A session that runs works through what the streams have now before. Rows that come later are not taken in: to
+        start again is refused.
+        """
+        held = self._driver.lease is not None
+        try:
+            if not held or self._backend.active:
+                self._take_in_the_rest()
+            if self._driver.failure is not None:
+                raise self._driver.failure
+            finish(self._driver)
+        finally:
+            if not held:
+                self.stop()
+
+    def _take_in_the_rest(self) -> None:
+        """Works through what the streams have now, so that nothing that has come is left out."""
+        if not self._backend.active:
+            self.start("available")
+            self.wait()
+            return
+        self._trigger = "available"
+        with self._driver.gate:
+            self._halt()
+            self._driver.failure = None
+            self._begin()
+        while not self._backend.ended(self._driver):
+            pass
 
     def request_stop(self) -> None:
         """Has `wait` end the session after the batch under way."""

@@ -39,6 +39,13 @@ def _name(field: str, value: Any) -> str:
     return value
 
 
+def _stored_name(field: str, value: Any) -> str:
+    """The name of a query, or of one that was replaced with a batch."""
+    name, _, batch = value.partition("@") if isinstance(value, str) else (value, "", "")
+    _name(field, name if batch.isdecimal() else value)
+    return str(value)
+
+
 def _text(field: str, value: Any) -> str:
     if not isinstance(value, str) or not value.strip() or len(value) > LONGEST_TEXT:
         raise InputError(f"{field} must be a text of at most {LONGEST_TEXT:,} characters")
@@ -75,7 +82,7 @@ COMMANDS: Mapping[str, Mapping[str, Check]] = {
     "cancel": {"query": _name},
     "schedule": {"scheduling": _text},
     "add": {"query": _name, "cql": _text, "adaptive": _one_of("off", "suggest", "auto")},
-    "drop": {"query": _name},
+    "drop": {"query": _stored_name},
     "rebalance": {},
     "rescale": {"slots": _number},
     "adapt": {"query": _name, "mode": _one_of("off", "suggest", "auto")},

@@ -61,7 +61,7 @@ class Batch:
     slots: int
     memory: Memory = field(default_factory=Memory)
     registers_now: Mapping[str, int] | None = None
-    """Registers to work with instead of the last manifest's: how a finished input is told."""
+    """Registers to work with instead of the last manifest's, in a batch without rows, which leaves them as they are."""
     scheduling: str = "dfs"
     looks: tuple[LookRequest, ...] = ()
     watched: frozenset[str] = frozenset()
@@ -254,6 +254,8 @@ class Batch:
             for stream, ticks in report.latest.items():
                 latest[stream] = max(latest.get(stream, BEGINNING), ticks)
         registers = dict(self.registers)
+        if self.registers_now is not None:  # that no stream was heard says nothing where none was read
+            return latest, registers
         clock = latest.get(TICKS, BEGINNING)
         for declaration in self.streams.values():
             name = declaration.name

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from midstream.checkpoint.manifest import Manifest, SourceFile
+from midstream.checkpoint.store import CheckpointStore
 from midstream.job.batch import Batch
 from midstream.job.moving import Move
 from midstream.job.task.layout import Layout
@@ -44,3 +45,9 @@ class Cluster(Protocol):
 
     def clock(self, batch_id: int) -> int | None:
         """The wall clock of a batch, in microseconds since 1970, which the batch has again if it is repeated."""
+
+    def require_same(self, manifest: Manifest) -> None:
+        """Fails if the source repeats the batch of a manifest with other rows than it was made with."""
+
+    def repair(self, store: CheckpointStore) -> None:
+        """Puts back what the source has lost of how far it was read, before it is read again."""

@@ -22,15 +22,18 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.merging import adopt
 from midstream.checkpoint.metrics import completed, remember
 from midstream.checkpoint.request_log import REQUESTS
+from midstream.checkpoint.source_batches import counted, own_batches, source_batch
 from midstream.checkpoint.store import FOR_A_REPLAY, CheckpointStore
 from midstream.distribution.balancing import Watch
 from midstream.distribution.fragments import Route
 from midstream.errors import JobError, MigrationError
 from midstream.job.adaptivity import ADAPTIVE, Watchers
-from midstream.job.batch import Batch, finished
+from midstream.job.batch import Batch
 from midstream.job.cluster import Cluster, Rows
 from midstream.job.compaction import Compactor
+from midstream.job.declared import JOB, STREAMS, require_same_job, told_of_streams
 from midstream.job.fingerprints import Shapes
+from midstream.job.finished import require_unfinished
 from midstream.job.heartbeat import Heartbeat
 from midstream.job.migration_account import Account
 from midstream.job.migration_choice import decide, legal_strategy, require_cancellable
@@ -45,7 +48,7 @@ from midstream.job.relocation import (
     still_wanted,
     wanted_since,
 )
-from midstream.job.replacing import with_archive
+from midstream.job.replacing import name_of_old, with_archive
 from midstream.job.requests import Requests
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.task.exchange import default_routing
@@ -101,6 +104,8 @@ class Driver:
     scheduling: str = "dfs"
     """Which operator runs when."""
     carry: str = "needed"
+    job: str | None = None
+    """What the job is called, if anything."""
     shapes: Shapes = field(default_factory=Shapes)
     halting: bool = False
     """Whether Spark's query is being stopped: a batch that waits at the gate gives up."""
@@ -129,20 +134,24 @@ class Driver:
         self.manifest = self.store.latest()
         if self.manifest is None:
             return
-        if self.manifest.counters.get("finished"):
-            raise JobError(
-                f"the job in {self.store.uri} has been finished: its streams were declared to have ended",
-                hint="use a new checkpoint",
-            )
         self.slots = current_routing(self.manifest, self.slots).slots
         self.wanted = wanted_since(self.manifest)
         if wanted is not None and wanted != self.slots:
             self.wanted = Routing(tuple(default_routing(wanted)), wanted, ANOTHER_NUMBER)
         self.routes = {name: _route(key) for name, key in self.manifest.counters.get("arrival", {}).items()}
         self.scheduling = self.manifest.counters.get("scheduling", self.scheduling)
+        require_same_job(self.manifest, self.job, self.store.uri)
+        self.job = self.manifest.counters.get(JOB, self.job)
         self.added = dict(self.manifest.counters.get("added", {}))
         self.dropped = dict(self.manifest.counters.get("dropped", {}))
         self.adapted = dict(self.manifest.counters.get("adapted", {}))
+
+    def forget_queries(self) -> None:
+        """Forgets the queries that were planned, to plan them anew; their sinks stay."""
+        self.queries.clear()
+        self.retiring.clear()
+        self.watchers.by_query.clear()
+        self.routes = {}
 
     def on_batch(self, rows: Rows, batch_id: int) -> None:
         """What Spark calls for each batch."""
@@ -160,44 +169,67 @@ class Driver:
             self.in_batch = False
             self.gate.release()
 
-    def _on_batch(self, rows: Rows, batch_id: int) -> None:
-        started = time.perf_counter()
+    def _on_batch(self, rows: Rows, number: int) -> None:
         query_id = self.cluster.source_id()
-        before = self._before(batch_id, query_id)
-        if self.manifest is not None and batch_id <= self.manifest.batch_id:
-            self._call_sinks(before, self.store.read(batch_id))
+        require_unfinished(self.manifest, self.store.uri)
+        before = self._before(number, query_id)
+        if number <= source_batch(self.manifest):
+            self.repeat(number)
             return
         self.begin_decided()
+        batch_id = 0 if before is None else before.batch_id + 1
         for prepare in self.before_batch:
             prepare(batch_id)
-        batch = self._batch(query_id, batch_id, before)
-        batch.files_read = self.cluster.files_read(batch_id)
+        self.run_batch(rows, query_id, batch_id, before, number)
+
+    def run_batch(
+        self,
+        rows: Rows,
+        query_id: str,
+        batch_id: int,
+        before: Manifest | None,
+        number: int,
+        registers: Mapping[str, int] | None = None,
+        **more: Any,
+    ) -> None:
+        """Runs a batch, commits it and calls its sinks; `number` is the source's.
+
+        A batch of our own, without rows, works with the given registers.
+        """
+        started = time.perf_counter()
+        rowless = registers is not None
+        batch = self._batch(query_id, batch_id, before, None if rowless else self.cluster.clock(number))
+        batch.registers_now = registers
+        batch.files_read = {} if rowless else self.cluster.files_read(number)
         self._run(batch, rows)
         ran = time.perf_counter()
-        self._commit(batch, self.cluster.offsets(batch_id))
+        self._commit(batch, self._offsets(number, before), **counted(before, number), **more)
         committed = time.perf_counter()
         assert self.manifest is not None
-        self._call_sinks(before, self.manifest)
+        self.call_sinks(before, self.manifest)
         self._tell(batch, started, ran, committed)
 
-    def _before(self, batch_id: int, query_id: str) -> Manifest | None:
-        newest = self.manifest
-        if newest is not None and newest.query_id == query_id and batch_id == newest.batch_id + 1:
-            return newest
-        return self.store.before(batch_id, query_id)
+    def _offsets(self, number: int, before: Manifest | None) -> str:
+        if number > source_batch(before):
+            return self.cluster.offsets(number)
+        return "" if before is None else before.offsets
 
-    def finish(self) -> None:
-        """One more batch without rows, in which every stream has ended."""
-        with self.gate:
-            before = self.manifest
-            batch_id = 0 if before is None else before.batch_id + 1
-            batch = self._batch("" if before is None else before.query_id, batch_id, before)
-            batch.registers_now = finished(batch.registers, self.streams)
-            assert self.arriving is not None
-            self._run(batch, self.cluster.no_rows(self.arriving))
-            self._commit(batch, "", finished=True)
-            assert self.manifest is not None
-            self._call_sinks(before, self.manifest)
+    def repeat(self, number: int) -> None:
+        """Calls the sinks again for a batch of the source that is done, and for those of our own that followed it."""
+        for before, manifest in self.store.done(number):
+            self.cluster.require_same(manifest)
+            self.call_sinks(before, manifest)
+
+    def no_rows(self) -> Rows:
+        """A batch without rows."""
+        assert self.arriving is not None
+        return self.cluster.no_rows(self.arriving)
+
+    def _before(self, number: int, query_id: str) -> Manifest | None:
+        newest = self.manifest
+        if newest is not None and newest.query_id == query_id and number == source_batch(newest) + 1:
+            return newest
+        return self.store.before(number, query_id)
 
     def _run(self, batch: Batch, rows: Rows) -> None:
         started = time.perf_counter()
@@ -206,7 +238,7 @@ class Driver:
             reports = self.cluster.run(batch, rows)
         batch.take(reports, time.perf_counter() - started)
 
-    def _batch(self, query_id: str, batch_id: int, before: Manifest | None) -> Batch:
+    def _batch(self, query_id: str, batch_id: int, before: Manifest | None, clock: int | None = None) -> Batch:
         assert self.arriving is not None
         self.watchers.settle(before, self.queries)
         old = current_routing(before, self.slots)
@@ -228,7 +260,7 @@ class Driver:
             watched=frozenset(self.watchers.by_query),
             ended=_together(self.cancelled, settled.ended),
             moved=settled.moved,
-            reaches=Reaches.of(self.streams.values(), before, self.cluster.clock(batch_id)),
+            reaches=Reaches.of(self.streams.values(), before, clock),
         )
 
     def _commit(self, batch: Batch, offsets: str, **more: Any) -> None:
@@ -241,6 +273,8 @@ class Driver:
             "added": dict(self.added),
             "dropped": dict(self.dropped),
             "adapted": {name: mode for name, mode in self.adapted.items() if name in self.queries},
+            STREAMS: told_of_streams(batch.before, self.needed()),
+            **({} if self.job is None else {JOB: self.job}),
             REQUESTS: self.requests.told(batch.before, batch.batch_id),
             **still_wanted(self.wanted, Routing(tuple(batch.routing), batch.slots)),
             **more,
@@ -264,10 +298,14 @@ class Driver:
             dealt = self.rebalancing.after(manifest.routing, manifest.counters["groups"], self.slots)
             self.wanted = None if dealt is None else Routing(dealt, self.slots, "a slot with much more than others")
         self.requests.committed()
-        self.store.retain(max(self.retained, FOR_A_REPLAY), self.check_lease)
+        self.store.retain(max(self.retained, FOR_A_REPLAY + own_batches(manifest)), self.check_lease)
         if self._collects(batch):
             collect(self.store, self.files, self.check_lease)
         self.compactor.begin(manifest)
+
+    def needed(self) -> list[tuple[StreamDeclaration, list[str]]]:
+        """The streams, with their columns that are read."""
+        return [(d, needed_columns(self.queries, d, self.watchers)) for d in self.streams.values()]
 
     def check_lease(self) -> None:
         """Fails if somebody else drives the job by now."""
@@ -408,15 +446,29 @@ class Driver:
             if not {name.removeprefix(prefix) for name in source.schema.names} <= carried[source.stream.name]:
                 raise MigrationError(f"the plan reads columns of {source.stream.name} that batches do not carry")
 
-    def _call_sinks(self, before: Manifest | None, manifest: Manifest) -> None:
+    def call_sinks(self, before: Manifest | None, manifest: Manifest) -> None:
+        """Gives sinks what a manifest has released since the one before it."""
         for name, sinks in self.sinks.items():
-            query = self.queries.get(name)
+            query = self._query_of(name)
             since = BEGINNING if before is None else before.released.get(name, BEGINNING)
             if query is None or manifest.released.get(name, BEGINNING) <= since:
                 continue
             results = self.cluster.released(manifest, name, query.plan, since)
             for sink in sinks:
                 sink(results, manifest.batch_id)
+
+    def _query_of(self, name: str) -> RunningQuery | None:
+        """The query whose results manifests have under a name; until it runs, another does not take its place."""
+        aside = "" if self.manifest is None else name_of_old(self.manifest, name)
+        if self.manifest is None or aside not in self.manifest.queries:
+            return self.queries.get(name)
+        if aside not in self.queries:
+            raise JobError(
+                f"the last results of query {name} have not reached its sinks, and it cannot be read any more",
+                detail=f"it was: {self.manifest.queries[aside].cql}",
+                hint="run the job once with the old text, and replace it then",
+            )
+        return self.queries[aside]
 
     def _tell(self, batch: Batch, started: float, ran: float, committed: float) -> None:
         event = progress_of(batch, self.manifest)

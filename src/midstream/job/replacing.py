@@ -22,8 +22,11 @@ from midstream.job.running_query import RunningQuery
 REPLACED = "replaced"
 """The status of a query of which only the results are left."""
 
-_BY_QUERY = ("advanced_to", "segments", "results", "released", "listed")
-_COUNTED = ("results", "history", "sharing")
+BY_QUERY = ("advanced_to", "segments", "results", "released", "listed")
+"""What a manifest has by query, besides the queries and their migrations."""
+
+COUNTED = ("results", "history", "sharing")
+"""What a manifest's counters have by query."""
 
 
 def same_query(old: RunningQuery, new: RunningQuery) -> bool:
@@ -110,9 +113,9 @@ def name_of_old(manifest: Manifest, name: str) -> str:
 def with_name_free(manifest: Manifest, name: str, cql: str, plan: str, difference: Difference) -> Manifest:
     """The manifest in which a query goes by another name, so that another can take its own."""
     old, entry = name_of_old(manifest, name), manifest.queries[name]
-    moved: dict[str, Any] = {part: _renamed(getattr(manifest, part), name, old) for part in ("queries", *_BY_QUERY)}
+    moved: dict[str, Any] = {part: _renamed(getattr(manifest, part), name, old) for part in ("queries", *BY_QUERY)}
     counters = dict(manifest.counters)
-    for part in _COUNTED:
+    for part in COUNTED:
         if part in counters:
             counters[part] = _renamed(counters[part], name, old)
     record = {
@@ -147,7 +150,7 @@ def with_archive(manifest: Manifest, before: Manifest | None, retired: Iterable[
     if not gone and not kept:
         return manifest
     queries = {name: _left(entry) if name in gone else entry for name, entry in manifest.queries.items()}
-    parts: dict[str, Any] = {part: dict(getattr(manifest, part)) for part in _BY_QUERY}
+    parts: dict[str, Any] = {part: dict(getattr(manifest, part)) for part in BY_QUERY}
     counters = dict(manifest.counters)
     for name in kept:
         assert before is not None

@@ -24,6 +24,7 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import dead_letters_of, sources_of
 from midstream.checkpoint.manifest import Manifest, SourceFile
 from midstream.checkpoint.metrics import metrics_of
+from midstream.checkpoint.source_batches import source_batch
 from midstream.cluster.local.cluster import LocalCluster
 from midstream.cluster.local.folders import FolderSource
 from midstream.errors import InputError, JobError, MidstreamError
@@ -185,7 +186,7 @@ class LocalBackend:
             return
         called = int(self.files.read(SINKS)) if self.files.exists(SINKS) else -1
         if called < manifest.batch_id:
-            driver.on_batch({}, manifest.batch_id)
+            driver.on_batch({}, source_batch(manifest))
             self._sinks_called(driver)
 
     def _sinks_called(self, driver: Driver) -> None:
@@ -236,10 +237,9 @@ class LocalBackend:
 
     def _batch(self, driver: Driver, rows: Mapping[str, pa.Table], files: Mapping[str, Sequence[SourceFile]]) -> None:
         manifest = driver.manifest
-        batch_id = 0 if manifest is None else manifest.batch_id + 1
-        now = time.time_ns() // 1000
-        self.cluster.reading, self.cluster.clocks = files, {batch_id: now}
-        driver.on_batch(dict(self._arriving(rows, {} if manifest is None else manifest.latest, now)), batch_id)
+        number, now = source_batch(manifest) + 1, time.time_ns() // 1000
+        self.cluster.reading, self.cluster.clocks = files, {number: now}
+        driver.on_batch(dict(self._arriving(rows, {} if manifest is None else manifest.latest, now)), number)
         for name, read in files.items():
             self._read[name].update(file.path for file in read)
         self._sinks_called(driver)

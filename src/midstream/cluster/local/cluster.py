@@ -17,6 +17,7 @@ import pyarrow as pa
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest, SourceFile
+from midstream.checkpoint.store import CheckpointStore
 from midstream.distribution.fragments import Route
 from midstream.job.batch import Batch
 from midstream.job.moving import Move
@@ -98,6 +99,12 @@ class LocalCluster:
     def clock(self, batch_id: int) -> int | None:
         """The time of the batch under way, if there is one: nothing else is repeated as it was."""
         return self.clocks.get(batch_id)
+
+    def require_same(self, manifest: Manifest) -> None:
+        """No batch is repeated with rows: those of one that is done are read no more."""
+
+    def repair(self, store: CheckpointStore) -> None:
+        """Positions are in manifests alone: there is nothing to put back."""
 
     def close(self) -> None:
         """Ends the threads."""

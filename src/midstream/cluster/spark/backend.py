@@ -13,12 +13,13 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.checkpoint.failures import storage_refusal
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
-from midstream.cluster.spark.cluster import SPARK, SparkCluster
+from midstream.cluster.spark.cluster import SparkCluster
 from midstream.cluster.spark.environment import is_gone, require_classic, ship_package, spark_session
 from midstream.cluster.spark.frames.declaring import stream_input
 from midstream.cluster.spark.frames.results import dead_letters_frame, metrics_frame, results_frame, spark_path
 from midstream.cluster.spark.frames.sources import open_source
 from midstream.cluster.spark.frames.tagging import StreamInput, tagged_union
+from midstream.cluster.spark.offset_log import SPARK
 from midstream.cluster.spark.push_down import told
 from midstream.cluster.spark.quiet import keep_quiet
 from midstream.inputs import StreamSettings

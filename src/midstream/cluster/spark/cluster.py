@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
@@ -16,18 +15,17 @@ from pyspark.sql.pandas.types import from_arrow_type
 from midstream.checkpoint.failures import MissingFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest, SourceFile
+from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.spark.environment import BATCH_SETTINGS, ROWS_AT_ONCE
 from midstream.cluster.spark.frames.results import batch_frame
 from midstream.cluster.spark.frames.tagging import exchange_type, slot_of
+from midstream.cluster.spark.offset_log import OffsetLog
 from midstream.cluster.spark.push_down import PushDown, push_down
 from midstream.job.batch import Batch
 from midstream.job.moving import Move
 from midstream.job.task.layout import GROUP, NOTE, PORT, SLOT, Layout
 from midstream.job.task.reports import Report
 from midstream.optimizer.plans import Plan
-
-SPARK = "spark"
-"""The folder under the checkpoint that is Spark's own."""
 
 
 class Step(Protocol):
@@ -43,6 +41,7 @@ class SparkCluster:
     def __init__(self, spark: SparkSession, files: Files) -> None:
         self.spark = spark
         self.files = files
+        self.log = OffsetLog(files)
         self._batch_session = spark
         """The copy of the session that Spark made for the streaming query, once there is a batch."""
 
@@ -102,11 +101,19 @@ class SparkCluster:
 
     def source_id(self) -> str:
         """The identity of Spark's checkpoint."""
-        return str(json.loads(self.files.read(f"{SPARK}/metadata"))["id"])
+        return self.log.query_id()
 
     def offsets(self, batch_id: int) -> str:
-        """Spark's own entry for a batch."""
-        return self.files.read(f"{SPARK}/offsets/{batch_id}").decode()
+        """Spark's own entry for a batch, made safe from a crash of the machine."""
+        return self.log.safe_entry(batch_id)
+
+    def require_same(self, manifest: Manifest) -> None:
+        """Fails if Spark repeats the batch of a manifest with other offsets."""
+        self.log.require_same(manifest)
+
+    def repair(self, store: CheckpointStore) -> None:
+        """Puts back what Spark's logs have lost of batches that are done."""
+        self.log.repair(store)
 
     def files_read(self, batch_id: int) -> Mapping[str, Sequence[SourceFile]]:
         """Spark keeps account of the files itself."""
@@ -115,7 +122,7 @@ class SparkCluster:
     def clock(self, batch_id: int) -> int | None:
         """The time that Spark logs with a batch; None of one that is not Spark's."""
         try:
-            return batch_clock(self.offsets(batch_id))
+            return batch_clock(self.log.entry(batch_id))
         except MissingFile:
             return None
 

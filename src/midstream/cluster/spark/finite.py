@@ -80,8 +80,7 @@ def run_on_spark(
             if progress is not None:
                 session.on_progress(lambda event: progress(sum(event["rows"].values())))
             _plan_changes(session, changes, starts)
-            session.process_available()
-            session.finish()
+            session.process_available(finish=True)
             if decisions is not None:
                 decisions.extend(session._driver.watchers.decided("run"))
             dead = _dead_letters(session)

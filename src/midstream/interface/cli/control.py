@@ -12,6 +12,7 @@ from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.forecasts import migration_forecast
 from midstream.interface.cli.output import show_json, show_text
+from midstream.interface.leaving import dropped, stopped
 
 Checkpoint = Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The checkpoint of the running job.")]
 QueryName = Annotated[str, typer.Argument(metavar="QUERY", help="The query's name.")]
@@ -125,26 +126,26 @@ def add(
 
 @ends_clearly
 def drop(checkpoint: Checkpoint, query: QueryName, timeout: Patience = 60.0, json: options.Json = False) -> None:
-    """End a query of a running job; its state goes.
+    """End a query of a job, whether it runs or not; its state goes.
 
     \b
     Example:
       midstream drop orders.checkpoint big
     """
-    told = asked(checkpoint, timeout, command="drop", query=query)
+    told = dropped(checkpoint, timeout, query)
     show_json(told) if json else show_text(f"query {query} was dropped")
 
 
 @ends_clearly
 def stop(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json = False) -> None:
-    """Stop a running job between two batches.
+    """Stop a running job between two batches, and wait for its end.
 
     \b
     Example:
       midstream stop orders.checkpoint
     """
-    told = asked(checkpoint, timeout, command="stop")
-    show_json(told) if json else show_text("the job stops after the batch under way")
+    told = stopped(checkpoint, timeout)
+    show_json(told) if json else show_text("the job has stopped")
 
 
 def _adaptivity(told: dict[str, Any] | None) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,8 +19,15 @@ from midstream.interface.jobs.job_file import Job, read_job
 def run(
     job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job file.")],
     available: Annotated[bool, typer.Option("--available", help="Work through what there is now, then end.")] = False,
+    finish: Annotated[
+        bool,
+        typer.Option("--finish", help="As --available; then declare that the streams have ended, and release all."),
+    ] = False,
     check: Annotated[bool, typer.Option("--check", help="Only check the file.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Replace queries whose text has changed.")] = False,
+    drop: Annotated[
+        list[str] | None, typer.Option("--drop", metavar="QUERY", help="End a query that the checkpoint has, by name.")
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Run a job: streams, queries, sinks and a checkpoint, as its file says. Ctrl-C stops it; a restart resumes.
@@ -27,21 +35,24 @@ def run(
     \b
     Example:
       midstream run examples/orders.toml --available
+      midstream run examples/orders.toml --finish
     """
     job = read_job(job_file)
     if check:
         note(f"{job_file} is a job of {len(job.streams)} streams and {len(job.queries)} queries")
         return
-    account = carry_out(job, available, quiet=json, replace=replace)
+    account = carry_out(job, available or finish, quiet=json, replace=replace, finish=finish, drop=drop or ())
     if json:
         show_json(account)
 
 
-def carry_out(job: Job, available: bool, quiet: bool, replace: bool = False) -> dict[str, Any]:
+def carry_out(
+    job: Job, available: bool, quiet: bool, replace: bool = False, finish: bool = False, drop: Sequence[str] = ()
+) -> dict[str, Any]:
     """Runs the job to its end; says how far it came."""
     from midstream.cluster.listener import status
 
-    session = open_session(job, replace)
+    session = open_session(job, replace, drop)
     if not quiet:
         session.on_progress(_told)
 
@@ -54,16 +65,18 @@ def carry_out(job: Job, available: bool, quiet: bool, replace: bool = False) -> 
             session.start("available" if available else job.trigger)
             note(f"the job runs on {session.checkpoint}; Ctrl-C stops it")
             session.wait()
+            if available:
+                session.end_available(finish)
             return {**status(session), "running": False}
     finally:
         for sign, handler in before.items():
             signal.signal(sign, handler)
 
 
-def open_session(job: Job, replace: bool = False) -> Any:
+def open_session(job: Job, replace: bool = False, drop: Sequence[str] = ()) -> Any:
     """The session that a job describes, ready to start, with the queries that were added to it and not those dropped.
 
-    `replace` has queries whose texts have changed take the places of the old ones.
+    `replace` has queries whose texts have changed take the places of the old ones; `drop` names queries to end.
     """
     from midstream.cluster.spark import Session, spark_session
     from midstream.cluster.spark.frames import sinks
@@ -80,7 +93,11 @@ def open_session(job: Job, replace: bool = False) -> Any:
         memory_per_slot=job.memory_per_slot,
         metrics_retained=job.metrics_retained,
         rebalancing=job.rebalancing,
+        name=job.name,
     )
+    for name in drop:
+        session.drop(name)
+        note(f"query {name} is dropped")
     for stream in job.streams:
         session.open_stream(
             stream.name,
@@ -99,7 +116,7 @@ def open_session(job: Job, replace: bool = False) -> Any:
         session.ticks()
     for query in job.queries:
         if session.was_dropped(query.name, query.cql):
-            note(f"query {query.name} was dropped from the running job and stays so; midstream add brings it back")
+            note(f"query {query.name} was dropped from the job and stays so; midstream add brings it back")
             continue
         session.query(
             query.name,

@@ -16,7 +16,7 @@ from midstream.interface.jobs.adaptivity import OFF, policy_in
 from midstream.job.task.memory import Memory
 
 JOB_KEYS = (
-    *("checkpoint", "trigger", "slots", "master", "ticks", "retained", "memory_per_slot", "metrics_retained"),
+    *("name", "checkpoint", "trigger", "slots", "master", "ticks", "retained", "memory_per_slot", "metrics_retained"),
     *("carry", "scheduling", "adaptivity", "rebalancing"),
 )
 SINKS = ("table", "console", "folder")
@@ -70,6 +70,8 @@ class Job:
     carry: Literal["needed", "all"] = "needed"
     scheduling: str | None = None
     rebalancing: bool = False
+    name: str | None = None
+    """What the checkpoint knows the job by."""
 
 
 def read_job(path: Path) -> Job:
@@ -80,16 +82,16 @@ def read_job(path: Path) -> Job:
         raise JobError(f"cannot read the job file {path}", detail=error.strerror) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise JobError(f"{path} is not a TOML file", detail=str(error)) from error
-    return job_of(content, path.resolve().parent)
+    return job_of(content, path.resolve().parent, path.resolve().stem)
 
 
-def job_of(content: Mapping[str, Any], folder: Path) -> Job:
-    """The job that parsed TOML describes."""
+def job_of(content: Mapping[str, Any], folder: Path, name: str | None = None) -> Job:
+    """The job that parsed TOML describes; it is known by the name that it gives itself, else by the given one."""
     top = _Section("", content, ("job", "streams", "queries", "spark"))
     job = top.section("job", JOB_KEYS)
-    streams = tuple(_stream(name, top, folder) for name in top.names("streams"))
+    streams = tuple(_stream(stream, top, folder) for stream in top.names("streams"))
     usual = policy_in(job.content.get("adaptivity"), job.at("adaptivity"))
-    queries = tuple(_query(name, top, folder, usual) for name in top.names("queries"))
+    queries = tuple(_query(query, top, folder, usual) for query in top.names("queries", needed=False))
     spark = {key: str(value) for key, value in dict(content.get("spark", {})).items()}
     return Job(
         _located(job.text("checkpoint"), folder),
@@ -106,6 +108,7 @@ def job_of(content: Mapping[str, Any], folder: Path) -> Job:
         _carry(job),
         job.optional("scheduling", str),
         job.flag("rebalancing"),
+        job.optional("name", str) or name,
     )
 
 
@@ -212,10 +215,10 @@ class _Section:
                 raise JobError(f"{place} must be a table, not {found!r}")
         return _Section(place, found, known)
 
-    def names(self, key: str) -> list[str]:
-        """The names in a table of tables; at least one."""
+    def names(self, key: str, needed: bool = True) -> list[str]:
+        """The names in a table of tables; at least one if they are needed."""
         found = self.content.get(key, {})
-        if not isinstance(found, dict) or not found:
+        if not isinstance(found, dict) or (needed and not found):
             raise JobError(f"the job has no {key}", hint=f"add a table [{key}.NAME]")
         return list(found)
 

@@ -1,0 +1,36 @@
+"""The batches of a source, and those of our own.
+
+A source counts the batches of rows that it hands over; manifests count all batches. A batch of our own takes in no
+rows: it releases what waited, declares that streams have ended, or leaves a query out. It has the offsets and the
+number of the source's batch before it, so that whoever repeats that batch knows how far it was taken in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from midstream.checkpoint.manifest import Manifest
+
+SOURCE_BATCH, OWN = "source_batch", "own_batches"
+"""Under what a manifest's counters have the number of the source's batch, and how many of our own came after it."""
+
+
+def source_batch(manifest: Manifest | None) -> int:
+    """The batch of the source whose rows were taken in last; -1 if there was none."""
+    return -1 if manifest is None else int(manifest.counters.get(SOURCE_BATCH, manifest.batch_id))
+
+
+def own_batches(manifest: Manifest | None) -> int:
+    """How many batches of our own came after that of the source."""
+    return 0 if manifest is None else int(manifest.counters.get(OWN, 0))
+
+
+def counted(before: Manifest | None, number: int) -> dict[str, int]:
+    """What the manifest after another says of batches, if it takes in a batch of the source, or is one of our own."""
+    return {SOURCE_BATCH: number, OWN: own_batches(before) + 1 if number == source_batch(before) else 0}
+
+
+def of_our_own(before: Manifest, content: Manifest) -> Manifest:
+    """A manifest of our own that comes after another, with some content."""
+    counters = {**content.counters, **counted(before, source_batch(before))}
+    return replace(content, batch_id=before.batch_id + 1, offsets=before.offsets, counters=counters)

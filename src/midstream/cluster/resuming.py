@@ -1,0 +1,118 @@
+"""How a session takes up a checkpoint: under the lease, as it is by then, with all that it holds.
+
+A session plans its queries when they are declared, by what the checkpoint says then. If another session went on with
+it before this one has the lease, everything is planned anew. Queries that the checkpoint runs and nobody has declared
+go on as they are, or the start is refused: rows that a query does not see would be missing in its results.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from midstream.algebra.declarations import Catalog, StreamDeclaration
+from midstream.algebra.plan import Relation
+from midstream.errors import MidstreamError
+from midstream.job.arrival import Arrival
+from midstream.job.declared import require_same_streams
+from midstream.job.driver import Driver
+from midstream.job.dropping import cannot_go_on, undeclared, without_query
+from midstream.job.heartbeat import Heartbeat
+from midstream.job.task.layout import Layout
+from midstream.language import parse
+
+log = logging.getLogger(__name__)
+
+
+class Session(Protocol):
+    """What is asked of a session that takes up a checkpoint."""
+
+    _driver: Driver
+    _arrival: Arrival
+    _declared: dict[str, dict[str, Any]]
+    _left_out: set[str]
+
+    @property
+    def catalog(self) -> Catalog:
+        """What queries may refer to."""
+
+    @property
+    def _declarations(self) -> Sequence[StreamDeclaration]: ...
+
+    def _open(self) -> None:
+        """Reads what the checkpoint has."""
+
+    def _add(self, name: str, cql: str, relation: Relation, *rest: Any, **options: Any) -> Any:
+        """Adds a query."""
+
+    def restore_added(self) -> list[str]:
+        """Adds the queries again that were added by request."""
+
+    def was_dropped(self, name: str, cql: str) -> bool:
+        """Whether a query of this very text was dropped by request."""
+
+
+def take_up(session: Session) -> None:
+    """Takes the lease, and with it the checkpoint as it is by now."""
+    driver = session._driver
+    if driver.lease is None:
+        driver.lease = Heartbeat(driver.files)
+        _read_again(session)
+        driver.cluster.repair(driver.store)
+    session.restore_added()
+    _go_on_undeclared(session)
+    _arrange(session)
+    require_same_streams(driver.manifest, driver.needed())
+
+
+def leave_out(session: Session, name: str) -> None:
+    """Leaves a query of the checkpoint that is not declared out of the next manifest."""
+    driver = session._driver
+    assert driver.manifest is not None
+    driver.manifest = without_query(driver.manifest, name)
+    driver.added = dict(driver.manifest.counters.get("added", {}))
+    driver.dropped = dict(driver.manifest.counters.get("dropped", {}))
+
+
+def _read_again(session: Session) -> None:
+    """Reads the checkpoint again if somebody else went on with it since, and plans the queries anew."""
+    driver = session._driver
+    newest = max(driver.store.batch_ids(), default=-1)
+    if newest == (-1 if driver.manifest is None else driver.manifest.batch_id):
+        return
+    log.info("batch %d was done by another session since this one was opened", newest)
+    driver.forget_queries()
+    session._open()
+    known = {} if driver.manifest is None else driver.manifest.queries
+    for name in session._left_out & known.keys():
+        leave_out(session, name)
+    for name, declared in list(session._declared.items()):
+        if session.was_dropped(name, declared["cql"]):
+            log.warning("query %s was dropped from the job by now, and stays so", name)
+            del session._declared[name]
+        else:
+            session._add(name, **declared)
+
+
+def _go_on_undeclared(session: Session) -> None:
+    """Goes on with the queries that the checkpoint runs and nobody has declared."""
+    known = session._driver.queries.keys() | session._left_out
+    for name, entry in undeclared(session._driver.manifest, known).items():
+        try:
+            session._add(name, entry.cql, parse(entry.cql, session.catalog), None, entry.emit_every)
+        except MidstreamError as error:
+            raise cannot_go_on(name, entry, error) from error
+        log.warning("query %s is not declared any more: it goes on as the checkpoint has it, until it is dropped", name)
+
+
+def _arrange(session: Session) -> None:
+    """Settles how rows arrive from now on."""
+    driver, declarations = session._driver, session._declarations
+    driver.streams = dict(enumerate(declarations))
+    needed = session._arrival.begin(declarations)
+    driver.arriving = Layout.of(
+        {port: pa.schema([d.columns.field(name) for name in needed[d.name]]) for port, d in driver.streams.items()}
+    )

@@ -1,0 +1,70 @@
+"""What a job and its streams are, as its checkpoint remembers: whoever goes on with it declares the same.
+
+A stream whose time column, kind of timestamps or column types have changed gives other rows under the same name, and
+registers and state made of the old ones would be wrong for them. Its lateness and skew may change: registers never go
+back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from midstream.algebra.declarations import StreamDeclaration
+from midstream.checkpoint.manifest import Manifest
+from midstream.errors import JobError
+
+JOB, STREAMS = "job", "streams"
+"""Under what a manifest's counters have the job's name, and its streams."""
+
+Told = dict[str, dict[str, Any]]
+Needed = Iterable[tuple[StreamDeclaration, Iterable[str]]]
+"""Streams, with the columns of them that are read."""
+
+
+def told_of_streams(before: Manifest | None, needed: Needed) -> Told:
+    """What a manifest says of streams; those not declared now stay known."""
+    known: Told = {} if before is None else dict(before.counters.get(STREAMS, {}))
+    for stream, columns in needed:
+        known[stream.name] = {
+            "time": stream.time,
+            "timestamps": stream.timestamps,
+            "columns": {name: str(stream.columns.field(name).type) for name in columns},
+        }
+    return known
+
+
+def require_same_streams(manifest: Manifest | None, needed: Needed) -> None:
+    """Fails if a stream is declared in another way than the checkpoint was made with."""
+    known = {} if manifest is None else manifest.counters.get(STREAMS, {})
+    for stream, columns in needed:
+        told = known.get(stream.name)
+        if told is None:
+            continue
+        if told["time"] != stream.time:
+            raise _other(stream.name, "another time column", told["time"], stream.time)
+        if told["timestamps"] != stream.timestamps:
+            raise _other(stream.name, "other timestamps", told["timestamps"], stream.timestamps)
+        for name in (name for name in columns if name in told["columns"]):
+            kind = str(stream.columns.field(name).type)
+            if told["columns"][name] != kind:
+                raise _other(stream.name, f"another type of column {name}", told["columns"][name], kind)
+
+
+def _other(stream: str, what: str, old: str, new: str) -> JobError:
+    return JobError(
+        f"stream {stream} has {what} than the checkpoint was made with",
+        detail=f"there it is {old}, and now {new}: registers and state of the old rows would be wrong for the new",
+        hint="declare the stream as it was, or under another name, or use a new checkpoint",
+    )
+
+
+def require_same_job(manifest: Manifest | None, name: str | None, uri: str) -> None:
+    """Fails if a checkpoint belongs to a job of another name."""
+    known = None if manifest is None else manifest.counters.get(JOB)
+    if known is not None and name is not None and known != name:
+        raise JobError(
+            f"the checkpoint {uri} belongs to job {known}, not to {name}",
+            detail="a job's name is that of its file, or the one that the file gives under [job]",
+            hint=f'use another checkpoint, or, if it is the same job, write name = "{known}" under [job]',
+        )

@@ -1,0 +1,71 @@
+"""A query leaves a checkpoint only by its name: in a running job, or while no job runs.
+
+What a program or a job file no longer declares is not dropped by that: it goes on as the checkpoint has it. While no
+job runs, the next manifest is the last one without the query, under the lease of whoever drops it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+from midstream.checkpoint.lease import Lease
+from midstream.checkpoint.manifest import Manifest, QueryEntry
+from midstream.checkpoint.source_batches import of_our_own
+from midstream.checkpoint.store import CheckpointStore
+from midstream.errors import JobError, MidstreamError, QueryError
+from midstream.job.replacing import BY_QUERY, COUNTED
+from midstream.job.task.sides import base_name
+
+RUNNING = "running"
+
+
+def undeclared(manifest: Manifest | None, declared: Collection[str]) -> dict[str, QueryEntry]:
+    """The queries that a checkpoint runs and nobody has declared."""
+    known = {} if manifest is None else manifest.queries
+    return {name: entry for name, entry in known.items() if entry.status == RUNNING and name not in declared}
+
+
+def cannot_go_on(name: str, entry: QueryEntry, error: MidstreamError) -> JobError:
+    """Says that a query of the checkpoint is declared no longer, and cannot go on as it is either."""
+    return JobError(
+        f"query {name} of the checkpoint is not declared any more, and cannot go on: {error.message}",
+        detail=f"it is: {entry.cql}; rows that it does not see would be missing in its results",
+        hint=f"declare what it needs, or end it by name: --drop {name}, or midstream drop CHECKPOINT {name}",
+    )
+
+
+def without_query(manifest: Manifest, name: str) -> Manifest:
+    """The manifest without a query, or without the results of one that was replaced."""
+    if name not in manifest.queries:
+        known = ", ".join(manifest.queries) or "none"
+        raise QueryError(f"there is no query {name}", detail=f"the queries are {known}")
+    parts: dict[str, Any] = {
+        part: _without(getattr(manifest, part), name) for part in ("queries", "migration", *BY_QUERY)
+    }
+    counters = dict(manifest.counters)
+    for part in (*COUNTED, "adaptive", "added"):
+        if part in counters:
+            counters[part] = _without(counters[part], name)
+    if manifest.queries[name].status == RUNNING and name not in manifest.counters.get("added", {}):
+        counters["dropped"] = {**counters.get("dropped", {}), name: manifest.queries[name].cql}
+    return replace(manifest, **parts, counters=counters)
+
+
+def _without(by_query: Any, name: str) -> dict[str, Any]:
+    # A migration's new plan keeps its state under the query's name with a sign after it.
+    return {query: value for query, value in by_query.items() if base_name(query) != name}
+
+
+def drop_at_rest(store: CheckpointStore, name: str) -> Manifest:
+    """Drops a query of a job that does not run; fails if one does."""
+    with Lease.take(store.files, above=store.epoch()) as lease:
+        manifest = store.latest()
+        if manifest is None:
+            raise JobError(
+                f"no batch is done at {store.uri}", hint="is this the checkpoint that the job was started with?"
+            )
+        made = replace(of_our_own(manifest, without_query(manifest, name)), epoch=lease.number)
+        store.commit(made)
+        return made

@@ -1,0 +1,65 @@
+"""Batches of our own, without rows: what waited only for another batch is released, or all streams have ended.
+
+A finished job takes in nothing more. Its sinks have been given the last results once a note beside the manifests says
+so: until then whoever opens the checkpoint calls them again, with the same results under the same number.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from midstream.algebra.time import BEGINNING
+from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.source_batches import source_batch
+from midstream.job.batch import finished
+from midstream.job.driver import Driver
+from midstream.job.finished import FINISHED, is_finished
+
+
+def release(driver: Driver) -> bool:
+    """Releases what the registers permit and waited for another batch; false if nothing did."""
+    with driver.gate:
+        before = driver.manifest
+        if before is None or is_finished(before) or not _waits(driver, before):
+            return False
+        _batch_of_our_own(driver, before, dict(before.registers))
+        return True
+
+
+def finish(driver: Driver) -> None:
+    """Declares that all streams have ended; of a job that has been finished, ends what that left undone."""
+    with driver.gate:
+        before = driver.manifest
+        if not is_finished(before):
+            registers = finished({} if before is None else before.registers, driver.streams)
+            _batch_of_our_own(driver, before, registers, **{FINISHED: True})
+        elif is_delivered(driver):
+            return
+        else:
+            assert before is not None
+            driver.call_sinks(driver.store.read(before.batch_id - 1) if before.batch_id else None, before)
+        assert driver.manifest is not None
+        driver.files.write_atomic(_note(driver.manifest), json.dumps({"delivered": True}).encode(), point="finished")
+
+
+def is_delivered(driver: Driver) -> bool:
+    """Whether the sinks of a finished job have been given its last results."""
+    return driver.manifest is not None and driver.files.exists(_note(driver.manifest))
+
+
+def _note(manifest: Manifest) -> str:
+    return f"{FINISHED}/{manifest.batch_id:012d}.json"
+
+
+def _waits(driver: Driver, before: Manifest) -> bool:
+    return any(
+        query.reached(before.registers) > before.advanced_to.get(name, BEGINNING)
+        for name, query in driver.queries.items()
+        if query.waits or query.migration is not None
+    )
+
+
+def _batch_of_our_own(driver: Driver, before: Manifest | None, registers: Mapping[str, int], **more: bool) -> None:
+    number, query_id = (0, "") if before is None else (before.batch_id + 1, before.query_id)
+    driver.run_batch(driver.no_rows(), query_id, number, before, source_batch(before), registers, **more)

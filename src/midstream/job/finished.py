@@ -1,0 +1,24 @@
+"""A finished job: all its streams were declared to have ended, and it takes in nothing more."""
+
+from __future__ import annotations
+
+from midstream.checkpoint.manifest import Manifest
+from midstream.errors import JobError
+
+FINISHED = "finished"
+"""Under what a manifest's counters say that all streams have ended; also the folder of the note that sinks know it."""
+
+
+def is_finished(manifest: Manifest | None) -> bool:
+    """Whether all streams were declared to have ended."""
+    return manifest is not None and bool(manifest.counters.get(FINISHED))
+
+
+def require_unfinished(manifest: Manifest | None, uri: str) -> None:
+    """Fails if the job takes in nothing more."""
+    if is_finished(manifest):
+        raise JobError(
+            f"the job in {uri} has been finished: its streams were declared to have ended",
+            detail="rows that came since are not taken in",
+            hint="use a new checkpoint",
+        )

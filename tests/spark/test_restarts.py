@@ -1,0 +1,286 @@
+"""What a restart keeps, and what it refuses: offsets, queries, the job's name, its streams, its lease."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from tests.spark.feeding import SCHEMA, Feed
+
+import midstream as ms
+from midstream.checkpoint.lease import Lease
+from midstream.cluster.session import Session
+from midstream.errors import JobError
+
+PLAIN = "SELECT k, v FROM A [NOW]"
+COUNT = "SELECT k, COUNT(*) AS n FROM A [RANGE 100] GROUP BY k"
+
+
+class Place:
+    """A checkpoint, and the stream that it is fed from."""
+
+    def __init__(self, spark: Any, folder: Path) -> None:
+        self.spark, self.folder, self.feed = spark, folder, Feed(folder / "a")
+
+    def session(self, queries: dict[str, str] | None = None, **options: Any) -> Session:
+        session = Session(self.spark, checkpoint=str(self.folder / "cp"), slots=1, **options)
+        session.stream("A", self.feed.frame(self.spark))
+        for name, cql in ({"q": PLAIN} if queries is None else queries).items():
+            session.query(name, cql)
+        return session
+
+    def is_free(self) -> bool:
+        """Whether nobody holds the lease."""
+        files = Session(self.spark, checkpoint=str(self.folder / "cp"))._driver.files
+        with Lease.take(files):
+            return True
+
+
+@pytest.fixture
+def place(spark, tmp_path) -> Place:
+    return Place(spark, tmp_path)
+
+
+def until(table: pa.Table, end: int) -> pa.Table:
+    """What is valid before an instant."""
+    early = table.filter(pc.less(table.column("valid_from"), end))
+    ends = pc.min_element_wise(pc.fill_null(early.column("valid_to"), end), pa.scalar(end, pa.int64()))
+    return early.set_column(early.column_names.index("valid_to"), "valid_to", ends)
+
+
+def values(session: Session, name: str = "q") -> list[int]:
+    return sorted(session.queries[name].table().column("v").to_pylist())
+
+
+def test_offsets_that_spark_lost_come_back_from_the_manifest(place):
+    for ts in (1, 2, 3):
+        place.feed.rows((ts, ts, ts))
+    with place.session() as session:
+        session.process_available()
+    for lost in ("offsets/2", "offsets/.2.crc", "commits/2", "commits/.2.crc", "commits/.1.crc", "commits/1"):
+        (place.folder / "cp/spark" / lost).unlink()
+    (place.folder / "cp/spark/offsets/1").write_bytes(b"")
+    for ts in (4, 5):
+        place.feed.rows((ts, ts, ts))
+    with place.session() as session:
+        session.process_available(finish=True)
+        assert values(session) == [1, 2, 3, 4, 5]
+
+
+def test_a_list_of_files_that_spark_lost_is_refused_and_the_lease_given_back(place):
+    for ts in (1, 2):
+        place.feed.rows((ts, ts, ts))
+    with place.session() as session:
+        session.process_available()
+    for lost in ("offsets/1", "commits/1", "sources/0/1"):
+        (place.folder / "cp/spark" / lost).unlink()
+    place.feed.rows((3, 3, 3))
+    session = place.session()
+    with pytest.raises(JobError, match="lacks entry 1"):
+        session.process_available()
+    assert place.is_free()
+
+
+def test_rows_after_the_end_are_refused_not_skipped(place):
+    place.feed.rows((1, 1, 1))
+    session = place.session()
+    session.process_available(finish=True)
+    place.feed.rows((2, 2, 2))
+    with pytest.raises(JobError, match="has been finished"):
+        session.process_available()
+    session.stop()
+    with pytest.raises(JobError, match="has been finished"):
+        place.session().start()
+    assert values(place.session()) == [1] and place.is_free()
+
+
+def test_finishing_a_session_that_runs_takes_in_what_there_is(place):
+    place.feed.rows((1, 1, 1))
+    with place.session({"q": COUNT}) as session:
+        session.start()
+        place.feed.rows((2, 2, 2))
+        session.finish()
+        got = session.queries["q"].table()
+        rows = pa.table({"k": [1, 2], "v": [1, 2], "ts": [1, 2]})
+        assert ms.snapshot_equal(got, ms.reference(COUNT, {"A": rows}, time="ts"))
+        assert session.wait(timeout=30)
+
+
+def test_a_sink_that_failed_at_the_end_gets_the_last_results_later(place):
+    place.feed.rows((1, 1, 1), (2, 2, 2))
+    got: dict[int, list[Any]] = {}
+
+    def down(*_: Any) -> None:
+        raise OSError("the sink is down")
+
+    with place.session({"q": COUNT}) as session:
+        session.sink("q", lambda frame, batch: got.update({batch: frame.collect()}))
+        session.process_available()
+        session._driver.sinks["q"] = [down]
+        with pytest.raises(OSError, match="is down"):
+            session.finish()
+    with place.session({"q": COUNT}) as session:
+        session.sink("q", lambda frame, batch: got.update({batch: frame.collect()}))
+        session.process_available(finish=True)
+        assert sum(map(len, got.values())) == session.queries["q"].table().num_rows
+    with place.session({"q": COUNT}) as session, pytest.raises(JobError, match="has been finished"):
+        session.process_available()
+
+
+def test_finishing_needs_the_lease(place):
+    place.feed.rows((1, 1, 1))
+    one = place.session()
+    one.process_available()
+    one.stop()
+    with place.session() as two:
+        two.start()
+        with pytest.raises(JobError, match="another driver is at work"):
+            one.finish()
+        place.feed.rows((2, 2, 2))
+        two._backend.streaming_query.processAllAvailable()
+        assert values(two) == [1]
+    one.finish()
+    assert values(one) == [1, 2] and place.is_free()
+
+
+def test_what_is_not_declared_any_more_goes_on_until_it_is_dropped_by_name(place, caplog):
+    both = {"q": PLAIN, "n": COUNT}
+    place.feed.rows((1, 1, 1))
+    with place.session(both) as session:
+        session.process_available()
+    for i in range(2, 6):
+        place.feed.rows((i, i, i * 60))
+    with place.session({"q": PLAIN}, retained=2) as session:
+        session.process_available()
+        assert set(session.queries) == {"q", "n"}
+    assert "query n is not declared any more" in caplog.text
+    place.feed.rows((6, 6, 360))
+    with place.session({"q": PLAIN}) as session:
+        session.drop("n")
+        session.process_available(finish=True)
+        assert set(session._driver.manifest.queries) == {"q"}
+
+
+def test_a_query_that_cannot_go_on_is_refused_by_name(place, spark):
+    place.feed.rows((1, 1, 1))
+    with place.session() as session:
+        session.process_available()
+    session = Session(spark, checkpoint=str(place.folder / "cp"), slots=1)
+    session.stream("B", place.feed.frame(spark))
+    with pytest.raises(JobError, match="query q of the checkpoint is not declared any more, and cannot go on"):
+        session.start()
+    assert place.is_free()
+
+
+def test_a_checkpoint_knows_its_job(place):
+    place.feed.rows((1, 1, 1))
+    with place.session(name="orders") as session:
+        session.process_available()
+    with pytest.raises(JobError, match="belongs to job orders, not to payments"):
+        place.session(name="payments")
+    place.feed.rows((2, 2, 2))
+    with place.session() as session:
+        session.process_available()
+        assert values(session) == [1]
+    assert place.session(name="orders")._driver.job == "orders"
+
+
+def test_a_session_that_was_opened_before_another_went_on_reads_the_checkpoint_again(place):
+    place.feed.rows((1, 1, 1))
+    one = place.session(carry="all")
+    one.process_available()
+    two = place.session(carry="all")
+    with pytest.raises(JobError, match="another driver"):
+        two.start()
+    one.query("n", COUNT)
+    one._driver.added["n"] = {"cql": COUNT}
+    place.feed.rows((2, 2, 2))
+    one.process_available()
+    one.stop()
+    place.feed.rows((3, 3, 3))
+    with two:
+        two.process_available(finish=True)
+        assert set(two._driver.manifest.queries) == {"q", "n"}
+        assert values(two) == [1, 2, 3]
+
+
+def test_a_replaced_query_gives_its_last_results_in_its_own_columns(place):
+    place.feed.rows((1, 10, 1))
+    place.feed.rows((2, 20, 5))
+    got: dict[int, list[dict[str, Any]]] = {}
+
+    def fails_once(_: Any, batch: int) -> None:
+        if batch == 1:
+            raise OSError("the sink is down")
+
+    session = place.session()
+    session.sink("q", fails_once)
+    with pytest.raises(OSError, match="is down"):
+        session.process_available()
+    session.stop()
+    place.feed.rows((3, 30, 9))
+    with place.session({}) as session:
+        session.query("q", "SELECT v AS k, k AS w FROM A [NOW]", replace=True)
+        session.sink("q", lambda frame, batch: got.update({batch: [row.asDict() for row in frame.collect()]}))
+        session.process_available(finish=True)
+    assert [(row["k"], row["v"]) for row in got[1]] == [(1, 10)]
+    later = [row for batch, rows in got.items() if batch > 1 for row in rows]
+    assert [(row["k"], row["w"]) for row in later] == [(30, 3)]
+
+
+def test_another_time_column_is_refused(spark, tmp_path):
+    feed = Feed(tmp_path / "a")
+    feed.rows((1, 1, 5000))
+
+    def session(time: str, schema: str = SCHEMA, **options: Any) -> Session:
+        made = Session(spark, checkpoint=str(tmp_path / "cp"), slots=1)
+        made.stream("A", spark.readStream.schema(schema).parquet(str(feed.folder)), time=time, **options)
+        made.query("q", "SELECT k FROM A [RANGE 100]")
+        return made
+
+    with session("ts") as made:
+        made.process_available()
+    with pytest.raises(JobError, match="stream A has another time column"):
+        session("v").start()
+    with pytest.raises(JobError, match="stream A has another type of column k"):
+        session("ts", "k STRING, v BIGINT, ts BIGINT").start()
+    feed.rows((2, 2, 4995))
+    feed.rows((3, 3, 5001))
+    with session("ts", lateness=10) as made:
+        made.process_available()
+        assert made.dead_letters().count() == 1
+
+
+def test_a_job_without_queries_starts_and_waits_for_one(place):
+    place.feed.rows((1, 1, 1))
+    with place.session() as session:
+        session.process_available()
+    place.feed.rows((2, 2, 2))
+    with place.session() as session:
+        session.drop("q")
+        session.process_available()
+        assert not session.queries
+        place.feed.rows((3, 3, 3))
+        session.query("again", PLAIN)
+        session.process_available(finish=True)
+        assert values(session, "again") == [3]
+
+
+def test_what_is_available_is_released_as_far_as_the_registers_permit(place):
+    cql = "SELECT k, COUNT(*) AS n FROM A [TUMBLE 10] GROUP BY k"
+    rows = pa.concat_tables([place.feed.rows(*((k, k, t) for k in range(4))) for t in range(0, 100, 5)])
+    expected = ms.reference(cql, {"A": rows}, time="ts")
+    with place.session({"q": cql}) as session:
+        session.process_available()
+        batch = session._driver.manifest.batch_id
+        got = session.queries["q"].table()
+        assert ms.snapshot_equal(got, until(expected, 100))
+        session.process_available()
+        assert session._driver.manifest.batch_id == batch
+        more = place.feed.rows(*((k, k, 120) for k in range(4)))
+        session.process_available(finish=True)
+        whole = ms.reference(cql, {"A": pa.concat_tables([rows, more])}, time="ts")
+        assert ms.snapshot_equal(session.queries["q"].table(), whole)
