@@ -28,7 +28,8 @@ from midstream.inputs import Duration, StreamSettings
 from midstream.job.adding import Adding
 from midstream.job.arrival import Arrival, Carry
 from midstream.job.batch import TICKS
-from midstream.job.driver import Driver, Progress, Sink
+from midstream.job.delivery import Sink
+from midstream.job.driver import Driver, Progress
 from midstream.job.ending import finish, is_delivered, release
 from midstream.job.finished import is_finished, require_unfinished
 from midstream.job.forecast import forecast, require_slots

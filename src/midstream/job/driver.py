@@ -32,6 +32,7 @@ from midstream.job.batch import Batch
 from midstream.job.cluster import Cluster, Rows
 from midstream.job.compaction import Compactor
 from midstream.job.declared import JOB, STREAMS, require_same_job, told_of_streams
+from midstream.job.delivery import Sink, deliver, identity_after
 from midstream.job.fingerprints import Shapes
 from midstream.job.finished import require_unfinished
 from midstream.job.heartbeat import Heartbeat
@@ -60,7 +61,6 @@ from midstream.optimizer.plans import Plan, plan_query
 
 log = logging.getLogger(__name__)
 
-Sink = Callable[[Any, int], None]
 Progress = Callable[[dict[str, Any]], None]
 
 
@@ -273,6 +273,7 @@ class Driver:
             "added": dict(self.added),
             "dropped": dict(self.dropped),
             "adapted": {name: mode for name, mode in self.adapted.items() if name in self.queries},
+            **identity_after(batch.before),
             STREAMS: told_of_streams(batch.before, self.needed()),
             **({} if self.job is None else {JOB: self.job}),
             REQUESTS: self.requests.told(batch.before, batch.batch_id),
@@ -455,7 +456,7 @@ class Driver:
                 continue
             results = self.cluster.released(manifest, name, query.plan, since)
             for sink in sinks:
-                sink(results, manifest.batch_id)
+                deliver(sink, results, name, manifest)
 
     def _query_of(self, name: str) -> RunningQuery | None:
         """The query whose results manifests have under a name; until it runs, another does not take its place."""
