@@ -113,7 +113,8 @@ class RoutedRun:
     @property
     def finished(self) -> bool:
         """Whether all results of all batches are there."""
-        return min(self.results.through.values()) >= self.last_batch
+        up = self.simulation.machines[RESULTS].up
+        return up and min(self.results.through.values()) >= self.last_batch
 
     def run(self, step: float, most: float) -> bool:
         """Runs until all results are there, looking now and then; whether they are before a moment."""

@@ -1,0 +1,98 @@
+"""A routed join in slots: rounds of hops, with the key by which rows travel in each.
+
+Round k of a batch carries the k-th one-way join of all heads, so a batch needs as many exchanges as a way is long,
+whatever the number of streams. A window is kept once for each key it is probed by. Destination placement sends partial
+results to the slot of their key, or to every slot where a probe has no equal key; source placement keeps the window in
+every slot, and partial results stay. They also stay where the last probe left rows with equal keys together. All rows
+of a batch are stored before its first round: probes see them by the delta rule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from midstream.distribution.routed.plan import JoinPlan, Placement, checked
+from midstream.distribution.routed.query import RoutedQuery
+from midstream.operators.elements import Key
+
+
+class Travel(Enum):
+    """How rows get to the slot of their next probe, or a stream's rows to the slots that keep them."""
+
+    BY_KEY = "by key"
+    TO_ALL = "to all slots"
+    STAY = "stay"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptWindow:
+    """A window as slots keep it: spread by its key, a copy in every slot, or spread in any way."""
+
+    stream: str
+    key: Key
+    travel: Travel
+
+    def __str__(self) -> str:
+        spread = f"by {', '.join(self.key)}" if self.travel is Travel.BY_KEY else ""
+        return f"{self.stream} {spread or ('in every slot' if self.travel is Travel.TO_ALL else 'anywhere')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One probe on a head's way: how its partial results travel, by which of their columns, and to which window."""
+
+    head: str
+    met: tuple[str, ...]
+    travel: Travel
+    key: Key
+    window: KeptWindow
+
+    def __str__(self) -> str:
+        partial = "..".join((self.head, *self.met[-1:]))
+        how = f"{self.travel.value} {', '.join(self.key)}" if self.travel is Travel.BY_KEY else self.travel.value
+        return f"{partial} {how}, probe {self.window}"
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """All hops that one exchange serves; `exchanges` is whether any row moves at all."""
+
+    number: int
+    hops: tuple[Hop, ...]
+
+    @property
+    def exchanges(self) -> bool:
+        """Whether partial results move in this round."""
+        return any(hop.travel is not Travel.STAY for hop in self.hops)
+
+
+def rounds(query: RoutedQuery, plan: JoinPlan) -> tuple[Round, ...]:
+    """The rounds of a plan; in round 0 the streams' own rows travel, from wherever they arrive."""
+    ways = [_way(query, way.head, plan) for way in checked(plan, query.conditions)]
+    return tuple(Round(number, tuple(hops)) for number, hops in enumerate(zip(*ways, strict=True)))
+
+
+def kept_windows(found: tuple[Round, ...]) -> tuple[KeptWindow, ...]:
+    """The windows that some hop probes, each once: a batch's rows are stored in all of them before round 0."""
+    return tuple(dict.fromkeys(hop.window for round in found for hop in round.hops))
+
+
+def _way(query: RoutedQuery, head: str, plan: JoinPlan) -> list[Hop]:
+    hops, met = list[Hop](), tuple[str, ...]()
+    together: set[Key] = set()
+    for join in plan.way(head).joins:
+        step = query.step(head, met, join.target)
+        if join.placement is Placement.SOURCE:
+            window = KeptWindow(join.target, step.target_key, Travel.TO_ALL)
+            travel = Travel.STAY
+        elif step.key:
+            window = KeptWindow(join.target, step.target_key, Travel.BY_KEY)
+            travel = Travel.STAY if step.key in together else Travel.BY_KEY
+            together = (together if travel is Travel.STAY else set()) | {step.key, step.target_key}
+        else:
+            window = KeptWindow(join.target, (), Travel.STAY)
+            travel, together = Travel.TO_ALL, set()
+        hops.append(Hop(head, met, travel, step.key, window))
+        met = (*met, join.target)
+    return hops
