@@ -62,9 +62,10 @@ class Finished:
 
 @dataclass
 class Meter:
-    """What a run has cost: messages by kind, bytes of rows, seconds of probing and updating, all by moment."""
+    """What a run has cost: messages and rows by kind, bytes of rows, seconds of probing and updating, all by moment."""
 
     messages: Counter[str] = field(default_factory=Counter)
+    rows: Counter[str] = field(default_factory=Counter)
     moments: list[tuple[float, str, float]] = field(default_factory=list)
 
     def note(self, now: float, kind: str, amount: float) -> None:
@@ -122,6 +123,7 @@ class Posting:
         self.setup.meter.messages[type(content).__name__] += 1
         if isinstance(content, Rows | Partial | Copy):
             self.setup.meter.note(step.now, "bytes", size - CONTROL_BYTES)
+            self.setup.meter.rows[type(content).__name__] += len(content.rows)
             self.setup.meter.note(step.now, "transmission", self.setup.costs.network.time(step.machine, to, size))
         step.send(to, self.channel.envelope(to, content), size)
 

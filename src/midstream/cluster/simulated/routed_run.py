@@ -54,7 +54,7 @@ class RoutedRun:
     mode: str = "centralized"
     seed: int = 0
     link: Link = field(default_factory=Link)
-    patience: float = 200.0
+    patience: float | None = None
     tick: float = 10.0
     nested_loops: bool = False
     durable: bool = True
@@ -65,7 +65,10 @@ class RoutedRun:
         setting, network = Setting(self.query.conditions, self.costs), self.costs.network
         self.leader = network.nodes[0]
         making = centralized_members if self.mode == "centralized" else distributed_members
-        members = making(self.plan, self.statistics, setting, self.leader, self.patience)
+        # Repair passes a token along every way, again and again: it takes time with the square of their length.
+        least = 20 + (3 * len(self.query.streams) ** 2 if self.mode == "distributed" else 0)
+        patience = self.patience or least * self.tick
+        members = making(self.plan, self.statistics, setting, self.leader, patience)
         self.setup = Setup(
             setting, Prober(self.query), members, self.tick, self.nested_loops, self.durable, self.row_bytes
         )

@@ -207,7 +207,8 @@ def _repaired(member: Member, change: int, starter: str, message: Message, setti
     draft = member.draft
     assert draft is not None and member.base is not None
     node, sent = received(draft.node, message, setting, member.base.own)
-    return _drafted(replace(member, draft=replace(draft, node=node)), sent, setting)
+    # Whatever a starter hears of its repairs is progress, for which it is patient anew.
+    return _drafted(replace(member, draft=replace(draft, node=node, since=member.track.now)), sent, setting)
 
 
 def _drafted(member: Member, sent: tuple[Message, ...], setting: Setting) -> Stepped:

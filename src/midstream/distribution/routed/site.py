@@ -265,10 +265,8 @@ class Site:
         return sent
 
     def _store(self, stream: str, batch: int, rows: Elements) -> None:
-        window = self.window(stream)
-        if not window.has(batch):
+        if self.window(stream).add(batch, rows):
             self.work.stored += len(rows)
-            window.add(batch, rows)
 
     def _flow(self, head: str, met: tuple[str, ...], batch: int, epoch: int, rows: Elements) -> list[Parcel]:
         """Partial results that are here: what the set of their plan does with them."""

@@ -58,12 +58,13 @@ class Window:
         """Whether all rows of a batch are here."""
         return batch <= self.floor or batch in self.beyond
 
-    def add(self, batch: int, rows: Elements) -> None:
-        """Stores the rows of one batch, unless they are here already."""
+    def add(self, batch: int, rows: Elements) -> bool:
+        """Stores the rows of one batch, unless they are here already; whether they were not."""
         if self.has(batch):
-            return
+            return False
         self._store(tagged(rows, batch))
         self._reached({batch})
+        return True
 
     def copy(self, rows: Elements, through: int) -> None:
         """Stores what another node keeps through a batch: the part that is not here yet."""
