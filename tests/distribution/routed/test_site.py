@@ -48,7 +48,7 @@ def test_a_probe_waits_for_the_batches_it_may_see():
     sent = b.receive(Rows("B", "A", 1, 0, rows("A", 1)))
     assert sent == [] and len(b.waiting) == 1, "A's batch 1 may see B's batch 0, which has not come"
     (result,) = [m for m in b.arrive(0, rows("B", 0), 0) if isinstance(m, Result) and m.head == "A"]
-    assert result.rows is not None and len(result.rows) == 2 and b.waiting == ()
+    assert result.rows is not None and len(result.rows) == 2 and not b.waiting
 
 
 def test_the_delta_rule_lets_one_of_two_rows_of_a_batch_find_the_pair():

@@ -16,6 +16,7 @@ from midstream.distribution.routed.track import (
     Share,
     Tick,
     Track,
+    TrackEvent,
     step,
 )
 from midstream.distribution.routed.wire import from_json, to_json
@@ -94,7 +95,7 @@ def test_members_end_in_one_plan_whatever_is_lost_and_whoever_crashes(block):
         for node in everyone:
             if random.random() < 0.9:
                 members.flying.append(Prepare(node, 1, 1, everyone, NEW))
-        full = {node: random.choice([0, 10, 30, 80]) for node in everyone}
+        full = {node: random.choice([0.0, 10.0, 30.0, 80.0]) for node in everyone}
         for _ in range(4):
             members.crash({node for node in everyone if random.random() < 0.15})
             members.go(30, full)
@@ -115,7 +116,12 @@ def test_members_end_in_one_plan_whatever_is_lost_and_whoever_crashes(block):
 
 def test_a_member_that_is_global_ready_does_not_give_up_by_itself():
     track = nodes(2)["N0"]
-    events = [Prepare("N0", 1, 1, ("N0", "N1"), NEW), Full(1), LocalReady("N0", 1, "N1"), Tick(10_000)]
+    events: list[TrackEvent] = [
+        Prepare("N0", 1, 1, ("N0", "N1"), NEW),
+        Full(1),
+        LocalReady("N0", 1, "N1"),
+        Tick(10_000),
+    ]
     for event in events:
         track, sent = step(track, event, PATIENCE)
     assert track.move is not None and sent == (GlobalReady("N1", 1, "N0", asks=True),)
