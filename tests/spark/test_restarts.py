@@ -1,4 +1,4 @@
-"""What a restart keeps, and what it refuses: offsets, queries, the job's name, its streams, its lease."""
+"""What a restart on Spark keeps, and what it refuses: offsets, last results, the tail of what is available."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from tests.spark.feeding import SCHEMA, Feed
+from tests.spark.feeding import Feed
 
 import midstream as ms
 from midstream.checkpoint.lease import Lease
@@ -84,19 +84,6 @@ def test_a_list_of_files_that_spark_lost_is_refused_and_the_lease_given_back(pla
     assert place.is_free()
 
 
-def test_rows_after_the_end_are_refused_not_skipped(place):
-    place.feed.rows((1, 1, 1))
-    session = place.session()
-    session.process_available(finish=True)
-    place.feed.rows((2, 2, 2))
-    with pytest.raises(JobError, match="has been finished"):
-        session.process_available()
-    session.stop()
-    with pytest.raises(JobError, match="has been finished"):
-        place.session().start()
-    assert values(place.session()) == [1] and place.is_free()
-
-
 def test_finishing_a_session_that_runs_takes_in_what_there_is(place):
     place.feed.rows((1, 1, 1))
     with place.session({"q": COUNT}) as session:
@@ -130,83 +117,6 @@ def test_a_sink_that_failed_at_the_end_gets_the_last_results_later(place):
         session.process_available()
 
 
-def test_finishing_needs_the_lease(place):
-    place.feed.rows((1, 1, 1))
-    one = place.session()
-    one.process_available()
-    one.stop()
-    with place.session() as two:
-        two.start()
-        with pytest.raises(JobError, match="another driver is at work"):
-            one.finish()
-        place.feed.rows((2, 2, 2))
-        two._backend.streaming_query.processAllAvailable()
-        assert values(two) == [1]
-    one.finish()
-    assert values(one) == [1, 2] and place.is_free()
-
-
-def test_what_is_not_declared_any_more_goes_on_until_it_is_dropped_by_name(place, caplog):
-    both = {"q": PLAIN, "n": COUNT}
-    place.feed.rows((1, 1, 1))
-    with place.session(both) as session:
-        session.process_available()
-    for i in range(2, 6):
-        place.feed.rows((i, i, i * 60))
-    with place.session({"q": PLAIN}, retained=2) as session:
-        session.process_available()
-        assert set(session.queries) == {"q", "n"}
-    assert "query n is not declared any more" in caplog.text
-    place.feed.rows((6, 6, 360))
-    with place.session({"q": PLAIN}) as session:
-        session.drop("n")
-        session.process_available(finish=True)
-        assert set(session._driver.manifest.queries) == {"q"}
-
-
-def test_a_query_that_cannot_go_on_is_refused_by_name(place, spark):
-    place.feed.rows((1, 1, 1))
-    with place.session() as session:
-        session.process_available()
-    session = Session(spark, checkpoint=str(place.folder / "cp"), slots=1)
-    session.stream("B", place.feed.frame(spark))
-    with pytest.raises(JobError, match="query q of the checkpoint is not declared any more, and cannot go on"):
-        session.start()
-    assert place.is_free()
-
-
-def test_a_checkpoint_knows_its_job(place):
-    place.feed.rows((1, 1, 1))
-    with place.session(name="orders") as session:
-        session.process_available()
-    with pytest.raises(JobError, match="belongs to job orders, not to payments"):
-        place.session(name="payments")
-    place.feed.rows((2, 2, 2))
-    with place.session() as session:
-        session.process_available()
-        assert values(session) == [1]
-    assert place.session(name="orders")._driver.job == "orders"
-
-
-def test_a_session_that_was_opened_before_another_went_on_reads_the_checkpoint_again(place):
-    place.feed.rows((1, 1, 1))
-    one = place.session(carry="all")
-    one.process_available()
-    two = place.session(carry="all")
-    with pytest.raises(JobError, match="another driver"):
-        two.start()
-    one.query("n", COUNT)
-    one._driver.added["n"] = {"cql": COUNT}
-    place.feed.rows((2, 2, 2))
-    one.process_available()
-    one.stop()
-    place.feed.rows((3, 3, 3))
-    with two:
-        two.process_available(finish=True)
-        assert set(two._driver.manifest.queries) == {"q", "n"}
-        assert values(two) == [1, 2, 3]
-
-
 def test_a_replaced_query_gives_its_last_results_in_its_own_columns(place):
     place.feed.rows((1, 10, 1))
     place.feed.rows((2, 20, 5))
@@ -229,29 +139,6 @@ def test_a_replaced_query_gives_its_last_results_in_its_own_columns(place):
     assert [(row["k"], row["v"]) for row in got[1]] == [(1, 10)]
     later = [row for batch, rows in got.items() if batch > 1 for row in rows]
     assert [(row["k"], row["w"]) for row in later] == [(30, 3)]
-
-
-def test_another_time_column_is_refused(spark, tmp_path):
-    feed = Feed(tmp_path / "a")
-    feed.rows((1, 1, 5000))
-
-    def session(time: str, schema: str = SCHEMA, **options: Any) -> Session:
-        made = Session(spark, checkpoint=str(tmp_path / "cp"), slots=1)
-        made.stream("A", spark.readStream.schema(schema).parquet(str(feed.folder)), time=time, **options)
-        made.query("q", "SELECT k FROM A [RANGE 100]")
-        return made
-
-    with session("ts") as made:
-        made.process_available()
-    with pytest.raises(JobError, match="stream A has another time column"):
-        session("v").start()
-    with pytest.raises(JobError, match="stream A has another type of column k"):
-        session("ts", "k STRING, v BIGINT, ts BIGINT").start()
-    feed.rows((2, 2, 4995))
-    feed.rows((3, 3, 5001))
-    with session("ts", lateness=10) as made:
-        made.process_available()
-        assert made.dead_letters().count() == 1
 
 
 def test_a_job_without_queries_starts_and_waits_for_one(place):

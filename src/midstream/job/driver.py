@@ -194,7 +194,7 @@ class Driver:
     ) -> None:
         """Runs a batch, commits it and calls its sinks; `number` is the source's.
 
-        A batch of our own, without rows, works with the given registers.
+        A batch of our own, without rows, works with the given registers; listeners are not told of it.
         """
         started = time.perf_counter()
         rowless = registers is not None
@@ -207,7 +207,8 @@ class Driver:
         committed = time.perf_counter()
         assert self.manifest is not None
         self.call_sinks(before, self.manifest)
-        self._tell(batch, started, ran, committed)
+        if not rowless:
+            self._tell(batch, started, ran, committed)
 
     def _offsets(self, number: int, before: Manifest | None) -> str:
         if number > source_batch(before):

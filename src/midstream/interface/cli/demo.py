@@ -93,8 +93,7 @@ def run(folder: Path, scenario: Scenario, view: View) -> tuple[pa.Table, list[Ac
 
         session.on_progress(show)
         view.say("running")
-        session.process_available()
-        session.finish()
+        session.process_available(finish=True)
         return query.table(), events, [record for record in query.history if record["start_batch"] is not None]
 
 
