@@ -77,8 +77,9 @@ def test_finishing_needs_the_lease(tmp_path):
 
 def test_what_is_not_declared_any_more_goes_on_until_it_is_dropped_by_name(tmp_path, caplog):
     tables = [row(i, i * 60) for i in range(6)]
-    once(tmp_path, *tables[:2], queries={"q": PLAIN, "n": COUNT})
-    once(tmp_path, *tables[2:5], retained=2)
+    once(tmp_path, *tables[:3], queries={"q": PLAIN, "n": COUNT})
+    assert opened(tmp_path).results("n").num_rows
+    once(tmp_path, *tables[3:5], retained=2)
     assert "query n is not declared any more: it goes on" in caplog.text
     with opened(tmp_path, {"q": PLAIN, "n": COUNT}) as session:
         session.start()

@@ -33,7 +33,6 @@ from midstream.job.driver import Driver, Progress
 from midstream.job.ending import finish, is_delivered, release
 from midstream.job.finished import is_finished, require_unfinished
 from midstream.job.forecast import forecast, require_slots
-from midstream.job.replacing import REPLACED
 from midstream.job.rewording import Rewording, Text
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.task.memory import Memory
@@ -552,13 +551,16 @@ class Session:
             self._driver.lease = None
 
     def results(self, name: str) -> Any:
-        """All results of a query that are released so far; those of one that was replaced by the name it has since."""
+        """All results of a query that are released so far, also of one that is not declared.
+
+        Those of one that was replaced are under the name it has since.
+        """
         return self._backend.results(self._driver.manifest, name, self._plan_of(name))
 
     def _plan_of(self, name: str) -> Plan:
         manifest = self._driver.manifest
         entry = manifest.queries.get(name) if manifest else None
-        if name not in self._driver.queries and entry is not None and entry.status == REPLACED:
+        if name not in self._driver.queries and entry is not None:
             return plan_query(parse(entry.cql, self.catalog), None, entry.emit_every)
         return self._query(name).plan
 
