@@ -174,6 +174,19 @@ class Contents:
                 self.leaves.pop(leaf_name(leaf), None)
 
 
+def kept_windows(box: Box) -> set[str]:
+    """The ids of the states that keep what comes of one leaf, past nothing but operators that remember nothing."""
+    return {
+        held.state.id
+        for held in held_states(box)
+        if held.port is not None and _plain(box.nodes[held.operator].inputs[held.port])
+    }
+
+
+def _plain(node: p.PhysicalNode) -> bool:
+    return all(isinstance(n, p.Source | p.Filter | p.Compute | p.Concatenate) for n in p.walk_physical(node))
+
+
 def leaf_name(node: p.PhysicalNode) -> str:
     """What a leaf is known by: a source by its alias, a window over a sub-query by what it holds."""
     return node.stream.alias if isinstance(node, p.Source) else node.content

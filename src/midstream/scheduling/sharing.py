@@ -107,15 +107,18 @@ def _timed(schema: pa.Schema, source: p.Source) -> pa.Schema:
 def replaced(node: p.PhysicalNode, change: Callable[[p.PhysicalNode], p.PhysicalNode | None]) -> p.PhysicalNode:
     """A plan with nodes exchanged from the top down; below an exchanged node nothing is looked at."""
     new = change(node)
-    if new is not None:
-        return new
+    return with_inputs(node, lambda child: replaced(child, change)) if new is None else new
+
+
+def with_inputs(node: p.PhysicalNode, change: Callable[[p.PhysicalNode], p.PhysicalNode]) -> p.PhysicalNode:
+    """A node over changed inputs, first to last; the node itself if none has changed."""
     changes: dict[str, Any] = {}
     for field in fields(node):
         value = getattr(node, field.name)
         if isinstance(value, p.PhysicalNode):
-            changes[field.name] = replaced(value, change)
+            changes[field.name] = change(value)
         elif isinstance(value, tuple) and value and isinstance(value[0], p.PhysicalNode):
-            changes[field.name] = tuple(replaced(v, change) for v in value)
+            changes[field.name] = tuple(change(v) for v in value)
     if all(changes[name] == getattr(node, name) for name in changes):
         return node
     return replace(node, **changes)
@@ -134,19 +137,22 @@ def cut_at(node: p.PhysicalNode, names: Mapping[str, str]) -> p.PhysicalNode:
 
 
 def whole(node: p.PhysicalNode) -> p.PhysicalNode:
-    """The plan with its taps replaced by what they read."""
+    """The plan with its taps replaced by what they read, in the form in which the plan asked for it."""
 
-    def untapped(part: p.PhysicalNode) -> p.PhysicalNode | None:
-        if not isinstance(part, Tap):
+    def untapped(tap: p.PhysicalNode) -> p.PhysicalNode | None:
+        if not isinstance(tap, Tap):
             return None
-        assert part.part is not None
-        inner = whole(part.part)
-        if inner.schema.names == part.schema.names:
-            return inner
-        columns = tuple(Named(f.name, Column(f.name, f.type)) for f in part.schema)
-        return p.Compute(part.schema, inner, columns)
+        assert tap.part is not None
+        return _with_columns(whole(tap.part), tap.schema)
 
     return replaced(node, untapped)
+
+
+def _with_columns(node: p.PhysicalNode, schema: pa.Schema) -> p.PhysicalNode:
+    """A node that gives the columns of a schema, in its order."""
+    if node.schema.names == schema.names:
+        return node
+    return p.Compute(schema, node, tuple(Named(f.name, Column(f.name, f.type)) for f in schema))
 
 
 def taps_in(node: p.PhysicalNode) -> list[Tap]:
@@ -249,28 +255,40 @@ def split_box(box: Box, part: p.PhysicalNode, name: str) -> tuple[Box, Box]:
 
 
 def grown_box(box: Box, parts: Mapping[str, Box]) -> Box:
-    """A box of its own from one that reads parts: the same plan in one piece, with copies of all states.
+    """A box of its own from one that reads parts: all their operators in one piece, with copies of all states.
 
-    Segments never change, so a copy of a state is a list.
+    A part may run by another plan than the one its reader asked for; the new box has the plan that runs, so that every
+    operator finds its own states. Segments never change, so a copy of a state is a list.
     """
-    grown = Box(whole(box.plan), box.functions)
-    for operator in grown.operators:
-        operator.restore(box.frontier)
-    for operator, donor in zip(_remembering(grown, {}), _remembering(box, parts), strict=True):
-        operator.restore(donor.frontier)
-        for state, known in zip(operator.states, donor.states, strict=True):
+    donors: list[Operator | None] = []
+    grown = Box(_in_one_piece(box, parts, donors), box.functions)
+    for i, donor in enumerate(reversed(donors)):
+        operator = grown.operators[i]
+        operator.restore(grown.incoming(i, box.frontier) if donor is None else donor.frontier)
+        for state, known in zip(operator.states, () if donor is None else donor.states, strict=True):
+            assert state.key == known.key and state.schema.equals(known.schema)
             state.replace_segments(known.segments)
     grown.frontier = box.frontier
     return grown
 
 
-def _remembering(box: Box, parts: Mapping[str, Box]) -> Iterator[Operator]:
-    """The operators with state of a box and of the parts it reads, parents first, as the plan in one piece has them."""
+def _in_one_piece(box: Box, parts: Mapping[str, Box], donors: list[Operator | None]) -> p.PhysicalNode:
+    """The plan of a box with the plans of the parts it reads, as they run.
+
+    `donors` gets the operator of each node, parents first; a node that only arranges a part's columns has none.
+    """
     operators = iter(reversed(box.operators))
-    for node in p.walk_physical(box.plan):
-        if isinstance(node, Tap):
-            yield from _remembering(parts[node.stream.name], parts)
-        elif not isinstance(node, p.Source):
-            operator = next(operators)
-            if operator.states:
-                yield operator
+
+    def grown(node: p.PhysicalNode) -> p.PhysicalNode:
+        if isinstance(node, Tap) and node.stream.name in parts:
+            here = len(donors)
+            part = _in_one_piece(parts[node.stream.name], parts, donors)
+            arranged = _with_columns(part, node.schema)
+            if arranged is not part:
+                donors.insert(here, None)
+            return arranged
+        if not isinstance(node, p.Source):
+            donors.append(next(operators))
+        return with_inputs(node, grown)
+
+    return grown(box.plan)

@@ -47,14 +47,23 @@ class Query:
 
     @property
     def box(self) -> Box | None:
-        """Its live operators; None while it migrates."""
+        """Its live operators, if others may have part of them: not while it migrates, and not while windows that
+        moved from another plan may lack what that plan had no need of.
+        """
         execution = self.live.execution
-        return execution.box if isinstance(execution, SingleBox) else None
+        if not isinstance(execution, SingleBox):
+            return None
+        return execution.box if execution.box.floor(self.frontier) >= self.live.own_until else None
 
     @property
     def frontier(self) -> int:
         """How far it is."""
         return self.live.frontier
+
+    @property
+    def whole_from(self) -> int:
+        """The instant from which on its states hold all that they would if it had always run."""
+        return max(self.start, self.forgotten_before)
 
     def run_rest(self, upper: Box) -> None:
         """Goes on with what is left after a part of it has been cut out."""
@@ -147,10 +156,13 @@ class Query:
     def _possible(self, strategy: str) -> str:
         """The strategy, if the windows still hold all that it asks for.
 
-        A part that was shared has forgotten what its own streams are past. While the query waits for another stream, it
-        may need some of that: its old plan has met it already, but a new plan could not be filled from the windows.
+        A part that was shared has forgotten what its own streams are past. While the query waits for another stream, or
+        for the next point of its grid, it may need some of that: its old plan has met it already, but a new plan could
+        not be filled from the windows.
         """
-        if self.frontier >= self.forgotten_before or strategy.startswith(("genmig", "parallel_track")):
+        execution = self.live.execution
+        answered = execution.box.floor(self.frontier) if isinstance(execution, SingleBox) else self.frontier
+        if answered >= self.forgotten_before or strategy.startswith(("genmig", "parallel_track")):
             return strategy
         if strategy == "auto":
             return "genmig"
@@ -161,7 +173,7 @@ class Query:
 
     def explain_migration(self, plan: Plan | str, *, part: str = "auto", preference: str = "least_silence") -> str:
         """Which part of the plan would migrate to another one, and what each strategy is predicted to take."""
-        if self.box is None:
+        if self.migrating is not None:
             raise MigrationError(f"query {self.name} is migrating", hint="wait for the end of that migration")
         situation = self.live.situation(plan_query(self.plan.query, plan, self.emit_every))
         alone = fixed(self.plan, whole(self.plan.physical))
@@ -173,7 +185,7 @@ class Query:
         if not isinstance(execution, SingleBox) or not taps_in(execution.box.plan):
             return
         sources, shared = self.live.sources, self.shares
-        self.forgotten_before = max(parts.named[name].frontier for name in shared)
+        self.forgotten_before = max(self.forgotten_before, *(parts.named[name].frontier for name in shared))
         grown = grown_box(execution.box, {name: part.box for name, part in parts.named.items()})
         self.run_rest(grown)
         self.events.append({"event": "goes on alone", "at": self.frontier, "shared": shared})

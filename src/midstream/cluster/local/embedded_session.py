@@ -280,7 +280,7 @@ class Session:
         if share and isinstance(query.live.execution, SingleBox):
             known = inherit_windows(query, query.live.execution, self._owners())
             at = isinstance(query.plan.query, ToStream)
-            query.start = max([query.start, *(window.operator.frontier + at for window in known.values())])
+            query.start = max([query.start, *(window.whole_from + at for window in known.values())])
             inherited |= {alias: window.since for alias, window in known.items()}
         query.events.append(
             {

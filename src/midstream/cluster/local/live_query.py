@@ -20,6 +20,7 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.errors import InputError, MigrationError
 from midstream.job.result_table import result_table
 from midstream.job.sources import reached, source_elements
+from midstream.migration.contents import kept_windows
 from midstream.migration.execution import Execution, SingleBox
 from midstream.migration.history import MigrationRecord, Recorder
 from midstream.migration.in_part import way
@@ -66,6 +67,8 @@ class Running:
     decision: Decision
     execution: Migrating
     recorder: Recorder
+    windows: frozenset[str] | None
+    """The windows that the old plan keeps as they came, if the new plan's are derived from what the old one keeps."""
 
 
 class Migrations:
@@ -111,6 +114,8 @@ class LiveQuery:
         box = Box(plan.physical, self.functions)
         self.execution: Execution = SingleBox(box, self.release, partial(BoxScheduler, schedule=schedule))
         self.migrations = Migrations()
+        self.own_until = BEGINNING
+        """Before this instant its windows may hold less than their ids say; only this query cannot tell."""
         self.adaptive: Adaptive | None = None
 
     @property
@@ -211,10 +216,13 @@ class LiveQuery:
         )
         recorder.part = decision.get("part")
         recorder.predicted = predicted(name, decision, situation)
+        moved = kept_windows(self.execution.box) if name.startswith("moving_state") else None
         migrating = chosen.open(self.execution, Box(plan.physical, self.functions), decision)
         migrating.begin()
         self.execution = migrating
-        self.migrations.running = Running(plan, chosen, decision, migrating, recorder)
+        self.migrations.running = Running(
+            plan, chosen, decision, migrating, recorder, None if moved is None else frozenset(moved)
+        )
         if self._leave_if_done():
             self._end()
 
@@ -248,6 +256,8 @@ class LiveQuery:
             return False
         self.execution = running.execution.finish()
         self.plan = running.plan
+        if running.windows is not None and not kept_windows(self.execution.box) <= running.windows:
+            self.own_until = max(self.own_until, latest_end(self.execution))
         return True
 
     def _end(self) -> None:

@@ -39,6 +39,10 @@ class Owner(Protocol):
         """How far it is."""
 
     @property
+    def whole_from(self) -> int:
+        """The instant from which on its states hold all that they would if it had always run."""
+
+    @property
     def box(self) -> Box | None:
         """Its live operators, unless they must be left alone just now."""
 
@@ -247,6 +251,7 @@ class Parts:
         lower, upper = split_box(box, node, name)
         part = SharedPart(name, lower, schedule, {alias: owner.since[alias] for alias in aliases_of(node)})
         part.frontier = owner.frontier
+        part.whole_from = owner.whole_from
         self.named[name] = part
         part.join(owner.name)
         for tap in taps_in(lower.plan):

@@ -25,13 +25,14 @@ from midstream.scheduling.sharing import STATELESS, Tap
 
 @dataclass(frozen=True, slots=True)
 class KeptWindow:
-    """A state that keeps a window of one stream, and where it is kept."""
+    """A state that keeps a window of one stream, where it is kept, and from which instant on it is whole."""
 
     alias: str
     since: int
     wire: Wire
     operator: Operator
     state: SortedState
+    whole_from: int
 
     @property
     def has_null_keys(self) -> bool:
@@ -51,7 +52,8 @@ def windows_of(owner: Owner) -> Iterator[KeptWindow]:
         for port, state in ports_of(operator):
             alias = None if port is None else _alias(box.nodes[i].inputs[port])
             if alias is not None and port is not None:
-                yield KeptWindow(alias, owner.since[alias], Wire(i, port), operator, state)
+                whole_from = max(operator.frontier, owner.whole_from)
+                yield KeptWindow(alias, owner.since[alias], Wire(i, port), operator, state, whole_from)
 
 
 def _alias(node: PhysicalNode) -> str | None:
@@ -86,19 +88,19 @@ def inherit_windows(owner: Owner, execution: SingleBox, owners: Iterable[Owner])
         if len(content):
             execution.scheduler.feed(window.wire, content)
         if isinstance(owner, SharedPart):
-            owner.whole_from = max(owner.whole_from, kept.operator.frontier)
+            owner.whole_from = max(owner.whole_from, kept.whole_from)
     return known
 
 
 def unify(owners: Iterable[Owner]) -> None:
-    """Lets equal windows hold the same segments: those of the one that has forgotten least."""
+    """Lets equal windows hold the same segments: those of the one that has forgotten least, where none is missed."""
     equal: dict[tuple[object, ...], list[KeptWindow]] = defaultdict(list)
     for owner in owners:
         for window in windows_of(owner):
             equal[window.state.id, window.state.key, window.since, window.has_null_keys].append(window)
     for windows in equal.values():
         if len(windows) > 1:
-            first = min(windows, key=lambda w: w.operator.frontier)
+            first = min(windows, key=lambda w: w.whole_from)
             for other in windows:
-                if other is not first:
+                if other is not first and first.whole_from <= other.operator.frontier:
                     other.state.replace_segments(first.state.segments)
