@@ -67,7 +67,7 @@ class Running:
     decision: Decision
     execution: Migrating
     recorder: Recorder
-    windows: frozenset[str] | None
+    windows: frozenset[str] | None = None
     """The windows that the old plan keeps as they came, if the new plan's are derived from what the old one keeps."""
 
 
