@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.job.many import Many
 from tests.job.test_sharing import ASKED, CATALOG, STAGES, Watched, filled, rows_at
-from tests.scheduling.test_session import drawn
+from tests.scheduling.watched import drawn
 
 from midstream.job.task.shared_task import SharedWork
 from midstream.scheduling import box_scheduler

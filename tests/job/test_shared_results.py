@@ -7,7 +7,8 @@ import random
 import pyarrow.parquet as pq
 import pytest
 from tests.job.test_sharing import Watched
-from tests.scheduling.test_session import THREE, drawn
+from tests.scheduling.test_session import THREE
+from tests.scheduling.watched import drawn
 
 from midstream.checkpoint import merging
 from midstream.checkpoint.collect import collect

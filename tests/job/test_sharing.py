@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from tests.job.many import Many
 from tests.job.test_chain import Crash, _users_of_crash_points
-from tests.scheduling.test_session import JOIN, QUERIES, SCHEMA, THREE, WINDOW, drawn, from_, table
+from tests.scheduling.test_session import JOIN, QUERIES, THREE
+from tests.scheduling.watched import SCHEMA, WINDOW, drawn, from_, table
 
 import midstream as ms
 from midstream.checkpoint.manifest import Manifest
