@@ -116,7 +116,7 @@ def test_a_remote_file_is_fetched_once_for_all_processes(tmp_path, monkeypatch):
     files.open_map("a")
     storage.delete_file("b/j/a")
     assert bytes(files.open_map("a")) == b"bytes"
-    assert len(os.listdir(tmp_path / "cache")) == 1
+    assert len(os.listdir(fetched.folder())) == 2  # with the tag
 
 
 def test_copies_used_longest_ago_go_when_the_folder_is_full(tmp_path, monkeypatch):
@@ -136,7 +136,64 @@ def test_a_failed_fetch_leaves_no_copy(tmp_path, monkeypatch):
     monkeypatch.setenv(fetched.CACHE_DIR, str(tmp_path / "cache"))
     with pytest.raises(MissingFile):
         objects().open_map("absent")
-    assert os.listdir(tmp_path / "cache") == []
+    assert os.listdir(fetched.folder()) == [fetched.TAG]
+
+
+def test_making_room_removes_nothing_but_copies(tmp_path, monkeypatch):
+    monkeypatch.setenv(fetched.CACHE_DIR, str(tmp_path))
+    monkeypatch.setenv(fetched.CACHE_BYTES, "15")
+    (tmp_path / "thesis.tex").write_bytes(b"x" * 100)
+    files = objects()
+    for i in range(3):
+        files.write_atomic(str(i), b"0123456789")
+        files.open_map(str(i))
+        (fetched.folder() / f"notes {i}.txt").write_bytes(b"y" * 100)
+    assert (tmp_path / "thesis.tex").exists()
+    assert sorted(path.name for path in fetched.folder().glob("notes*")) == [f"notes {i}.txt" for i in range(3)]
+    assert len([path for path in fetched.folder().iterdir() if fetched._COPY.fullmatch(path.name)]) == 1
+
+
+def test_a_folder_of_that_name_with_foreign_files_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv(fetched.CACHE_DIR, str(tmp_path))
+    fetched.folder().mkdir()
+    (fetched.folder() / "thesis.tex").write_bytes(b"x")
+    files = objects()
+    files.write_atomic("a", b"x")
+    with pytest.raises(JobError, match="not a folder of copies"):
+        files.open_map("a")
+    assert os.listdir(fetched.folder()) == ["thesis.tex"]
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+def test_what_is_made_is_for_its_user_alone_and_what_exists_keeps_its_rights(tmp_path, umask):
+    (tmp_path / "shared").mkdir(mode=0o755)
+    (tmp_path / "shared").chmod(0o755)
+    before = os.umask(umask)
+    try:
+        files = LocalFiles(str(tmp_path / "shared" / "job"))
+        files.write_atomic("state/a", b"x")
+        files.write_atomic("manifests/b", b"x", only_if_absent=True)
+        files.make("control/requests")
+    finally:
+        os.umask(before)
+    rights = {str(path.relative_to(tmp_path)): path.stat().st_mode & 0o777 for path in tmp_path.rglob("*")}
+    assert rights == {
+        "shared": 0o755,
+        **dict.fromkeys(("shared/job", "shared/job/state", "shared/job/manifests", "shared/job/control"), 0o700),
+        "shared/job/control/requests": 0o700,
+        "shared/job/state/a": 0o600,
+        "shared/job/manifests/b": 0o600,
+    }
+
+
+def test_what_is_meant_for_others_can_be_read_by_them(tmp_path):
+    before = os.umask(0o022)
+    try:
+        files_at(str(tmp_path / "sink"), private=False).write_atomic("a", b"x")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "sink").stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / "sink" / "a").stat().st_mode & 0o777 == 0o644
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_parts_are_merged_under_the_names_that_queries_have_by_then(tmp_path):
     files = watched.many.driver.files
     entries = {name: tuple(f for f in named(watched, name) if f.part) for name in ("q1", "all")}
     merge = merging.SharedMerge(SHARED_RESULTS, {"old@8": entries["q1"], "all": entries["all"]})
-    made = merge.merged(write_merged(files, merge, 9))
+    made = merge.merged(*write_merged(files, merge, 9))
     for query, name in (("old@8", "q1"), ("all", "all")):
         rows = [row for file in entries[name] for row in read_results(files, file).to_pylist()]
         assert len(rows) == made[query].rows

@@ -32,13 +32,13 @@ def register(scheme: str, opening: Opening) -> None:
     _OPENINGS[scheme] = opening
 
 
-def files_at(uri: str) -> Files:
-    """The files under a path or an address."""
+def files_at(uri: str, private: bool = True) -> Files:
+    """The files under a path or an address; what is made in a local folder is `private` to the user."""
     scheme, rest = _scheme(uri)
     if scheme in ("", "file"):
-        return LocalFiles(rest)
+        return LocalFiles(rest, private)
     if scheme == "dbfs":
-        return LocalFiles(_mounted(rest))
+        return LocalFiles(_mounted(rest), private)
     known = _SAME_AS.get(scheme, scheme)
     if known in _OPENINGS:
         return _OPENINGS[known](known + uri[len(scheme) :].rstrip("/"))

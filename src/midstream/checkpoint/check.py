@@ -5,11 +5,13 @@ Steps check what they open. This checks all of it, which is worth its time at a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
+from midstream.checkpoint.failures import MissingFile
 from midstream.checkpoint.files import Files
-from midstream.checkpoint.lists import listed_in
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.outputs import open_output, outputs_of
 from midstream.checkpoint.packs import SegmentEntry, open_segment
 from midstream.errors import JobError
 
@@ -17,20 +19,29 @@ from midstream.errors import JobError
 def check(files: Files, manifest: Manifest) -> list[JobError]:
     """What is wrong with the files that a manifest names; nothing if all is well.
 
-    Segments are compared with their checksums, lists too; of results and dead letters only the presence is known.
+    Segments, results, dead letters and lists are compared with their checksums; what has none is only looked for.
     """
     for path in sorted({entry.file for entry in manifest.entries()}):
         files.forget(path)
-    found = [error for entry in _each_once(manifest.entries()) if (error := _wrong(files, entry))]
-    lists = [listed.path for listed in manifest.lists()]
+    found = [error for entry in _each_once(manifest.entries()) if (error := _wrong(open_segment, files, entry))]
     try:
-        outputs = manifest.files() | listed_in(files, lists)
-    except JobError as error:
-        return [*found, error]
-    states = {entry.file for entry in manifest.entries()}
-    present = {path for folder in {_folder(path) for path in outputs - states} for path in files.list(folder)}
-    missing = sorted(outputs - states - present)
-    return [*found, *(JobError(f"the file {files.full(path)} is missing", hint=_RESTORE) for path in missing)]
+        outputs = list(outputs_of(files, manifest))
+    except JobError as damage:
+        return [*found, damage]
+    for output in outputs:
+        files.forget(output.path)
+    found += [error for output in outputs if (error := _wrong(open_output, files, output))]
+    return [*found, *(error for path in _others(manifest) if (error := _wrong(_look_for, files, path)))]
+
+
+def unchecked(files: Files, manifest: Manifest) -> int:
+    """How many files of results and dead letters an older version wrote, which gave them no checksum."""
+    return sum(output.checksum is None for output in outputs_of(files, manifest))
+
+
+def _others(manifest: Manifest) -> list[str]:
+    """The files that have neither segments nor results, and are not merely kept for readers."""
+    return [file.path for file in manifest.metrics]
 
 
 def _each_once(entries: Iterable[SegmentEntry]) -> Iterable[SegmentEntry]:
@@ -38,16 +49,17 @@ def _each_once(entries: Iterable[SegmentEntry]) -> Iterable[SegmentEntry]:
     return {(entry.file, entry.offset): entry for entry in entries}.values()
 
 
-def _wrong(files: Files, entry: SegmentEntry) -> JobError | None:
+def _look_for(files: Files, path: str) -> None:
+    if not files.exists(path):
+        raise MissingFile(f"the file {files.full(path)} is missing", hint=_RESTORE)
+
+
+def _wrong(look: Callable[[Files, Any], object], files: Files, what: Any) -> JobError | None:
     try:
-        open_segment(files, entry)
+        look(files, what)
     except JobError as error:
         return error
     return None
-
-
-def _folder(path: str) -> str:
-    return path.partition("/")[0]
 
 
 _RESTORE = "restore it from a copy of the checkpoint"

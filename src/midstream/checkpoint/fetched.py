@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import secrets
 import tempfile
 from collections.abc import Callable
@@ -18,12 +19,21 @@ from midstream.checkpoint.failures import told
 from midstream.errors import JobError
 
 CACHE_DIR = "MIDSTREAM_CACHE_DIR"
-"""Where copies are kept; a folder of the user's in the system's place for temporary files if unset."""
+"""In which folder copies are kept; one of the user's in the system's place for temporary files if unset."""
 
 CACHE_BYTES = "MIDSTREAM_CACHE_BYTES"
 """How much may be kept there."""
 
 DEFAULT_BYTES = 8 << 30
+
+OWN_FOLDER = "midstream-copies"
+"""The folder below the chosen one. Only it, and in it only what is named as a copy, is ever made room in."""
+
+TAG = "CACHEDIR.TAG"
+TAG_CONTENT = "Signature: 8a477f597d28d172789f06886806bc55\n# Copies of files of Midstream's checkpoints.\n"
+"""What marks a folder as a cache, for us and for programs that make backups (bford.info/cachedir)."""
+
+_COPY = re.compile(r"[0-9a-f]{32}|\.[0-9a-f]{32}\.[0-9a-f]{8}\.tmp")
 
 
 def local_copy(address: str, fetch: Callable[[Path], None]) -> Path:
@@ -51,22 +61,41 @@ def place_of(address: str) -> Path:
 
 
 def folder() -> Path:
-    """The folder of all copies."""
+    """The folder of all copies, which holds nothing else."""
     chosen = os.environ.get(CACHE_DIR)
-    return Path(chosen) if chosen else Path(tempfile.gettempdir(), f"midstream-{os.getuid()}")
+    return Path(chosen or Path(tempfile.gettempdir(), f"midstream-{os.getuid()}"), OWN_FOLDER)
 
 
 def _make_folder(folder: Path) -> None:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700)
+        (folder / TAG).write_text(TAG_CONTENT)
+    except FileExistsError:
+        _require_ours(folder)
+
+
+def _require_ours(folder: Path) -> None:
+    # Anybody may make a folder in the system's temporary place: state must not be read from a stranger's.
     if folder.stat().st_uid != os.getuid():
-        # Anybody may make a folder in the system's temporary place: state must not be read from a stranger's.
         raise JobError(f"{folder} belongs to another user", hint=f"set {CACHE_DIR} to a folder of your own")
+    with contextlib.suppress(FileNotFoundError):
+        if (folder / TAG).read_text() == TAG_CONTENT:
+            return
+    if any(not _COPY.fullmatch(name) and name != TAG for name in os.listdir(folder)):
+        raise JobError(
+            f"{folder} is not a folder of copies: there are other files in it",
+            hint=f"move them elsewhere, or set {CACHE_DIR} to another folder",
+        )
+    (folder / TAG).write_text(TAG_CONTENT)
 
 
 def _make_room(folder: Path) -> None:
     limit = int(os.environ.get(CACHE_BYTES, DEFAULT_BYTES))
     copies = []
     for entry in os.scandir(folder):
+        if not _COPY.fullmatch(entry.name):
+            continue
         with contextlib.suppress(FileNotFoundError):
             seen = entry.stat()
             copies.append((seen.st_mtime, seen.st_size, entry.path))

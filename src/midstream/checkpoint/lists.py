@@ -18,8 +18,8 @@ from midstream.checkpoint.manifest import DeadLetterFile, ListFile, Manifest, Re
 from midstream.checkpoint.names import LISTS, name_for
 
 KIND = "list"
-FORMAT_VERSION = 1
-UPGRADES: Upgrades = {}
+FORMAT_VERSION = 2
+UPGRADES: Upgrades = {1: lambda content: content}  # files had no checksums
 
 MOST_NAMED = 256
 """How many old files a manifest names itself before they move into a list."""

@@ -22,13 +22,17 @@ from midstream.checkpoint.files import TEMPORARY, Data, Files, Paths, pieces_of,
 
 
 class LocalFiles(Files):
-    """Files under a local folder."""
+    """Files under a local folder.
 
-    def __init__(self, root: str) -> None:
+    What is made there is for this user alone, unless it is not `private`; what exists keeps its rights.
+    """
+
+    def __init__(self, root: str, private: bool = True) -> None:
         self.uri = os.path.abspath(os.path.expanduser(root))
+        self.private = private
 
     def __reduce__(self) -> tuple[object, ...]:
-        return LocalFiles, (self.uri,)
+        return LocalFiles, (self.uri, self.private)
 
     def write_atomic(
         self,
@@ -45,7 +49,7 @@ class LocalFiles(Files):
         with told("write", str(final)):
             try:
                 reach(f"{point}.before_write")
-                _write(unfinished, pieces_of(data), point)
+                _write(unfinished, pieces_of(data), point, self.private)
                 reach(f"{point}.after_write")
                 if once is not None:
                     once()
@@ -84,7 +88,7 @@ class LocalFiles(Files):
 
     def make(self, dir: str) -> None:
         with told("make the folder", self.full(dir)):
-            _make_folder(self._path(dir))
+            _make_folder(self._path(dir), self.private)
 
     def exists(self, path: str) -> bool:
         with told("look for", self.full(path)):
@@ -98,24 +102,27 @@ class LocalFiles(Files):
         return Path(self.uri, path)
 
 
-def _write(path: Path, pieces: Sequence[Data], point: str) -> None:
+def _write(path: Path, pieces: Sequence[Data], point: str, private: bool) -> None:
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags, 0o600 if private else 0o666)
+
     try:
-        file = open(path, "xb")  # noqa: SIM115
+        file = open(path, "xb", opener=opener)  # noqa: SIM115
     except FileNotFoundError:
-        _make_folder(path.parent)
-        file = open(path, "xb")  # noqa: SIM115
+        _make_folder(path.parent, private)
+        file = open(path, "xb", opener=opener)  # noqa: SIM115
     with file:
         write_halting(file, pieces, point)
         file.flush()
         os.fsync(file.fileno())
 
 
-def _make_folder(folder: Path) -> None:
+def _make_folder(folder: Path, private: bool) -> None:
     """Makes a folder and those above it, and makes their names safe."""
     missing = [folder, *folder.parents]
     missing = missing[: next(i for i, above in enumerate(missing) if above.is_dir())]
     for made in reversed(missing):
-        made.mkdir(exist_ok=True)
+        made.mkdir(0o700 if private else 0o777, exist_ok=True)
         _sync(made.parent)
 
 
@@ -137,7 +144,7 @@ def _give_name(unfinished: Path, final: Path, only_if_absent: bool, point: str) 
 
 def _claim(unfinished: Path, final: Path, point: str) -> None:
     def write(place: str) -> None:
-        _make_folder(Path(place).parent)
+        _make_folder(Path(place).parent, True)
         os.rename(unfinished, place)
 
     claims.create(pafs.LocalFileSystem(), str(final), write, point)

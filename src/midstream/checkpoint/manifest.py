@@ -22,7 +22,7 @@ FORMAT_VERSION = 4
 UPGRADES: Upgrades = {
     1: lambda content: {**content, "metrics": [], "recent": [], "superseded": []},
     2: lambda content: content,  # no file of results was shared
-    3: lambda content: {**content, "sources": {}, "listed_sources": {}},
+    3: lambda content: {**content, "sources": {}, "listed_sources": {}},  # and results had no checksums
 }
 """How older formats become newer ones."""
 
@@ -52,6 +52,7 @@ class ResultFile:
     """A file of results: they start at `first_from` at the earliest and at `last_from` at the latest.
 
     Several queries can share a file; `part` is then the name by which it tells the rows of one from those of others.
+    `checksum` is that of the whole file; entries of older formats have none.
     """
 
     path: str
@@ -60,15 +61,17 @@ class ResultFile:
     last_from: int
     batch_id: int
     part: str = ""
+    checksum: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterFile:
-    """A file of rows that could not be used, with the reasons."""
+    """A file of rows that could not be used, with the reasons; entries of older formats have no checksum."""
 
     path: str
     rows: int
     batch_id: int
+    checksum: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,14 +54,14 @@ class Merge:
         """How many rows they have together."""
         return sum(file.rows for file in self.old)
 
-    def merged(self, path: str) -> File:
+    def merged(self, path: str, checksum: int | None = None) -> File:
         """The file that stands for all of them."""
         newest = max(file.batch_id for file in self.old)
         results = [file for file in self.old if isinstance(file, ResultFile)]
         if not results:
-            return DeadLetterFile(path, self.rows, newest)
+            return DeadLetterFile(path, self.rows, newest, checksum)
         first, last = min(f.first_from for f in results), max(f.last_from for f in results)
-        return ResultFile(path, self.rows, first, last, newest)
+        return ResultFile(path, self.rows, first, last, newest, checksum=checksum)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +76,11 @@ class SharedMerge:
         """How many rows they have together."""
         return sum(file.rows for files in self.old.values() for file in files)
 
-    def merged(self, path: str) -> dict[str, ResultFile]:
+    def merged(self, path: str, checksum: int | None = None) -> dict[str, ResultFile]:
         """What stands for each query's."""
         found = {}
         for query, files in self.old.items():
-            one = Merge(query, files).merged(path)
+            one = Merge(query, files).merged(path, checksum)
             assert isinstance(one, ResultFile)
             found[query] = replace(one, part=query)
         return found

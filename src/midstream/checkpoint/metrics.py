@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midstream.checkpoint.files import Files
-from midstream.checkpoint.manifest import Manifest, MetricsFile
+from midstream.checkpoint.manifest import Manifest, MetricsFile, Superseded
 from midstream.checkpoint.names import METRICS, name_for
 
 RECENT = 32
@@ -53,7 +53,10 @@ Row = Mapping[str, Any]
 
 
 def remember(files: Files, manifest: Manifest, row: Row, retained: int) -> Manifest:
-    """The manifest with one more row; older rows become files, and the oldest files go."""
+    """The manifest with one more row; older rows become files, and the oldest files go.
+
+    Files that it no longer names are kept for a while for those that began to read before.
+    """
     recent = [*manifest.recent, row]
     if len(recent) <= RECENT:
         return replace(manifest, recent=recent)
@@ -61,8 +64,10 @@ def remember(files: Files, manifest: Manifest, row: Row, retained: int) -> Manif
     path = name_for(METRICS, manifest.batch_id, 0, 0)
     _write(files, path, table_of(recent[:-2]))
     made = MetricsFile(path, len(recent) - 2, recent[0]["batch_id"], recent[-3]["batch_id"])
-    named = _merged(files, manifest.batch_id, [*manifest.metrics, made])
-    return replace(manifest, recent=recent[-2:], metrics=_newest(named, retained))
+    named = _newest(_merged(files, manifest.batch_id, [*manifest.metrics, made]), retained)
+    kept = {file.path for file in named}
+    gone = [Superseded(file.path, row["at"]) for file in manifest.metrics if file.path not in kept]
+    return replace(manifest, recent=recent[-2:], metrics=named, superseded=[*manifest.superseded, *gone])
 
 
 def completed(manifest: Manifest, seconds: Mapping[str, float]) -> Manifest:

@@ -21,6 +21,7 @@ from midstream.checkpoint.lease import Holder, likely_holder
 from midstream.checkpoint.lists import dead_letters_of
 from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.metrics import metrics_of, rates
+from midstream.checkpoint.outputs import open_output
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.checkpoint.plan_graphs import graph_told, join_tree
 from midstream.checkpoint.request_log import told_of
@@ -200,7 +201,7 @@ class StoredJob:
         for file in reversed(list(dead_letters_of(self.store.files, self.manifest))):
             if limit is not None and rows >= limit:
                 break
-            content = pa.BufferReader(self.store.files.open_map(file.path))
+            content = pa.BufferReader(open_output(self.store.files, file))
             tables.append(pq.read_table(content, partitioning=None).cast(_NO_DEAD_LETTERS))
             rows += file.rows
         table = pa.concat_tables(tables)

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import ResultFile
+from midstream.checkpoint.outputs import Output, open_output
 
 QUERY = "#query"
 """The column that says whose a row is."""
@@ -19,7 +20,7 @@ QUERY = "#query"
 
 def read_results(files: Files, file: ResultFile) -> pa.Table:
     """The rows that a file has for a query."""
-    content = pa.BufferReader(files.open_map(file.path))
+    content = pa.BufferReader(open_output(files, file))
     if not file.part:
         return pq.read_table(content, partitioning=None)
     parquet = pq.ParquetFile(content)
@@ -27,9 +28,9 @@ def read_results(files: Files, file: ResultFile) -> pa.Table:
     return rows.filter(pc.equal(rows.column(QUERY), file.part)).drop_columns([QUERY])
 
 
-def read_shared(files: Files, path: str) -> pa.Table:
-    """All rows of a shared file, with their names."""
-    return pq.read_table(pa.BufferReader(files.open_map(path)), partitioning=None)
+def read_whole(files: Files, file: Output) -> pa.Table:
+    """All rows of a file; of one that is shared with their names."""
+    return pq.read_table(pa.BufferReader(open_output(files, file)), partitioning=None, use_threads=False)
 
 
 def _groups(parquet: pq.ParquetFile, part: str) -> list[int]:

@@ -26,9 +26,6 @@ from midstream.errors import JobError, QueryError
 from midstream.operators.ordering import total_order
 from midstream.operators.vectors import column_of, numbers_of
 
-AGAIN = 5
-"""How often reading starts anew when a file has gone: those that were merged are kept only for some minutes."""
-
 
 def released_files(files: Files, manifest: Manifest, query: str, since: int = BEGINNING) -> list[ResultFile]:
     """The files that hold results that start at or after `since` and are released."""
@@ -59,15 +56,20 @@ def stored_results(files: Files, manifest: Manifest, query: str, since: int = BE
 def read_query_results(checkpoint: str, query: str, *, current: bool = False) -> pa.Table:
     """The results of a query that a job, running or not, has released; or only what is valid at the newest instant."""
     store = CheckpointStore(checkpoint)
-    for attempt in range(AGAIN):
+    while True:
         manifest = _newest(store)
         try:
             table = stored_results(store.files, manifest, query)
             break
         except MissingFile:
-            if attempt == AGAIN - 1:
+            if not _is_superseded(store, manifest):
                 raise
     return valid_now(table, manifest, query) if current else table
+
+
+def _is_superseded(store: CheckpointStore, manifest: Manifest) -> bool:
+    """Whether there is a newer manifest; then files of this one, merged since, may have gone."""
+    return _newest(store).batch_id != manifest.batch_id
 
 
 def follow_results(
@@ -83,6 +85,8 @@ def follow_results(
             try:
                 table = stored_results(store.files, manifest, query, since)
             except MissingFile:
+                if not _is_superseded(store, manifest):
+                    raise
                 continue
             if seen is None or table.num_rows:
                 yield table

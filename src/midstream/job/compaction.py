@@ -15,13 +15,13 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.merging import AnyMerge, Made, SharedMerge, due
 from midstream.checkpoint.names import DEAD_LETTERS, RESULTS, name_for
-from midstream.checkpoint.result_files import QUERY, read_shared
+from midstream.checkpoint.outputs import checksum_of
+from midstream.checkpoint.result_files import QUERY, read_whole
 from midstream.errors import MidstreamError
 from midstream.job.task.results_files import shared_parquet
 from midstream.job.task.spill import ParquetSpool
@@ -64,7 +64,7 @@ class Compactor:
         _let_others_first()
         try:
             for merge in merges:
-                done.append((merge, merge.merged(write_merged(self.files, merge, batch_id))))
+                done.append((merge, merge.merged(*write_merged(self.files, merge, batch_id))))
         except (MidstreamError, pa.ArrowException, OSError) as error:
             log.warning("small files stay as they are for now: %s", error)
         self.done = done
@@ -77,31 +77,32 @@ def _let_others_first() -> None:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
-def write_merged(files: Files, merge: AnyMerge, batch_id: int) -> str:
-    """Writes one file with the rows of all; gives its name."""
+def write_merged(files: Files, merge: AnyMerge, batch_id: int) -> tuple[str, int]:
+    """Writes one file with the rows of all; gives its name and its checksum."""
     if isinstance(merge, SharedMerge):
         return _write_shared(files, merge, batch_id)
     spool = ParquetSpool(HELD)
     for file in merge.old:
-        spool.add(pq.read_table(pa.BufferReader(files.open_map(file.path)), partitioning=None, use_threads=False))
+        spool.add(read_whole(files, file))
     content = spool.content()
     assert content is not None
     path = name_for(DEAD_LETTERS if merge.query is None else f"{RESULTS}/{merge.query}", batch_id, 0, 0)
     files.write_atomic(path, content, point="merge")
-    return path
+    return path, checksum_of(content)
 
 
-def _write_shared(files: Files, merge: SharedMerge, batch_id: int) -> str:
+def _write_shared(files: Files, merge: SharedMerge, batch_id: int) -> tuple[str, int]:
     owners: dict[str, dict[str, str]] = {}
+    shared = {file.path: file for old in merge.old.values() for file in old}
     for query, old in merge.old.items():
         for file in old:
             owners.setdefault(file.path, {})[file.part] = query
-    rows = pa.concat_tables([_owned(read_shared(files, path), whose) for path, whose in owners.items()])
+    rows = pa.concat_tables([_owned(read_whole(files, shared[path]), whose) for path, whose in owners.items()])
     rows = rows.take(pc.sort_indices(rows, sort_keys=[(QUERY, "ascending")]))
     path = name_for(merge.folder, batch_id, 0, 0)
     content = shared_parquet(rows.drop_columns([QUERY]), rows.column(QUERY))
     files.write_atomic(path, content, point="merge")
-    return path
+    return path, checksum_of(content)
 
 
 def _owned(rows: pa.Table, whose: Mapping[str, str]) -> pa.Table:

@@ -21,6 +21,7 @@ from midstream.checkpoint.lists import shorten
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.merging import adopt
 from midstream.checkpoint.metrics import completed, remember
+from midstream.checkpoint.outputs import outputs_of, require_present
 from midstream.checkpoint.request_log import REQUESTS
 from midstream.checkpoint.source_batches import counted, own_batches, source_batch
 from midstream.checkpoint.store import FOR_A_REPLAY, CheckpointStore
@@ -134,6 +135,7 @@ class Driver:
         self.manifest = self.store.latest()
         if self.manifest is None:
             return
+        require_present(self.files, outputs_of(self.files, self.manifest))
         self.slots = current_routing(self.manifest, self.slots).slots
         self.wanted = wanted_since(self.manifest)
         if wanted is not None and wanted != self.slots:

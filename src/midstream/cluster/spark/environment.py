@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -158,7 +157,7 @@ def ship_package(spark: SparkSession) -> None:
     if getattr(context, "_midstream_shipped", False):
         return
     _use_this_python(context)
-    context.addPyFile(_package_zip())
+    context.addPyFile(_package_zip(_temporary_folder(context)))
     context._midstream_shipped = True  # type: ignore[attr-defined]
 
 
@@ -172,9 +171,13 @@ def _use_this_python(context: SparkContext) -> None:
         context.pythonExec = sys.executable
 
 
-def _package_zip() -> str:
+def _temporary_folder(context: SparkContext) -> Path:
+    """A folder that Spark removes when it ends, also when our process is killed."""
+    return Path(context._temp_dir)
+
+
+def _package_zip(folder: Path) -> str:
     root = Path(__file__).parents[2]
-    folder = Path(tempfile.mkdtemp(prefix="midstream-"))
     path = folder / "midstream.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for file in sorted(root.rglob("*.py")):

@@ -10,6 +10,7 @@ import pyarrow as pa
 import typer
 
 from midstream.checkpoint.check import check
+from midstream.checkpoint.check import unchecked as unchecked_files
 from midstream.checkpoint.inspect import describe
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError
@@ -26,7 +27,7 @@ def state(
     checkpoint: Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The checkpoint's path or address.")],
     slots: Annotated[bool, typer.Option("--slots", help="Show the states of each slot apart.")] = False,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Compare all state with its checksums, and look for all other files.")
+        bool, typer.Option("--verify", help="Compare all state and results with their checksums.")
     ] = False,
     json: options.Json = False,
 ) -> None:
@@ -37,9 +38,10 @@ def state(
       midstream state orders.checkpoint --verify
     """
     found = describe(checkpoint)
-    wrong = _verify(checkpoint) if verify else []
+    wrong, unchecked = _verify(checkpoint) if verify else ([], 0)
     if json:
-        show_json({**found, **({"wrong": [str(error) for error in wrong]} if verify else {})})
+        told = {"wrong": [str(error) for error in wrong], "unchecked_files": unchecked}
+        show_json({**found, **(told if verify else {})})
     else:
         _show(found, slots)
     for error in wrong:
@@ -48,12 +50,18 @@ def state(
         raise JobError(f"{len(wrong)} of the checkpoint's files or segments cannot be used")
     if verify and not json:
         show_text("everything the checkpoint names is there and agrees with its checksums")
+        if unchecked:
+            show_text(f"unchecked: {unchecked:,} files of results or dead letters, which an older version wrote")
 
 
-def _verify(checkpoint: str) -> list[JobError]:
+def _verify(checkpoint: str) -> tuple[list[JobError], int]:
+    """What is wrong, and how many files cannot be compared with anything."""
     store = CheckpointStore(checkpoint)
     manifest = store.latest()
-    return [] if manifest is None else check(store.files, manifest)
+    if manifest is None:
+        return [], 0
+    wrong = check(store.files, manifest)
+    return wrong, 0 if wrong else unchecked_files(store.files, manifest)
 
 
 def _show(found: dict[str, Any], slots: bool) -> None:
@@ -62,7 +70,7 @@ def _show(found: dict[str, Any], slots: bool) -> None:
     holder = found["holder"]
     lines = [
         f"checkpoint  {found['checkpoint']} (format {found['format']})",
-        f"batch       {found['batch']} (kept: {kept[0]} to {kept[-1]}), plan epoch {found['epoch']}",
+        f"batch       {found['batch']} (kept: {kept[0]} to {kept[-1]}), epoch {found['epoch']}",
         f"driver      {'none' if holder is None else 'process {pid} on {host}'.format(**holder)}",
         f"state       {totals['segments']:,} segments in {totals['files']:,} files, {totals['rows']:,} rows, "
         f"{_bytes(totals['bytes'])}",

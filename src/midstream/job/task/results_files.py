@@ -17,6 +17,7 @@ from midstream.algebra.plan import ToStream
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import ResultFile
 from midstream.checkpoint.names import RESULTS, SHARED_RESULTS, name_for
+from midstream.checkpoint.outputs import checksum_of
 from midstream.checkpoint.result_files import QUERY
 from midstream.job.result_table import result_table
 from midstream.job.task.output_buffer import GivenResults
@@ -65,7 +66,7 @@ def _alone(place: Place, name: str, given: GivenResults) -> ResultFile:
     content = given.content()
     assert content is not None
     place.files.write_atomic(path, content, point="results", sync=False)
-    return ResultFile(path, given.rows, given.first, given.last, place.batch_id)
+    return ResultFile(path, given.rows, given.first, given.last, place.batch_id, checksum=checksum_of(content))
 
 
 def _together(place: Place, columns: str, given: Mapping[str, GivenResults]) -> dict[str, ResultFile]:
@@ -75,7 +76,8 @@ def _together(place: Place, columns: str, given: Mapping[str, GivenResults]) -> 
     names = pa.array(list(given)).take(pa.array(np.repeat(np.arange(len(given)), [g.rows for g in given.values()])))
     content = shared_parquet(result_table(plan, concatenate(pieces)), names)
     place.files.write_atomic(path, content, point="results", sync=False)
-    return {n: ResultFile(path, g.rows, g.first, g.last, place.batch_id, n) for n, g in given.items()}
+    checksum = checksum_of(content)
+    return {n: ResultFile(path, g.rows, g.first, g.last, place.batch_id, n, checksum) for n, g in given.items()}
 
 
 def shared_parquet(rows: pa.Table, names: pa.Array | pa.ChunkedArray) -> pa.Buffer:

@@ -20,6 +20,7 @@ from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import DeadLetterFile
 from midstream.checkpoint.names import name_for
+from midstream.checkpoint.outputs import checksum_of
 from midstream.checkpoint.parallel_writes import SideBySide
 from midstream.distribution.fragments import Route
 from midstream.errors import InputError, MidstreamError
@@ -190,7 +191,7 @@ class StageStep:
     def _bury(self, files: Files, slot: int, content: pa.Buffer, rows: int) -> DeadLetterFile:
         path = name_for("dead_letters", self.batch_id, slot, self.stage)
         files.write_atomic(path, content, point="dead_letters", sync=False)
-        return DeadLetterFile(path, rows, self.batch_id)
+        return DeadLetterFile(path, rows, self.batch_id, checksum_of(content))
 
 
 def _results_of(lives: Sequence[Life]) -> dict[str, GivenResults]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import reduce
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import dead_letters_of
 from midstream.checkpoint.manifest import Manifest, ResultFile
 from midstream.checkpoint.metrics import SCHEMA, table_of
+from midstream.checkpoint.outputs import require_present
 from midstream.checkpoint.result_files import QUERY
 from midstream.checkpoint.stored_results import released_files
 from midstream.job.result_table import result_table
@@ -25,6 +27,8 @@ from midstream.optimizer.plans import Plan
 Interval = tuple[int, int]
 EVERYTHING = (BEGINNING, INFINITY)
 
+_SIGNS = re.compile(r"[][{}*?\\]")
+
 
 def results_frame(spark: SparkSession, files: Files, manifest: Manifest | None, query: str, plan: Plan) -> DataFrame:
     """All released results of a query as a DataFrame."""
@@ -32,7 +36,9 @@ def results_frame(spark: SparkSession, files: Files, manifest: Manifest | None, 
     schema = from_arrow_schema(empty.schema)
     if manifest is None:
         return spark.createDataFrame([], schema)
-    return _frame(spark, files, released_files(files, manifest, query), plan, manifest.released.get(query, BEGINNING))
+    named = released_files(files, manifest, query)
+    require_present(files, named)
+    return _frame(spark, files, named, plan, manifest.released.get(query, BEGINNING))
 
 
 def dead_letters_frame(spark: SparkSession, files: Files, manifest: Manifest | None) -> DataFrame:
@@ -41,7 +47,8 @@ def dead_letters_frame(spark: SparkSession, files: Files, manifest: Manifest | N
     schema = from_arrow_schema(DEAD_LETTERS)
     if not named:
         return spark.createDataFrame([], schema)
-    return spark.read.schema(schema).parquet(*(spark_path(files.full(f.path)) for f in named))
+    require_present(files, named)
+    return _parquet(spark, files, schema, [f.path for f in named])
 
 
 def metrics_frame(spark: SparkSession, files: Files, manifest: Manifest | None) -> DataFrame:
@@ -49,9 +56,7 @@ def metrics_frame(spark: SparkSession, files: Files, manifest: Manifest | None) 
     recent = spark.createDataFrame(table_of([] if manifest is None else manifest.recent))
     if manifest is None or not manifest.metrics:
         return recent
-    older = spark.read.schema(from_arrow_schema(SCHEMA)).parquet(
-        *(spark_path(files.full(file.path)) for file in manifest.metrics)
-    )
+    older = _parquet(spark, files, from_arrow_schema(SCHEMA), [file.path for file in manifest.metrics])
     return older.unionByName(recent).orderBy("batch_id")
 
 
@@ -79,15 +84,31 @@ def _rows(spark: SparkSession, files: Files, named: list[ResultFile], schema: St
     """What files hold of one query, also those that it shares."""
     parts: dict[str, list[str]] = {}
     for file in named:
-        parts.setdefault(file.part, []).append(spark_path(files.full(file.path)))
+        parts.setdefault(file.part, []).append(file.path)
     frames = []
     for part, paths in parts.items():
         if not part:
-            frames.append(spark.read.schema(schema).parquet(*paths))
+            frames.append(_parquet(spark, files, schema, paths))
             continue
-        shared = spark.read.schema(StructType([*schema.fields, StructField(QUERY, StringType())])).parquet(*paths)
+        shared = _parquet(spark, files, StructType([*schema.fields, StructField(QUERY, StringType())]), paths)
         frames.append(shared.where(F.col(f"`{QUERY}`") == part).drop(QUERY))
     return reduce(DataFrame.unionAll, frames)
+
+
+def _parquet(spark: SparkSession, files: Files, schema: StructType, paths: list[str]) -> DataFrame:
+    """Files of the checkpoint."""
+    return spark.read.schema(schema).parquet(*(_literally(spark_path(files.full(path))) for path in paths))
+
+
+def _literally(path: str) -> str:
+    """A path as a pattern that only it matches.
+
+    Spark can also be told that paths are no patterns, but then reads all of them once for each that looks like one.
+
+    >>> _literally("file:///data/run[1]")
+    'file:///data/run\\\\[1\\\\]'
+    """
+    return _SIGNS.sub(r"\\\g<0>", path)
 
 
 def _literal(plan: Plan, ticks: int) -> Column:

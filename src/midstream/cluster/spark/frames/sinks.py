@@ -53,7 +53,7 @@ class Folder:
     """Writes one Parquet file per batch into a folder, which Spark can read as a stream."""
 
     def __init__(self, uri: str) -> None:
-        self.files = files_at(uri)
+        self.files = files_at(uri, private=False)
 
     def deliver(self, results: DataFrame | pa.Table, delivery: Delivery) -> None:
         """Takes the results of a batch; once they are in the folder, nothing is done."""
