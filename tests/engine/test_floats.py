@@ -1,4 +1,4 @@
-"""Sums and deviations of floats are computed from the rows that are alive, never by taking others back."""
+"""Sums of floats come of the rows that are alive; variances and deviations are exact, and rounded once."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from random import Random
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import midstream as ms
 
@@ -45,3 +47,72 @@ def test_infinities_and_what_is_not_a_number_stay_where_they_are(batch_rows: int
     inputs = {"A": table([1.0, math.inf, -math.inf, 2.0, math.nan, 3.0, 4.0, 5.0], apart=2)}
     difference = ms.snapshot_equal(ms.run(QUERY, inputs, batch_rows=batch_rows), ms.reference(QUERY, inputs))
     assert difference, str(difference)
+
+
+SPREAD = "SELECT k, variance(x) AS v, var_pop(x) AS p, stddev(x) AS d, stddev_pop(x) AS e FROM A [RANGE 5] GROUP BY k"
+NUMBERS = (
+    st.sampled_from([1e200, -1e200, 3.0, 0.1, 0.2, 1e-300, 5e-324, 1.7e308, -0.0, 1e15 + 0.125, math.inf, math.nan])
+    | st.floats(-1e3, 1e3, allow_subnormal=False)
+    | st.floats()
+)
+WHOLE = (
+    st.integers(-3, 3)
+    | st.integers(17 * 10**17, 17 * 10**17 + 5)
+    | st.sampled_from([2**63 - 1, -(2**63), 2**53 + 1])
+    | st.integers(-(2**63), 2**63 - 1)
+)
+
+
+def bits(found: pa.Table) -> list[tuple[object, ...]]:
+    """What holds at each instant, every float to its last bit."""
+    rows = []
+    for row in found.to_pylist():
+        start, end = row.pop("valid_from"), row.pop("valid_to")
+        shown = tuple(v.hex() if isinstance(v, float) else v for v in row.values())
+        rows += [(instant, *map(str, shown)) for instant in range(start, end)]
+    return sorted(rows)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_variances_are_exact_to_the_last_bit(data: st.DataObject) -> None:
+    kind, numbers = data.draw(st.sampled_from([(pa.float64(), NUMBERS), (pa.int64(), WHOLE)]))
+    values = data.draw(st.lists(st.none() | numbers, max_size=12))
+    rows = pa.table(
+        {
+            "ts": pa.array(sorted(data.draw(st.integers(0, 12)) for _ in values), pa.int64()),
+            "k": pa.array([data.draw(st.integers(0, 1)) for _ in values], pa.int64()),
+            "x": pa.array(values, kind),
+        }
+    )
+    found = ms.run(
+        SPREAD,
+        {"A": rows},
+        batch_rows=data.draw(st.integers(1, 12)),
+        emit_every=data.draw(st.sampled_from([1, 3, 1000])),
+    )
+    assert bits(found) == bits(ms.reference(SPREAD, {"A": rows}))
+
+
+def test_many_rows_of_any_size_have_the_bits_of_the_exact_variance() -> None:
+    random = Random(3)
+    draws = [random.random, lambda: random.gauss(1e9, 1e-3), lambda: float(random.randrange(100))]
+    draws += [lambda: random.gauss(0, 1) * 10 ** random.randrange(-12, 12)]
+    for draw in draws:
+        values = [draw() for _ in range(500)]
+        inputs = {"A": pa.table({"ts": [i // 100 for i in range(500)], "k": [i % 3 for i in range(500)], "x": values})}
+        assert bits(ms.run(SPREAD, inputs, batch_rows=90)) == bits(ms.reference(SPREAD, inputs))
+
+
+def test_a_deviation_that_does_not_change_neither_leaves_nor_enters() -> None:
+    random = Random(4)
+    values = [random.random() for _ in range(40)]
+    gone, come = values[:20], random.sample(values[:20], 20)
+    rows = {
+        "ts": [*[0] * 20, *[11] * 20, *range(30, 70)],
+        "k": [*[0] * 40, *[1] * 40],
+        "x": [*gone, *come, *(random.random() for _ in range(40))],
+    }
+    query = "SELECT ISTREAM stddev(x) AS d, variance(x) AS v FROM A [RANGE 10] WHERE k = 0"
+    found = ms.run(query, {"A": pa.table(rows)}, emit_every=3, batch_rows=7)
+    assert found["ts"].to_pylist() == [0], "the same values in another order have the same deviation"

@@ -401,8 +401,8 @@ def _moment(function: str) -> Rule:
         _counted(function, types, 1, 1)
         if not is_number(plain(types[0])):
             raise _refuse(function, types, "it takes a number")
-        # An average of integers comes from their exact sum, so they stay integers on the way in.
-        exact = function == "avg" and kind.is_integer(plain(types[0]))
+        # What comes of integers comes of their exact sums, so they stay integers on the way in.
+        exact = kind.is_integer(plain(types[0]))
         return Signature((pa.int64() if exact else DOUBLE,), DOUBLE)
 
     return rule

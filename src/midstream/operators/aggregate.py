@@ -31,6 +31,7 @@ from midstream.operators.accumulators import (
 from midstream.operators.elements import Elements, Indices, Mask
 from midstream.operators.ordering import group_rows, total_order
 from midstream.operators.slices import SliceOperator
+from midstream.operators.spread import Spread, SpreadOf
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.sweep import Sweep, join_neighbours, sweep
 from midstream.operators.vectors import Numbers, gather, numbers_of, validity_of
@@ -61,6 +62,7 @@ class Layout:
         self.whole = whole
         self.merged = merged
         self.known: dict[tuple[object, ...], Numbers] = {}
+        self.spreads: dict[tuple[object, ...], Spread] = {}
 
     def sweep(self, measure: Measure) -> Numbers:
         """A measure over every piece."""
@@ -168,7 +170,7 @@ def compute(spec: AggregateSpec, argument: Argument, layout: Layout) -> pa.Array
             order = ranked(column)
             return order.column(layout.sweep(extreme(order.numbers, present, spec.function == "min")), some)
         case "stddev" | "stddev_pop" | "variance" | "var_pop":
-            return _spread(spec.function, as_floats(column), present, count, layout)
+            return _spread(spec, argument, count, layout)
     raise InternalError(f"no aggregate {spec.function}")
 
 
@@ -184,32 +186,15 @@ def _total(spec: AggregateSpec, argument: Argument, layout: Layout) -> Numbers:
     return layout.once(("total", spec.columns, *argument.name), measure)
 
 
-def _spread(function: str, values: Numbers, present: Mask, count: Numbers, layout: Layout) -> pa.Array:
-    """Variance and deviation from the mean and the squared distances from it, combined piece by piece."""
-    if len(layout.groups) == 0:
-        return pa.nulls(len(count), pa.float64())
-    single = layout.single
-    moments = [present[single].astype(np.float64), np.where(present, values, 0.0)[single], np.zeros(len(single))]
-    if len(layout.whole):
-        extra = _moments_of_groups(values, present, layout)
-        moments = [np.concatenate(part) for part in zip(moments, extra, strict=True)]
-    _, _, distances = layout.pieces.moments(*moments)
-    sample = function in ("stddev", "variance")
-    enough = count > (1 if sample else 0)
-    degrees = np.where(enough, count - (1 if sample else 0), 1)
-    variance = distances / degrees
-    result = np.sqrt(variance) if function.startswith("stddev") else variance
-    return pa.array(result, pa.float64(), mask=~enough)
-
-
-def _moments_of_groups(values: Numbers, present: Mask, layout: Layout) -> tuple[Numbers, Numbers, Numbers]:
-    """Count, mean and squared distances of the rows that enter a slice as one entry per group."""
-    rows = layout.whole[present[layout.whole]]
-    groups, size = layout.groups[rows], int(layout.groups.max()) + 1
-    counts = np.bincount(groups, minlength=size).astype(np.float64)
-    means = np.bincount(groups, values[rows], size) / np.maximum(counts, 1)
-    squares = np.bincount(groups, (values[rows] - means[groups]) ** 2, size)
-    return counts[layout.merged], means[layout.merged], squares[layout.merged]
+def _spread(spec: AggregateSpec, argument: Argument, count: Numbers, layout: Layout) -> pa.Array:
+    assert argument.column is not None
+    name = (spec.columns, spec.distinct, *argument.name)
+    if name not in layout.spreads:
+        spread = SpreadOf(argument.present, layout.groups, count, layout.sweep).column(argument.column)
+        layout.spreads[name] = spread
+    freedom = 1 if spec.function in ("stddev", "variance") else 0
+    values = layout.spreads[name].values(count, freedom, deviation=spec.function.startswith("stddev"))
+    return pa.array(values, pa.float64(), mask=count <= freedom)
 
 
 def _filter(rows: Elements, name: str | None) -> Mask | None:

@@ -54,30 +54,6 @@ class Sweep:
             operation.at(tree, nodes, values[elements])
         return _pushed_down(tree, size, operation)
 
-    def moments(self, counts: Floats, means: Floats, squares: Floats) -> tuple[Floats, Floats, Floats]:
-        """Count, mean and sum of squared distances from the mean of each piece, from those of the elements.
-
-        Two sets' squares combine by adding what the distance of their means contributes (Chan et al.), so that nothing
-        is subtracted and values far away in other pieces do no harm.
-        """
-        size = max(1, len(self))
-        covers = list(self._cover(size))
-        elements = np.concatenate([e for e, _ in covers]) if covers else np.empty(0, np.intp)
-        nodes = np.concatenate([n for _, n in covers]) if covers else elements
-        n, m = counts[elements], means[elements]
-        count = _added(nodes, n, 2 * size)
-        mean = _added(nodes, n * m, 2 * size) / np.maximum(count, 1)
-        square = _added(nodes, squares[elements] + n * (m - mean[nodes]) ** 2, 2 * size)
-        for parents, children in _levels(size):
-            for side in (slice(children.start, children.stop, 2), slice(children.start + 1, children.stop, 2)):
-                total = count[side] + count[parents]
-                apart = mean[side] - mean[parents]
-                share = count[parents] / np.maximum(total, 1)
-                square[side] += square[parents] + apart * apart * count[side] * share
-                mean[side] += apart * -share
-                count[side] = total
-        return count[size:], mean[size:], square[size:]
-
     def _cover(self, size: int) -> Iterator[tuple[Indices, Indices]]:
         """Elements and the tree's nodes that together are their intervals, a few of either at a time."""
         elements = np.arange(len(self.first))
@@ -115,11 +91,6 @@ def _summed(places: Indices, weights: npt.NDArray[np.int64], size: int) -> npt.N
     total = np.zeros(size, np.int64)
     np.add.at(total, places, weights)
     return total
-
-
-def _added(places: Indices, values: Floats, size: int) -> Floats:
-    """The sum of the values that fall on each place."""
-    return np.bincount(places, values, size).astype(np.float64, copy=False)
 
 
 def _levels(size: int) -> Iterator[tuple[slice, slice]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Context, Decimal
+from fractions import Fraction
 from typing import Any
 
 import pyarrow.types as is_type
@@ -15,6 +16,9 @@ from midstream.algebra.semantics.casts import EXACT, DoesNotFit, fit_decimal, fi
 from midstream.algebra.semantics.scalars import evaluator
 from midstream.algebra.semantics.values import Row, arrow_array, order, python_value, row_identity, row_order
 from midstream.errors import InputError, InternalError
+
+HUNDRED = Context(prec=100, Emax=10**6, Emin=-(10**6))
+"""Arithmetic with a hundred digits."""
 
 GroupEvaluator = Callable[[list[Row]], Any]
 
@@ -87,21 +91,43 @@ def _mean(values: list[Any]) -> float:
     return float(EXACT.divide(total, Decimal(len(values)))) if isinstance(total, Decimal) else total / len(values)
 
 
-def _variance(freedom: int) -> Callable[[list[Row]], float | None]:
-    def compute(rows: list[Row]) -> float | None:
+def _variance(freedom: int) -> Callable[[list[Row]], Fraction | float | None]:
+    """The variance as a fraction; not a number if a value is not finite."""
+
+    def compute(rows: list[Row]) -> Fraction | float | None:
         if len(rows) <= freedom:
             return None
-        values = [float(v) for (v,) in rows]
-        mean = _mean(values)
-        return float(exact_sum([(v - mean) * (v - mean) for v in values])) / (len(values) - freedom)
+        if not all(math.isfinite(v) for (v,) in rows):
+            return math.nan
+        values = [Fraction(v) for (v,) in rows]
+        mean = sum(values) / len(values)
+        return sum(((v - mean) ** 2 for v in values), Fraction()) / (len(values) - freedom)
 
     return compute
 
 
-def _root(variance: Callable[[list[Row]], float | None]) -> Callable[[list[Row]], float | None]:
+def _rounded(variance: Callable[[list[Row]], Fraction | float | None]) -> Callable[[list[Row]], float | None]:
+    """The variance as a double, rounded once; infinite if it is too large for one."""
+
     def compute(rows: list[Row]) -> float | None:
         value = variance(rows)
-        return None if value is None else math.sqrt(value)
+        try:
+            return None if value is None else float(value)
+        except OverflowError:
+            return math.inf
+
+    return compute
+
+
+def _root(variance: Callable[[list[Row]], Fraction | float | None]) -> Callable[[list[Row]], float | None]:
+    """The root of the variance, calculated to a hundred digits and then rounded to a double."""
+
+    def compute(rows: list[Row]) -> float | None:
+        value = variance(rows)
+        if not isinstance(value, Fraction):
+            return value
+        ratio = HUNDRED.divide(Decimal(value.numerator), Decimal(value.denominator))
+        return float(HUNDRED.sqrt(ratio))
 
     return compute
 
@@ -119,7 +145,7 @@ AGGREGATE: dict[str, Callable[[list[Row]], Any]] = {
     "max": _of_some(lambda values: max(values, key=order)),
     "stddev": _root(_variance(1)),
     "stddev_pop": _root(_variance(0)),
-    "variance": _variance(1),
-    "var_pop": _variance(0),
+    "variance": _rounded(_variance(1)),
+    "var_pop": _rounded(_variance(0)),
 }
 """Each takes the argument rows that have no null in them."""
