@@ -2,7 +2,7 @@
 
 An aggregate is made of measures: a count, a sum, a least value. A measure is taken of every row, can be combined over
 rows that share a group (so that rows which cover a whole slice enter it as one), and swept over the pieces. Integers
-are summed in steps, exactly; floats and least values are only ever combined, never taken back.
+are summed in steps, exactly, and so are floats as digits; least values are only ever combined, never taken back.
 """
 
 from __future__ import annotations
@@ -72,11 +72,6 @@ def integer_sum(column: pa.Array, present: Mask) -> Measure:
 
 def _wide_sum(values: Integers) -> Measure:
     return Measure(values.astype(object), np.add, 0)
-
-
-def float_sum(values: Floats, present: Mask) -> Measure:
-    """The sum of floats."""
-    return Measure(np.where(present, values, 0.0), np.add, 0.0)
 
 
 def decimal_sum(column: pa.Array, present: Mask) -> Measure:

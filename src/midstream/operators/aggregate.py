@@ -22,13 +22,13 @@ from midstream.operators.accumulators import (
     decimal_sum,
     decimals,
     extreme,
-    float_sum,
     integer_sum,
     integers,
     present_in,
     ranked,
 )
 from midstream.operators.elements import Elements, Indices, Mask
+from midstream.operators.float_sums import float_totals
 from midstream.operators.ordering import group_rows, total_order
 from midstream.operators.slices import SliceOperator
 from midstream.operators.spread import Spread, SpreadOf
@@ -177,13 +177,12 @@ def compute(spec: AggregateSpec, argument: Argument, layout: Layout) -> pa.Array
 def _total(spec: AggregateSpec, argument: Argument, layout: Layout) -> Numbers:
     column, present = argument.column, argument.present
     assert column is not None
-
-    def measure() -> Measure:
-        if pa.types.is_integer(column.type):
-            return integer_sum(column, present)
-        return float_sum(as_floats(column), present)
-
-    return layout.once(("total", spec.columns, *argument.name), measure)
+    name = ("total", spec.columns, *argument.name)
+    if pa.types.is_integer(column.type):
+        return layout.once(name, lambda: integer_sum(column, present))
+    if name not in layout.known:
+        layout.known[name] = float_totals(as_floats(column), present, layout.sweep)
+    return layout.known[name]
 
 
 def _spread(spec: AggregateSpec, argument: Argument, count: Numbers, layout: Layout) -> pa.Array:

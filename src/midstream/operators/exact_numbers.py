@@ -42,6 +42,11 @@ def digit_bits(rows: int) -> int:
     return min(24, (61 - (rows * MOST_DIGITS).bit_length()) // 2)
 
 
+def sum_bits(rows: int) -> int:
+    """How many bits a digit may have if digits themselves are to be summed over some rows."""
+    return min(48, 62 - rows.bit_length())
+
+
 def digits_of_integers(values: Integers, bits: int) -> Digits:
     """Integers of 64 bits, cut into digits."""
     size = np.abs(values).view(np.uint64)  # the least integer is its own absolute value, which is right if unsigned
@@ -55,33 +60,38 @@ def digits_of_integers(values: Integers, bits: int) -> Digits:
 def mantissas(values: Floats) -> tuple[Integers, Integers]:
     """Finite floats as odd integers (or zero) times powers of two."""
     fraction, exponents = np.frexp(values)
-    whole = np.ldexp(fraction, MANTISSA).astype(np.int64)
-    lowest = np.maximum(whole & -whole, 1)
+    digits = np.ldexp(fraction, MANTISSA).astype(np.int64)
+    lowest = np.maximum(digits & -digits, 1)
     zeros = np.frexp(lowest.astype(np.float64))[1].astype(np.int64) - 1
-    return whole >> zeros, np.where(whole == 0, 0, exponents.astype(np.int64) - MANTISSA + zeros)
+    return digits >> zeros, np.where(digits == 0, 0, exponents.astype(np.int64) - MANTISSA + zeros)
 
 
 def digits_of_floats(values: Floats, bits: int) -> Digits | None:
     """Finite floats, cut into digits; None if they are too far apart."""
-    whole, exponents = mantissas(values)
-    some = whole != 0
+    odd, exponents = mantissas(values)
+    some = odd != 0
     if not some.any():
         return Digits((), bits)
     unit = int(exponents[some].min())
     shifts = np.where(some, exponents - unit, 0)
-    size, sign = np.abs(whole), np.where(whole < 0, -1, 1)
+    size, sign = np.abs(odd), np.where(odd < 0, -1, 1)
     widest = int((shifts + np.frexp(size.astype(np.float64))[1]).max())
     if widest > MOST_DIGITS * bits:
         return None
     return Digits(tuple(_digit(size, shifts - at, bits) * sign for at in range(0, widest, bits)), bits, unit)
 
 
+def whole(digits: Sequence[Integers], bits: int, place: int) -> int:
+    """One number of carried digits."""
+    return sum(int(digit[place]) << (bits * i) for i, digit in enumerate(digits))
+
+
 def integers_of_floats(values: Floats) -> tuple[int, npt.NDArray[np.object_]]:
     """Finite floats as Python's integers, and the power of two that is their unit."""
-    whole, exponents = mantissas(values)
-    some = whole != 0
+    odd, exponents = mantissas(values)
+    some = odd != 0
     unit = int(exponents[some].min()) if some.any() else 0
-    pairs = zip(whole.tolist(), np.where(some, exponents - unit, 0).tolist(), strict=True)
+    pairs = zip(odd.tolist(), np.where(some, exponents - unit, 0).tolist(), strict=True)
     return unit, np.array([integer << shift for integer, shift in pairs], dtype=object)
 
 
@@ -104,6 +114,11 @@ def products(digits: Sequence[Integers]) -> list[Integers]:
 
 def carried(digits: Sequence[Integers], bits: int) -> list[Integers]:
     """The absolute values of numbers, with digits from zero up to but not `2 ** bits`."""
+    return signed(digits, bits)[1]
+
+
+def signed(digits: Sequence[Integers], bits: int) -> tuple[Mask, list[Integers]]:
+    """Which numbers are negative, and their absolute values with digits from zero up to but not `2 ** bits`."""
     mask = (1 << bits) - 1
     found, carry = _carry(digits, bits)
     while bool(((carry != 0) & (carry != -1)).any()):
@@ -120,7 +135,7 @@ def carried(digits: Sequence[Integers], bits: int) -> list[Integers]:
         found, carry = _carry(found, bits)
         if carry.any():
             found.append(carry)
-    return found
+    return negative, found
 
 
 def _carry(digits: Sequence[Integers], bits: int) -> tuple[list[Integers], Integers]:

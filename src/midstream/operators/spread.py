@@ -56,8 +56,7 @@ class Spread:
         # Numbers next to zero have fewer digits, so they would be rounded twice.
         sure &= (nearest == 0) | (result > 2.0**-1000)
         for i in np.flatnonzero(wanted & ~sure).tolist():
-            whole = sum(int(digit[i]) << (self.bits * place) for place, digit in enumerate(digits))
-            result[i] = self._one(whole, int(n[i]), freedom, deviation)
+            result[i] = self._one(exact.whole(digits, self.bits, i), int(n[i]), freedom, deviation)
         return result
 
     def _one(self, numerator: int, n: int, freedom: int, deviation: bool) -> float:

@@ -79,11 +79,16 @@ def exact_sum(values: list[Any]) -> Any:
     if not isinstance(values[0], float):
         return sum(values)
     if all(math.isfinite(v) for v in values):
-        try:
-            return math.fsum(values)
-        except OverflowError:
-            return sum(values)
+        return _double(sum(map(Fraction, values), Fraction()))
     return sum(v for v in values if not math.isfinite(v))
+
+
+def _double(value: Fraction) -> float:
+    """The nearest double; infinite if the value is too large for one."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _mean(values: list[Any]) -> float:
@@ -111,10 +116,7 @@ def _rounded(variance: Callable[[list[Row]], Fraction | float | None]) -> Callab
 
     def compute(rows: list[Row]) -> float | None:
         value = variance(rows)
-        try:
-            return None if value is None else float(value)
-        except OverflowError:
-            return math.inf
+        return _double(value) if isinstance(value, Fraction) else value
 
     return compute
 
