@@ -50,7 +50,7 @@ class Chain:
 
     relation: Relation
     catalog: Catalog
-    folder: Path
+    folder: Path | str
     slots: int = 2
     plan: Plan | str | None = None
     emit_every: int | None = None
