@@ -95,7 +95,8 @@ def test_plans_and_slots_change_on_spark(query, spark, tmp_path):
     with session_on(spark, tmp_path, feeds, query, 3) as session:
         q = session.queries["q"]
         assert q.plan.text == "(A (B C))"
-        session.before_batch(lambda batch: q.migrate("((A B) C)", "genmig") if batch == 4 else None)
+        first = session._driver.manifest.batch_id + 1
+        session.before_batch(lambda batch: q.migrate("((A B) C)", "genmig") if batch == first + 1 else None)
         session.process_available()
         assert [told["slots"] for told in session.moves] == [[2, 3]]
         q.cancel_migration()
