@@ -15,7 +15,7 @@ from typing import Any
 
 from midstream.checkpoint.failures import AlreadyThere
 from midstream.checkpoint.files import Files
-from midstream.errors import JobError, MidstreamError
+from midstream.errors import JobError, MidstreamError, QueryError
 
 REQUESTS, TAKEN, REFUSED, ANSWERS = (f"control/{kind}" for kind in ("requests", "taken", "refused", "answers"))
 
@@ -64,8 +64,9 @@ def numbers_in(files: Files, folder: str) -> Iterator[str]:
 
 
 def refusal(error: MidstreamError) -> Reply:
-    """The answer to a request that is not carried out."""
-    return {"error": {"message": error.message, "detail": error.detail, "hint": error.hint}}
+    """The answer to a request that is not carried out; of a wrong query with the place in its text."""
+    place = {"text": error.text, "position": error.position} if isinstance(error, QueryError) else {}
+    return {"error": {"message": error.message, "detail": error.detail, "hint": error.hint, **place}}
 
 
 def _answer(files: Files, number: str) -> Any:
@@ -73,6 +74,8 @@ def _answer(files: Files, number: str) -> Any:
     files.delete(path_of(ANSWERS, number))
     if "error" in told:
         error = told["error"]
+        if error.get("text") is not None:
+            raise QueryError(**error)
         raise JobError(error["message"], detail=error["detail"], hint=error["hint"])
     return told["result"]
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from midstream.checkpoint.files import Files
@@ -97,7 +98,8 @@ def rates(table: pa.Table, seconds: float = 300.0) -> dict[str, Any]:
     if table.num_rows == 0:
         return {"batches": 0, "seconds": 0.0, "rows_per_second": {}, "results_per_second": {}, "batch_seconds": None}
     last = table.column("at")[-1].as_py()
-    rows = [row for row in table.to_pylist() if (last - row["at"]).total_seconds() <= seconds]
+    recent = pc.greater_equal(table.column("at"), pa.scalar(last - dt.timedelta(seconds=seconds)))
+    rows = table.filter(recent).to_pylist()
     spans = [_span(dict(row["seconds"])) for row in rows]
     spent = (last - rows[0]["at"]).total_seconds() + spans[0]
     return {

@@ -9,6 +9,7 @@ import typer
 import midstream
 from midstream.interface.cli import control
 from midstream.interface.cli.bench import bench
+from midstream.interface.cli.dashboard import dashboard
 from midstream.interface.cli.demo import demo
 from midstream.interface.cli.experiment import experiment
 from midstream.interface.cli.explain import explain
@@ -30,6 +31,7 @@ app.command()(run)
 app.command()(query)
 app.command()(explain)
 app.command()(results)
+app.command()(dashboard)
 app.command()(state)
 app.command()(bench)
 app.command()(experiment)

@@ -16,6 +16,7 @@ import typer
 
 from midstream.errors import InternalError
 from midstream.interface.cli import options
+from midstream.interface.cli.dashboard import WithDashboard, beside
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import show_json, show_text
 from midstream.interface.demo.check import Verdict, compare
@@ -28,6 +29,7 @@ Account = dict[str, Any]
 @ends_clearly
 def demo(
     seconds: Annotated[int, typer.Option(min=16, max=30, help="Seconds of event time; one batch each.")] = 22,
+    dashboard: WithDashboard = False,
     json: options.Json = False,
 ) -> None:
     """Join four generated streams on local Spark, and see the query change its plan while results keep flowing.
@@ -44,7 +46,7 @@ def demo(
     started = time.perf_counter()
     folder = Path(tempfile.mkdtemp(prefix="midstream-demo-"))
     try:
-        with View(scenario, quiet=json) as view:
+        with beside(str(folder / "checkpoint"), dashboard), View(scenario, quiet=json) as view:
             batches = generate(scenario)
             write(folder, batches)
             results, events, history = run(folder, scenario, view)

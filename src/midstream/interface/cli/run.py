@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from midstream.interface.cli import options
+from midstream.interface.cli.dashboard import WithDashboard, beside
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import note, show_json
 from midstream.interface.jobs.job_file import Job, read_job
@@ -28,6 +29,7 @@ def run(
     drop: Annotated[
         list[str] | None, typer.Option("--drop", metavar="QUERY", help="End a query that the checkpoint has, by name.")
     ] = None,
+    dashboard: WithDashboard = False,
     json: options.Json = False,
 ) -> None:
     """Run a job: streams, queries, sinks and a checkpoint, as its file says. Ctrl-C stops it; a restart resumes.
@@ -41,7 +43,8 @@ def run(
     if check:
         note(f"{job_file} is a job of {len(job.streams)} streams and {len(job.queries)} queries")
         return
-    account = carry_out(job, available or finish, quiet=json, replace=replace, finish=finish, drop=drop or ())
+    with beside(job.checkpoint, dashboard):
+        account = carry_out(job, available or finish, quiet=json, replace=replace, finish=finish, drop=drop or ())
     if json:
         show_json(account)
 

@@ -1,0 +1,71 @@
+import { useMemo } from "preact/hooks";
+import { Chart, perSecond } from "../charts.js";
+import { bytes, clock, count, seconds, span } from "../format.js";
+import { html } from "../html.js";
+import { Card, Empty, Pill, Table } from "../parts.js";
+import { address, set } from "../store.js";
+
+const PARTS = ["transfer", "state", "kernel", "write", "watch", "spark", "commit", "decide", "sinks"];
+const MARKS = { migration: "new", move: "move", rescale: "move", restart: "bad", start: "good" };
+
+export function Time({ job, series, now }) {
+  const columns = useMemo(() => prepared(series, job.queries), [series]);
+  if (series.batch.length < 2) return html`<${Empty}>Charts begin with the second batch.<//>`;
+  const time = job.queries[0]?.time ?? "integer";
+  const chart = { series, now };
+  return html`
+    <${Card}
+      title="Over time"
+      note="Drag across a chart to look closer, double-click to see all. Marks show when something changed."
+    >
+      <div class="charts">
+        <${Chart} title="Throughput" ...${chart} ...${columns.rows} show=${(v) => (v === null ? "–" : `${count(Math.round(v))}/s`)} />
+        <${Chart} title="Output" ...${chart} ...${columns.results} show=${(v) => (v === null ? "–" : `${count(Math.round(v))}/s`)} />
+        <${Chart} title="Delay of results" ...${chart} ...${columns.delay} show=${(v) => span(v, time)} label="How far complete results are behind the newest promise" />
+        <${Chart} title="State" ...${chart} ...${columns.state} show=${bytes} />
+        <${Chart} title="Batch time by part" ...${chart} ...${columns.parts} show=${seconds} stack />
+        <${Chart} title="Late and unusable rows" ...${chart} ...${columns.dead} show=${(v) => count(v)} />
+      </div>
+    <//>
+    <${Card} title="Marks" note="What changed, and when.">
+      <${Table}
+        label="Marks"
+        empty="Nothing has changed in the time that the charts show."
+        rows=${[...series.marks].reverse().slice(0, 50)}
+        onRow=${(mark) => set({ batch: String(mark.batch) }, { replace: false })}
+        columns=${[
+          { title: "Batch", show: (m) => html`<a href=${address("time", "", { batch: m.batch })}>${m.batch}</a>` },
+          { title: "What", show: (m) => html`<${Pill} kind=${MARKS[m.kind]}>${m.kind}<//>` },
+          { title: "", show: (m) => m.text },
+        ]}
+      />
+      <p class="note">The charts show ${count(series.batch.length)} batches, from ${clock(series.at[0])} to ${clock(series.at.at(-1))}.</p>
+    <//>
+  `;
+}
+
+function prepared(series, queries) {
+  const named = (columns, change = (column) => column) => ({
+    names: Object.keys(columns ?? {}),
+    columns: Object.values(columns ?? {}).map(change),
+  });
+  const newest = series.batch.map((_, i) =>
+    Object.values(series.registers ?? {}).reduce((most, column) => Math.max(most, column[i] ?? -Infinity), -Infinity),
+  );
+  const known = PARTS.filter((part) => series.seconds?.[part]);
+  return {
+    rows: named(series.rows, (column) => perSecond(column, series.at)),
+    results: named(series.results, (column) => perSecond(column, series.at)),
+    state: named(series.state_bytes),
+    delay: named(series.released, (column) =>
+      column.map((value, i) => (value === null || newest[i] === -Infinity ? null : Math.max(0, newest[i] - value))),
+    ),
+    parts: { names: known, columns: known.map((part) => series.seconds[part]) },
+    dead: {
+      names: ["late", "unusable"],
+      columns: ["late", "unusable"].map((kind) =>
+        series.batch.map((_, i) => Object.values(series[kind] ?? {}).reduce((sum, column) => sum + (column[i] ?? 0), 0)),
+      ),
+    },
+  };
+}

@@ -1,0 +1,76 @@
+"""`midstream dashboard`: a job as a page, live."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Annotated, Any
+
+import typer
+
+from midstream.interface.cli.endings import ends_clearly
+from midstream.interface.cli.output import note, show_text
+from midstream.interface.dashboard.serving import PORT, served
+
+Port = Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes one that is free.")]
+WithDashboard = Annotated[
+    bool, typer.Option("--dashboard", help="Show the job as a page while it runs; prints the link.")
+]
+
+
+@ends_clearly
+def dashboard(
+    checkpoint: Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The job's checkpoint.")],
+    port: Port = PORT,
+    host: Annotated[str, typer.Option(help="The address to listen on; others than this machine's need the link.")] = (
+        "127.0.0.1"
+    ),
+    allow_host: Annotated[
+        list[str], typer.Option(help="A name by which browsers may call this host. Repeatable.")
+    ] = [],  # noqa: B006
+    out: Annotated[
+        str | None, typer.Option("--export", metavar="FILE", help="Write the page as one HTML file, and end.")
+    ] = None,
+) -> None:
+    """Show a job as a page that follows it: plans, migrations, rates, slots, decisions, and actions.
+
+    It reads the checkpoint, so the job may run elsewhere, or not at all. Anybody on this machine may look; the link
+    that is printed also allows to act.
+
+    \b
+    Example:
+      midstream dashboard orders.checkpoint --port 8321
+    """
+    from midstream.checkpoint.reading import StoredJob
+
+    job = StoredJob.open(checkpoint)
+    if out is not None:
+        from pathlib import Path
+
+        from midstream.interface.dashboard.export import exported
+
+        Path(out).write_text(exported(job), encoding="utf-8")
+        note(f"batch {job.batch} written to {out}")
+        return
+    with served(checkpoint, host, port, allow_host) as (link, thread):
+        show_text(f"the dashboard of {job.checkpoint} is at\n  {link}\nCtrl-C ends it")
+        try:
+            thread.join()
+        except KeyboardInterrupt:
+            note("the dashboard has ended; the job goes on")
+
+
+def beside(checkpoint: str, wanted: bool) -> AbstractContextManager[Any]:
+    """The dashboard of a job in this process, if it is wanted."""
+    return _beside(checkpoint) if wanted else nullcontext()
+
+
+class _beside(AbstractContextManager[None]):
+    def __init__(self, checkpoint: str) -> None:
+        self.serving = served(checkpoint, "127.0.0.1", 0)
+
+    def __enter__(self) -> None:
+        link, _ = self.serving.__enter__()
+        note(f"the dashboard is at {link}")
+
+    def __exit__(self, *details: Any) -> None:
+        self.serving.__exit__(*details)

@@ -1,0 +1,166 @@
+"""What the page is told of a job: plain values that JSON has, made of what the checkpoint tells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from typing import Any
+
+import pyarrow.compute as pc
+
+from midstream.checkpoint.plan_graphs import join_tree
+from midstream.checkpoint.reading import StoredJob
+from midstream.checkpoint.stored import PlanGraph, StoredMigration, StoredQuery
+from midstream.inputs.json_values import json_value
+
+SAMPLES = 40
+"""How many dead letters the page shows."""
+
+LONGEST_ROW = 2000
+"""How many characters of a dead row the page shows."""
+
+Told = dict[str, Any]
+
+
+def job_told(job: StoredJob) -> Told:
+    """A job as of the batch that it was read at."""
+    holder = job.holder
+    told: Told = plain(
+        {
+            "checkpoint": job.checkpoint,
+            "batch": job.batch,
+            "batches": list(job.batches),
+            "complete": True,
+            "running": holder is not None,
+            "holder": None if holder is None else str(holder),
+            "finished": job.finished,
+            "scheduling": job.scheduling,
+            "queries": [_query(query) for query in job.queries.values()],
+            "streams": [asdict(stream) for stream in job.streams.values()],
+            "slots": asdict(job.slots),
+            "requests": [asdict(request) for request in job.requests],
+            "dead_letters": {"rows": job.dead_letter_rows, "samples": _dead(job)},
+            "rates": job.rates(),
+        }
+    )
+    return told
+
+
+def job_told_at(job: StoredJob, batch: int) -> Told:
+    """A job as of an earlier batch: all of it where the manifest is retained, else what the metrics table says."""
+    if batch in job.batches:
+        return job_told(job.at(batch))
+    table = job.metrics()
+    rows = table.filter(pc.equal(table.column("batch_id"), batch)).to_pylist()
+    if not rows:
+        return job_told(job)
+    told: Told = plain(_from_metrics(job, rows[0]))
+    return told
+
+
+def _from_metrics(job: StoredJob, row: Mapping[str, Any]) -> Told:
+    plans, going = dict(row["plans"]), dict(row["migrations"])
+    registers, released = dict(row["registers"]), dict(row["released"])
+    queries = []
+    for name, plan in plans.items():
+        known = job.queries.get(name)
+        queries.append(
+            {
+                "name": name,
+                "cql": "" if known is None else known.cql,
+                "plan": plan,
+                "time": "integer" if known is None else known.time,
+                "status": "running",
+                "results": dict(row["results"]).get(name, 0),
+                "advanced_to": None,
+                "released": released.get(name),
+                "streams": [] if known is None else known.streams,
+                "graph": _graph(_like(known, plan)),
+                "migration": _migration(_then(job, name, plan, going[name], row["batch_id"]))
+                if name in going
+                else None,
+                "adaptivity": {"mode": "unknown", "decisions": [], "alternatives": [], "statistics": {}},
+                "history": [],
+                "states": [],
+            }
+        )
+    streams = [
+        {"name": s.name, "register": registers.get(s.name), "latest": None}
+        | {kind: dict(row[kind]).get(s.name, 0) for kind in ("rows", "late", "unusable")}
+        for s in job.streams.values()
+    ]
+    return {
+        **{name: None for name in ("holder", "slots", "rates")},
+        "checkpoint": job.checkpoint,
+        "batch": row["batch_id"],
+        "batches": list(job.batches),
+        "complete": False,
+        "running": job.running,
+        "finished": False,
+        "scheduling": "",
+        "queries": queries,
+        "streams": streams,
+        "requests": [],
+        "dead_letters": {"rows": 0, "samples": []},
+    }
+
+
+def _like(known: StoredQuery | None, plan: str) -> PlanGraph:
+    """The operators of a plan if it still runs, without what they do now; else its join tree."""
+    if known is None or known.plan != plan:
+        return join_tree(plan)
+    nodes = ({**asdict(node), "figures": None} for node in known.graph.nodes)
+    return PlanGraph(plan, tuple(type(known.graph.nodes[0])(**node) for node in nodes))
+
+
+def _then(job: StoredJob, name: str, old: str, new: str, batch: int) -> StoredMigration:
+    """A migration that was under way at an earlier batch, as far as the history tells of it."""
+    for past in job.history:
+        begun, ended = past.start_batch, past.end_batch
+        known = past.query == name and past.new_plan == new and begun is not None and ended is not None
+        if known and (begun or 0) <= batch <= (ended or 0):
+            return past
+    return StoredMigration(name, old, new, "", "under way", "", None, None, None, target=join_tree(new))
+
+
+def _query(query: StoredQuery) -> Told:
+    told = asdict(query)
+    told["streams"] = query.streams
+    told["graph"] = _graph(query.graph)
+    told["migration"] = _migration(query.migration)
+    told["history"] = [_migration(past) for past in query.history]
+    return told
+
+
+def _migration(migration: StoredMigration | None) -> Told | None:
+    if migration is None:
+        return None
+    forecast, actual, target = migration.forecast, migration.actual, migration.target
+    return {
+        **asdict(migration),
+        "forecast": None if forecast is None else asdict(forecast),
+        "actual": None if actual is None else {**asdict(actual), "duration": actual.duration},
+        "target": None if target is None else _graph(target),
+    }
+
+
+def _graph(graph: PlanGraph) -> Told:
+    return asdict(graph)
+
+
+def _dead(job: StoredJob) -> list[Told]:
+    rows = job.dead_letters(SAMPLES).to_pylist()
+    return [{**row, "row": (row["row"] or "")[:LONGEST_ROW]} for row in rows]
+
+
+def plain(value: Any) -> Any:
+    """A value made of what JSON has; numbers that JSON lacks become null."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return json_value(value)

@@ -1,0 +1,207 @@
+"""The dashboard's server: the page, the news as server-sent events, earlier batches, the export, and actions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from midstream.checkpoint.reading import StoredJob
+from midstream.errors import InputError, InternalError, MidstreamError, QueryError
+from midstream.interface.asking import asked
+from midstream.interface.dashboard.access import HEADERS, Access
+from midstream.interface.dashboard.assets import TYPES, asset
+from midstream.interface.dashboard.export import exported
+from midstream.interface.dashboard.feed import Feed
+from midstream.interface.dashboard.page_data import job_told_at
+from midstream.interface.dashboard.series import series_told
+
+PATIENCE = 60.0
+"""How many seconds an action waits for the job's answer."""
+
+LARGEST = 200_000
+"""How many bytes a request may have."""
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class Dashboard:
+    """Serves one job."""
+
+    def __init__(self, checkpoint: str, access: Access) -> None:
+        self.checkpoint = checkpoint
+        self.access = access
+        self.feed = Feed(checkpoint)
+
+    @property
+    def app(self) -> Starlette:
+        """The application, ready to be served."""
+        return Starlette(
+            routes=[
+                Route("/", self.page),
+                Route("/assets/{name}", self.asset),
+                Route("/api/events", self._looking(self.events)),
+                Route("/api/job", self._looking(self.job)),
+                Route("/api/series", self._looking(self.series)),
+                Route("/api/session", self._looking(self.session)),
+                Route("/api/export", self._looking(self.export)),
+                Route("/api/ask", self.ask, methods=["POST"]),
+            ],
+            middleware=[Middleware(Guard, access=self.access)],
+            lifespan=self._lifespan,
+        )
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        watching = asyncio.create_task(self.feed.watch())
+        try:
+            yield
+        finally:
+            watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await watching
+
+    def _looking(self, endpoint: Endpoint) -> Endpoint:
+        async def guarded(request: Request) -> Response:
+            if not self.access.may_look(request):
+                return refused("this dashboard needs its token", 401, "open the link that the command has printed")
+            try:
+                return await endpoint(request)
+            except MidstreamError as error:
+                return told_error(error)
+
+        return guarded
+
+    async def page(self, request: Request) -> Response:
+        """The page; a link with the token becomes a cookie first, so that it does not stay in the address."""
+        token = request.query_params.get("token")
+        if token is None:
+            return Response(asset("index.html"), media_type=TYPES["index.html"])
+        if not self.access.is_token(token):
+            return refused("this is not the dashboard's token", 401, "open the link that the command has printed")
+        answer = RedirectResponse("/", status_code=303)
+        self.access.remember(answer)
+        return answer
+
+    async def asset(self, request: Request) -> Response:
+        """The page's script and style."""
+        name = request.path_params["name"]
+        if name not in TYPES:
+            return refused("there is no such file", 404)
+        return Response(asset(name), media_type=TYPES[name])
+
+    async def events(self, request: Request) -> Response:
+        """The news; a page that comes back says up to which batch it knows them."""
+        since = _number(request.headers.get("last-event-id") or request.query_params.get("since"), -1)
+        return StreamingResponse(self.feed.events(since), media_type="text/event-stream")
+
+    async def job(self, request: Request) -> Response:
+        """The job as of a batch."""
+        job = await self._opened()
+        batch = _number(request.query_params.get("batch"), job.batch)
+        return JSONResponse(await asyncio.to_thread(job_told_at, job, batch))
+
+    async def series(self, request: Request) -> Response:
+        """The metrics table."""
+        since = _number(request.query_params.get("since"), -1)
+        return JSONResponse(await asyncio.to_thread(series_told, await self._opened(), since))
+
+    async def session(self, request: Request) -> Response:
+        """Whether this page may act, and what it must send along to do so."""
+        known = self.access.is_known(request)
+        return JSONResponse({"may_act": known, "csrf": self.access.csrf if known else None})
+
+    async def export(self, request: Request) -> Response:
+        """The job as one file."""
+        job = await self._opened()
+        content = await asyncio.to_thread(exported, job)
+        named = {"Content-Disposition": f'attachment; filename="midstream-batch-{job.batch}.html"'}
+        return Response(content, media_type=TYPES["index.html"], headers=named)
+
+    async def ask(self, request: Request) -> Response:
+        """Asks the job for something, or what it would do."""
+        if not self.access.may_act(request):
+            return refused("actions need the dashboard's token", 403, "open the link that the command has printed")
+        if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+            return refused("a request is JSON", 415)
+        try:
+            wanted = json.loads(await request.body())
+            if not isinstance(wanted, dict):
+                raise InputError("a request is a JSON object")
+            dry_run = wanted.pop("dry_run", True) is not False
+            answer = await asyncio.to_thread(_asked, self.checkpoint, dry_run, wanted)
+        except ValueError:
+            return refused("a request is a JSON object", 400)
+        except MidstreamError as error:
+            return told_error(error)
+        return JSONResponse({"dry_run": dry_run, "answer": answer})
+
+    async def _opened(self) -> StoredJob:
+        known = self.feed.job
+        return await asyncio.to_thread(StoredJob.open, self.checkpoint) if known is None else known
+
+
+class Guard:
+    """Refuses requests that name an unknown host or are too large; adds the headers that every answer has."""
+
+    def __init__(self, app: ASGIApp, access: Access) -> None:
+        self.app = app
+        self.access = access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handles one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                names = {name.lower() for name, _ in message["headers"]}
+                added = [
+                    (n.lower().encode(), v.encode()) for n, v in HEADERS.items() if n.lower().encode() not in names
+                ]
+                message = {**message, "headers": [*message["headers"], *added]}
+            await send(message)
+
+        request = Request(scope)
+        app = self.app
+        if not self.access.knows_host(request):
+            app = refused("this host name is not expected", 421, "add it with --allow-host")
+        elif _number(request.headers.get("content-length"), 0) > LARGEST or "transfer-encoding" in request.headers:
+            app = refused("the request is too large", 413)
+        await app(scope, receive, guarded)
+
+
+def _asked(checkpoint: str, dry_run: bool, wanted: dict[str, Any]) -> Any:
+    if not all(isinstance(name, str) and name.isidentifier() for name in wanted):
+        raise InputError("a request has unknown fields")
+    if {"checkpoint", "patience"} & set(wanted):
+        raise InputError("a request has unknown fields")
+    return asked(checkpoint, PATIENCE, dry_run=dry_run, **wanted)
+
+
+def refused(message: str, status: int, hint: str | None = None) -> JSONResponse:
+    """An answer that says why not."""
+    return JSONResponse({"error": {"message": message, "detail": None, "hint": hint}}, status)
+
+
+def told_error(error: MidstreamError) -> JSONResponse:
+    """An error as the page shows it."""
+    told = {"message": error.message, "detail": error.detail, "hint": error.hint}
+    if isinstance(error, QueryError) and error.line is not None:
+        told["message"], *place = str(error).split("\n")[:3]
+        told["place"] = "\n".join(place)
+    return JSONResponse({"error": told}, 500 if isinstance(error, InternalError) else 422)
+
+
+def _number(text: str | None, otherwise: int) -> int:
+    return int(text) if text is not None and text.isascii() and text.lstrip("-").isdecimal() else otherwise

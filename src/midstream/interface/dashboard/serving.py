@@ -1,0 +1,67 @@
+"""Serving the dashboard: until Ctrl-C, or beside a job in a thread of its process."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from midstream.errors import InputError, JobError
+
+PORT = 8321
+
+
+@contextmanager
+def served(checkpoint: str, host: str, port: int, names: Sequence[str] = ()) -> Iterator[tuple[str, threading.Thread]]:
+    """Serves while inside; gives the link with the token, and the thread that serves.
+
+    With port 0, one that is free.
+    """
+    uvicorn, dashboard = _libraries()
+    with _bound(host, port) as listening:
+        access = dashboard.Access(host, listening.getsockname()[1], frozenset(name.lower() for name in names))
+        shown = dashboard.Dashboard(checkpoint, access)
+        config = uvicorn.Config(
+            shown.app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=1
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(
+            target=server.run, kwargs={"sockets": [listening]}, name="midstream-dashboard", daemon=True
+        )
+        thread.start()
+        try:
+            yield access.link, thread
+        finally:
+            shown.feed.close()
+            server.should_exit = True
+            thread.join(timeout=5)
+
+
+def _libraries() -> tuple[Any, Any]:
+    try:
+        import uvicorn
+
+        from midstream.interface.dashboard import server
+    except ImportError as error:
+        raise InputError(
+            f"the dashboard needs {error.name}", hint="install it with: pip install 'midstream[dashboard]'"
+        ) from error
+    return uvicorn, server
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    try:
+        kind, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(kind)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+    except OSError as error:
+        raise JobError(
+            f"cannot listen on {host}, port {port}",
+            detail=error.strerror or str(error),
+            hint="choose another with --port; 0 takes one that is free",
+        ) from error
+    listening.listen(64)
+    return listening

@@ -1,0 +1,80 @@
+"""A real browser for the dashboard's tests: Debian's Chromium, driven by Playwright; skipped without either."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+IMAGES = Path(__file__).parents[2] / "docs/images"
+KEEP = "MIDSTREAM_SCREENSHOTS"
+"""Set to 1, tests write the screenshots of the documentation."""
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """The browser, started once."""
+    sync = pytest.importorskip(
+        "playwright.sync_api", reason="the package playwright is missing: pip install playwright"
+    )
+    pytest.importorskip("uvicorn", reason="the package uvicorn is missing: pip install 'midstream[dashboard]'")
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.skip("the package chromium is missing: apt-get install chromium")
+    with sync.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Opens pages; at the end, none of them may have complained about anything."""
+    complaints: list[str] = []
+    with ExitStack() as opened:
+
+        def open_one(address: str, expected: str | None = None, **options: Any) -> Any:
+            context = browser.new_context(**{"viewport": {"width": 1280, "height": 860}, **options})
+            opened.callback(context.close)
+            page = context.new_page()
+            page.set_default_timeout(20_000)
+
+            def note(text: str) -> None:
+                # A page that is still open when its server has ended tries to come back.
+                if "ERR_CONNECTION_REFUSED" not in text and (expected is None or expected not in text):
+                    complaints.append(text)
+
+            page.on("console", lambda m: note(m.text) if m.type in ("error", "warning") else None)
+            page.on("pageerror", lambda error: note(str(error)))
+            page.goto(address)
+            return page
+
+        yield open_one
+    assert complaints == []
+
+
+@pytest.fixture
+def shot() -> Callable[[Any, str], None]:
+    """Keeps a screenshot for the documentation, if that is asked for."""
+
+    def take(page: Any, name: str) -> None:
+        if os.environ.get(KEEP) == "1":
+            IMAGES.mkdir(exist_ok=True)
+            page.screenshot(path=IMAGES / f"dashboard-{name}.png", animations="disabled")
+
+    return take

@@ -1,0 +1,319 @@
+"""The dashboard in a real browser: it follows a job, acts only when allowed, and never runs what data or names say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.dashboard.jobs import NEW, OLD, batches, shop, with_long_history, with_wide_plan
+from tests.job.served import Served
+
+import midstream as ms
+from midstream.api import ask
+from midstream.interface.dashboard.export import exported
+from midstream.interface.dashboard.serving import served
+
+HOSTILE = '<img src=x onerror="window.hacked=1"></script><script>window.hacked=1</script>'
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[tuple[Served, list[Any]]]:
+    """A job that has done six batches and answers requests, and the batches that come next."""
+    job, parts = shop(tmp_path / "orders.checkpoint"), batches()
+    for part in parts[:6]:
+        job.batch(part)
+    with job.serving():
+        yield job, parts[6:]
+
+
+def expect(locator: Any) -> Any:
+    from playwright.sync_api import expect as expecting
+
+    return expecting(locator)
+
+
+def migrate(job: Served, plan: str, strategy: str) -> None:
+    job.answer({"command": "migrate", "query": "matches", "plan": plan, "strategy": strategy, "part": "auto"})
+
+
+def go(page: Any, place: str) -> None:
+    page.goto(page.url.partition("#")[0] + f"#/{place}")
+
+
+def test_every_view_shows_the_job(running, open_page, shot):
+    job, parts = running
+    with served(str(job.folder), "127.0.0.1", 0) as (link, _):
+        page = open_page(link)
+        assert "token" not in page.url
+        expect(page.get_by_role("heading", name="Queries")).to_be_visible()
+        expect(page.get_by_role("banner")).to_contain_text("running")
+        views = page.get_by_role("navigation", name="Views").get_by_role("link")
+        assert views.count() == 10
+        for i in range(10):
+            views.nth(i).click()
+            expect(page.get_by_role("main").locator("section.card").first).to_be_visible()
+            title = views.nth(i).inner_text().split("\n")[0].strip()
+            expect(page.get_by_role("main").get_by_role("heading", level=1)).to_have_text(re.sub(r"\d+$", "", title))
+        for landmark in ("banner", "main", "contentinfo"):
+            expect(page.get_by_role(landmark)).to_have_count(1)
+        page.keyboard.press("2")
+        expect(page).to_have_title(re.compile("^Plan"))
+
+
+def test_a_migration_is_followed_from_its_beginning_to_its_end(running, open_page, shot):
+    job, parts = running
+    with served(str(job.folder), "127.0.0.1", 0) as (link, _):
+        page = open_page(link)
+        go(page, "migration/matches")
+        expect(page.get_by_text("has run by one plan so far")).to_be_visible()
+        migrate(job, NEW, "genmig")
+        for part in parts[:3]:
+            job.batch(part)
+        expect(page.get_by_role("heading", name="matches is changing its plan")).to_be_visible()
+        bar = page.get_by_role("progressbar", name="Split time approaching")
+        before = int(bar.get_attribute("aria-valuenow"))
+        expect(page.get_by_label("The old plan", exact=True)).to_contain_text(OLD)
+        expect(page.get_by_label("The new plan", exact=True)).to_contain_text(NEW)
+        assert page.locator(".side.old .node.shared").count() == page.locator(".side.new .node.shared").count() == 6
+        assert page.locator(".side.old .node.old").count() == page.locator(".side.new .node.new").count() == 1
+        expect(page.get_by_role("table").filter(has_text="Longest silence")).to_contain_text("Forecast")
+        shot(page, "migration")
+        job.batch(parts[3])
+        page.wait_for_function("b => Number(document.querySelector('[role=progressbar]').ariaValueNow) > b", arg=before)
+        for part in parts[4:16]:
+            job.batch(part)
+        assert job.driver.queries["matches"].migration is None
+        expect(page.get_by_role("heading", name="Last migration of matches")).to_be_visible()
+        expect(page.get_by_role("region", name="Migrations so far")).to_contain_text("genmig")
+        go(page, "overview")
+        expect(page.get_by_role("region", name="Queries")).to_contain_text(NEW)
+        go(page, "time")
+        expect(page.get_by_role("region", name="Marks")).to_contain_text("migration")
+        expect(page.locator(".plot canvas")).to_have_count(6)
+        shot(page, "time")
+        go(page, "plan/matches?metric=state")
+        expect(page.locator(".node")).to_have_count(7)
+        shot(page, "plan")
+        go(page, "overview")
+        shot(page, "overview")
+
+
+def test_an_action_is_shown_first_and_carried_out_when_confirmed(running, open_page, shot):
+    job, parts = running
+    with served(str(job.folder), "127.0.0.1", 0) as (link, _):
+        page = open_page(link, expected="422")
+        go(page, "actions/matches?do=migrate")
+        form = page.locator("form")
+        form.get_by_label(re.compile("^Plan")).select_option(NEW)
+        form.get_by_role("button", name="Show what it would do").click()
+        told = page.get_by_role("group", name="What each strategy would take")
+        expect(told).to_contain_text("genmig")
+        expect(told).to_contain_text("auto chooses")
+        assert job.driver.queries["matches"].migration is None
+        shot(page, "action")
+        form.get_by_label("Strategy").select_option("genmig")
+        form.get_by_role("button", name="Show what it would do").click()
+        form.get_by_role("button", name="Migrate now").click()
+        expect(page.get_by_text("Done: the next batch shows it.")).to_be_visible()
+        job.batch(parts[0])
+        assert ms.open(job.folder).query("matches").migration is not None
+        expect(page.get_by_role("banner")).to_contain_text("migrating")
+        go(page, "actions/matches?do=add")
+        form.get_by_label("Name").fill("wrong")
+        form.get_by_label("CQL").fill("SELECT id, nothing FROM orders [NOW]")
+        form.get_by_role("button", name="Show what it would do").click()
+        fault = page.get_by_role("alert")
+        expect(fault).to_contain_text("unknown column nothing")
+        assert fault.locator("pre").first.inner_text().split("\n")[1].index("^") == 2 + len("SELECT id, ")
+        go(page, "actions/matches?do=rescale")
+        form.get_by_label("Slots").fill("5")
+        form.get_by_role("button", name="Show what it would do").click()
+        expect(page.get_by_text("groups would move")).to_be_visible()
+        go(page, "history?kind=request")
+        expect(page.get_by_role("main")).to_contain_text("migrate done")
+
+
+def test_without_the_token_one_may_look_and_not_act(running, open_page):
+    job, _ = running
+    with served(str(job.folder), "127.0.0.1", 0) as (link, _):
+        page = open_page(link.partition("?")[0], expected="403")
+        expect(page.get_by_role("heading", name="Queries")).to_be_visible()
+        go(page, "actions/matches?do=stop")
+        expect(page.get_by_text("open the link that the command has printed")).to_be_visible()
+        expect(page.get_by_role("button", name="Show what it would do")).to_be_disabled()
+        status = page.evaluate(
+            """() => fetch("/api/ask", {method: "POST", headers: {"content-type": "application/json"},
+            body: JSON.stringify({command: "stop", dry_run: false})}).then(answer => answer.status)"""
+        )
+        assert status == 403 and not job.stopping
+
+
+def test_names_and_data_are_text_and_nothing_else(tmp_path, open_page):
+    stream = {"s": pa.table({"v": [HOSTILE] * 30, "ts": range(30)})}
+    query = f"SELECT v FROM s [RANGE 5] WHERE v <> '{HOSTILE}'"
+    job = Served(catalog=ask("SELECT v FROM s [RANGE 5]", stream).catalog, folder=tmp_path / "<b>job")
+    job.add("q", query)
+    rows = stream["s"].to_batches()[0]
+    for part in (rows.slice(10, 15), rows.slice(25), rows.slice(0, 5)):
+        job.batch({"s": part})
+    assert ms.open(job.folder).dead_letter_rows == 5
+    with served(str(job.folder), "127.0.0.1", 0) as (link, _):
+        page = open_page(link)
+        go(page, "dead")
+        expect(page.get_by_role("group", name="Samples of dead letters")).to_contain_text("<img src=x onerror=")
+        go(page, "plan/q?node=%3Cimg%20src=x%20onerror=alert(1)%3E&metric=%22%3E%3Cscript%3E")
+        expect(page.get_by_role("heading", name="Plan of q")).to_be_visible()
+        page.get_by_text("The query").click()
+        expect(page.locator(".cql pre")).to_contain_text("<script>window.hacked=1")
+        go(page, "%E0%A4%A/%3Cscript%3E?batch=%22x")
+        expect(page.get_by_role("heading", name="Queries")).to_be_visible()
+        for view in ("time", "slots", "waits/q", "decisions/q", "history", "actions/q"):
+            go(page, view)
+            expect(page.locator("section.card").first).to_be_visible()
+        assert page.evaluate("window.hacked") is None and page.locator("main img").count() == 0
+    saved = tmp_path / "saved.html"
+    saved.write_text(exported(ms.open(job.folder)))
+    page = open_page(saved.as_uri() + "#/dead")
+    expect(page.get_by_role("group", name="Samples of dead letters")).to_contain_text("<img src=x onerror=")
+    assert page.evaluate("window.hacked") is None
+
+
+def test_a_page_comes_back_by_itself_when_its_server_does(running, open_page):
+    job, parts = running
+    with served(str(job.folder), "127.0.0.1", 0) as (link, _):
+        page = open_page(link, expected="ERR_")
+        expect(page.get_by_role("banner")).to_contain_text("batch 5")
+    port = int(re.search(r":(\d+)/", link)[1])  # type: ignore[index]
+    expect(page.get_by_role("banner")).to_contain_text("reconnecting")
+    job.batch(parts[0])
+    with served(str(job.folder), "127.0.0.1", port):
+        expect(page.get_by_role("banner")).to_contain_text("batch 6")
+        expect(page.get_by_role("banner")).to_contain_text("running")
+
+
+def test_the_slider_goes_back_and_the_address_names_the_place(running, open_page):
+    job, parts = running
+    migrate(job, NEW, "moving_state")
+    for part in parts[:3]:
+        job.batch(part)
+    with served(str(job.folder), "127.0.0.1", 0) as (link, _):
+        page = open_page(link)
+        go(page, "plan/matches")
+        expect(page.locator("code.plan").first).to_have_text(NEW)
+        page.get_by_role("slider", name="Batch").fill("3")
+        expect(page.get_by_text("Batch 3, not now")).to_be_visible()
+        expect(page.locator("code.plan").first).to_have_text(OLD)
+        assert "batch=3" in page.url
+        page.locator(".node").filter(has_text="Join").first.click()
+        assert "node=" in page.url
+        address = page.url
+        again = open_page(address)
+        expect(again.locator("code.plan").first).to_have_text(OLD)
+        expect(again.locator(".node.chosen")).to_have_count(1)
+        expect(again.get_by_role("heading", name="Join")).to_be_visible()
+        page.get_by_role("button", name="Back to now").click()
+        expect(page.locator("code.plan").first).to_have_text(NEW)
+
+
+def test_an_export_opens_without_a_server(running, open_page, tmp_path_factory):
+    job, _ = running
+    with served(str(job.folder), "127.0.0.1", 0) as (link, _):
+        page = open_page(link)
+        with page.expect_download() as download:
+            page.get_by_role("link", name="Export").click()
+        saved = tmp_path_factory.mktemp("export") / "job.html"
+        download.value.save_as(saved)
+    page = open_page(saved.as_uri())
+    expect(page.get_by_role("banner")).to_contain_text("a saved page")
+    go(page, "plan/matches")
+    expect(page.locator(".node")).to_have_count(7)
+    page.get_by_role("slider", name="Batch").fill("2")
+    expect(page.get_by_text("Batch 2, not now")).to_be_visible()
+    go(page, "time")
+    expect(page.locator(".plot canvas")).to_have_count(6)
+
+
+def test_a_phone_shows_all_of_it_without_scrolling_sideways(running, open_page, shot):
+    job, parts = running
+    migrate(job, NEW, "genmig")
+    job.batch(parts[0])
+    phone = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True, "has_touch": True}
+    with served(str(job.folder), "127.0.0.1", 0) as (link, _):
+        page = open_page(link, **phone, color_scheme="dark", reduced_motion="reduce")
+        for view in (
+            "overview",
+            "plan/matches",
+            "migration/matches",
+            "time",
+            "slots",
+            "waits",
+            "dead",
+            "decisions/matches",
+            "history",
+            "actions",
+        ):
+            go(page, view)
+            expect(page.locator("section.card").first).to_be_visible()
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390, view
+        assert page.evaluate("getComputedStyle(document.querySelector('.top')).colorScheme") == "dark"
+        go(page, "migration/matches")
+        expect(page.locator(".flowing .busy").first).to_have_css("animation-name", "none")
+        shot(page, "phone")
+
+
+def test_a_keyboard_is_enough(running, open_page):
+    job, _ = running
+    with served(str(job.folder), "127.0.0.1", 0) as (link, _):
+        page = open_page(link)
+        go(page, "plan/matches")
+        expect(page.locator(".node").first).to_be_visible()
+        page.keyboard.press("Tab")
+        expect(page.get_by_text("Skip to the content")).to_be_focused()
+        page.locator(".node").first.focus()
+        page.keyboard.press("Enter")
+        expect(page.locator(".node.chosen")).to_have_count(1)
+        first = page.evaluate("document.activeElement.dataset.id")
+        for key in ("ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown"):
+            page.keyboard.press(key)
+        assert page.evaluate("document.activeElement.dataset.id") is not None and first is not None
+        unnamed = page.evaluate(
+            """() => [...document.querySelectorAll("button, a, input, select, [role=button]")]
+            .filter(e => !(e.ariaLabel || e.innerText?.trim() || e.labels?.length)).map(e => e.outerHTML)"""
+        )
+        assert unnamed == []
+
+
+LONG_TASKS = """
+new PerformanceObserver(list => {
+  for (const entry of list.getEntries()) (window.tasks ??= []).push(Math.round(entry.duration));
+}).observe({type: "longtask", buffered: true})
+"""
+
+
+def test_many_operators_and_much_history_are_shown_as_they_are(running, open_page):
+    """Two hundred operators are folded at first and all can be seen; ten thousand batches can be wound back."""
+    job, _ = running
+    with_long_history(job.folder, 10_000)
+    with_wide_plan(job.folder, 201)
+    with served(str(job.folder), "127.0.0.1", 0) as (link, _):
+        page = open_page("about:blank")
+        page.add_init_script(LONG_TASKS)
+        page.goto(link)
+        go(page, "plan/matches")
+        expect(page.locator(".node")).to_have_count(7)
+        page.get_by_role("button", name="Show all 201").click()
+        expect(page.locator(".node")).to_have_count(201)
+        page.get_by_role("button", name="Fold").click()
+        page.locator(".more").last.click()
+        expect(page.get_by_role("button", name="Back to the result")).to_be_visible()
+        go(page, "time")
+        expect(page.get_by_text("The charts show 10 k batches")).to_be_visible()
+        expect(page.locator(".plot canvas")).to_have_count(6)
+        page.get_by_role("slider", name="Batch").fill("5000")
+        expect(page.get_by_text("Batch 5001, not now")).to_be_visible()
+        tasks = page.evaluate("window.tasks ?? []")
+        print("long tasks in ms:", tasks)
