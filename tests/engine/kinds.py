@@ -52,7 +52,9 @@ KINDS = {
     "dstream": Kind("Changes", f"SELECT DSTREAM k FROM A {W}"),
     "rstream": Kind("Instants", "SELECT RSTREAM k FROM A [RANGE 3]"),
     "sequence": Kind("FollowedBy", "SELECT A.v, B.v AS u FROM A FOLLOWED BY B CHRONICLE ON A.k = B.k WITHIN 9"),
-    "choosy sequence": Kind("FollowedBy", "SELECT A.v, B.v AS u FROM A FOLLOWED BY B CHRONICLE ON A.v < B.v WITHIN 9"),
+    "choosy sequence": Kind(
+        "FollowedBy", "SELECT A.v, B.v AS u FROM A FOLLOWED BY B CHRONICLE ON A.k = B.k AND A.v < B.v"
+    ),
     "row before": Kind("FollowedBy", "SELECT a.v, b.v AS u FROM A AS a FOLLOWED BY A AS b ON a.k = b.k"),
     "as-of join": Kind("FollowedBy", "SELECT A.v, B.v AS u FROM A ASOF LEFT JOIN B ON A.k = B.k"),
     "later as-of join": Kind(

@@ -92,3 +92,13 @@ def test_rows_without_a_time_are_counted_on_spark_too(spark):
     assert result.column("k").to_pylist() == [1, 3]
     assert result.schema.metadata[b"midstream.dead_letters"] == b'{"A": {"null time": 1}}'
     assert [(letters.stream, letters.reason, len(letters)) for letters in dead] == [("A", "null time", 1)]
+
+
+def test_streams_with_and_without_a_zone_do_not_join(spark, tmp_path):
+    with ms.Session(spark, checkpoint=str(tmp_path / "checkpoint")) as session:
+        for name, kind in (("A", "TIMESTAMP"), ("B", "TIMESTAMP_NTZ")):
+            (tmp_path / name).mkdir()
+            files = spark.readStream.schema(f"at {kind}, k BIGINT").parquet(str(tmp_path / name))
+            session.stream(name, files, time="at")
+        with pytest.raises(ms.QueryError, match=r"(?s)B and A do not share a time.*give B.at its zone"):
+            session.query("q", "SELECT A.k FROM A [RANGE 1 HOUR], B [RANGE 1 HOUR] WHERE A.k = B.k")
