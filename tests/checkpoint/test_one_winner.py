@@ -13,6 +13,7 @@ import pytest
 from pyarrow.fs import FileSystem
 from tests.checkpoint.storages import ArrowHdfs, hdfs
 
+from midstream.checkpoint import object_files
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.failures import AlreadyThere
 from midstream.checkpoint.manifest import Manifest
@@ -213,3 +214,23 @@ def test_an_object_store_that_cannot_be_reached_is_named(monkeypatch):
     with pytest.raises(JobError, match="cannot write s3://bucket/job/a") as error:
         files._put_new("a", b"x")
     assert "connection refused" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("uri", "kind", "told"),
+    [
+        ("gs://bucket/job", "GCSStore", {"bucket": "bucket"}),
+        ("gs://anonymous@bucket/job?retry_limit_seconds=5", "GCSStore", {"bucket": "bucket", "skip_signature": "true"}),
+        ("abfss://files@account.dfs.core.windows.net/job", "AzureStore", {"container_name": "files"}),
+        (
+            "s3://key:secret@bucket/job?region=eu-west-1&endpoint_override=host:9000&scheme=http",
+            "S3Store",
+            {"bucket": "bucket", "region": "eu-west-1", "endpoint": "http://host:9000", "access_key_id": "key"},
+        ),
+    ],
+)
+def test_conditional_puts_go_where_arrow_writes(uri, kind, told):
+    pytest.importorskip("obstore")
+    store = object_files._store(uri, None)
+    assert type(store).__name__ == kind and store.prefix == "job"
+    assert told.items() <= store.config.items()

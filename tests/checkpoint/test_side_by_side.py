@@ -85,6 +85,6 @@ def test_a_manifest_appears_once_the_folders_of_its_files_are_safe(tmp_path: Pat
     files.make("dead_letters")
     opened = opening(gate)
     store.commit(Manifest("query", 0, dead_letters=[DeadLetterFile(path, 1, 0)]))
-    assert store.exists(0)
+    assert 0 in store.batch_ids()
     assert files.made_safe == [("dead_letters", False)]
     opened()

@@ -5,8 +5,7 @@ State ids are long and stand in many entries, file names likewise: each is writt
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from operator import attrgetter
 from typing import Any
@@ -83,16 +82,3 @@ class Reader:
             _make(*states[state], files[file], *numbers, *parts.get(i, (0, ALL_HASHES)))
             for i, (state, file, *numbers) in enumerate(rows)
         )
-
-
-def entries_to_json(entries: Iterable[SegmentEntry]) -> str:
-    """Entries as a text that a task can report."""
-    writer = Writer()
-    columns = writer.columns(tuple(entries))
-    return json.dumps({"entries": columns, **writer.texts()}, separators=(",", ":"), ensure_ascii=False)
-
-
-def entries_from_json(text: str) -> tuple[SegmentEntry, ...]:
-    """The entries that a task reported."""
-    parsed = json.loads(text)
-    return Reader(parsed).entries(parsed["entries"])

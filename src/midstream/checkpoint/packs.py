@@ -17,12 +17,9 @@ import pyarrow as pa
 from midstream.checkpoint.failures import MissingFile
 from midstream.checkpoint.files import Data, Files
 from midstream.checkpoint.maps import Mapped
-from midstream.checkpoint.names import name_for
 from midstream.errors import JobError
 from midstream.operators.elements import Elements, Key, rows_without_columns
 from midstream.operators.state.segment import FROM, HASH, TO, Segment
-
-__all__ = ["SegmentEntry", "StateKey", "kept_entries", "name_for", "open_segment", "open_states", "write_pack"]
 
 ALIGNMENT = 64
 ALL_HASHES = 2**64

@@ -85,10 +85,6 @@ class CheckpointStore:
         ids = self.batch_ids()
         return self.named(ids[-1]).epoch if ids else 0
 
-    def exists(self, batch_id: int) -> bool:
-        """Whether a batch is done."""
-        return self.files.exists(manifest_path(batch_id))
-
     def before(self, batch: int, query_id: str) -> Manifest | None:
         """The manifest that a batch of the source goes on from; none for the very first batch.
 
