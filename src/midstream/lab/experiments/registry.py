@@ -19,6 +19,11 @@ EXPERIMENTS: dict[str, str] = {
     "mill-latency": "mill_latency:mill_latency",
     "mill-arcs": "mill_arcs:mill_arcs",
     "mill-burstiness": "mill_burstiness:mill_burstiness",
+    "dcape-throughput": "dcape_throughput:dcape_throughput",
+    "dcape-tuples": "dcape_throughput:dcape_tuples",
+    "dcape-window-rate": "dcape_window_rate:dcape_window_rate",
+    "dcape-length": "dcape_length:dcape_length",
+    "dcape-falling": "dcape_falling:dcape_falling",
 }
 """Where each experiment is: `module:function`, the module in this package."""
 

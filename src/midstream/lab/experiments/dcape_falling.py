@@ -1,0 +1,66 @@
+"""D-CAPE's figure 13: rates that have just fallen favour PTLB."""
+
+from __future__ import annotations
+
+from midstream.lab.experiments.dcape_run import Adaptation, Observed, Rates, Run, Setting
+from midstream.lab.experiments.plots import Plot, Series
+from midstream.lab.experiments.report import Figure, Report
+from midstream.lab.experiments.virtual_processor import Costs
+
+SETTING = Setting(
+    Rates(100, 5),
+    window=60,
+    end=90,
+    keys={"A": 500, "B": 500, "C": 5000},
+    costs=Costs(0.3, 0.3),
+    ready=35,
+    optimised="fullest",
+)
+ADAPTATIONS = (Adaptation(), Adaptation(True, "ptlb"), Adaptation(True, "mslb"))
+
+
+def dcape_falling() -> Report:
+    """Runs both protocols after the fall."""
+    return report_of(SETTING, [Run(SETTING, adaptation).run() for adaptation in ADAPTATIONS])
+
+
+def report_of(setting: Setting, runs: list[Observed]) -> Report:
+    """What the runs say about figure 13."""
+    base, ptlb, mslb = runs
+    report = Report("dcape-falling", "Rates that have fallen favour PTLB (D-CAPE, figure 13)", setting.describe())
+    report.verdict(
+        "PTLB gives more results than MSLB after balancing has begun",
+        "PTLB has better performance after the load balancing process is triggered",
+        f"{ptlb.results:,} with LM-PTLB, {mslb.results:,} with LM-MSLB, {base.results:,} without adaptation",
+        ptlb.results > mslb.results,
+    )
+    seconds = [s.second for s in ptlb.samples if s.second > setting.ready]
+    ahead = sum(ptlb.at(second).results >= mslb.at(second).results for second in seconds) / max(1, len(seconds))
+    report.verdict(
+        "PTLB is ahead of MSLB at every moment from then on",
+        "the curves part when balancing begins",
+        f"ahead or level in {ahead:.0%} of the time",
+        ahead >= 0.9,
+        "while rows of MSLB's groups wait, its sender has less to do and is ahead with its other groups for a while",
+    )
+    rows = sum(move.shipped for move in mslb.moves)
+    longest = max((move.length for move in mslb.moves), default=0.0)
+    report.verdict(
+        "MSLB is behind because of what it moves, recomputes and holds up",
+        "large states are costly to move and recompute, purging is cheap at low rates",
+        f"{rows:,} rows shipped; the groups stood still for up to {longest:.1f} s",
+        rows > 0 and longest > 1,
+    )
+    series = [
+        Series(run.adaptation.name, [s.second for s in run.samples], [float(s.results) for s in run.samples])
+        for run in runs
+    ]
+    marks = [(setting.rates.at, "rates of B and C fall"), (setting.ready, "balancing")]
+    plot = Plot("Accumulated results", "seconds", "results", series, marks)
+    report.figures.append(Figure(plot, "Figure 13", ["PTLB is ahead of MSLB from the start of balancing on."]))
+    report.notes.append(
+        "Most of MSLB's time is spent before anything is sent: the sender first processes what is queued for the "
+        "groups, while new rows of them wait. The local plan of the fullest machine differs from the receiver's by "
+        "then, so states of intermediate results cannot be matched and are recomputed."
+    )
+    return report
