@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.spark_log import SparkLog
 from midstream.checkpoint.store import CheckpointStore
-from midstream.cluster.spark.offset_log import OffsetLog
 from midstream.errors import JobError
 
 IDENTITY = "7a07eb29-901d-4c10-8fab-89b5268c9122"
@@ -25,7 +25,7 @@ class Checkpoint:
 
     def __init__(self, folder: Path, batches: int, named: bool = False) -> None:
         self.store = CheckpointStore(str(folder))
-        self.log = OffsetLog(self.store.files)
+        self.log = SparkLog(self.store.files)
         self.spark = folder / "spark"
         source = self.spark / "sources" / ("A" if named else "0")
         for place in (self.spark / "offsets", self.spark / "commits", source):

@@ -37,6 +37,9 @@ class Cluster(Protocol):
     def source_id(self) -> str:
         """The identity of what counts the batches; manifests made under another one are not continued."""
 
+    def continues(self, newest: Manifest) -> bool:
+        """Whether it can go on from a manifest that was made under another identity."""
+
     def offsets(self, batch_id: int) -> str:
         """Up to where the sources were read for a batch."""
 

@@ -25,6 +25,7 @@ from midstream.checkpoint.lists import dead_letters_of, sources_of
 from midstream.checkpoint.manifest import Manifest, SourceFile
 from midstream.checkpoint.metrics import metrics_of
 from midstream.checkpoint.source_batches import source_batch
+from midstream.checkpoint.spark_log import LOCAL, SINKS, paths_read, sinks_called
 from midstream.cluster.local.cluster import LocalCluster
 from midstream.cluster.local.folders import FolderSource
 from midstream.errors import InputError, JobError, MidstreamError
@@ -43,9 +44,6 @@ log = logging.getLogger(__name__)
 IDLE = 0.05
 """How many seconds to wait before looking at folders again in which there was nothing new."""
 
-SINKS = "local/sinks"
-"""The file with the number of the newest batch whose sinks were all called."""
-
 
 @dataclass(frozen=True, slots=True)
 class LocalInput:
@@ -62,13 +60,15 @@ class LocalBackend:
 
     def __init__(self, files: Files) -> None:
         self.files = files
-        self.cluster = LocalCluster(files, {}, "local")
+        self.cluster = LocalCluster(files, {})
         self._turn = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._inputs: dict[str, LocalInput] = {}
         self._read: dict[str, set[str]] = {}
         """The files that were read, by stream."""
+        self._inherited: dict[str, list[SourceFile]] = {}
+        """Files that Spark has read, until a manifest tells of them."""
 
     def stream(self, name: str, source: Any, columns: pa.Schema | None, settings: StreamSettings) -> LocalInput:
         """A stream whose rows are pushed; the source is its schema, or a table that has it."""
@@ -173,25 +173,29 @@ class LocalBackend:
     def _know_files(self, driver: Driver) -> None:
         """Learns from the manifest which files were read, and that they are as they were."""
         manifest = driver.manifest
+        by_spark: set[str] = set()
+        if manifest is not None and manifest.query_id != LOCAL:
+            by_spark = paths_read(self.files, manifest)
         for name, stream in self._inputs.items():
             if stream.source is None:
                 continue
             read = [] if manifest is None else list(sources_of(self.files, manifest, name))
             stream.source.check_unchanged(read)
             self._read[name] = {file.path for file in read}
+            taken = [f for f in stream.source.among(by_spark) if f.path not in self._read[name]]
+            self._inherited[name] = taken
+            self._read[name].update(file.path for file in taken)
 
     def _repeat_sinks(self, driver: Driver) -> None:
         manifest = driver.manifest
-        if manifest is None or not driver.sinks:
-            return
-        called = int(self.files.read(SINKS)) if self.files.exists(SINKS) else -1
-        if called < manifest.batch_id:
-            driver.on_batch({}, source_batch(manifest))
+        if manifest is not None and driver.sinks and not sinks_called(self.files, manifest):
+            driver.repeat(source_batch(manifest))
             self._sinks_called(driver)
 
     def _sinks_called(self, driver: Driver) -> None:
-        if driver.sinks and driver.manifest is not None:
-            self.files.write_atomic(SINKS, str(driver.manifest.batch_id).encode())
+        manifest = driver.manifest
+        if driver.sinks and manifest is not None and manifest.query_id == LOCAL:
+            self.files.write_atomic(SINKS, str(manifest.batch_id).encode())
 
     def _guarded(self, loop: Any, driver: Driver, pause: float) -> None:
         try:
@@ -238,11 +242,16 @@ class LocalBackend:
     def _batch(self, driver: Driver, rows: Mapping[str, pa.Table], files: Mapping[str, Sequence[SourceFile]]) -> None:
         manifest = driver.manifest
         number, now = source_batch(manifest) + 1, time.time_ns() // 1000
-        self.cluster.reading, self.cluster.clocks = files, {number: now}
+        self.cluster.reading, self.cluster.clocks = self._told(files), {number: now}
         driver.on_batch(dict(self._arriving(rows, {} if manifest is None else manifest.latest, now)), number)
+        self._inherited = {}
         for name, read in files.items():
             self._read[name].update(file.path for file in read)
         self._sinks_called(driver)
+
+    def _told(self, files: Mapping[str, Sequence[SourceFile]]) -> dict[str, list[SourceFile]]:
+        names = {**self._inherited, **files}
+        return {name: [*self._inherited.get(name, ()), *files.get(name, ())] for name in names}
 
     def _arriving(
         self, rows: Mapping[str, pa.Table], latest: Mapping[str, int], now: int

@@ -17,6 +17,7 @@ import pyarrow as pa
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest, SourceFile
+from midstream.checkpoint.spark_log import LOCAL
 from midstream.checkpoint.store import CheckpointStore
 from midstream.distribution.fragments import Route
 from midstream.job.batch import Batch
@@ -51,7 +52,7 @@ class LocalCluster:
         self,
         files: Files,
         routes: Mapping[str, Route],
-        source_id: str = "local",
+        source_id: str = LOCAL,
         shuffle: np.random.Generator | None = None,
         threads: int | None = None,
     ) -> None:
@@ -87,6 +88,10 @@ class LocalCluster:
     def source_id(self) -> str:
         """The identity of what counts the batches."""
         return self._source_id
+
+    def continues(self, newest: Manifest) -> bool:
+        """It goes on from whatever there is: what was read before is known before it starts."""
+        return True
 
     def offsets(self, batch_id: int) -> str:
         """Nothing besides the files that were read."""

@@ -102,6 +102,13 @@ class FolderSource:
                     found.append(SourceFile(os.path.relpath(path, self.folder), told.st_size, told.st_mtime_ns))
         return sorted(found, key=lambda file: (file.modified, file.path))
 
+    def among(self, paths: Collection[str]) -> list[SourceFile]:
+        """The files of the folder that are among absolute paths; of those that are gone only the names are known."""
+        folder = str(self.folder.absolute()) + os.sep
+        here = {file.path: file for file in self.present()} if paths else {}
+        names = sorted(path.removeprefix(folder) for path in paths if path.startswith(folder))
+        return [here.get(name, SourceFile(name, 0, 0)) for name in names]
+
     def check_unchanged(self, read: Collection[SourceFile]) -> None:
         """Refuses files that were read and hold something else now: what was added to them would be lost."""
         now = {file.path: file for file in self.present()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 from py4j.protocol import Py4JError
@@ -12,16 +13,19 @@ from pyspark.sql.streaming.query import StreamingQuery
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.checkpoint.failures import storage_refusal
 from midstream.checkpoint.files import Files
+from midstream.checkpoint.lists import sources_of
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.source_batches import source_batch
+from midstream.checkpoint.spark_log import LOCAL, log_after, sinks_called
 from midstream.cluster.spark.cluster import SparkCluster
 from midstream.cluster.spark.environment import is_gone, require_classic, ship_package, spark_session
 from midstream.cluster.spark.frames.declaring import stream_input
 from midstream.cluster.spark.frames.results import dead_letters_frame, metrics_frame, results_frame, spark_path
-from midstream.cluster.spark.frames.sources import open_source
+from midstream.cluster.spark.frames.sources import NamedSource
 from midstream.cluster.spark.frames.tagging import StreamInput, tagged_union
-from midstream.cluster.spark.offset_log import SPARK
 from midstream.cluster.spark.push_down import told
 from midstream.cluster.spark.quiet import keep_quiet
+from midstream.errors import JobError
 from midstream.inputs import StreamSettings
 from midstream.job.driver import Driver
 from midstream.optimizer.plans import Plan
@@ -53,13 +57,14 @@ class SparkBackend:
         settings: StreamSettings,
     ) -> StreamInput:
         """A stream from one of Spark's sources, by name, so that others can be added to the session later."""
-        frame = open_source(self.spark, name, format, path, schema, options, columns)
-        return stream_input(name, frame, None, settings)
+        source = NamedSource(name, format, path, schema, dict(options), tuple(columns))
+        made = stream_input(name, source.open(self.spark), None, settings)
+        return replace(made, source=source)
 
     def ticks(self, name: str) -> StreamInput:
         """Spark's own clock."""
-        frame = open_source(self.spark, "ticks", "rate", None, None, {"rowsPerSecond": "1"}, ["timestamp AS ts"])
-        return stream_input(name, frame, None, StreamSettings())
+        source = NamedSource("ticks", "rate", None, None, {"rowsPerSecond": "1"}, ("timestamp AS ts",))
+        return stream_input(name, source.open(self.spark), None, StreamSettings())
 
     def begin(
         self,
@@ -71,15 +76,34 @@ class SparkBackend:
         """Starts Spark's query."""
         keep_quiet()
         ship_package(self.spark)
-        union, driver.arriving = tagged_union(inputs, driver.routes, needed)
-        writer = union.writeStream.foreachBatch(driver.on_batch).option(
-            "checkpointLocation", spark_path(self.files.full(SPARK))
+        log = self.cluster.log = log_after(self.files, driver.manifest)
+        newest = driver.manifest
+        if newest is not None and newest.query_id == LOCAL and not sinks_called(self.files, newest):
+            driver.repeat(source_batch(newest))
+        unread = [self._unread(stream, driver.manifest) for stream in inputs]
+        union, driver.arriving = tagged_union(unread, driver.routes, needed)
+        writer = union.writeStream.foreachBatch(lambda rows, number: driver.on_batch(rows, log.base + number)).option(
+            "checkpointLocation", spark_path(self.files.full(log.folder))
         )
         if trigger == "available":
             writer = writer.trigger(availableNow=True)
         elif trigger is not None:
             writer = writer.trigger(processingTime=trigger)
         self.streaming_query = writer.start()
+
+    def _unread(self, stream: StreamInput, manifest: Manifest | None) -> StreamInput:
+        """The stream without the files of its folder that another cluster has read."""
+        name = stream.declaration.name
+        read = [] if manifest is None else [file.path for file in sources_of(self.files, manifest, name)]
+        if not read:
+            return stream
+        if stream.source is None or stream.source.path is None:
+            raise JobError(
+                f"stream {name} was read from a folder so far, and cannot go on from something else",
+                detail=f"{len(read)} files of the folder were read",
+                hint="open it with open_stream and the folder's path",
+            )
+        return replace(stream, frame=stream.source.open(self.spark, read))
 
     @property
     def active(self) -> bool:

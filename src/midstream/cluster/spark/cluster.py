@@ -16,11 +16,12 @@ from pyspark.sql.pandas.types import from_arrow_type
 from midstream.checkpoint.failures import MissingFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest, SourceFile
+from midstream.checkpoint.source_batches import source_batch
+from midstream.checkpoint.spark_log import LOCAL, SparkLog, log_after
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.spark.environment import BATCH_SETTINGS, ROWS_AT_ONCE
 from midstream.cluster.spark.frames.results import batch_frame
 from midstream.cluster.spark.frames.tagging import exchange_type, slot_of
-from midstream.cluster.spark.offset_log import OffsetLog
 from midstream.cluster.spark.push_down import PushDown, push_down
 from midstream.job.batch import Batch
 from midstream.job.moving import Move
@@ -42,7 +43,7 @@ class SparkCluster:
     def __init__(self, spark: SparkSession, files: Files) -> None:
         self.spark = spark
         self.files = files
-        self.log = OffsetLog(files)
+        self.log = SparkLog(files)
         self._batch_session = spark
         """The copy of the session that Spark made for the streaming query, once there is a batch."""
 
@@ -104,6 +105,10 @@ class SparkCluster:
         """The identity of Spark's checkpoint."""
         return self.log.query_id()
 
+    def continues(self, newest: Manifest) -> bool:
+        """Whether this Spark query goes on with what ran in a process, in a log of its own."""
+        return newest.query_id == LOCAL and self.log.base == source_batch(newest) + 1
+
     def offsets(self, batch_id: int) -> str:
         """Spark's own entry for a batch, made safe from a crash of the machine."""
         return self.log.safe_entry(batch_id)
@@ -114,6 +119,7 @@ class SparkCluster:
 
     def repair(self, store: CheckpointStore) -> None:
         """Puts back what Spark's logs have lost of batches that are done."""
+        self.log = log_after(self.files, store.latest())
         self.log.repair(store)
 
     def files_read(self, batch_id: int) -> Mapping[str, Sequence[SourceFile]]:

@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
 from midstream.algebra.declarations import StreamDeclaration
+from midstream.cluster.spark.frames.sources import NamedSource
 from midstream.distribution.fragments import Route
 from midstream.errors import InputError
 from midstream.job.task.exchange import GROUP_BITS, ONE_SLOT_GROUP, default_routing
@@ -29,6 +30,8 @@ class StreamInput:
 
     declaration: StreamDeclaration
     frame: DataFrame
+    source: NamedSource | None = None
+    """The source that the frame was opened from, if it has a name."""
 
 
 def columns_of_frame(name: str, frame: DataFrame) -> pa.Schema:

@@ -1,0 +1,79 @@
+"""A job that goes from this process to Spark and back, in the middle of a migration too: nothing is read twice."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import midstream as ms
+
+SCHEMA = "ts BIGINT, k BIGINT, v BIGINT"
+CQL = "SELECT A.k, A.v, C.v AS w FROM A [RANGE 60], B [RANGE 60], C [RANGE 60] WHERE A.k = B.k AND B.k = C.k"
+GROUPS = "SELECT k, count(*) AS n, sum(v) AS s FROM A [RANGE 30] GROUP BY k"
+
+
+def drawn(stream: str, number: int) -> pa.Table:
+    random = np.random.default_rng([ord(stream), number])
+    times = np.sort(random.integers(number * 20, (number + 1) * 20, 15))
+    return pa.table({"ts": times, "k": random.integers(0, 5, 15), "v": random.integers(0, 9, 15)})
+
+
+def put(base: Path, number: int) -> None:
+    for stream in "ABC":
+        folder = base / f"in {stream}"
+        folder.mkdir(exist_ok=True)
+        draft = folder / f".{number}"
+        pq.write_table(drawn(stream, number), draft)
+        os.utime(draft, ns=(number * 10**9, number * 10**9))
+        draft.rename(folder / f"{number:04d}.parquet")
+
+
+def opened(base: Path, spark: object | None) -> ms.Session:
+    on = "local" if spark is None else "spark"
+    session = ms.Session(spark, checkpoint=str(base / "checkpoint"), on=on, slots=2)
+    for stream in "ABC":
+        session.open_stream(
+            stream, "parquet", path=str(base / f"in {stream}"), schema=SCHEMA, options={"maxFilesPerTrigger": "1"}
+        )
+    session.query("q", CQL, plan="((A B) C)")
+    session.query("g", GROUPS)
+    return session
+
+
+@pytest.mark.parametrize("strategy", ["genmig", "moving_state_paced"])
+def test_a_job_goes_to_spark_and_back_in_the_middle_of_a_migration(spark, tmp_path, strategy):
+    calls: list[int] = []
+    for number, where in enumerate([None, spark, None, spark, None]):
+        put(tmp_path, 2 * number)
+        put(tmp_path, 2 * number + 1)
+        with opened(tmp_path, where) as session:
+            session.sink("q", lambda rows, batch: calls.append(batch))
+            if number == 1:
+                session.queries["q"].migrate("(A (B C))", strategy)
+            session.process_available()
+            if number == 4:
+                session.finish()
+                inputs = {s: pa.concat_tables([drawn(s, i) for i in range(10)]) for s in "ABC"}
+                query = session.queries["q"]
+                assert query.plan.text == "(A (B C))" and query.history[-1]["status"] == "done"
+                assert ms.snapshot_equal(query.table(), ms.reference(CQL, inputs))
+                assert ms.snapshot_equal(session.queries["g"].table(), ms.reference(GROUPS, inputs))
+    assert len(set(calls)) == len(calls)  # no sink was called twice
+
+
+def test_a_stream_that_was_read_from_a_folder_cannot_become_another(spark, tmp_path):
+    put(tmp_path, 0)
+    with opened(tmp_path, None) as session:
+        session.process_available()
+    with ms.Session(spark, checkpoint=str(tmp_path / "checkpoint")) as session:
+        for stream in "ABC":
+            session.stream(stream, spark.readStream.schema(SCHEMA).parquet(str(tmp_path / f"in {stream}")))
+        session.query("q", CQL)
+        session.query("g", GROUPS)
+        with pytest.raises(ms.JobError, match="was read from a folder so far"):
+            session.process_available()
