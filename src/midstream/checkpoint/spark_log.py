@@ -101,9 +101,12 @@ class SparkLog:
 
     def repair(self, store: CheckpointStore) -> list[str]:
         """Puts back what Spark's logs have lost of batches that are done; gives the files made or removed."""
-        done = _newest_first(store)
+        latest = store.latest()
+        if latest is None or not _is_sparks(latest):
+            return []
+        done = (manifest for manifest in _newest_first(store) if manifest.query_id == latest.query_id)
         newest = next(done, None)
-        if newest is None or not _is_sparks(newest):
+        if newest is None:
             return []
         self._require_sources(newest)
         changed = self._restore_identity(newest)
