@@ -116,7 +116,7 @@ def test_batches_of_our_own_have_the_entry_of_the_batch_before(tmp_path):
 def test_entries_are_made_safe_before_a_manifest_can_have_them(tmp_path, monkeypatch):
     checkpoint = Checkpoint(tmp_path, 5)
     safe: list[str] = []
-    log = OffsetLog(checkpoint.store.files)
+    log = SparkLog(checkpoint.store.files)
     monkeypatch.setattr(log.files, "sync", safe.append)
     assert log.safe_entry(4) == entry(4)
     assert sorted(safe) == ["spark/offsets", "spark/offsets/4", "spark/sources/0", "spark/sources/0/4"]
