@@ -17,6 +17,7 @@ from midstream.algebra.declarations import Catalog, StreamDeclaration, Timestamp
 from midstream.algebra.plan import Relation
 from midstream.algebra.time import ticks
 from midstream.checkpoint.files import Files
+from midstream.checkpoint.spark_log import note_sinks_called
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.backend import Backend, Input
 from midstream.cluster.listener import Listener
@@ -545,6 +546,8 @@ class Session:
             self._listener = None
         with self._driver.gate:
             self._halt()
+            if self._driver.lease is not None and self._driver.sinks:
+                note_sinks_called(self._driver.files, self._driver.sinks_called)
         self._driver.compactor.take(wait=True)
         if self._driver.lease is not None:
             self._driver.lease.stop()

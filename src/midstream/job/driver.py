@@ -82,6 +82,8 @@ class Driver:
     streams: dict[int, StreamDeclaration] = field(default_factory=dict)
     routes: dict[str, Route] = field(default_factory=dict)
     sinks: dict[str, list[Sink]] = field(default_factory=dict)
+    sinks_called: int | None = None
+    """The newest batch whose sinks were all called, as far as this process knows."""
     listeners: list[Progress] = field(default_factory=list)
     before_batch: list[Callable[[int], None]] = field(default_factory=list)
     watchers: Watchers = field(default_factory=Watchers)
@@ -463,6 +465,7 @@ class Driver:
             results = self.cluster.released(manifest, name, query.plan, since)
             for sink in sinks:
                 deliver(sink, results, name, manifest)
+        self.sinks_called = manifest.batch_id
 
     def _query_of(self, name: str) -> RunningQuery | None:
         """The query whose results manifests have under a name; until it runs, another does not take its place."""

@@ -25,13 +25,13 @@ from midstream.checkpoint.lists import dead_letters_of, sources_of
 from midstream.checkpoint.manifest import Manifest, SourceFile
 from midstream.checkpoint.metrics import metrics_of
 from midstream.checkpoint.source_batches import source_batch
-from midstream.checkpoint.spark_log import LOCAL, SINKS, paths_read, sinks_called
+from midstream.checkpoint.spark_log import LOCAL, note_sinks_called, paths_read, sinks_called
 from midstream.cluster.local.cluster import LocalCluster
 from midstream.cluster.local.folders import FolderSource
 from midstream.errors import InputError, JobError, MidstreamError
 from midstream.inputs import StreamSettings, table_of
 from midstream.job.batch import TICKS
-from midstream.job.driver import Driver
+from midstream.job.driver import Driver, PutOff
 from midstream.job.ingest import checked
 from midstream.job.result_table import result_table
 from midstream.job.results import results_of_query
@@ -193,13 +193,14 @@ class LocalBackend:
             self._sinks_called(driver)
 
     def _sinks_called(self, driver: Driver) -> None:
-        manifest = driver.manifest
-        if driver.sinks and manifest is not None and manifest.query_id == LOCAL:
-            self.files.write_atomic(SINKS, str(manifest.batch_id).encode())
+        if driver.sinks:
+            note_sinks_called(self.files, driver.sinks_called)
 
     def _guarded(self, loop: Any, driver: Driver, pause: float) -> None:
         try:
             loop(driver, pause)
+        except PutOff:
+            return
         except BaseException as error:
             if driver.failure is None:
                 driver.failure = error
