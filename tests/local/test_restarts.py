@@ -75,6 +75,17 @@ def test_finishing_needs_the_lease(tmp_path):
     assert values(one) == [1, 2] and is_free(tmp_path)
 
 
+def test_nothing_is_committed_without_the_lease(tmp_path):
+    one = opened(tmp_path, {"n": COUNT})
+    one.start()
+    one.push("A", row(1))
+    one.stop()
+    with pytest.raises(JobError, match="has been stopped"):
+        one.push("A", row(2))
+    one.end_available()
+    assert CheckpointStore(str(tmp_path)).batch_ids() == [0]
+
+
 def test_what_is_not_declared_any_more_goes_on_until_it_is_dropped_by_name(tmp_path, caplog):
     tables = [row(i, i * 60) for i in range(6)]
     once(tmp_path, *tables[:3], queries={"q": PLAIN, "n": COUNT})

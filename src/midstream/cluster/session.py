@@ -458,8 +458,8 @@ class Session:
 
         if not isinstance(self._backend, LocalBackend):
             raise JobError("rows are pushed into sessions in this process only", hint='open it with on="local"')
-        if not self._started:
-            raise JobError("the session has not been started")
+        if not self._started or self._driver.lease is None:
+            raise JobError("the session has not been started, or has been stopped")
         self._backend.push(self._driver, dict(stream) if isinstance(stream, Mapping) else {stream: rows})
 
     def process_available(self, *, finish: bool = False) -> Session:
@@ -474,7 +474,7 @@ class Session:
 
     def end_available(self, finish: bool = False) -> None:
         """After `start("available")` and `wait`: releases what waited for another batch, or finishes."""
-        if self._stopping.is_set():
+        if self._stopping.is_set() or self._driver.lease is None:
             return
         if finish:
             self.finish()
@@ -516,7 +516,8 @@ class Session:
                 self._take_in_the_rest()
             if self._driver.failure is not None:
                 raise self._driver.failure
-            finish(self._driver)
+            if self._driver.lease is not None:  # else it was stopped meanwhile
+                finish(self._driver)
         finally:
             if not held:
                 self.stop()
