@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from pyarrow.fs import FileSystem
+from tests.checkpoint.s3_server import s3_bucket
 from tests.checkpoint.storages import ArrowHdfs, hdfs
 
 from midstream.checkpoint import object_files
@@ -159,24 +159,8 @@ def _at_once(works: list[Any]) -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def bucket():
-    """A bucket of an S3 server in this process."""
-    pytest.importorskip("obstore")
-    server = pytest.importorskip("moto.server").ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    named = {
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_REGION": "us-east-1",
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }
-    with pytest.MonkeyPatch.context() as patched:
-        for name, value in named.items():
-            patched.setenv(name, value)
-        FileSystem.from_uri("s3://jobs?allow_bucket_creation=true")[0].create_dir("jobs")
-        yield "s3a://jobs"
-    server.stop()
+    with s3_bucket() as address:
+        yield address
 
 
 def test_of_two_writers_on_s3_exactly_one_wins(bucket):
