@@ -12,7 +12,7 @@ from tests.job.many import Many
 
 from midstream.api import ask
 from midstream.checkpoint.manifest import Manifest
-from midstream.cluster.spark.frames.sinks import folder
+from midstream.cluster.sinks import folder
 from midstream.job.delivery import IDENTITY, deliver
 
 TABLE = pa.table({"k": [1, 2], "ts": [1, 2]})

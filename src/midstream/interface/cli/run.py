@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +16,13 @@ from midstream.interface.cli.dashboard import WithDashboard, beside
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import note, show_json
 from midstream.interface.jobs.job_file import Job, read_job
+
+
+class Place(StrEnum):
+    """Where a job runs."""
+
+    SPARK = "spark"
+    LOCAL = "local"
 
 
 @ends_clearly
@@ -29,6 +38,9 @@ def run(
     drop: Annotated[
         list[str] | None, typer.Option("--drop", metavar="QUERY", help="End a query that the checkpoint has, by name.")
     ] = None,
+    on: Annotated[
+        Place | None, typer.Option("--on", help="Where to run: on Spark, or in this process without Java.")
+    ] = None,
     dashboard: WithDashboard = False,
     json: options.Json = False,
 ) -> None:
@@ -38,8 +50,11 @@ def run(
     Example:
       midstream run examples/orders.toml --available
       midstream run examples/orders.toml --finish
+      midstream run examples/orders.toml --on local --available
     """
     job = read_job(job_file)
+    if on is not None:
+        job = dataclasses.replace(job, on="local" if on is Place.LOCAL else "spark")
     if check:
         note(f"{job_file} is a job of {len(job.streams)} streams and {len(job.queries)} queries")
         return
@@ -81,14 +96,13 @@ def open_session(job: Job, replace: bool = False, drop: Sequence[str] = ()) -> A
 
     `replace` has queries whose texts have changed take the places of the old ones; `drop` names queries to end.
     """
-    from midstream.cluster.spark import Session, spark_session
-    from midstream.cluster.spark.frames import sinks
-    from midstream.cluster.spark.frames.sources import EVOLUTION
+    from midstream.cluster import sinks
+    from midstream.cluster.session import Session
 
-    spark = spark_session(job.master, **{EVOLUTION: "true", **job.spark})
     session = Session(
-        spark,
+        _spark(job) if job.on == "spark" else None,
         checkpoint=job.checkpoint,
+        on=job.on,
         slots=job.slots,
         retained=job.retained,
         carry=job.carry,
@@ -136,6 +150,14 @@ def open_session(job: Job, replace: bool = False, drop: Sequence[str] = ()) -> A
     for name in session.restore_added():
         note(f"query {name} was added to the running job and goes on")
     return session
+
+
+def _spark(job: Job) -> Any:
+    """The SparkSession that a job asks for."""
+    from midstream.cluster.spark import spark_session
+    from midstream.cluster.spark.frames.sources import EVOLUTION
+
+    return spark_session(job.master, **{EVOLUTION: "true", **job.spark})
 
 
 def _told(event: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from midstream.job.task.memory import Memory
 
 JOB_KEYS = (
     *("name", "checkpoint", "trigger", "slots", "master", "ticks", "retained", "memory_per_slot", "metrics_retained"),
-    *("carry", "scheduling", "adaptivity", "rebalancing"),
+    *("carry", "scheduling", "adaptivity", "rebalancing", "on"),
 )
 SINKS = ("table", "console", "folder")
 
@@ -72,6 +72,7 @@ class Job:
     rebalancing: bool = False
     name: str | None = None
     """What the checkpoint knows the job by."""
+    on: Literal["spark", "local"] = "spark"
 
 
 def read_job(path: Path) -> Job:
@@ -109,6 +110,7 @@ def job_of(content: Mapping[str, Any], folder: Path, name: str | None = None) ->
         job.optional("scheduling", str),
         job.flag("rebalancing"),
         job.optional("name", str) or name,
+        _place(job),
     )
 
 
@@ -117,6 +119,13 @@ def _carry(job: _Section) -> Literal["needed", "all"]:
     if wanted not in ("needed", "all"):
         raise JobError(f"{job.at('carry')} must be 'needed' or 'all', not {wanted!r}")
     return "all" if wanted == "all" else "needed"
+
+
+def _place(job: _Section) -> Literal["spark", "local"]:
+    wanted = job.optional("on", str) or "spark"
+    if wanted not in ("spark", "local"):
+        raise JobError(f"{job.at('on')} must be 'spark' or 'local', not {wanted!r}")
+    return "local" if wanted == "local" else "spark"
 
 
 def _positive(job: _Section, key: str, usual: int) -> int:

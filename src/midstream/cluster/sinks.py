@@ -10,9 +10,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.failures import AlreadyThere
@@ -20,15 +20,21 @@ from midstream.inputs.json_values import json_texts
 from midstream.job.delivery import Delivery
 from midstream.job.task.spill import parquet_bytes
 
-Sink = Callable[[DataFrame, int], None]
+Results: TypeAlias = Any
+"""A table, or a DataFrame of Spark's."""
+
+Sink = Callable[[Results, int], None]
 
 
 def console(name: str, rows: int = 20) -> Sink:
     """Shows the first rows of each batch."""
 
-    def show(frame: DataFrame, batch_id: int) -> None:
+    def show(results: Results, batch_id: int) -> None:
         print(f"{name}, batch {batch_id}", flush=True)
-        frame.show(rows, truncate=False)
+        if isinstance(results, pa.Table):
+            print(results.slice(0, rows).to_pandas().to_string(index=False), flush=True)
+        else:
+            results.show(rows, truncate=False)
 
     return show
 
@@ -39,9 +45,9 @@ class Memory:
     def __init__(self) -> None:
         self.batches: dict[int, pa.Table] = {}
 
-    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+    def __call__(self, results: Results, batch_id: int) -> None:
         """Takes the results of a batch; a repeated batch replaces itself."""
-        self.batches[batch_id] = frame.toArrow()
+        self.batches[batch_id] = _arrow(results)
 
     @property
     def table(self) -> pa.Table:
@@ -55,14 +61,14 @@ class Folder:
     def __init__(self, uri: str) -> None:
         self.files = files_at(uri, private=False)
 
-    def deliver(self, results: DataFrame | pa.Table, delivery: Delivery) -> None:
+    def deliver(self, results: Results, delivery: Delivery) -> None:
         """Takes the results of a batch; once they are in the folder, nothing is done."""
         name = f"{delivery.batch_id:012d}"
         if delivery.checkpoint is not None:  # results of earlier versions have files by batch alone
             name += f"-{delivery.query}-{delivery.checkpoint}"
         self._write(name, _arrow(results))
 
-    def __call__(self, results: DataFrame | pa.Table, batch_id: int) -> None:
+    def __call__(self, results: Results, batch_id: int) -> None:
         """Takes results of which nothing else is known: equal results of a batch are taken once."""
         table = _arrow(results)
         self._write(f"{batch_id:012d}-{_digest(table)}", table)
@@ -78,7 +84,7 @@ def folder(uri: str) -> Folder:
     return Folder(uri)
 
 
-def _arrow(results: DataFrame | pa.Table) -> pa.Table:
+def _arrow(results: Results) -> pa.Table:
     return results if isinstance(results, pa.Table) else results.toArrow()
 
 
