@@ -19,14 +19,18 @@ import midstream as ms
 pytest.importorskip("starlette", reason="the dashboard needs starlette: pip install 'midstream[dashboard]'")
 pytest.importorskip("httpx", reason="these tests need httpx")
 
+import httpx
 from starlette.testclient import TestClient
+from typer.testing import CliRunner
 
+from midstream.interface.cli import app
 from midstream.interface.dashboard.access import CSRF, Access
 from midstream.interface.dashboard.export import exported, in_element
 from midstream.interface.dashboard.feed import Feed
 from midstream.interface.dashboard.page_data import job_told, job_told_at
 from midstream.interface.dashboard.series import series_told
 from midstream.interface.dashboard.server import Dashboard
+from midstream.interface.dashboard.serving import served
 
 HOST = "127.0.0.1:8321"
 
@@ -223,3 +227,26 @@ def test_data_cannot_leave_its_element():
     for text in ("</script>", "<!--<script>", "]]>", "\u2028"):
         told = in_element({"name": text})
         assert "<" not in told and json.loads(told) == {"name": text}
+
+
+def test_the_command_writes_the_page_as_a_file_or_says_what_is_missing(finished_job, tmp_path):
+    run = CliRunner()
+    saved = tmp_path / "job.html"
+    assert run.invoke(app, ["dashboard", str(finished_job.folder), "--export", str(saved)]).exit_code == 0
+    assert 'id="data"' in saved.read_text()
+    missing = run.invoke(app, ["dashboard", str(tmp_path / "none")])
+    assert missing.exit_code == 2 and "no finished batch" in missing.stderr
+    no_folder = run.invoke(app, ["dashboard", str(finished_job.folder), "--export", str(tmp_path / "no" / "job.html")])
+    assert no_folder.exit_code == 2 and "cannot write" in no_folder.stderr
+
+
+def test_a_port_that_is_taken_is_said_so(finished_job):
+    with served(str(finished_job.folder), "127.0.0.1", 0) as (link, _):
+        port = int(re.search(r":(\d+)/", link)[1])  # type: ignore[index]
+        with (
+            pytest.raises(ms.JobError, match=f"cannot listen on 127.0.0.1, port {port}"),
+            served("x", "127.0.0.1", port),
+        ):
+            pass
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}") as page:
+            assert page.get("/api/job").json()["batch"] == 14

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+import sys
+import threading
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from midstream.checkpoint.reading import StoredJob
+from midstream.errors import InputError
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import note, show_text
 from midstream.interface.dashboard.serving import PORT, served
@@ -40,16 +45,9 @@ def dashboard(
     Example:
       midstream dashboard orders.checkpoint --port 8321
     """
-    from midstream.checkpoint.reading import StoredJob
-
     job = StoredJob.open(checkpoint)
     if out is not None:
-        from pathlib import Path
-
-        from midstream.interface.dashboard.export import exported
-
-        Path(out).write_text(exported(job), encoding="utf-8")
-        note(f"batch {job.batch} written to {out}")
+        _export(job, Path(out))
         return
     with served(checkpoint, host, port, allow_host) as (link, thread):
         show_text(f"the dashboard of {job.checkpoint} is at\n  {link}\nCtrl-C ends it")
@@ -59,9 +57,27 @@ def dashboard(
             note("the dashboard has ended; the job goes on")
 
 
+def _export(job: StoredJob, path: Path) -> None:
+    from midstream.interface.dashboard.export import exported
+
+    try:
+        path.write_text(exported(job), encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot write {path}", detail=error.strerror) from error
+    note(f"batch {job.batch} written to {path}")
+
+
 def beside(checkpoint: str, wanted: bool) -> AbstractContextManager[Any]:
     """The dashboard of a job in this process, if it is wanted."""
     return _beside(checkpoint) if wanted else nullcontext()
+
+
+def stay() -> None:
+    """Waits until somebody at a terminal has seen enough."""
+    if sys.stdin.isatty():
+        note("the dashboard stays until Ctrl-C")
+        with suppress(KeyboardInterrupt):
+            threading.Event().wait()
 
 
 class _beside(AbstractContextManager[None]):

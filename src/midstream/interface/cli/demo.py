@@ -16,7 +16,7 @@ import typer
 
 from midstream.errors import InternalError
 from midstream.interface.cli import options
-from midstream.interface.cli.dashboard import WithDashboard, beside
+from midstream.interface.cli.dashboard import WithDashboard, beside, stay
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import show_json, show_text
 from midstream.interface.demo.check import Verdict, compare
@@ -46,19 +46,19 @@ def demo(
     started = time.perf_counter()
     folder = Path(tempfile.mkdtemp(prefix="midstream-demo-"))
     try:
-        with beside(str(folder / "checkpoint"), dashboard), View(scenario, quiet=json) as view:
-            batches = generate(scenario)
-            write(folder, batches)
-            results, events, history = run(folder, scenario, view)
-            view.say("checking every result against an independent join")
-        verdict = compare(results, batches, scenario)
+        with beside(str(folder / "checkpoint"), dashboard):
+            with View(scenario, quiet=json) as view:
+                batches = generate(scenario)
+                write(folder, batches)
+                results, events, history = run(folder, scenario, view)
+                view.say("checking every result against an independent join")
+            verdict = compare(results, batches, scenario)
+            account = summary(verdict, events, history, scenario, time.perf_counter() - started)
+            show_json(account) if json else show_text(told(account))
+            if dashboard:
+                stay()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    account = summary(verdict, events, history, scenario, time.perf_counter() - started)
-    if json:
-        show_json(account)
-    else:
-        show_text(told(account))
     if not verdict.right:
         raise InternalError("the demonstration's results differ from those of an independent join")
     if not history:

@@ -1,0 +1,66 @@
+"""A session that runs is asked through its checkpoint: first what something would do, then to do it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import midstream as ms
+from midstream.interface.asking import asked
+
+SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("ts", pa.int64())])
+JOIN = "SELECT A.v AS a, C.v AS c FROM A [RANGE 50], B [RANGE 50], C [RANGE 50] WHERE A.k = B.k AND B.k = C.k"
+
+
+def rows(first: int, count: int = 20) -> pa.Table:
+    return pa.table({"k": [i % 4 for i in range(count)], "v": range(count), "ts": range(first, first + count)}).cast(
+        SCHEMA
+    )
+
+
+def opened(folder: Path) -> Any:
+    session = ms.Session(checkpoint=str(folder), on="local", slots=2)
+    for name in "ABC":
+        session.stream(name, SCHEMA)
+    session.query("q", JOIN, plan="((A B) C)")
+    return session.start()
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Any]:
+    with opened(tmp_path) as session:
+        session.push({name: rows(0) for name in "ABC"})
+        yield session
+
+
+def test_a_running_session_foretells_and_then_does_as_asked(session, tmp_path):
+    job = str(tmp_path)
+    told = asked(job, 30, dry_run=True, command="migrate", query="q", plan="(A (B C))")
+    assert told["to"] == "(A (B C))" and session.queries["q"].migrating is None
+    assert len(asked(job, 30, command="plans", query="q")["plans"]) > 2
+    asked(job, 30, command="migrate", query="q", plan="(A (B C))", strategy="moving_state")
+    session.push({name: rows(20) for name in "ABC"})
+    assert ms.open(job).query("q").migration is not None
+    assert asked(job, 30, command="adapt", query="q", mode="suggest") == {"query": "q", "from": "off", "to": "suggest"}
+    assert asked(job, 30, command="rescale", slots=3)["changes"]
+    session.push({name: rows(40) for name in "ABC"})
+    session.push({name: rows(60) for name in "ABC"})
+    now = ms.open(job)
+    assert (now.query("q").plan, now.query("q").adaptivity.mode, now.slots.count) == ("(A (B C))", "suggest", 3)
+    with pytest.raises(ms.QueryError) as wrong:
+        asked(job, 30, dry_run=True, command="add", query="r", cql="SELECT none FROM A [NOW]")
+    assert "^" in str(wrong.value)
+
+
+def test_adaptivity_that_was_asked_for_outlives_a_restart(session, tmp_path):
+    asked(str(tmp_path), 30, command="adapt", query="q", mode="suggest")
+    session.push({name: rows(20) for name in "ABC"})
+    session.stop()
+    with opened(tmp_path) as again:
+        again.push({name: rows(40) for name in "ABC"})
+        assert ms.open(tmp_path).query("q").adaptivity.mode == "suggest"
+        assert ms.read_results(tmp_path, "q").equals(again.queries["q"].table())
