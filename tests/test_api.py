@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import Any
 
 import pandas as pd
 import polars as pl
@@ -228,3 +229,23 @@ def test_a_function_has_a_name_of_its_own():
     first, other = (ms.ScalarFunction(name, lambda column: column, pa.string()) for name in ("first", "FIRST"))
     with pytest.raises(ms.QueryError, match="two functions of the same name: first"):
         ms.run(JOIN, {"A": A, "B": B}, functions=[first, other])
+
+
+def test_a_full_run_gives_all_there_is_to_tell():
+    rows = [{"ts": ts, "k": ts % 3} for ts in (*range(200), 100)]
+    query = "SELECT A.k FROM A [RANGE 20], B [RANGE 20], C [RANGE 20] WHERE A.k = B.k AND B.k = C.k"
+    inputs = {"A": rows, "B": rows[:200:5], "C": rows[:200:20]}
+    settings: dict[str, Any] = {
+        "plan": "((A B) C)",
+        "migrations": [ms.Migration(at=100, plan="(A (B C))")],
+        "lateness": 5,
+    }
+    with pytest.warns(ms.DeadLetterWarning):
+        result = ms.run(query, inputs, full=True, **settings)
+    assert [record.outcome for record in result.history] == ["done"]
+    assert [len(letters) for letters in result.dead_letters] == [1]
+    assert len(result) == result.table.num_rows > 0
+    history: list = []
+    with pytest.warns(DeprecationWarning, match="use full=True"):
+        table = ms.run(query, {**inputs, "A": rows[:200]}, history=history, **settings)
+    assert len(history) == 1 and ms.snapshot_equal(table, result.table)

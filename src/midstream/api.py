@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -52,6 +53,7 @@ __all__ = [
     "MigrationError",
     "Plan",
     "QueryError",
+    "Result",
     "ScalarFunction",
     "open",
     "plans",
@@ -150,6 +152,19 @@ def reference(
     return evaluate(question.plan, question.tables, question.catalog)
 
 
+@dataclass(frozen=True, slots=True)
+class Result:
+    """All that a run gives: the results, the migrations that ended, what was decided, and the rows left out."""
+
+    table: pa.Table
+    history: tuple[Any, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    dead_letters: tuple[DeadLetters, ...] = ()
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+
 def run(
     query: str,
     inputs: Mapping[str, object],
@@ -169,73 +184,79 @@ def run(
     decisions: list[Decision] | None = None,
     history: list[Any] | None = None,
     representation: Representation = "interval",
-) -> pa.Table:
+    full: bool = False,
+) -> Any:
     """Answers a query over finite inputs: the selected columns with `valid_from` and `valid_to`, or with `ts`.
+
+    With `full=True` the answer is a `Result`: the table, the migrations that ended, the decisions and the dead letters.
 
     `plan` forces a join tree or probe orders, `migrations` change the plan on the way, `batch_rows` and `strategy`
     (the scheduling table) say how the input is worked through; none of them changes what the answer means. `progress`
     is called with the number of rows of each batch done. With `adaptive="auto"` the query watches its streams and
-    migrates to better plans by itself, with "suggest" it only says so; the list `decisions` is given what it decided.
-    The list `history` is given a record of every migration that has ended.
+    migrates to better plans by itself, with "suggest" it only says so.
 
     With `representation="positive_negative"` streams are signed tuples instead of elements with intervals.
 
     Rows may be out of order by `lateness`; by default as much as the tables are. Rows that are later or have no time
     are left out with a `DeadLetterWarning`, counted in the result's schema metadata (`midstream.dead_letters`: JSON, a
-    count per stream and reason), and given to the list `dead_letters` if there is one.
+    count per stream and reason). The lists `dead_letters`, `decisions` and `history` are deprecated: use `full=True`.
     """
-    question = ask(query, inputs, time=time, lateness=lateness, functions=functions)
-    batch_rows, migrations = _whole_number(batch_rows), _migrations(migrations)
-    schedule_of(strategy)  # refused by every runtime if it is none, also by one that has no use for it
-    if representation == "positive_negative" and on == "embedded" and adaptive == "off":
-        return run_signed(
-            question.plan,
-            question.tables,
-            question.catalog,
-            plan=plan,
-            migrations=migrations,
-            batch_rows=batch_rows,
-            emit_every=None if emit_every is None else ticks(emit_every, question.plan.domain),
-            progress=progress,
-            dead_letters=dead_letters,
-            history=history,
-        )
+    gathered = Gathered(dead_letters, decisions, history)
+    table = _run(
+        query,
+        ask(query, inputs, time=time, lateness=lateness, functions=functions),
+        on,
+        representation,
+        plan=plan,
+        migrations=_migrations(migrations),
+        batch_rows=_whole_number(batch_rows),
+        strategy=strategy,
+        emit_every=emit_every,
+        progress=progress,
+        dead_letters=gathered.dead_letters,
+        adaptive=adaptive,
+        decisions=gathered.decisions,
+        history=gathered.history,
+    )
+    return gathered.result(table) if full else table
+
+
+class Gathered:
+    """What a run tells besides its table, in lists of the caller's where there are any."""
+
+    def __init__(
+        self, dead_letters: list[DeadLetters] | None, decisions: list[Decision] | None, history: list[Any] | None
+    ) -> None:
+        given = {"dead_letters": dead_letters, "decisions": decisions, "history": history}
+        for name in (name for name, values in given.items() if values is not None):
+            warnings.warn(f"{name}= is deprecated: use full=True, which gives a Result", DeprecationWarning, 3)
+        self.dead_letters = [] if dead_letters is None else dead_letters
+        self.decisions = [] if decisions is None else decisions
+        self.history = [] if history is None else history
+
+    def result(self, table: pa.Table) -> Result:
+        """All of it as one value."""
+        return Result(table, tuple(self.history), tuple(self.decisions), tuple(self.dead_letters))
+
+
+def _run(
+    query: str, question: Question, on: Any, representation: str, *, emit_every: Duration | None, **options: Any
+) -> pa.Table:
+    """Runs where and in the representation that is asked for."""
+    schedule_of(options["strategy"])  # refused by every runtime if it is none, also by one that has no use for it
+    options["emit_every"] = None if emit_every is None else ticks(emit_every, question.plan.domain)
+    if representation == "positive_negative" and on == "embedded" and options["adaptive"] == "off":
+        unused = ("strategy", "adaptive", "decisions")
+        signed = {name: value for name, value in options.items() if name not in unused}
+        return run_signed(question.plan, question.tables, question.catalog, **signed)
     if representation != "interval":
         raise InputError(
             f"cannot run in the representation {representation!r}",
             hint='use "interval", or embedded and not adaptive "positive_negative"',
         )
     if on != "embedded":
-        return _run_on_spark(
-            query,
-            question,
-            on,
-            plan=plan,
-            migrations=migrations,
-            batch_rows=batch_rows,
-            strategy=strategy,
-            emit_every=None if emit_every is None else ticks(emit_every, question.plan.domain),
-            progress=progress,
-            dead_letters=dead_letters,
-            adaptive=adaptive,
-            decisions=decisions,
-            history=history,
-        )
-    return run_embedded(
-        question.plan,
-        question.tables,
-        question.catalog,
-        plan=plan,
-        migrations=migrations,
-        batch_rows=batch_rows,
-        strategy=strategy,
-        emit_every=None if emit_every is None else ticks(emit_every, question.plan.domain),
-        progress=progress,
-        dead_letters=dead_letters,
-        adaptive=adaptive,
-        decisions=decisions,
-        history=history,
-    )
+        return _run_on_spark(query, question, on, **options)
+    return run_embedded(question.plan, question.tables, question.catalog, **options)
 
 
 def _whole_number(batch_rows: int) -> int:
