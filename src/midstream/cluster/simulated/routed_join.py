@@ -23,6 +23,8 @@ from midstream.distribution.routed.calls import (
     Repair,
     Report,
     Request,
+    Retired,
+    Started,
 )
 from midstream.distribution.routed.channel import Acknowledged, Channel, Envelope
 from midstream.distribution.routed.cost import Costs
@@ -40,7 +42,7 @@ FINISHED_EVERY = 4
 CONTROL_BYTES = 64.0
 """The size of a message without rows."""
 
-SAFE = (Repair, Report, Request, Granted, NewEpoch)
+SAFE = (Repair, Report, Request, Granted, NewEpoch, Started, Retired)
 """Calls that travel by channel: a lost or repeated one could not be made up for."""
 
 
@@ -145,6 +147,7 @@ class RoutedNode:
         self.setup, self.posting = setup, Posting(setup, Channel())
         self.member: Member = setup.members[name]
         self.frontiers: dict[int, int] = {}
+        self.started = 0
         self._written: Member | None = None
         stored = disk.get("member")
         if stored is not None:
@@ -156,7 +159,7 @@ class RoutedNode:
         else:
             self.site.restore(disk["site"])
             self.posting.channel.restore(disk["channel"])
-            self.frontiers = dict(disk["frontiers"])
+            self.frontiers, self.started = dict(disk["frontiers"]), disk["started"]
         self._follow()
 
     def start(self, step: Step) -> None:
@@ -188,7 +191,11 @@ class RoutedNode:
         match message:
             case Arrive(batch, rows, frontier):
                 self.frontiers[batch] = frontier
-                self._send(step, self.site.arrive(batch, rows, self.member.track.epoch))
+                epoch = self.member.track.epoch
+                if epoch > self.started:
+                    self.started = epoch
+                    self._control(step, Started(self.member.leader, self.member.stream, epoch, batch))
+                self._send(step, self.site.arrive(batch, rows, epoch))
             case Finished(batch):
                 known = [b for b in self.frontiers if b <= batch + 1]
                 if known:
@@ -202,6 +209,9 @@ class RoutedNode:
 
     def _control(self, step: Step, event: MemberEvent) -> None:
         before = self.member.track
+        if isinstance(event, Started) and event.to != self.member.node:
+            self._post(step, (event,))
+            return
         self.member, sent = members.step(self.member, event, self.setup.setting)
         self._post(step, sent)
         self._follow()
@@ -216,6 +226,7 @@ class RoutedNode:
         """The site works by the sets of the track."""
         track = self.member.track
         self.site.sets = track.sets
+        self.site.retired = self.member.retired
         self.site.keepers = {epoch: share.keepers for epoch, share in track.shares.items()}
         if track.move is None:
             self.site.settle()
@@ -259,6 +270,7 @@ class RoutedNode:
         step.write("site", self.site.stored())
         step.write("channel", self.posting.channel.stored())
         step.write("frontiers", dict(self.frontiers))
+        step.write("started", self.started)
 
 
 class ResultsNode:

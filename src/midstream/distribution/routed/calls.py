@@ -93,5 +93,26 @@ class NewEpoch:
     orders: Mapping[str, tuple[str, ...]]
 
 
-MemberMessage = Either[TrackMessage, Report, Request, Granted, Repair, Called, NewEpoch]  # noqa: UP007
+@on_the_wire
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Tells the leader the first batch of a stream that starts under a plan."""
+
+    to: str
+    stream: str
+    epoch: int
+    batch: int
+
+
+@on_the_wire
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """From a batch on all streams start under a plan: nobody needs later rows for the plans before it."""
+
+    to: str
+    epoch: int
+    batch: int
+
+
+MemberMessage = Either[TrackMessage, Report, Request, Granted, Repair, Called, NewEpoch, Started, Retired]  # noqa: UP007
 MemberEvent = Either[MemberMessage, Measured, Directed, Full, Tick, Drained]  # noqa: UP007

@@ -38,6 +38,7 @@ class Channel:
     unacknowledged: dict[str, dict[int, Any]] = field(default_factory=dict)
     through: dict[str, int] = field(default_factory=dict)
     early: dict[str, dict[int, Any]] = field(default_factory=dict)
+    due: dict[str, int] = field(default_factory=dict)
 
     def envelope(self, to: str, content: Any) -> Envelope:
         """The next message to a receiver."""
@@ -63,10 +64,12 @@ class Channel:
         self.unacknowledged[sender] = {n: c for n, c in kept.items() if n > answer.through}
 
     def again(self) -> Iterator[tuple[str, Envelope]]:
-        """All that may have been lost."""
+        """What may have been lost: messages that were not acknowledged when this was last called, nor are now."""
         for to, kept in self.unacknowledged.items():
             for number, content in kept.items():
-                yield to, Envelope(number, content)
+                if number <= self.due.get(to, 0):
+                    yield to, Envelope(number, content)
+        self.due = dict(self.numbers)
 
     def stored(self) -> Stored:
         """What has to be written down."""

@@ -26,6 +26,8 @@ from midstream.distribution.routed.calls import (
     Repair,
     Report,
     Request,
+    Retired,
+    Started,
 )
 from midstream.distribution.routed.centralized import Coordinator
 from midstream.distribution.routed.distributed import Repairing, received, repairing_nodes, triggered
@@ -65,13 +67,17 @@ class Lead:
     planned: JoinPlan | None = None
     wanted: JoinPlan | None = None
     absent: tuple[str, ...] = ()
+    started: Mapping[str, int] = field(default_factory=dict)
     orders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @on_the_wire
 @dataclass(frozen=True)
 class Member:
-    """A node's plans and its part in changing them. `base` is its share for repairs, None in centralized mode."""
+    """A node's plans and its part in changing them. `base` is its share for repairs, None in centralized mode.
+
+    `retired` has for a plan the batch from which on all streams start under it.
+    """
 
     stream: str
     leader: str
@@ -82,6 +88,7 @@ class Member:
     wanted: StreamStatistics | None = None
     asked: float | None = None
     lead: Lead | None = None
+    retired: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def node(self) -> str:
@@ -124,6 +131,10 @@ def _stepped(member: Member, event: MemberEvent, setting: Setting) -> Stepped:
             return _repaired(member, change, starter, message, setting)
         case Called():
             return _called(member, event, setting)
+        case Started():
+            return _started(member, event)
+        case Retired(_, epoch, batch):
+            return replace(member, retired={**member.retired, epoch: batch}), ()
         case NewEpoch():
             return _renumbered(member, event), ()
         case Drained(epoch):
@@ -300,8 +311,19 @@ def _renumbered(member: Member, message: NewEpoch) -> Member:
     return replace(member, track=track, base=base, draft=None, lead=lead)
 
 
+def _started(member: Member, message: Started) -> Stepped:
+    """Counts the streams that start under a new plan; plans run one after another, so only one is counted at a time."""
+    lead = _leading(member)
+    started = {**lead.started, message.stream: message.batch}
+    if len(started) < len(lead.nodes):
+        return replace(member, lead=replace(lead, started=started)), ()
+    last = max(started.values())
+    return replace(member, lead=replace(lead, started={})), tuple(Retired(n, message.epoch, last) for n in lead.nodes)
+
+
 def _drained(member: Member, epoch: int, setting: Setting) -> Stepped:
     member, sent = _on_track(member, Drained(epoch), setting)
+    member = replace(member, retired={e: batch for e, batch in member.retired.items() if e > epoch})
     if member.lead is None:
         return member, sent
     member = replace(member, lead=replace(member.lead, drained=max(member.lead.drained, epoch)))

@@ -119,7 +119,10 @@ class Task:
 
 @dataclass
 class Site:
-    """A node's windows and waiting probes; `sets` and `keepers` are by epoch and set by whoever changes plans."""
+    """A node's windows and waiting probes.
+
+    `sets`, `keepers` and `retired` are by epoch, and are set by whoever changes plans.
+    """
 
     node: str
     stream: str
@@ -127,6 +130,7 @@ class Site:
     network: Network
     sets: Mapping[int, OperatorSet]
     keepers: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    retired: Mapping[int, int] = field(default_factory=dict)
     windows: dict[str, Window] = field(default_factory=dict)
     waiting: tuple[Task, ...] = ()
     asked: frozenset[str] = frozenset()
@@ -140,6 +144,12 @@ class Site:
     def operators(self, epoch: int) -> OperatorSet:
         """The set under a plan: the latest one that is not newer."""
         return self.sets[max((e for e in self.sets if e <= epoch), default=min(self.sets))]
+
+    def _sets_for(self, batch: int) -> list[OperatorSet]:
+        """The sets that need the rows of a batch: plans under which no stream starts any more need no later rows."""
+        oldest = max((epoch for epoch, first in self.retired.items() if first <= batch), default=min(self.sets))
+        current = max((epoch for epoch in self.sets if epoch <= oldest), default=min(self.sets))
+        return [operators for epoch, operators in self.sets.items() if epoch >= current]
 
     @property
     def kept(self) -> frozenset[str]:
@@ -158,9 +168,9 @@ class Site:
         """The rows of this node's own stream in a batch, which start under a plan."""
         self.last = batch
         sent: list[Parcel] = []
-        if self.stream in self.kept:
+        if self._keeps(self.stream, batch):
             self._store(self.stream, batch, rows)
-        every = NOTHING.union(*self.sets.values())
+        every = NOTHING.union(*self._sets_for(batch))
         targets = {o.node for o in every if isinstance(o, Ship) and o.source == StreamId(self.stream)}
         targets |= {node for _, node in self.feeds}
         for node in sorted(targets - {self.node}):
@@ -174,7 +184,7 @@ class Site:
         """What follows from a message with rows or about windows."""
         match parcel:
             case Rows(_, stream, batch, epoch, rows):
-                if stream in self.kept:
+                if self._keeps(stream, batch):
                     self._store(stream, batch, rows)
                 return [*self._flow(stream, (), batch, epoch, rows), *self.go_on()]
             case Partial(_, head, met, batch, epoch, rows):
@@ -263,6 +273,9 @@ class Site:
         for parcel in parcels:
             sent += self.receive(parcel) if parcel.to == self.node else [parcel]
         return sent
+
+    def _keeps(self, stream: str, batch: int) -> bool:
+        return any(Update(stream) in operators for operators in self._sets_for(batch))
 
     def _store(self, stream: str, batch: int, rows: Elements) -> None:
         if self.window(stream).add(batch, rows):

@@ -24,6 +24,9 @@ EXPERIMENTS: dict[str, str] = {
     "dcape-window-rate": "dcape_window_rate:dcape_window_rate",
     "dcape-length": "dcape_length:dcape_length",
     "dcape-falling": "dcape_falling:dcape_falling",
+    "nos-adaptive": "nos_adaptive:nos_adaptive",
+    "nos-overhead": "nos_overhead:nos_overhead",
+    "nos-messages": "nos_messages:nos_messages",
 }
 """Where each experiment is: `module:function`, the module in this package."""
 
