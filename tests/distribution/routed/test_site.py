@@ -67,7 +67,7 @@ def test_a_window_that_is_needed_is_asked_for_and_copied_through_the_batches_bef
     for batch in range(2):
         home.arrive(batch, rows("A", batch), 0)
     other.sets = {**other.sets, 1: frozenset({Update("A"), Join(StreamId("A"), "B")})}
-    (ask_for,) = other.ask(7)
+    (ask_for,) = other.ask(7, 1)
     assert ask_for == Ask("A", "A", "B", NEVER, 7)
     (copy,) = home.receive(ask_for)
     assert isinstance(copy, Copy) and copy.through == 1 and len(copy.rows) == 4
@@ -86,20 +86,34 @@ def test_only_the_part_that_is_missing_is_copied_again():
     new = frozenset({Update("A")})
     home.arrive(0, rows("A", 0), 0)
     other.sets = {0: other.sets[0], 1: new}
-    for message in home.receive(other.ask(1)[0]):
+    for message in home.receive(other.ask(1, 1)[0]):
         other.receive(message)
     other.sets = {0: other.sets[0]}
-    other.settle()
     home.stop_feeding(1)
     for batch in (1, 2):
         home.arrive(batch, rows("A", batch), 0)
     other.sets = {0: other.sets[0], 2: new}
-    (again,) = other.ask(2)
+    (again,) = other.ask(2, 2)
     assert isinstance(again, Ask) and again.has == 0, "batch 0 is still here"
     (copy,) = home.receive(again)
     assert isinstance(copy, Copy) and len(copy.rows) == 4 and copy.through == 2
     other.receive(copy)
     assert batches(other.windows["A"]) == [0, 0, 1, 1, 2, 2]
+
+
+def test_a_window_of_an_older_plan_is_completed_although_it_is_still_here():
+    """Its rows have stopped to come, so a change that needs it again must not take it for complete."""
+    other = site("B", "A <- B, B -> A")
+    other.sets = {0: frozenset({Update("A")}), 1: frozenset(), 2: frozenset({Update("A")})}
+    other.epoch = 1
+    assert [type(m) for m in other.ask(3, 2)] == [Ask] and not other.full
+
+
+def test_rows_for_retired_plans_are_neither_sent_nor_stored():
+    home = site("A", "A -> B, B -> A")
+    home.sets, home.retired = {**home.sets, 1: frozenset({Update("A")})}, {1: 2}
+    assert [m.to for m in home.arrive(1, rows("A", 1), 1) if isinstance(m, Rows)] == ["B"]
+    assert [m.to for m in home.arrive(2, rows("A", 2), 1) if isinstance(m, Rows)] == []
 
 
 def test_rows_that_come_twice_are_stored_once():

@@ -33,7 +33,7 @@ class Simulation:
         """Is told of every message that is sent: when, by whom, to whom, what."""
         self._default = link or Link()
         self._links: dict[tuple[str, str], Link] = {}
-        self._wires: dict[tuple[str, str], Wire] = {}
+        self._wires: dict[tuple[str, str, str], Wire] = {}
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._numbers = count()
 
@@ -55,10 +55,10 @@ class Simulation:
         """The link one way; a machine reaches itself at once."""
         return Link() if sender == receiver else self._links.get((sender, receiver), self._default)
 
-    def wire(self, sender: str, receiver: str) -> Wire:
-        """What the link one way has carried so far."""
-        random = Random(f"{self.seed} {sender} {receiver}")
-        return self._wires.setdefault((sender, receiver), Wire(random))
+    def wire(self, sender: str, receiver: str, lane: str = "") -> Wire:
+        """What a lane of the link one way has carried so far."""
+        random = Random(" ".join([str(self.seed), sender, receiver, *([lane] if lane else [])]))
+        return self._wires.setdefault((sender, receiver, lane), Wire(random))
 
     def at(self, moment: float, action: Callable[[], None]) -> None:
         """Does something at a moment that is not past."""
@@ -135,15 +135,15 @@ class Simulation:
                 self.crash(machine.name)
                 return
         machine.disk.update(step.writes)
-        for to, message, size, urgent in step.sends:
-            self._send(machine.name, to, message, size, urgent)
+        for to, message, size, urgent, lane in step.sends:
+            self._send(machine.name, to, message, size, urgent, lane)
         for timer, delay in step.timers.items():
             self._set_timer(machine, timer, delay)
         self._begin(machine)
 
-    def _send(self, sender: str, to: str, message: Any, size: float, urgent: bool) -> None:
+    def _send(self, sender: str, to: str, message: Any, size: float, urgent: bool, lane: str) -> None:
         self.on_send(self.now, sender, to, message)
-        for arrival in self.wire(sender, to).arrivals(self.link(sender, to), self.now, size):
+        for arrival in self.wire(sender, to, lane).arrivals(self.link(sender, to), self.now, size):
             self.at(arrival, lambda: self._deliver(to, sender, message, urgent))
 
     def _set_timer(self, machine: Machine, timer: str, delay: float | None) -> None:

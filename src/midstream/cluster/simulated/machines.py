@@ -36,7 +36,7 @@ class Step:
     machine: str
     now: float
     units: float = 0.0
-    sends: list[tuple[str, Any, float, bool]] = field(default_factory=list)
+    sends: list[tuple[str, Any, float, bool, str]] = field(default_factory=list)
     writes: Disk = field(default_factory=dict)
     timers: dict[str, float | None] = field(default_factory=dict)
     held: float | None = None
@@ -45,12 +45,13 @@ class Step:
         """Spends some work; a machine of speed 2 does two units per unit of time."""
         self.units += units
 
-    def send(self, to: str, message: Any, size: float = 0.0, urgent: bool = False) -> None:
+    def send(self, to: str, message: Any, size: float = 0.0, urgent: bool = False, lane: str = "") -> None:
         """Sends a message along the link to another machine, or to this one at once.
 
-        Where it arrives, an urgent message is taken before all that are not.
+        Where it arrives, an urgent message is taken before all that are not. Messages wait for those before them on the
+        same lane of the link only, as on connections of their own.
         """
-        self.sends.append((to, message, size, urgent))
+        self.sends.append((to, message, size, urgent, lane))
 
     def write(self, key: str, value: Any) -> None:
         """Writes to the disk."""

@@ -112,39 +112,67 @@ class Setup:
         return float(rows.columns.nbytes) + 16.0 * len(rows)
 
 
-class Posting:
-    """The sending side of a machine: channels, and bare messages."""
+ROWS, COPIES, CONTROL = "rows", "copies", "control"
 
-    def __init__(self, setup: Setup, channel: Channel) -> None:
+
+class Posting:
+    """The sending and receiving side of a machine: a channel per lane, and bare messages.
+
+    Rows, copies of windows and calls have lanes of their own, so that calls do not wait behind rows on a busy link.
+    """
+
+    def __init__(self, setup: Setup, disk: Disk) -> None:
         self.setup = setup
-        self.channel = channel
+        self.channels = {lane: Channel(lane) for lane in (ROWS, COPIES, CONTROL)}
+        for lane, stored in disk.get("channels", {}).items():
+            self.channels[lane].restore(stored)
 
     def safely(self, step: Step, to: str, content: Any) -> None:
         """Sends by channel."""
-        size = self.setup.size(content)
+        size, lane = self.setup.size(content), CONTROL
         self.setup.meter.messages[type(content).__name__] += 1
         if isinstance(content, Rows | Partial | Copy):
+            lane = COPIES if isinstance(content, Copy) else ROWS
             self.setup.meter.note(step.now, "bytes", size - CONTROL_BYTES)
             self.setup.meter.rows[type(content).__name__] += len(content.rows)
             self.setup.meter.note(step.now, "transmission", self.setup.costs.network.time(step.machine, to, size))
-        step.send(to, self.channel.envelope(to, content), size)
+        elif isinstance(content, Result):
+            lane = ROWS
+        step.send(to, self.channels[lane].envelope(to, content), size, lane=lane)
 
     def bare(self, step: Step, to: str, content: Any) -> None:
         """Sends once."""
         self.setup.meter.messages[type(content).__name__] += 1
-        step.send(to, content, CONTROL_BYTES)
+        step.send(to, content, CONTROL_BYTES, lane=CONTROL)
 
     def again(self, step: Step) -> None:
         """Repeats what may have been lost."""
-        for to, envelope in self.channel.again():
-            step.send(to, envelope, self.setup.size(envelope.content))
+        for lane, channel in self.channels.items():
+            for to, envelope in channel.again():
+                step.send(to, envelope, self.setup.size(envelope.content), lane=lane)
+
+    def received(self, step: Step, sender: str, message: Any) -> list[Any]:
+        """What a message brings: by channel, when its turn has come; an answer brings nothing."""
+        match message:
+            case Envelope(lane=lane):
+                contents, answer = self.channels[lane].received(sender, message)
+                step.send(sender, answer, 0.0, lane=CONTROL)
+                return contents
+            case Acknowledged(lane=lane):
+                self.channels[lane].acknowledged(sender, message)
+                return []
+        return [message]
+
+    def write(self, step: Step) -> None:
+        """Writes the channels down."""
+        step.write("channels", {lane: channel.stored() for lane, channel in self.channels.items()})
 
 
 class RoutedNode:
     """The machine of one stream."""
 
     def __init__(self, name: str, setup: Setup, disk: Disk) -> None:
-        self.setup, self.posting = setup, Posting(setup, Channel())
+        self.setup, self.posting = setup, Posting(setup, disk)
         self.member: Member = setup.members[name]
         self.frontiers: dict[int, int] = {}
         self.started = 0
@@ -158,7 +186,6 @@ class RoutedNode:
             self.site.begin()
         else:
             self.site.restore(disk["site"])
-            self.posting.channel.restore(disk["channel"])
             self.frontiers, self.started = dict(disk["frontiers"]), disk["started"]
         self._follow()
 
@@ -175,16 +202,8 @@ class RoutedNode:
 
     def receive(self, step: Step, sender: str, message: Any) -> None:
         """Takes a message from a channel, a bare one, or one from outside."""
-        match message:
-            case Envelope():
-                contents, answer = self.posting.channel.received(sender, message)
-                for content in contents:
-                    self._take(step, content)
-                step.send(sender, answer, 0.0)
-            case Acknowledged():
-                self.posting.channel.acknowledged(sender, message)
-            case _:
-                self._take(step, message)
+        for content in self.posting.received(step, sender, message):
+            self._take(step, content)
         self._write(step)
 
     def _take(self, step: Step, message: Any) -> None:
@@ -225,18 +244,16 @@ class RoutedNode:
     def _follow(self) -> None:
         """The site works by the sets of the track."""
         track = self.member.track
-        self.site.sets = track.sets
+        self.site.sets, self.site.epoch = track.sets, track.epoch
         self.site.retired = self.member.retired
         self.site.keepers = {epoch: share.keepers for epoch, share in track.shares.items()}
-        if track.move is None:
-            self.site.settle()
 
     def _filled(self, step: Step) -> None:
         """Asks for missing windows while a migration is prepared, and says when all are full."""
         move = self.member.track.move
         if move is None or move.phase != PREPARING:
             return
-        self._send(step, self.site.ask(move.change))
+        self._send(step, self.site.ask(move.change, move.epoch))
         if self.site.full:
             self._control(step, Full(move.change))
 
@@ -268,7 +285,7 @@ class RoutedNode:
             self._written = known
             step.write("member", json.dumps(to_json(self.member)))
         step.write("site", self.site.stored())
-        step.write("channel", self.posting.channel.stored())
+        self.posting.write(step)
         step.write("frontiers", dict(self.frontiers))
         step.write("started", self.started)
 
@@ -277,14 +294,12 @@ class ResultsNode:
     """The machine that asked the query: collects results, and sees when batches and old plans are finished."""
 
     def __init__(self, setup: Setup, disk: Disk) -> None:
-        self.setup, self.posting = setup, Posting(setup, Channel())
+        self.setup, self.posting = setup, Posting(setup, disk)
         streams = setup.setting.conditions.streams
         self.epochs: dict[str, dict[int, int]] = disk.get("epochs", {s: {} for s in streams})
         self.through: dict[str, int] = disk.get("through", dict.fromkeys(streams, -1))
         self.told: tuple[int, int] = disk.get("told", (-1, 0))
         self.found: tuple[tuple[float, Elements], ...] = disk.get("found", ())
-        if "channel" in disk:
-            self.posting.channel.restore(disk["channel"])
 
     def start(self, step: Step) -> None:
         """Wakes up regularly from now on."""
@@ -298,13 +313,8 @@ class ResultsNode:
 
     def receive(self, step: Step, sender: str, message: Any) -> None:
         """Takes results."""
-        if isinstance(message, Acknowledged):
-            self.posting.channel.acknowledged(sender, message)
-        else:
-            contents, answer = self.posting.channel.received(sender, message)
-            for content in contents:
-                self._take(step, content)
-            step.send(sender, answer, 0.0)
+        for content in self.posting.received(step, sender, message):
+            self._take(step, content)
         self._write(step)
 
     def _take(self, step: Step, result: Result) -> None:
@@ -335,4 +345,4 @@ class ResultsNode:
         step.write("through", dict(self.through))
         step.write("told", self.told)
         step.write("found", self.found)
-        step.write("channel", self.posting.channel.stored())
+        self.posting.write(step)

@@ -14,17 +14,19 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """A numbered message."""
+    """A numbered message; `lane` tells apart the channels between two nodes."""
 
     number: int
     content: Any
+    lane: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """All messages up to a number have been received."""
+    """All messages of a lane up to a number have been received."""
 
     through: int
+    lane: str = ""
 
 
 Stored = tuple[dict[str, int], dict[str, dict[int, Any]], dict[str, int], dict[str, dict[int, Any]]]
@@ -32,8 +34,9 @@ Stored = tuple[dict[str, int], dict[str, dict[int, Any]], dict[str, int], dict[s
 
 @dataclass(slots=True)
 class Channel:
-    """One node's ends of its channels to and from all others."""
+    """One node's ends of its channels to and from all others, on one lane."""
 
+    lane: str = ""
     numbers: dict[str, int] = field(default_factory=dict)
     unacknowledged: dict[str, dict[int, Any]] = field(default_factory=dict)
     through: dict[str, int] = field(default_factory=dict)
@@ -44,7 +47,7 @@ class Channel:
         """The next message to a receiver."""
         number = self.numbers[to] = self.numbers.get(to, 0) + 1
         self.unacknowledged.setdefault(to, {})[number] = content
-        return Envelope(number, content)
+        return Envelope(number, content, self.lane)
 
     def received(self, sender: str, envelope: Envelope) -> tuple[list[Any], Acknowledged]:
         """The messages that can be handed on now, and what to answer."""
@@ -56,7 +59,7 @@ class Channel:
             through += 1
             ready.append(early.pop(through))
         self.through[sender] = through
-        return ready, Acknowledged(through)
+        return ready, Acknowledged(through, self.lane)
 
     def acknowledged(self, sender: str, answer: Acknowledged) -> None:
         """Forgets what a receiver has."""
@@ -68,7 +71,7 @@ class Channel:
         for to, kept in self.unacknowledged.items():
             for number, content in kept.items():
                 if number <= self.due.get(to, 0):
-                    yield to, Envelope(number, content)
+                    yield to, Envelope(number, content, self.lane)
         self.due = dict(self.numbers)
 
     def stored(self) -> Stored:

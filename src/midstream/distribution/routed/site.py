@@ -121,7 +121,8 @@ class Task:
 class Site:
     """A node's windows and waiting probes.
 
-    `sets`, `keepers` and `retired` are by epoch, and are set by whoever changes plans.
+    `epoch` is the plan in use; `sets`, `keepers` and `retired` are by epoch. All of them are set by whoever changes
+    plans. `asked` are the windows that a change of plans still waits for.
     """
 
     node: str
@@ -136,7 +137,8 @@ class Site:
     asked: frozenset[str] = frozenset()
     fetches: tuple[Fetch, ...] = ()
     feeds: frozenset[tuple[int, str]] = frozenset()
-    dormant: frozenset[str] = frozenset()
+    asked_for: int = 0
+    epoch: int = 0
     last: int = NEVER
     frontier: int = -(2**63)
     work: Work = field(default_factory=Work)
@@ -206,30 +208,31 @@ class Site:
         for stream in self.kept:
             self.window(stream)
 
-    def ask(self, change: int) -> list[Parcel]:
-        """Requests for the windows that a set keeps and that are not here: only for the part that is missing."""
+    def ask(self, change: int, epoch: int) -> list[Parcel]:
+        """Requests for the windows that the set of a new plan keeps and the one in use does not.
+
+        A window of an older plan may still be here, but its rows have stopped to come: then only what came since is
+        missing.
+        """
+        if self.asked_for == change:
+            return []
+        before = {o.target for o in self.operators(self.epoch) if isinstance(o, Update)}
+        missing = {o.target for o in self.operators(epoch) if isinstance(o, Update)} - before
+        self.asked_for, self.asked = change, frozenset(missing)
         sent: list[Parcel] = []
-        for stream in sorted(self.kept - self.asked):
-            if stream not in self.windows or stream in self.dormant:
-                self.asked |= {stream}
-                self.dormant -= {stream}
-                home, has = self.network.home(stream), self.window(stream).floor
-                sent += self._deliver([Ask(home, stream, self.node, has, change)])
+        for stream in sorted(missing):
+            home, has = self.network.home(stream), self.window(stream).floor
+            sent += self._deliver([Ask(home, stream, self.node, has, change)])
         return sent
 
     def stop_feeding(self, change: int) -> None:
         """Sends no more rows only because a change of plans asked for them: it has ended."""
         self.feeds = frozenset((c, node) for c, node in self.feeds if c != change)
 
-    def settle(self) -> None:
-        """Windows that no set keeps any more stay as they are until their rows expire."""
-        self.dormant |= frozenset(self.windows) - self.kept
-        self.asked &= self.kept
-
     @property
     def full(self) -> bool:
-        """Whether every window that some set keeps is complete."""
-        return not self.asked and self.kept <= frozenset(self.windows) and not self.kept & self.dormant
+        """Whether all windows that were asked for are here."""
+        return not self.asked
 
     def expire(self, frontier: int) -> None:
         """Forgets rows that no unfinished batch can meet."""
@@ -263,7 +266,8 @@ class Site:
             return self._deliver(
                 [Copy(ask.node, ask.stream, NEVER, empty_elements(self.window(ask.stream).stored_schema))]
             )
-        keepers = [node for node in self.keepers[min(self.keepers)] if node != ask.node]
+        current = self.keepers[max(epoch for epoch in self.keepers if epoch <= self.epoch)]
+        keepers = [node for node in current if node != ask.node]
         keeper = self.node if self.node in keepers else keepers[0]
         return self._deliver([Fetch(keeper, ask.stream, ask.node, ask.has, self.last)])
 
@@ -324,4 +328,4 @@ class Site:
             self.window(stream).restore(window)
 
 
-_WRITTEN = ("waiting", "asked", "fetches", "feeds", "last", "frontier", "dormant")
+_WRITTEN = ("waiting", "asked", "asked_for", "fetches", "feeds", "last", "frontier")
