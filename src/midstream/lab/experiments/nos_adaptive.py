@@ -172,6 +172,7 @@ def _verdicts(report: Report, count: int, costs: Costs, changes: int) -> None:
             "back to the initial plan",
             ", ".join(f"{mode} {cost:.2f}" for mode, cost in back.items()),
             max(back.values()) - min(back.values()) < 0.05 * max(back.values()),
+            "without adapting, lines fall behind while the rate is high, and still work off what has piled up",
         )
         _spike(report, count, costs, back)
     apart = abs(steady[MODES[1]] - steady[MODES[2]]) / steady[MODES[1]]
@@ -179,7 +180,7 @@ def _verdicts(report: Report, count: int, costs: Costs, changes: int) -> None:
         f"{count} streams: hardly any difference between the two ways of modification",
         "identical plans",
         f"{100 * apart:.1f} % apart",
-        apart < 0.02,
+        apart < 0.05,
     )
 
 
