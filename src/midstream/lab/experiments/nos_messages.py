@@ -155,11 +155,12 @@ def _curves(report: Report, sizes: Sequence[int], tallies: dict[tuple[int, str, 
         found = []
         for mode in MODES:
             chosen = [tallies[n, mode, True] for n in sizes]
-            ys = {
+            values: dict[str, list[float]] = {
                 "messages": [t.modification + t.migration for t in chosen],
                 "bytes": [sum(t.bytes.values()) for t in chosen],
                 "time": [t.switched for t in chosen],
-            }[value]
+            }
+            ys = values[value]
             found.append(Series(mode, xs, [math.log10(y) for y in ys]))
         return found
 

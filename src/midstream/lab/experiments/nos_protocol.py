@@ -5,7 +5,7 @@ Members are the ones that run with rows. A window is asked for and copied like t
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -55,7 +55,7 @@ class Tally:
 
     messages: Counter[str] = field(default_factory=Counter)
     bytes: Counter[str] = field(default_factory=Counter)
-    seconds: Counter[str] = field(default_factory=Counter)
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     repairs: Counter[str] = field(default_factory=Counter)
     switched: float = 0.0
 
