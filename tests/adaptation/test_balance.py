@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,6 +63,15 @@ def test_rates_that_have_fallen_favour_ptlb_and_an_overloaded_sender_mslb():
     assert {r.protocol for r in decided(busy).requests} == {"mslb"}
 
 
+def test_a_long_queue_at_the_sender_speaks_against_mslb():
+    groups = uneven(rows=1e4, rate=100.0)
+    controller = BalanceController(60.0, BalancePolicy(patience=1))
+    assert {r.protocol for r in controller.consider(groups, MACHINES, ("ptlb", "mslb")).requests} == {"mslb"}
+    waiting = BalanceController(60.0, BalancePolicy(patience=1))
+    decision = waiting.consider(groups, MACHINES, ("ptlb", "mslb"), queued={"a": 40.0})
+    assert {r.protocol for r in decision.requests} == {"ptlb"}
+
+
 def test_bytes_count_where_time_is_even():
     groups = [
         GroupLoad(owner, 0.1, 1e4, size, 10.0) for owner, size in zip("aaabbbccc", [9e6] * 3 + [1e5] * 6, strict=True)
@@ -84,11 +94,26 @@ def test_groups_rest_after_a_move_and_do_not_go_back_and_forth():
     assert moves == 1
 
 
-def test_groups_under_way_count_where_they_are_but_do_not_move():
+def test_nothing_is_begun_while_groups_are_under_way():
     controller = BalanceController(60.0, BalancePolicy(patience=1))
     decision = controller.consider(uneven(), MACHINES, ALL, moving=frozenset(range(6)))
+    assert decision.action == "stay" and "6 groups are under way" in decision.reason
+    assert controller.consider(uneven(), MACHINES, ALL).action == "move"
+
+
+def test_groups_that_rest_count_where_they_are_but_do_not_move():
+    controller = BalanceController(60.0, BalancePolicy(patience=1), resting=dict.fromkeys(range(6), 9))
+    decision = controller.consider(uneven(), MACHINES, ALL)
     assert decision.action == "move"
     assert not any(g < 6 for r in decision.requests for g in r.groups)
+
+
+def test_one_look_that_is_out_of_the_way_changes_little():
+    controller = BalanceController(60.0, BalancePolicy(patience=1, skewed=1.5))
+    even = [GroupLoad(owner, 0.1) for owner in "aabbcc"]
+    assert controller.consider(even, MACHINES, ALL).action == "stay"
+    odd = [GroupLoad(g.owner, 0.25 if g.owner == "a" else 0.1) for g in even]
+    assert controller.consider(odd, MACHINES, ALL).forecast.skew == pytest.approx(1.4, abs=0.01)
 
 
 def test_a_forecast_that_was_wrong_makes_it_ask_for_more():

@@ -3,7 +3,8 @@
 `paper_request` is D-CAPE's policy: from the machine with most to the one with least memory, half the difference, and
 the sender chooses the groups. `BalanceController` weighs measured time and bytes of state together, deals many groups
 between many machines at once, and asks for unevenness that lasts, for a gain that pays for the move, and for rest
-between moves. Afterwards it compares the result with its forecast, and asks for more where it has been wrong.
+between moves: while groups are under way, what is measured is not what will be. Afterwards it compares the result with
+its forecast, and asks for more where it has been wrong.
 
 Pure: measurements come in, a decision comes out.
 """
@@ -11,7 +12,7 @@ Pure: measurements come in, a decision comes out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from midstream.distribution.balancing import GAIN, PATIENCE, balanced, skew, slot_loads
@@ -52,7 +53,8 @@ class BalancePolicy:
 
     The fullest machine must have `skewed` times the mean in `patience` looks on end; after the move it may keep at most
     `gain` of that. What is saved within `horizon` windows must be `margin` times the cost. `memory_share` is how much
-    bytes of state count beside time. A group rests for `rest` looks after it has moved.
+    bytes of state count beside time. Of a group's load `remembered` is kept from look to look. A group rests for `rest`
+    looks after it has moved.
     """
 
     skewed: float = 1.3
@@ -61,6 +63,7 @@ class BalancePolicy:
     margin: float = 1.5
     horizon: float = 10.0
     memory_share: float = 0.25
+    remembered: float = 0.5
     rest: int = 6
     tolerance: float = 0.25
     prices: Prices = field(default_factory=Prices)
@@ -107,6 +110,7 @@ class BalanceController:
     resting: dict[int, int] = field(default_factory=dict)
     expected: float | None = None
     mistrust: float = 1.0
+    past: list[GroupLoad] = field(default_factory=list)
 
     def consider(
         self,
@@ -114,26 +118,29 @@ class BalanceController:
         machines: Sequence[str],
         protocols: Sequence[str],
         moving: frozenset[int] = frozenset(),
+        queued: Mapping[str, float] | None = None,
         recomputed: float = 0.0,
         height: int = 2,
     ) -> BalanceDecision:
-        """Decides after a look; groups that are `moving` stay out of it.
+        """Decides after a look; nothing new is begun while groups are `moving`.
 
-        `recomputed` says how many rows per row moved the receiver would have to recompute if states are shipped.
+        `queued` is for how many seconds each machine is busy with what waits in its queue; `recomputed` how many rows
+        per row moved the receiver would have to recompute if states are shipped.
         """
         self._rest()
+        groups = self._smoothed(groups)
         loads = self._loads(groups)
         places = {name: i for i, name in enumerate(machines)}
         routing = [places[group.owner] for group in groups]
         before = skew(routing, loads, len(machines))
         self._review(before, moving)
         self.overfull = self.overfull + 1 if before >= self.policy.skewed else 0
-        dealt = balanced(routing, loads, len(machines), moving.union(self.resting))
+        dealt = balanced(routing, loads, len(machines), self.resting)
         after = skew(dealt, loads, len(machines))
-        requests, costs = self._requests(groups, machines, routing, dealt, protocols, recomputed, height)
+        requests, costs = self._requests(groups, machines, routing, dealt, protocols, queued or {}, recomputed, height)
         saving = self._saving(groups, routing, dealt, len(machines))
         forecast = Forecast(before, after, sum(cost.total for cost in costs), saving)
-        why = self._against(forecast, bool(requests))
+        why = self._against(forecast, bool(requests), len(moving))
         if why is not None:
             return BalanceDecision("stay", (), (), forecast, f"{self._facts(forecast)} {why} Staying.")
         self.overfull, self.expected = 0, after
@@ -145,6 +152,16 @@ class BalanceController:
         time, held = sum(g.seconds for g in groups) or 1.0, sum(g.bytes for g in groups) or 1.0
         share = self.policy.memory_share if any(g.bytes for g in groups) else 0.0
         return [(1 - share) * g.seconds / time + share * g.bytes / held for g in groups]
+
+    def _smoothed(self, groups: Sequence[GroupLoad]) -> list[GroupLoad]:
+        """The groups with what they took lately: a single look may catch a machine at odds with itself."""
+        kept = self.policy.remembered if len(self.past) == len(groups) else 0.0
+        past = self.past if kept else groups
+        self.past = [
+            replace(now, seconds=kept * old.seconds + (1 - kept) * now.seconds)
+            for old, now in zip(past, groups, strict=True)
+        ]
+        return self.past
 
     def _rest(self) -> None:
         self.resting = {group: looks - 1 for group, looks in self.resting.items() if looks > 1}
@@ -164,6 +181,7 @@ class BalanceController:
         routing: Sequence[int],
         dealt: Sequence[int],
         protocols: Sequence[str],
+        queued: Mapping[str, float],
         recomputed: float,
         height: int,
     ) -> tuple[tuple[MoveRequest, ...], tuple[MoveCost, ...]]:
@@ -176,7 +194,8 @@ class BalanceController:
         for (old, new), chosen in sorted(pairs.items()):
             rows, held = (sum(getattr(groups[g], name) for g in chosen) for name in ("rows", "bytes"))
             rate = sum(groups[g].rate for g in chosen)
-            moved = Moved(rows, held, rate, recomputed * rows, max(0.0, busy[old] - 1.0))
+            overload, waiting = max(0.0, busy[old] - 1.0), queued.get(machines[old], 0.0)
+            moved = Moved(rows, held, rate, recomputed * rows, overload, waiting)
             cost = cheapest(protocols, moved, self.window, height, self.policy.prices)
             if cost is not None:
                 requests.append(MoveRequest(cost.protocol, machines[old], machines[new], groups=tuple(chosen)))
@@ -192,9 +211,11 @@ class BalanceController:
     def _facts(self, forecast: Forecast) -> str:
         return f"The fullest machine has {forecast.skew:.2f} times the mean."
 
-    def _against(self, forecast: Forecast, movable: bool) -> str | None:
+    def _against(self, forecast: Forecast, movable: bool, moving: int) -> str | None:
         """What speaks against moving now."""
         policy = self.policy
+        if moving:
+            return f"{moving} groups are under way; what that changes must show first."
         if forecast.skew < policy.skewed:
             return f"Less than {policy.skewed:g} times is not worth a move."
         needed = int(policy.patience * self.mistrust)

@@ -1,10 +1,10 @@
 """What moving groups is predicted to cost, by protocol, in seconds of a machine's time.
 
-MSLB ships what the groups hold, stores it again and recomputes what the receiver's plan holds and the sender's does
-not; until then rows of the groups wait. PTLB and split-time balancing process what arrives during the move twice, and
-leave the sender its load for that long. So large states speak for the latter, high rates and an overloaded sender for
-the former. States are as large as rates were a window ago: where rates have just fallen, PTLB is the cheaper one
-(D-CAPE section 5.3).
+MSLB processes what is queued at the sender, ships what the groups hold, stores it again and recomputes what the
+receiver's plan holds and the sender's does not; until then rows of the groups wait. PTLB and split-time balancing
+process what arrives during the move twice, and leave the sender its load for that long. So large states speak for the
+latter, high rates and an overloaded sender for the former. States are as large as rates were a window ago: where rates
+have just fallen, PTLB is the cheaper one (D-CAPE section 5.3).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class Moved:
     """Groups that may move: the rows and bytes they hold, those to recompute, and the rows that arrive per second.
 
     `overload` is what the sender has to do per second beyond what it can do; a move that takes a while lets that wait.
+    `queued` is for how many seconds it is busy with what waits in its queue.
     """
 
     rows: float
@@ -36,6 +37,7 @@ class Moved:
     rate: float
     recomputed: float = 0.0
     overload: float = 0.0
+    queued: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +74,9 @@ def predict(protocol: str, moved: Moved, window: float, height: int = 2, prices:
     prices = prices or Prices()
     if protocol == "mslb":
         work = prices.store * (moved.rows + moved.recomputed) + prices.ship * moved.bytes
-        return MoveCost(protocol, work, work, work, moved.overload * work)
-    length = expected_length(window, height)
+        pause = moved.queued + work
+        return MoveCost(protocol, pause, work, pause, moved.overload * pause)
+    length = expected_length(window, height) + moved.queued
     return MoveCost(protocol, length, moved.rate * length * prices.process, 0.0, moved.overload * length)
 
 

@@ -25,12 +25,13 @@ from midstream.cluster.simulated.balanced.processing import Processing, Setup
 from midstream.cluster.simulated.balanced.rows import Batch, ChangePlan
 from midstream.cluster.simulated.balanced.sink import Sink
 from midstream.cluster.simulated.balanced.splitting import Splitting, Streams, Tick
-from midstream.distribution.group_states import routing_keys
+from midstream.distribution.group_states import GroupStates, routing_keys
 from midstream.distribution.protocols.manager import ManagerState, MoveRequest
 from midstream.distribution.protocols.split import split_state
 from midstream.job.sources import source_elements
 from midstream.lab.experiments.arrivals import poisson
 from midstream.lab.experiments.dcape_meter import PartitionedLoops
+from midstream.lab.experiments.dcape_policy import MachineLook, measured_balance
 from midstream.lab.experiments.virtual_processor import Costs
 from midstream.migration.protocol import widened
 from midstream.operators.elements import concatenate
@@ -39,6 +40,9 @@ from midstream.optimizer.plans import Plan, plan_query
 MANAGER, SINK, GENERATOR = "manager", "application", "generator"
 FIRST, SECOND = "((A B) C)", "(A (B C))"
 GROUPS, MACHINES = 100, 7
+LEAST_SHARE = 0.5
+"""What share of the mean a move must at least be worth."""
+
 NETWORK = Link(latency=1.0, bandwidth=100.0)
 """A millisecond, and 100 rows in a millisecond: about 100 Mbit/s for rows of a hundred bytes."""
 
@@ -76,7 +80,6 @@ class Setting:
     seed: int = 1
     groups: int = GROUPS
     machines: int = MACHINES
-    least_share: float = 0.5
     optimised_at: float = 31.0
     optimised: Literal["all", "fullest"] = "all"
     by_intervals: bool = False
@@ -101,7 +104,10 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Adaptation:
-    """What adapts: local plans (`local`), groups by a protocol, both or nothing."""
+    """What adapts: local plans (`local`), groups by a protocol, both or nothing.
+
+    The protocol `auto` stands for decisions of our own, which also choose the protocol.
+    """
 
     local: bool = False
     protocol: str | None = None
@@ -182,6 +188,8 @@ class Run:
         self.meters = {name: PartitionedLoops(setting.costs, setting.groups) for name in self.names}
         self.begun: dict[int, float] = {}
         self.shipped: dict[int, int] = {}
+        costs = setting.costs
+        self.own = measured_balance(self.tables, setting.groups, 2 * setting.window, costs.insert, 10 * costs.compare)
         self._add()
 
     @cached_property
@@ -256,14 +264,30 @@ class Run:
         return self.observed
 
     def _look(self, protocol: str) -> None:
-        """The manager's look: one move at a time, by rows in memory."""
+        """The manager's look: one move at a time, by rows in memory; or all at once, by measured time."""
         state = self._manager.state
+        if protocol == "auto":
+            self._look_by_time(state)
+            return
         if state.moves:
             return
         memory = {name: float(self._stored(name) + self._waiting(name)) for name in self.names}
-        request = paper_request(memory, protocol, self.setting.least_share)
+        request = paper_request(memory, protocol, LEAST_SHARE)
         if request is not None:
             self.simulation.post(MANAGER, self._bounded(request), urgent=True)
+
+    def _look_by_time(self, state: ManagerState) -> None:
+        looks = {
+            name: MachineLook(self.simulation.machines[name].busy, self._waiting(name), self._rows(name))
+            for name in self.names
+        }
+        decision = self.own.look(self.simulation.now, looks, state.owners, state.moving)
+        for request in decision.requests:
+            self.simulation.post(MANAGER, request, urgent=True)
+
+    def _rows(self, name: str) -> dict[int, int]:
+        box = self._program(name).main.box
+        return GroupStates(box, self.setting.groups).rows(box.frontier)
 
     def _bounded(self, request: MoveRequest) -> MoveRequest:
         """Rows that wait cannot be chosen, so the amount is what the sender holds of it in states."""
