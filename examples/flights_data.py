@@ -23,7 +23,7 @@ def main() -> None:
 
 
 def write(name: str, frame: pd.DataFrame, columns: list[str], minutes: pd.Series | int = 0) -> None:
-    """One file per month, modified in order, because that is how Spark reads them."""
+    """One file per month, modified in order, because that is how Spark reads files that come one by one."""
     times = pd.to_datetime(frame[["year", "month", "day", "hour"]]) + pd.to_timedelta(minutes, unit="min")
     frame = frame.assign(ts=times.dt.tz_localize("UTC").astype("datetime64[us, UTC]")).sort_values("ts")
     folder = FOLDER / name
