@@ -69,4 +69,5 @@ def _query(manifest: Manifest, name: str) -> dict[str, Any]:
         "released": tick(manifest.released.get(name)),
         "history": list(counters.get("history", {}).get(name, ())),
         "adaptivity": None,
+        "waits_for": counters.get("waits", {}).get(name),
     }

@@ -11,6 +11,7 @@ from midstream.checkpoint.request_log import told_of
 from midstream.checkpoint.status import measured
 from midstream.errors import JobError, MidstreamError
 from midstream.job.accounts import adaptivity_of, history_of, shared_with, told_tick
+from midstream.job.attention import WAITS
 from midstream.job.forecast import forecast
 from midstream.job.requests import without_deadline
 from midstream.language import parse
@@ -144,6 +145,7 @@ def status(session: Session) -> dict[str, Any]:
                 "warnings": list(growth(query.plan.physical)),
                 "shared_with": shared_with(manifest, name) if manifest else {},
                 "adaptivity": adaptivity_of(driver, name),
+                "waits_for": counters.get(WAITS, {}).get(name),
             }
             for name, query in driver.queries.items()
         },

@@ -28,6 +28,7 @@ from midstream.errors import InputError, JobError, MigrationError, QueryError
 from midstream.inputs import Duration, StreamSettings
 from midstream.job.adding import Adding
 from midstream.job.arrival import Arrival, Carry
+from midstream.job.attention import SILENT, reads_of, told_wait, waits
 from midstream.job.batch import TICKS
 from midstream.job.delivery import Sink
 from midstream.job.driver import Driver, Progress
@@ -373,6 +374,16 @@ class Session:
         """The changes of slots that the checkpoint remembers, oldest first."""
         manifest = self._driver.manifest
         return list(manifest.counters.get("moves", ())) if manifest else []
+
+    @property
+    def waits(self) -> list[str]:
+        """The queries that one of their streams holds back, in words."""
+        driver = self._driver
+        if driver.manifest is None:
+            return []
+        counters, streams = driver.manifest.counters, self.catalog.streams
+        found = waits(reads_of(driver.queries), driver.manifest.registers, counters.get(SILENT, {}))
+        return [told_wait(wait, streams[wait.stream]) for wait in found]
 
     def sink(self, name: str, write: Sink) -> None:
         """Calls `write(frame, batch_id)` with the results that each batch releases, in order of their start."""

@@ -12,6 +12,7 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest, QueryEntry, ResultFile, SourceFile
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.balancing import remembered
+from midstream.job.attention import reads_of, waits_after
 from midstream.job.fingerprints import Shapes
 from midstream.job.migration_account import Account, extra
 from midstream.job.plan_graph import PLANS, plans_of
@@ -234,7 +235,12 @@ class Batch:
             released={name: self._released(query, registers) for name, query in self.queries.items()},
             dead_letters=[*before.dead_letters, *(f for r in self.reports for f in r.dead_letters)],
             migration={name: m for name, query in self.queries.items() if (m := self._migration_after(query))},
-            counters={**settings, **self._counters(before.counters), **self.reaches.to_json()},
+            counters={
+                **settings,
+                **self._counters(before.counters),
+                **self.reaches.to_json(),
+                **waits_after(before.counters, self.streams.values(), self.reports, reads_of(self.queries), registers),
+            },
             listed={name: before.listed[name] for name in self.queries if name in before.listed},
             listed_dead_letters=before.listed_dead_letters,
             metrics=before.metrics,

@@ -40,7 +40,7 @@ from midstream.job.heartbeat import Heartbeat
 from midstream.job.migration_account import Account
 from midstream.job.migration_choice import decide, legal_strategy, require_cancellable
 from midstream.job.moving import Routing
-from midstream.job.progress import metrics_row, seconds_of, told_in_a_line
+from midstream.job.progress import metrics_row, seconds_of, told_in_a_line, warnings_of
 from midstream.job.reaching import Reaches
 from midstream.job.relocation import (
     ANOTHER_NUMBER,
@@ -491,6 +491,8 @@ class Driver:
         event["seconds"] |= self.told_after
         self.last_event = event
         log.info("%s", told_in_a_line(event))
+        for sentence in event["warnings"]:
+            log.warning("%s", sentence)
         for listener in self.listeners:
             listener(event)
 
@@ -520,6 +522,7 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
         "plans": {name: query.plan.text for name, query in batch.queries.items()},
         "migrations": {name: q.migration.target.plan.text for name, q in batch.queries.items() if q.migration},
         "seconds": seconds,
+        "warnings": warnings_of(batch, manifest),
         "decisions": {
             name: kept["decided"] for name, kept in (manifest.counters.get(ADAPTIVE, {}) if manifest else {}).items()
         },

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,9 +48,15 @@ def report(result: pa.Table, dead: Iterable[DeadLetters]) -> pa.Table:
     counts = counted(dead)
     if not counts:
         return result
-    parts = [f"{n} of {stream} ({why})" for stream, reasons in counts.items() for why, n in reasons.items()]
-    warnings.warn(f"rows that could not be used: {', '.join(parts)}", DeadLetterWarning, stacklevel=4)
+    warn_of(counts, stacklevel=5)
     return result.replace_schema_metadata({**(result.schema.metadata or {}), DEAD_LETTERS: json.dumps(counts)})
+
+
+def warn_of(counts: Mapping[str, Mapping[str, int]], stacklevel: int) -> None:
+    """Warns of rows that could not be used, counted by stream and reason, if there are any."""
+    parts = [f"{n} of {stream} ({why})" for stream, reasons in counts.items() for why, n in reasons.items() if n]
+    if parts:
+        warnings.warn(f"rows that could not be used: {', '.join(parts)}", DeadLetterWarning, stacklevel=stacklevel)
 
 
 def disorder(column: pa.Array | pa.ChunkedArray, stream: str) -> int:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.checkpoint.manifest import Manifest
+from midstream.job.attention import WAITS, Wait, is_worth_telling, told_late, told_wait
 from midstream.job.batch import Batch
 
 PARTS = ("transfer", "state", "kernel", "write", "watch")
@@ -39,6 +41,23 @@ def metrics_row(event: Mapping[str, Any], now: float) -> dict[str, Any]:
         **{name: _finite(event[name]) for name in ("registers", "released")},
         "seconds": {name: round(value, 6) for name, value in event["seconds"].items()},
     }
+
+
+def warnings_of(batch: Batch, manifest: Manifest | None) -> list[str]:
+    """What the job's owner should know of a batch: rows that came too late, and streams that others wait for."""
+    declared = {declaration.name: declaration for declaration in batch.streams.values()}
+    sentences = []
+    for name, declaration in declared.items():
+        late, rows = (sum(getattr(r, kind).get(name, 0) for r in batch.reports) for kind in ("late", "rows"))
+        by = max((report.late_by[name] for report in batch.reports if name in report.late_by), default=None)
+        if late:
+            sentences.append(told_late(declaration, late, rows, by))
+    waiting = manifest.counters.get(WAITS, {}) if manifest else {}
+    for query, told in waiting.items():
+        wait = Wait(query, told["stream"], told["behind"], told["batches"])
+        if is_worth_telling(wait.batches):
+            sentences.append(told_wait(wait, declared[wait.stream]))
+    return sentences
 
 
 def told_in_a_line(event: Mapping[str, Any]) -> str:

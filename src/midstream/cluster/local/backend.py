@@ -32,7 +32,7 @@ from midstream.errors import InputError, JobError, MidstreamError
 from midstream.inputs import StreamSettings, table_of
 from midstream.job.batch import TICKS
 from midstream.job.driver import Driver, PutOff
-from midstream.job.ingest import checked
+from midstream.job.ingest import checked, warn_of
 from midstream.job.result_table import result_table
 from midstream.job.results import results_of_query
 from midstream.job.task.intake import DEAD_LETTERS
@@ -142,6 +142,9 @@ class LocalBackend:
                 raise InputError(f"rows cannot be pushed into {name}: it is not a stream that takes them")
         with self._turn:
             self._batch(driver, {n: self._pushed(n, value) for n, value in rows.items()}, {})
+        event = driver.last_event or {}
+        counts = {name: {kind: event.get(kind, {}).get(name, 0) for kind in ("late", "unusable")} for name in rows}
+        warn_of(counts, stacklevel=4)
 
     def _pushed(self, name: str, rows: object) -> pa.Table:
         declaration = self._inputs[name].declaration

@@ -105,6 +105,7 @@ class Query:
             "state_bytes": sum(state.bytes for state in states),
             "shared": {name: self.session.parts.named[name].rows for name in self.shares},
             "warnings": list(growth(whole(self.plan.physical))),
+            "waits_for": next((wait.to_json() for wait in self.session.waits if wait.query == self.name), None),
         }
 
     @property

@@ -6,6 +6,7 @@ of the rest; its history says which. A stream that is silent while others come s
 
 from __future__ import annotations
 
+import logging
 import time as clock_time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from midstream.algebra.declarations import Catalog, Timestamps, UserFunction, functions_by_name
 from midstream.algebra.physical import PhysicalNode
-from midstream.algebra.plan import ToStream
+from midstream.algebra.plan import ToStream, streams_of
 from midstream.algebra.time import BEGINNING, ticks
 from midstream.cluster.local.embedded_query import Query
 from midstream.cluster.local.live_query import LiveQuery
@@ -23,7 +24,8 @@ from midstream.cluster.local.shared_parts import Owner, Parts, SharedPart, front
 from midstream.cluster.local.shared_windows import inherit_windows, unify
 from midstream.errors import InputError, JobError, QueryError
 from midstream.inputs import Duration, declare, max_ahead_of, table_of
-from midstream.job.ingest import DeadLetters
+from midstream.job.attention import Wait, is_worth_telling, silences, told_wait, waits
+from midstream.job.ingest import DeadLetters, counted, warn_of
 from midstream.language import parse
 from midstream.migration.execution import Execution, SingleBox
 from midstream.operators.elements import Elements
@@ -33,6 +35,8 @@ from midstream.optimizer.plans import Plan, plan_query
 from midstream.scheduling.box_scheduler import BoxScheduler
 from midstream.scheduling.schedule import Schedule, schedule_of
 from midstream.scheduling.sharing import core_of, taps_in
+
+log = logging.getLogger(__name__)
 
 Clock = Callable[[], int]
 
@@ -58,6 +62,7 @@ class Session:
         self.stopped = False
         self._clock = clock
         self._pushes = 0
+        self._silent: dict[str, int] = {}
         self._scheduling = schedule_of(scheduling)
 
     @property
@@ -183,6 +188,7 @@ class Session:
             if name not in self.streams:
                 raise InputError(f"there is no stream {name}", detail=f"the streams are {', '.join(self.streams)}")
         self._pushes += 1
+        known = {name: len(stream.dead) for name, stream in self.streams.items()}
         batches = {name: self.streams[name].batch(value, self._now(name)) for name, value in given.items()}
         for name, batch in batches.items():
             self._feed(name, batch)
@@ -191,6 +197,21 @@ class Session:
             if name not in batches or batches[name].num_rows == 0:
                 silent.demand(self._now(name), self._newest(silent))
         self._advance()
+        self._attend({name: batch.num_rows for name, batch in batches.items()})
+        warn_of(counted(dead for name, s in self.streams.items() for dead in s.dead[known[name] :]), stacklevel=3)
+
+    @property
+    def waits(self) -> list[Wait]:
+        """The queries that wait for a stream which is silent while others are not."""
+        reads = {name: {stream.name for stream in streams_of(query.plan.query)} for name, query in self.queries.items()}
+        return [wait for wait in waits(reads, self._registers(), self._silent) if wait.batches]
+
+    def _attend(self, rows: Mapping[str, int]) -> None:
+        """Notices streams that queries wait for, and says so in the log."""
+        self._silent = silences(self._silent, self.streams, rows)
+        for wait in self.waits:
+            if is_worth_telling(wait.batches):
+                log.warning("%s", told_wait(wait, self.streams[wait.stream].declaration))
 
     def stop(self) -> None:
         """Ends all streams: whatever waits for later rows leaves now, and nothing more is taken."""

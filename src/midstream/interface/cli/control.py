@@ -45,6 +45,7 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
         lines.append(f"query {name}: {query['results']:,} results, plan {plan}{moving}{rests}")
         lines += [_migration(record) for record in query["history"]]
         lines += [f"  warning: {sentence}" for sentence in query.get("warnings", ())]
+        lines += _waits(query.get("waits_for"))
         lines += _adaptivity(query["adaptivity"])
     lines += _requests(told.get("requests", {}))
     show_text("\n".join(lines))
@@ -227,6 +228,13 @@ def adapt(
     """
     told = asked(checkpoint, timeout, command="adapt", query=query, mode=mode)
     show_json(told) if json else show_text(f"adaptivity of query {query} goes over from {told['from']} to {told['to']}")
+
+
+def _waits(told: dict[str, Any] | None) -> list[str]:
+    if told is None:
+        return []
+    since = f"silent for {told['batches']} batches" if told["behind"] is not None else "without any rows so far"
+    return [f"  waits for stream {told['stream']}, {since}: a skew for it would end that"]
 
 
 def _migration(record: dict[str, Any]) -> str:

@@ -85,6 +85,8 @@ def carry_out(
             session.wait()
             if available:
                 session.end_available(finish)
+                for sentence in session.waits:
+                    note(f"{sentence}; --finish releases what waits")
             return {**status(session), "running": False}
     finally:
         for sign, handler in before.items():

@@ -58,6 +58,7 @@ class Intake:
             late = ticks < register
             if late.any():
                 self._bury(name, rows, late, "late", self.report.late)
+                self.report.late_by[name] = max(self.report.late_by.get(name, 0), register - int(ticks.min()))
                 rows, ticks = _where(rows, ticks, ~late)
         if len(ticks):
             self.report.latest[name] = max(self.report.latest.get(name, BEGINNING), int(ticks.max()))

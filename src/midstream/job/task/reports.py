@@ -53,6 +53,8 @@ class Report:
     latest: dict[str, int] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
     late: dict[str, int] = field(default_factory=dict)
+    late_by: dict[str, int] = field(default_factory=dict)
+    """How far late rows were behind the register, at most."""
     unusable: dict[str, int] = field(default_factory=dict)
     beyond: dict[str, list[tuple[int, int, int]]] = field(default_factory=dict)
     """Rows beyond the reach of a stream that may have gone on there, as spans."""
