@@ -16,7 +16,9 @@ from midstream.optimizer.plans import plan_query
 
 WINDOW, RATE = 100, 2
 BATCH = 10
-LEFT_OUT = {"sequence", "as-of join", "rstream", "theta join", "row window", "partitioned row window"}
+SEQUENCES = {"sequence", "choosy sequence", "row before", "as-of join"}
+"""They tidy up now and then; their own tests say what they keep."""
+LEFT_OUT = SEQUENCES | {"rstream", "theta join", "row window", "partitioned row window"}
 
 
 def streams(windows: int) -> dict[str, pa.Table]:

@@ -272,6 +272,8 @@ def operator_after(query: str, rows: int) -> sequence.FollowedBy:
         (asked("CHRONICLE"), 2 * 500),
         (asked("ALL", "ON c.lane = p.lane WITHIN 50"), 2 * 550),
         (asked("CHRONICLE", "ON c.lane = p.lane WITHIN 50"), 2 * 550),
+        (asked("CHRONICLE", "ON c.lane = p.lane AND c.id < p.id WITHIN 50"), 2 * 550),
+        ("SELECT a.id FROM cases AS a FOLLOWED BY cases AS b ON a.lane = b.lane", 2 * 5),
     ],
 )
 def test_state_stays_bounded(query, most):

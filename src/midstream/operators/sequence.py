@@ -188,6 +188,7 @@ class FollowedBy(SliceOperator):
                 for here, there in self._each_once(run):
                     taken = run.firsts.take(here)
                     self.used.insert(taken, self.hashes(0, taken))
+                    self.used.compact(self.needed_after, len(taken))
                     yield here, there
             case "all":
                 yield from every(run)
