@@ -27,6 +27,19 @@ def dead_rows(chain: Chain) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", ODD)
+def test_rows_are_put_in_order_whatever_they_hold(name: str, tmp_path: Path) -> None:
+    value = ODD[name]
+    batch = pa.RecordBatch.from_arrays(
+        [pa.concat_arrays([value, pa.nulls(1, value.type), value]), pa.array([5, 5, 5])], names=["x", "ts"]
+    )
+    question = ask("SELECT x FROM A [NOW]", {"A": batch.slice(0, 0)})
+    chain = Chain(question.plan, question.catalog, tmp_path)
+    chain.batch({"A": batch})
+    chain.batch({}, end=True)
+    assert chain.results()["x"].combine_chunks().equals(pa.concat_arrays([pa.nulls(1, value.type), value, value]))
+
+
+@pytest.mark.parametrize("name", ODD)
 def test_a_late_row_is_buried_whatever_it_holds(name: str, tmp_path: Path) -> None:
     value = ODD[name]
 

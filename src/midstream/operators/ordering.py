@@ -153,8 +153,25 @@ def _comparable(column: pa.Array) -> pa.Array:
     if pa.types.is_decimal(column.type) and column.type.bit_width < 128:
         return column.cast(pa.decimal128(column.type.precision, column.type.scale))
     if pa.types.is_nested(column.type):
-        return pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
+        return pa.array(_texts(column), pa.string())
     return column
+
+
+def _texts(column: pa.Array) -> list[str | None]:
+    """Nested values as texts; one that Python cannot hold (a year beyond 9999, bytes that are no text) as stored."""
+    try:
+        return [None if value is None else str(value) for value in column.to_pylist()]
+    except (ValueError, OverflowError):
+        return [_text(column.take(pa.array([place]))) for place in range(len(column))]
+
+
+def _text(one: pa.Array) -> str | None:
+    try:
+        value = one[0].as_py()
+        return None if value is None else str(value)
+    except (ValueError, OverflowError):
+        batch = pa.RecordBatch.from_arrays([one], names=["value"])
+        return bytes(batch.serialize()).hex()
 
 
 def _codes(column: pa.Array) -> tuple[Indices, int]:
