@@ -227,3 +227,26 @@ def test_a_job_without_queries_starts_and_waits_for_one(tmp_path):
         session.push("A", row(3))
         session.finish()
         assert values(session, "again") == [3]
+
+
+def test_a_replaced_query_gives_its_last_results_in_its_own_columns(tmp_path):
+    got: dict[int, pa.Table] = {}
+
+    def fails(_: Any, batch: int) -> None:
+        if batch == 1:
+            raise OSError("the sink is down")
+
+    with opened(tmp_path) as session:
+        session.sink("q", fails)
+        session.start()
+        session.push("A", row(1))
+        with pytest.raises(OSError, match="is down"):
+            session.push("A", row(2))
+    with opened(tmp_path, {}) as session:
+        session.query("q", "SELECT ts AS w FROM A [NOW]", replace=True)
+        session.sink("q", lambda table, batch: got.update({batch: table}))
+        session.start()
+        session.push("A", row(3))
+        session.finish()
+    assert got.pop(1).select(["k", "v"]).to_pylist() == [{"k": 1, "v": 1}]
+    assert [value for _, table in sorted(got.items()) for value in table.column("w").to_pylist()] == [3]
