@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +16,10 @@ from midstream.interface.cli.dashboard import WithDashboard, beside
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import note, show_json
 from midstream.interface.jobs.job_file import Job, read_job
+from midstream.interface.jobs.logs import log_as_json, log_batch
+from midstream.interface.jobs.tracing import batch_tracer
+
+Tell = Callable[[Mapping[str, Any]], None]
 
 
 class Place(StrEnum):
@@ -23,6 +27,13 @@ class Place(StrEnum):
 
     SPARK = "spark"
     LOCAL = "local"
+
+
+class LogFormat(StrEnum):
+    """How batches are told of."""
+
+    TEXT = "text"
+    JSON = "json"
 
 
 @ends_clearly
@@ -42,6 +53,9 @@ def run(
         Place | None, typer.Option("--on", help="Where to run: on Spark, or in this process without Java.")
     ] = None,
     dashboard: WithDashboard = False,
+    log: Annotated[
+        LogFormat, typer.Option("--log", help="How batches are told: for people, or as JSON, an object a line.")
+    ] = LogFormat.TEXT,
     json: options.Json = False,
 ) -> None:
     """Run a job: streams, queries, sinks and a checkpoint, as its file says. Ctrl-C stops it; a restart resumes.
@@ -58,21 +72,31 @@ def run(
     if check:
         note(f"{job_file} is a job of {len(job.streams)} streams and {len(job.queries)} queries")
         return
+    telling: list[Tell] = [] if json else [_told]
+    if log is LogFormat.JSON:
+        log_as_json()
+        telling = [log_batch]
     with beside(job.checkpoint, dashboard):
-        account = carry_out(job, available or finish, quiet=json, replace=replace, finish=finish, drop=drop or ())
+        account = carry_out(job, available or finish, telling, replace=replace, finish=finish, drop=drop or ())
     if json:
         show_json(account)
 
 
 def carry_out(
-    job: Job, available: bool, quiet: bool, replace: bool = False, finish: bool = False, drop: Sequence[str] = ()
+    job: Job,
+    available: bool,
+    telling: Sequence[Tell] = (),
+    replace: bool = False,
+    finish: bool = False,
+    drop: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Runs the job to its end; says how far it came."""
+    """Runs the job to its end, telling of each batch; says how far it came."""
     from midstream.cluster.listener import status
 
     session = open_session(job, replace, drop)
-    if not quiet:
-        session.on_progress(_told)
+    for tell in (*telling, batch_tracer()):
+        if tell is not None:
+            session.on_progress(tell)
 
     def stop(*_: Any) -> None:
         session.request_stop()
@@ -162,7 +186,7 @@ def _spark(job: Job) -> Any:
     return spark_session(job.master, **{EVOLUTION: "true", **job.spark})
 
 
-def _told(event: dict[str, Any]) -> None:
+def _told(event: Mapping[str, Any]) -> None:
     rows, late = sum(event["rows"].values()), sum(event["late"].values())
     results = ", ".join(f"{name} {query['results']:,}" for name, query in event["queries"].items())
     told = f"batch {event['batch_id']}: {rows:,} rows{f', {late:,} late' if late else ''}; results {results}; "

@@ -88,8 +88,9 @@ class Access:
         return self.is_token(request.cookies.get(self.cookie, ""))
 
     def may_look(self, request: Request) -> bool:
-        """Whether the request may see the job."""
-        return self.is_local or self.is_known(request)
+        """Whether the request may see the job; programs bring the token in a header."""
+        kind, _, given = request.headers.get("authorization", "").partition(" ")
+        return self.is_local or self.is_known(request) or (kind.lower() == "bearer" and self.is_token(given))
 
     def may_act(self, request: Request) -> bool:
         """Whether the request may change the job: it brings the token, and comes from this very page."""

@@ -23,6 +23,7 @@ from midstream.interface.dashboard.assets import TYPES, asset
 from midstream.interface.dashboard.export import exported
 from midstream.interface.dashboard.feed import Feed
 from midstream.interface.dashboard.page_data import job_told_at
+from midstream.interface.dashboard.prometheus import CONTENT_TYPE, exposition
 from midstream.interface.dashboard.series import series_told
 
 PATIENCE = 60.0
@@ -54,6 +55,7 @@ class Dashboard:
                 Route("/api/series", self._looking(self.series)),
                 Route("/api/session", self._looking(self.session)),
                 Route("/api/export", self._looking(self.export)),
+                Route("/metrics", self._looking(self.metrics)),
                 Route("/api/ask", self.ask, methods=["POST"]),
             ],
             middleware=[Middleware(Guard, access=self.access)],
@@ -126,6 +128,11 @@ class Dashboard:
         content = await asyncio.to_thread(exported, job)
         named = {"Content-Disposition": f'attachment; filename="midstream-batch-{job.batch}.html"'}
         return Response(content, media_type=TYPES["index.html"], headers=named)
+
+    async def metrics(self, request: Request) -> Response:
+        """The job's figures for Prometheus."""
+        content = await asyncio.to_thread(exposition, await self._opened())
+        return Response(content, media_type=CONTENT_TYPE)
 
     async def ask(self, request: Request) -> Response:
         """Asks the job for something, or what it would do."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 import socket
 import threading
 from collections.abc import Iterator, Sequence
@@ -12,6 +14,11 @@ from midstream.errors import InputError, JobError
 
 PORT = 8321
 
+TOKEN = "MIDSTREAM_DASHBOARD_TOKEN"
+"""The variable of the environment that can give the token, for programs that must know it in advance."""
+
+SHORTEST_TOKEN = 16
+
 
 @contextmanager
 def served(checkpoint: str, host: str, port: int, names: Sequence[str] = ()) -> Iterator[tuple[str, threading.Thread]]:
@@ -21,7 +28,8 @@ def served(checkpoint: str, host: str, port: int, names: Sequence[str] = ()) -> 
     """
     uvicorn, dashboard = _libraries()
     with _bound(host, port) as listening:
-        access = dashboard.Access(host, listening.getsockname()[1], frozenset(name.lower() for name in names))
+        port = listening.getsockname()[1]
+        access = dashboard.Access(host, port, frozenset(name.lower() for name in names), _token())
         shown = dashboard.Dashboard(checkpoint, access)
         config = uvicorn.Config(
             shown.app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=1
@@ -37,6 +45,15 @@ def served(checkpoint: str, host: str, port: int, names: Sequence[str] = ()) -> 
             shown.feed.close()
             server.should_exit = True
             thread.join(timeout=5)
+
+
+def _token() -> str:
+    given = os.environ.get(TOKEN)
+    if given is None:
+        return secrets.token_urlsafe(32)
+    if len(given) < SHORTEST_TOKEN or not given.isascii() or not given.isprintable():
+        raise InputError(f"{TOKEN} must have at least {SHORTEST_TOKEN} characters, all of them plain")
+    return given
 
 
 def _libraries() -> tuple[Any, Any]:
