@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from midstream.lab.bench.adaptivity import bench_adaptivity
 from midstream.lab.bench.adaptivity_spark import bench_adaptivity_on_spark
 from midstream.lab.bench.figures import Report
+from midstream.lab.bench.local import bench_local, bench_spark_floor
 from midstream.lab.bench.operators import bench_operators
 from midstream.lab.bench.scheduling import bench_scheduling
 from midstream.lab.bench.sharing import bench_sharing
@@ -18,12 +19,14 @@ from midstream.lab.bench.spark_join import PARTS, bench_spark_join
 BENCHES: dict[str, Callable[..., Report]] = {
     "adaptivity": bench_adaptivity,
     "adaptivity-on-spark": bench_adaptivity_on_spark,
+    "local": bench_local,
     "operators": bench_operators,
     "silent-stream": bench_silent_stream,
     "soak": bench_soak,
     "scheduling": bench_scheduling,
     "sharing": bench_sharing,
     "sharing-on-spark": bench_sharing_on_spark,
+    "spark-floor": bench_spark_floor,
     "spark-join": bench_spark_join,
 }
 
