@@ -9,6 +9,7 @@ const exportedData = () => {
 const EMPTY_SERIES = { batch: [], at: [], marks: [] };
 const GROUPED = ["rows", "late", "unusable", "results", "state_rows", "state_bytes", "registers", "released", "seconds"];
 const MOST = 10_000;
+const UNSEEN = 60_000; // milliseconds
 
 class Store {
   constructor() {
@@ -36,6 +37,17 @@ class Store {
     if (this.file) return;
     this.connect();
     this.ask_session();
+    document.addEventListener("visibilitychange", () => this.rest());
+  }
+
+  // A page that nobody sees lets go of its connection after a while, because browsers allow only a few to one server.
+  rest() {
+    clearTimeout(this.resting);
+    if (document.hidden) {
+      this.resting = setTimeout(() => this.events.close(), UNSEEN);
+    } else if (this.events.readyState === EventSource.CLOSED && this.connection !== "refused") {
+      this.connect();
+    }
   }
 
   async ask_session() {
@@ -51,7 +63,7 @@ class Store {
 
   connect() {
     const since = this.series.batch.at(-1) ?? -1;
-    const events = new EventSource(`/api/events?since=${since}`);
+    const events = (this.events = new EventSource(`/api/events?since=${since}`));
     events.addEventListener("open", () => this.be("live"));
     events.addEventListener("job", (event) => this.receive(JSON.parse(event.data)));
     events.addEventListener("trouble", (event) => {
@@ -62,7 +74,7 @@ class Store {
       if (this.connection === "refused") return events.close();
       this.be("lost");
       // A browser tries again by itself, but gives up for good when a server answers with an error meanwhile.
-      if (events.readyState === EventSource.CLOSED) setTimeout(() => this.reconnect(), 1500);
+      if (events.readyState === EventSource.CLOSED && events === this.events) setTimeout(() => this.reconnect(), 1500);
     });
   }
 

@@ -152,6 +152,8 @@ def test_on_another_address_everything_needs_the_token(finished_job):
     page, access = client(finished_job, "0.0.0.0")
     assert [page.get(p).status_code for p in ("/api/job", "/api/series", "/api/events", "/api/export")] == [401] * 4
     assert page.get("/?token=wrong", follow_redirects=False).status_code == 401
+    assert page.get("/metrics", headers={"authorization": "Bearer wrong"}).status_code == 401
+    assert "midstream_last_batch 14" in page.get("/metrics", headers={"authorization": f"Bearer {access.token}"}).text
     page.get(f"/?token={access.token}")
     assert page.get("/api/job").status_code == 200
     assert page.get("/api/job", headers={"host": "shop.example:8321"}).status_code == 421

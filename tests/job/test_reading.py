@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import FrozenInstanceError
 
 import pyarrow as pa
@@ -192,3 +194,13 @@ def test_the_results_command_prints_one_object_or_writes_a_file(tmp_path):
     wrong = run.invoke(app, ["results", where, "p"])
     assert wrong.exit_code == 2 and "its queries are q" in wrong.stderr
     assert run.invoke(app, ["results", str(tmp_path / "none"), "q"]).exit_code == 2
+
+
+def test_neither_spark_nor_the_program_is_needed(tmp_path):
+    job = many(tmp_path, q=JOIN)
+    job.batch(job.cut(tables(), 30)[0])
+    code = (
+        "import sys, midstream as ms; job = ms.open(sys.argv[1]); ms.read_results(sys.argv[1], 'q'); job.metrics(); "
+        "sys.exit(any(name.startswith('pyspark') for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False).returncode == 0

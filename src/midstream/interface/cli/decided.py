@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import asdict
 from typing import Any
 
-from midstream.checkpoint.store import CheckpointStore
-from midstream.errors import JobError, QueryError
+from midstream.checkpoint.reading import StoredJob
+from midstream.checkpoint.stored import Knowledge
 
 
-def decided(checkpoint: str, query: str) -> dict[str, Any]:
+def decided(checkpoint: str, name: str) -> dict[str, Any]:
     """A query's plan, adaptivity, statistics and decisions as of the newest batch."""
-    store = CheckpointStore(checkpoint)
-    manifest = store.latest()
-    if manifest is None:
-        raise JobError(f"there is no finished batch at {store.uri}", hint="is this the job's checkpoint?")
-    entry = manifest.queries.get(query)
-    if entry is None:
-        known = ", ".join(manifest.queries) or "none"
-        raise QueryError(f"the job has no query {query}", detail=f"its queries are {known}")
-    kept = manifest.counters.get("adaptive", {}).get(query, {})
-    moving = manifest.migration.get(query)
+    job = StoredJob.open(checkpoint)
+    query = job.query(name)
+    known = query.adaptivity
+    decisions = [{key: value for key, value in asdict(d).items() if key != "query"} for d in known.decisions]
     return {
-        "query": query,
-        "cql": entry.cql,
-        "batch": manifest.batch_id,
-        "time": entry.time,
-        "plan": entry.plan,
-        "migrating_to": None if moving is None else moving["plan"],
-        "adaptivity": kept.get("mode", "off"),
-        "why": _why(entry.plan, kept),
-        "statistics": kept.get("observed", {}),
-        "decisions": kept.get("decisions", []),
-        "history": manifest.counters.get("history", {}).get(query, []),
+        "query": name,
+        "cql": query.cql,
+        "batch": job.batch,
+        "time": query.time,
+        "plan": query.plan,
+        "migrating_to": None if query.migration is None else query.migration.new_plan,
+        "adaptivity": known.mode,
+        "why": _why(query.plan, known),
+        "statistics": known.statistics,
+        "decisions": decisions,
+        "history": [asdict(past) for past in query.history],
     }
 
 
@@ -84,10 +79,9 @@ def _operator(told: dict[str, Any]) -> str:
     )
 
 
-def _why(plan: str, kept: dict[str, Any]) -> str:
-    decisions = kept.get("decisions", [])
-    if decisions:
-        return str(decisions[-1]["reason"])
-    if kept.get("mode", "off") == "off":
-        return f"The query runs by {plan or 'its only plan'} and is not adaptive: nobody weighs other plans."
+def _why(plan: str, known: Knowledge) -> str:
+    if known.decisions:
+        return known.decisions[-1].reason
+    if known.mode == "off":
+        return f"The query runs by {plan or 'its only plan'} and is not adaptive: adaptivity is off."
     return f"The query runs by {plan or 'its only plan'}; nothing has been decided yet."

@@ -19,8 +19,8 @@ from midstream.interface.dashboard.series import series_told
 
 log = logging.getLogger(__name__)
 
-PAUSE = 0.5
-"""Seconds between two looks at the checkpoint."""
+PAUSE, REMOTE_PAUSE = 0.5, 3.0
+"""Seconds between two looks at the checkpoint, where it lies on this machine and where each look is a request."""
 
 BEAT = 15.0
 """Seconds after which a page is told that the connection lives, if there is no news."""
@@ -45,7 +45,7 @@ class Feed:
         self._loop = asyncio.get_running_loop()
         while True:
             await self.look()
-            await asyncio.sleep(PAUSE)
+            await asyncio.sleep(REMOTE_PAUSE if "://" in self.checkpoint else PAUSE)
 
     def close(self) -> None:
         """Ends what pages are being sent, so that the server can end; may be called from any thread."""
