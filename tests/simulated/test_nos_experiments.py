@@ -10,6 +10,7 @@ import midstream as ms
 from midstream.lab.experiments.nos_adaptive import MODES, joined, nos_adaptive, run_of
 from midstream.lab.experiments.nos_messages import TABLE, nos_messages
 from midstream.lab.experiments.nos_overhead import nos_overhead
+from midstream.lab.experiments.nos_plans import nos_plans
 from midstream.lab.experiments.nos_protocol import change
 from midstream.lab.experiments.registry import EXPERIMENTS, run_experiment
 
@@ -54,6 +55,12 @@ def test_the_reports_say_what_holds_and_why_the_rest_does_not():
         assert all(verdict.holds or verdict.reason for verdict in report.verdicts)
 
 
+def test_plans_are_compared_with_the_best():
+    report = nos_plans(sizes=(3, 4), cases=8)
+    assert len(said(report)["verdicts"]) == 4
+    assert all(v.holds for v in report.verdicts if "know what heads share" in v.claim)
+
+
 def test_adapting_pays_over_a_short_time():
     report = nos_adaptive(sizes=(4,), seeds=(1,), changes=2)
     assert [verdict for verdict in said(report)["verdicts"] if not verdict["holds"]] == []
@@ -75,7 +82,7 @@ def _text(names):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["nos-adaptive", "nos-overhead", "nos-messages"])
+@pytest.mark.parametrize("name", ["nos-adaptive", "nos-overhead", "nos-messages", "nos-plans"])
 def test_the_whole_experiments_run(name):
     report = run_experiment(name)
     assert all(verdict.holds or verdict.reason for verdict in report.verdicts)

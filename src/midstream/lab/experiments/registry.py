@@ -27,6 +27,7 @@ EXPERIMENTS: dict[str, str] = {
     "nos-adaptive": "nos_adaptive:nos_adaptive",
     "nos-overhead": "nos_overhead:nos_overhead",
     "nos-messages": "nos_messages:nos_messages",
+    "nos-plans": "nos_plans:nos_plans",
 }
 """Where each experiment is: `module:function`, the module in this package."""
 
