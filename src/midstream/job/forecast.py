@@ -21,7 +21,7 @@ from midstream.job.moving import Routing
 from midstream.job.plan_graph import graph_of
 from midstream.job.relocation import current_routing, rerouted
 from midstream.job.running_query import RunningQuery
-from midstream.job.task.exchange import default_routing
+from midstream.job.task.exchange import GROUPS
 from midstream.migration.costs import Predictor
 from midstream.migration.protocol import Situation
 from midstream.migration.registry import STRATEGIES, strategy_named
@@ -76,8 +76,8 @@ def query_named(driver: Driver, name: str) -> RunningQuery:
 
 def require_slots(slots: int) -> None:
     """Refuses a number of slots that cannot be."""
-    if not 1 <= slots <= len(default_routing(1)):
-        raise JobError(f"a job has 1 to {len(default_routing(1))} slots, not {slots}")
+    if isinstance(slots, bool) or not isinstance(slots, int) or not 1 <= slots <= GROUPS:
+        raise JobError(f"a job has 1 to {GROUPS} slots, not {slots!r}", hint="a slot owns at least one partition group")
 
 
 def offered_plans(driver: Driver, query: RunningQuery) -> list[Told]:

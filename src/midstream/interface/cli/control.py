@@ -192,7 +192,7 @@ def rebalance(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Js
 @ends_clearly
 def rescale(
     checkpoint: Checkpoint,
-    slots: Annotated[int, typer.Option("--slots", min=1, help="How many slots share the work of a batch.")],
+    slots: Annotated[int, typer.Argument(min=1, help="How many slots share the work of a batch.")],
     dry_run: DryRun = False,
     timeout: Patience = 60.0,
     json: options.Json = False,
@@ -201,7 +201,7 @@ def rescale(
 
     \b
     Example:
-      midstream rescale orders.checkpoint --slots 8
+      midstream rescale orders.checkpoint 8
     """
     told = asked(checkpoint, timeout, dry_run=dry_run, command="rescale", slots=slots)
     if json:

@@ -1,0 +1,58 @@
+"""A running job spread over more and fewer slots, with migrations and restarts between: the answers stay the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.local.test_durable_sessions import SCHEMA, drawn
+
+import midstream as ms
+
+QUERIES = {
+    "join": "SELECT A.k, C.v FROM A [RANGE 30], B [RANGE 30], C [RANGE 30] WHERE A.k = B.k AND B.k = C.k",
+    "other": "SELECT A.v, B.k FROM A [RANGE 20], B [RANGE 20] WHERE A.v = B.v",
+    "groups": "SELECT v, count(*) AS n FROM A [RANGE 30] GROUP BY v",
+    "rows": "SELECT k, sum(v) AS s FROM B [PARTITION BY k ROWS 3] GROUP BY k",
+}
+PLANS = ("((A B) C)", "(A (B C))")
+
+
+def opened(folder: object) -> ms.Session:
+    session = ms.Session(checkpoint=str(folder), on="local", slots=None)
+    for name in "ABC":
+        session.stream(name, SCHEMA)
+    for name, cql in QUERIES.items():
+        session.query(name, cql)
+    session.start()
+    return session
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_slots_come_and_go_while_a_job_runs(tmp_path, seed):
+    random = np.random.default_rng(seed)
+    parts = {name: [drawn(1000 * seed + 10 * i + n, i * 15, 10, 15) for i in range(10)] for n, name in enumerate("ABC")}
+    session, slots = opened(tmp_path), {1}
+    for i in range(10):
+        if random.random() < 0.6:
+            session.rescale(int(random.integers(1, 7)))
+        if random.random() < 0.3 and session.queries["join"].migrating is None:
+            strategy = str(random.choice(["moving_state", "genmig", "auto"]))
+            session.queries["join"].migrate(PLANS[int(random.integers(2))], strategy)
+        session.push({name: parts[name][i] for name in "ABC"})
+        slots.add(session._driver.slots)
+        if random.random() < 0.2:
+            session.stop()
+            session = opened(tmp_path)
+    session.finish()
+    inputs = {name: pa.concat_tables(parts[name]) for name in "ABC"}
+    for name, cql in QUERIES.items():
+        assert ms.snapshot_equal(session.queries[name].table(), ms.reference(cql, inputs)), name
+    session.stop()
+    assert len(slots) > 1
+
+
+@pytest.mark.parametrize("slots", [0, -1, 2.5, True, 257])
+def test_a_number_of_slots_that_cannot_be_is_refused(tmp_path, slots):
+    with opened(tmp_path) as session, pytest.raises(ms.MidstreamError):
+        session.rescale(slots)
