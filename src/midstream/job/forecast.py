@@ -21,7 +21,7 @@ from midstream.job.moving import Routing
 from midstream.job.plan_graph import graph_of
 from midstream.job.relocation import current_routing, rerouted
 from midstream.job.running_query import RunningQuery
-from midstream.job.task.exchange import GROUPS
+from midstream.job.task.exchange import GROUPS, default_routing
 from midstream.migration.costs import Predictor
 from midstream.migration.protocol import Situation
 from midstream.migration.registry import STRATEGIES, strategy_named
