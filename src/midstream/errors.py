@@ -97,6 +97,10 @@ class JobError(MidstreamError):
     """A job, its file or its checkpoint that is wrong."""
 
 
+class ClusterError(JobError):
+    """A process that the job runs on has died; a job that is started again goes on with the batch under way."""
+
+
 class InternalError(MidstreamError):
     """A promise that Midstream made to itself and broke: always a defect here, never the user's."""
 

@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from midstream.algebra.declarations import StreamDeclaration
-from midstream.checkpoint.failures import storage_refusal
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import sources_of
 from midstream.checkpoint.manifest import Manifest
@@ -19,6 +18,7 @@ from midstream.checkpoint.source_batches import source_batch
 from midstream.checkpoint.spark_log import LOCAL, log_after, sinks_called
 from midstream.cluster.spark.cluster import SparkCluster
 from midstream.cluster.spark.environment import is_gone, require_classic, ship_package, spark_session
+from midstream.cluster.spark.failures import in_words
 from midstream.cluster.spark.frames.declaring import stream_input
 from midstream.cluster.spark.frames.results import dead_letters_frame, metrics_frame, results_frame, spark_path
 from midstream.cluster.spark.frames.sources import NamedSource
@@ -74,7 +74,7 @@ class SparkBackend:
         trigger: str | None,
     ) -> None:
         """Starts Spark's query."""
-        keep_quiet()
+        keep_quiet(self.spark)
         ship_package(self.spark)
         log = self.cluster.log = log_after(self.files, driver.manifest)
         newest = driver.manifest
@@ -89,7 +89,10 @@ class SparkBackend:
             writer = writer.trigger(availableNow=True)
         elif trigger is not None:
             writer = writer.trigger(processingTime=trigger)
-        self.streaming_query = writer.start()
+        try:
+            self.streaming_query = writer.start()
+        except Exception as error:
+            raise in_words(error, self.spark, self.files.uri) from error
 
     def _unread(self, stream: StreamInput, manifest: Manifest | None) -> StreamInput:
         """The stream without the files of its folder that another cluster has read."""
@@ -130,12 +133,8 @@ class SparkBackend:
         except Exception as error:
             if stream is not self.streaming_query:
                 return False
-            if driver.failure is not None:
-                raise driver.failure from None
-            refused = storage_refusal(str(error), self.files.uri)
-            if refused is not None:
-                raise refused from error
-            raise
+            failure = driver.failure or error
+            raise in_words(failure, self.spark, self.files.uri) from None
 
     def results(self, manifest: Manifest | None, query: str, plan: Plan) -> DataFrame:
         """All released results of a query."""

@@ -17,6 +17,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from midstream.cluster.spark.quiet import TRACEBACK
 from midstream.errors import JobError
 
 OLDEST_JAVA = 17
@@ -65,7 +66,8 @@ def spark_session(master: str | None = None, name: str = "midstream", **settings
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         chosen = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", **chosen}
-    chosen.setdefault("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOGGING.as_uri()}")
+    if not os.environ.get(TRACEBACK):
+        chosen.setdefault("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOGGING.as_uri()}")
     for key, value in chosen.items():
         builder = builder.config(key, str(value))
     _start_apart({"spark.master": master, "spark.app.name": name, **chosen})

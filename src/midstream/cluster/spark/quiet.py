@@ -1,26 +1,34 @@
-"""What is no failure and shall not look like one: a batch that is put off because the session is being stopped.
+"""What the bridge between Python and Java need not print: errors in batches, with all their places.
 
-Spark can be kept from a batch only by an error in it. The batch is repeated when a session goes on, so nobody needs to
-read of that error, which the bridge between Python and Java would print with all its places.
+What makes a batch fail is raised where the session is waited for. And Spark can be kept from a batch, while a session
+is being stopped, only by an error in it, which is no failure at all.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 
-from midstream.job.driver import PutOff
+from pyspark.sql import SparkSession
 
 BRIDGE = ("py4j.clientserver", "py4j.java_gateway")
 
 
-class _NotPutOff(logging.Filter):
+TRACEBACK = "MIDSTREAM_TRACEBACK"
+"""Set, it has everything printed that happened."""
+
+
+class _NoPlaces(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        return record.exc_info is None or not isinstance(record.exc_info[1], PutOff)
+        return not record.exc_info or bool(os.environ.get(TRACEBACK))
 
 
-def keep_quiet() -> None:
-    """Has the bridge say nothing of batches that are put off."""
+def keep_quiet(spark: SparkSession) -> None:
+    """Has the bridge say nothing of errors that are raised elsewhere."""
+    server = getattr(spark.sparkContext, "_accumulatorServer", None)
+    if server is not None and not os.environ.get(TRACEBACK):
+        server.handle_error = lambda *_: None  # it would print that Spark's process has gone
     for name in BRIDGE:
         logger = logging.getLogger(name)
-        if not any(isinstance(known, _NotPutOff) for known in logger.filters):
-            logger.addFilter(_NotPutOff())
+        if not any(isinstance(known, _NoPlaces) for known in logger.filters):
+            logger.addFilter(_NoPlaces())

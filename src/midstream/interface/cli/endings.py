@@ -1,7 +1,8 @@
 """How a command ends.
 
-A user's mistake is said in its own words on standard error and ends with code 2. A defect of ours says that it is one
-and ends with code 70. Standard output stays for results.
+A user's mistake, or an input or a checkpoint that is damaged, is said in its own words on standard error and ends with
+code 2. The death of a process that the job runs on ends with code 75: started again, the job goes on. A defect of ours
+says that it is one and ends with code 70. Standard output stays for results.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from typing import NoReturn, ParamSpec, TypeVar
 
 import typer
 
-from midstream.errors import InternalError, MidstreamError
+from midstream.errors import ClusterError, InternalError, MidstreamError
 from midstream.interface.cli.output import complain
 
 USER_ERROR = 2
 INTERNAL_ERROR = 70
+CLUSTER_ERROR = 75
 TRACEBACK = "MIDSTREAM_TRACEBACK"
 
 P = ParamSpec("P")
@@ -37,6 +39,8 @@ def ends_clearly(command: Callable[P, R]) -> Callable[P, R]:
             raise
         except InternalError as error:
             _stop(error, INTERNAL_ERROR)
+        except ClusterError as error:
+            _stop(error, CLUSTER_ERROR)
         except MidstreamError as error:
             _stop(error, USER_ERROR)
         except Exception as error:

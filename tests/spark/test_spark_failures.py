@@ -1,0 +1,101 @@
+"""What Spark's own failures are said to be: which process died or which file is damaged, and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.spark.feeding import Feed
+from tests.spark.test_processes import process_of
+
+import midstream as ms
+from midstream.cluster.spark.failures import _explained
+from midstream.errors import ClusterError
+
+COUNTED = "SELECT k, count(*) AS n FROM A [RANGE 10] GROUP BY k"
+
+
+def failing(spark: Any, folder: Path, cql: str = COUNTED, **options: Any) -> ms.MidstreamError:
+    """What a session over a folder fails with."""
+    with ms.Session(spark, checkpoint=str(folder / "checkpoint"), slots=2, **options) as session:
+        session.stream("A", Feed(folder / "A").frame(spark), time="ts")
+        session.query("q", cql)
+        with pytest.raises(ms.MidstreamError) as caught:
+            session.process_available()
+    return caught.value
+
+
+def test_a_torn_file_of_a_stream_is_named_and_mended_the_job_goes_on(spark, tmp_path):
+    feed = Feed(tmp_path / "A")
+    feed.rows((1, 1, 1))
+    feed.rows((1, 1, 2))
+    torn = tmp_path / "A" / "000001.parquet"
+    whole = torn.read_bytes()
+    torn.write_bytes(whole[: len(whole) // 2])
+    error = failing(spark, tmp_path)
+    assert isinstance(error, ms.InputError)
+    assert "000001.parquet" in error.message and "cannot be read" in error.message
+    assert "is not a Parquet file" in str(error.detail)
+    torn.write_bytes(whole)
+    with ms.Session(spark, checkpoint=str(tmp_path / "checkpoint"), slots=2) as session:
+        session.stream("A", feed.frame(spark), time="ts")
+        query = session.query("q", COUNTED)
+        session.process_available(finish=True)
+        assert query.table().num_rows > 0
+
+
+def test_a_file_of_other_types_is_named_with_the_column(spark, tmp_path):
+    (tmp_path / "A").mkdir()
+    pq.write_table(pa.table({"k": ["x"], "v": ["y"], "ts": ["z"]}), tmp_path / "A" / "000000.parquet")
+    error = failing(spark, tmp_path)
+    assert isinstance(error, ms.InputError)
+    assert "000000.parquet" in error.message and "Expected Spark type bigint" in str(error.detail)
+
+
+def die(values: pa.Array) -> pa.Array:
+    import os
+    import signal
+
+    os.kill(os.getpid(), signal.SIGKILL)
+    return values
+
+
+def test_a_worker_that_is_killed_in_a_task_is_named(spark, tmp_path):
+    Feed(tmp_path / "A").rows((1, 1, 1))
+    deadly = ms.ScalarFunction("die", die, pa.int64())
+    error = failing(spark, tmp_path, "SELECT die(v) AS d FROM A [RANGE 10]", functions=[deadly])
+    assert isinstance(error, ClusterError)
+    assert "a Python worker of Spark ended" in error.message and "start the job again" in str(error.hint)
+
+
+def test_a_killed_virtual_machine_is_named_and_ends_a_command_with_a_code_of_its_own(tmp_path):
+    Feed(tmp_path / "A").rows((1, 1, 1))
+    process = process_of("killing_process.py", str(tmp_path))
+    _, complaint = process.communicate(timeout=240)
+    assert process.returncode == 75, complaint
+    assert "has ended while the job was running" in complaint
+    assert "signal 9 (SIGKILL)" in complaint
+    assert "Traceback" not in complaint
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "ExecutorLostFailure (executor 1 exited caused by one of the running tasks)\n",
+            "an executor of Spark was lost",
+        ),
+        ("java.io.IOException: No space left on device\n", "Spark cannot write at /c: no space left"),
+        ("java.lang.IllegalStateException: Incomplete log file in the log\n", "Spark cannot read its own log in /c"),
+    ],
+)
+def test_other_failures_are_known_by_what_spark_says(text, message):
+    error = _explained(text, "/c")
+    assert error is not None and error.message.startswith(message)
+
+
+def test_what_nobody_knows_stays_as_it_is():
+    assert _explained("java.lang.NullPointerException", "/c") is None
