@@ -155,9 +155,13 @@ class Chain:
         """One batch, committed."""
         if not end:
             self.driver.begin_decided()
-        batch = self.driver._batch("test", self.next_batch, self.driver.manifest)
-        if end:
-            batch.registers_now = finished(batch.registers, self.driver.streams)
-        self.driver._run(batch, parts)
+
+        def make(sifted: frozenset[str]) -> Batch:
+            made = self.driver._batch("test", self.next_batch, self.driver.manifest, sifted=sifted)
+            if end:
+                made.registers_now = finished(made.registers, self.driver.streams)
+            return made
+
+        batch = self.driver.attempt(make, parts)
         self.driver._commit(batch, "")
         return batch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,6 +33,9 @@ from midstream.migration.legality import keeps_intervals
 
 TICKS = "#ticks"
 """The stream of a session's clock: it moves the registers of all streams whose time is a timestamp."""
+
+SET_ASIDE = "set_aside"
+"""Under what a manifest's counters tell of rows that were left out for one query, because its expressions failed."""
 
 REMEMBERED = 100
 """How many migrations of a query manifests remember."""
@@ -78,6 +81,8 @@ class Batch:
     job_seconds: float = 0.0
     shapes: Shapes = field(default_factory=Shapes)
     reaches: Reaches = field(default_factory=Reaches)
+    sifted: frozenset[str] = frozenset()
+    """Queries for which rows that make their expressions fail are set aside."""
     _shares: Shares | None = None
     _at_work: list[Part] | None = None
     _given: dict[str, list[ResultFile]] | None = None
@@ -88,9 +93,22 @@ class Batch:
         if self._shares is None:
             frontiers = {name: self.advance_to(query) for name, query in self.queries.items()}
             self._shares = Shares(
-                self.batch_id, self.before, self.queries, frontiers, self.shapes, frozenset(self.ended)
+                self.batch_id,
+                self.before,
+                self.queries,
+                frontiers,
+                self.shapes,
+                # A query for which rows were set aside has less than others that keep the same windows.
+                self.sifted | self._sifted_before() | frozenset(self.ended),
             )
         return self._shares
+
+    def _sifted_before(self) -> frozenset[str]:
+        """The queries for which rows of the last batch were set aside."""
+        if self.before is None:
+            return frozenset()
+        told = self.before.counters.get(SET_ASIDE, {})
+        return frozenset(name for name, last in told.items() if last["batch"] == self.before.batch_id)
 
     @property
     def registers(self) -> Mapping[str, int]:
@@ -115,8 +133,13 @@ class Batch:
 
     def take(self, reports: Sequence[Report], seconds: float) -> None:
         """Takes what the steps report, which took that long; what made one of them fail is raised."""
-        require_all(reports, self.stages, self.slots, self.batch_id)
         self.reports, self.job_seconds = list(reports), seconds
+        require_all(reports, self.stages, self.slots, self.batch_id)
+
+    def only(self, names: Collection[str]) -> Batch:
+        """A batch of some of the queries, to see whether these fail; it is not committed."""
+        queries = {name: query for name, query in self.queries.items() if name in names}
+        return replace(self, queries=queries, looks=(), reports=[], _shares=None, _at_work=None, _given=None)
 
     @property
     def stages(self) -> int:
@@ -196,6 +219,7 @@ class Batch:
                 self.shares.start(query.name),
                 part.name in self.watched and query.migration is None,
                 (part.name, fragment.number) in ports.silent,
+                query.name in self.sifted and query.migration is None,
             )
             for fragment in query.staged.fragments
             if fragment.stage == stage
@@ -225,7 +249,7 @@ class Batch:
             batch_id=self.batch_id,
             offsets=offsets,
             epoch=before.epoch,
-            queries={name: _entry(query.after_batch) for name, query in self.queries.items()},
+            queries={name: entry_of(query.after_batch) for name, query in self.queries.items()},
             registers=registers,
             latest=latest,
             advanced_to={name: self.advance_to(query) for name, query in self.queries.items()},
@@ -369,6 +393,7 @@ class Batch:
                 for stream, count in getattr(report, kind).items():
                     total[stream] = total.get(stream, 0) + count
             counted[kind] = total
+        counted[SET_ASIDE] = self._set_aside(before.get(SET_ASIDE, {}))
         counted["results"] = {
             name: before.get("results", {}).get(name, 0) + sum(f.rows for f in self._results(name))
             for name in self.queries
@@ -390,6 +415,14 @@ class Batch:
         counted["groups"] = remembered(before.get("groups", ()), now)
         counted["moves"] = [*before.get("moves", ()), *([self.moved] if self.moved else [])][-REMEMBERED:]
         return counted
+
+    def _set_aside(self, before: Mapping[str, Any]) -> dict[str, Any]:
+        """How many rows have been set aside for each query, and in which batch the last ones."""
+        found = dict(before)
+        for report in self.reports:
+            for name, rows in report.set_aside.items():
+                found[name] = {"batch": self.batch_id, "rows": found.get(name, {}).get("rows", 0) + rows}
+        return found
 
     def _finished_migration(self, query: RunningQuery) -> list[dict[str, Any]]:
         """The migration that this batch ends, if any."""
@@ -418,7 +451,8 @@ def _comparable(silent: StreamDeclaration, other: StreamDeclaration) -> bool:
     return other.name != TICKS and other.domain.agrees_with(silent.domain)
 
 
-def _entry(query: RunningQuery) -> QueryEntry:
+def entry_of(query: RunningQuery) -> QueryEntry:
+    """A query as manifests tell of it."""
     time = "integer" if query.plan.query.domain.is_integer else "timestamp"
     functions = ",".join(sorted(query.functions))
     return QueryEntry(query.cql, query.plan.text, query.emit_every, functions, time=time)

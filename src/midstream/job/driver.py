@@ -8,8 +8,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from midstream.adaptation.policy import Mode, Policy, mode_of, policy_of
@@ -27,13 +28,14 @@ from midstream.checkpoint.source_batches import counted, own_batches, source_bat
 from midstream.checkpoint.store import FOR_A_REPLAY, CheckpointStore
 from midstream.distribution.balancing import Watch
 from midstream.distribution.fragments import Route
-from midstream.errors import JobError, MigrationError
+from midstream.errors import InputError, JobError, MidstreamError, MigrationError
 from midstream.job.adaptivity import ADAPTIVE, Watchers
-from midstream.job.batch import Batch
+from midstream.job.batch import Batch, entry_of
 from midstream.job.cluster import Cluster, Rows
 from midstream.job.compaction import Compactor
 from midstream.job.declared import JOB, STREAMS, require_same_job, told_of_streams
 from midstream.job.delivery import Sink, deliver, identity_after
+from midstream.job.faults import Fault, Faults, at_fault, named, suspects
 from midstream.job.fingerprints import Shapes
 from midstream.job.finished import require_unfinished
 from midstream.job.heartbeat import Heartbeat
@@ -121,6 +123,9 @@ class Driver:
     gate: threading.RLock = field(default_factory=threading.RLock)
     """Held while a batch is under way."""
 
+    faults: Faults = field(default_factory=Faults)
+    """What queries do about values that stop them, and those that are in quarantine."""
+
     requests: Requests = field(init=False)
 
     def __post_init__(self) -> None:
@@ -149,6 +154,12 @@ class Driver:
         self.added = dict(self.manifest.counters.get("added", {}))
         self.dropped = dict(self.manifest.counters.get("dropped", {}))
         self.adapted = dict(self.manifest.counters.get("adapted", {}))
+        self.faults.follow(self.manifest)
+
+    def resume(self, name: str) -> Fault:
+        """Has a query that is in quarantine go on with the next batch; the rows in between are left out for it."""
+        with self.gate:
+            return self.faults.resume(name)
 
     def forget_queries(self) -> None:
         """Forgets the queries that were planned, to plan them anew; their sinks stay."""
@@ -202,10 +213,15 @@ class Driver:
         """
         started = time.perf_counter()
         rowless = registers is not None
-        batch = self._batch(query_id, batch_id, before, None if rowless else self.cluster.clock(number))
-        batch.registers_now = registers
-        batch.files_read = {} if rowless else self.cluster.files_read(number)
-        self._run(batch, rows)
+        clock = None if rowless else self.cluster.clock(number)
+        read = {} if rowless else self.cluster.files_read(number)
+
+        def make(sifted: frozenset[str]) -> Batch:
+            batch = self._batch(query_id, batch_id, before, clock, sifted)
+            batch.registers_now, batch.files_read = registers, read
+            return batch
+
+        batch = self.attempt(make, rows)
         ran = time.perf_counter()
         self._commit(batch, self._offsets(number, before), **counted(before, number), **more)
         committed = time.perf_counter()
@@ -239,6 +255,41 @@ class Driver:
     def _goes_on_from(self, newest: Manifest, query_id: str) -> bool:
         return newest.query_id == query_id or self.cluster.continues(newest)
 
+    def attempt(self, make: Callable[[frozenset[str]], Batch], rows: Rows) -> Batch:
+        """Runs a batch; queries that a value stops are left out of it, if the job may go on without them.
+
+        `make` gives the batch, in which rows that cannot be used are set aside for some queries.
+        """
+        sifted: frozenset[str] = frozenset()
+        while True:
+            batch = make(sifted)
+            try:
+                self._run(batch, rows)
+                return batch
+            except InputError as error:
+                failed = at_fault(suspects(batch.reports), error, partial(self._failure, batch, rows))
+            sifted |= self._deal_with(failed, sifted, batch.batch_id)
+
+    def _deal_with(self, failed: Mapping[str, MidstreamError], sifted: frozenset[str], batch_id: int) -> frozenset[str]:
+        """Decides what becomes of queries that failed; gives those for which rows are set aside now."""
+        for name, error in failed.items():
+            if self.faults.policy(name) == "stop_job":
+                raise named(name, error)
+        tried = frozenset(n for n in failed if self.faults.policy(n) == "dead_letter" and n not in sifted)
+        for name in failed.keys() - tried:
+            migration = self.queries[name].migration
+            if migration is not None and migration.begun is None:
+                self.cancel_migration(name)
+            self.faults.stop(name, batch_id, failed[name])
+            log.warning("query %s is in quarantine since batch %d: %s", name, batch_id, failed[name])
+        return tried
+
+    def _failure(self, batch: Batch, rows: Rows, names: Collection[str]) -> MidstreamError | None:
+        """What makes some queries of a batch fail by themselves, if anything does."""
+        reports = self.cluster.run(batch.only(names), rows)
+        suspects(reports)
+        return next((report.error for report in reports if report.error is not None), None)
+
     def _run(self, batch: Batch, rows: Rows) -> None:
         started = time.perf_counter()
         reports = self.cluster.run(batch, rows)
@@ -246,7 +297,14 @@ class Driver:
             reports = self.cluster.run(batch, rows)
         batch.take(reports, time.perf_counter() - started)
 
-    def _batch(self, query_id: str, batch_id: int, before: Manifest | None, clock: int | None = None) -> Batch:
+    def _batch(
+        self,
+        query_id: str,
+        batch_id: int,
+        before: Manifest | None,
+        clock: int | None = None,
+        sifted: frozenset[str] = frozenset(),
+    ) -> Batch:
         assert self.arriving is not None
         self.watchers.settle(before, self.queries)
         old = current_routing(before, self.slots)
@@ -257,7 +315,11 @@ class Driver:
             query_id,
             batch_id,
             settled.before,
-            settled.queries,
+            {
+                name: replace(query, share=False) if name in sifted else query
+                for name, query in settled.queries.items()
+                if name not in self.faults.stopped
+            },
             self.streams,
             self.arriving,
             settled.routing.slots,
@@ -269,6 +331,7 @@ class Driver:
             ended=_together(self.cancelled, settled.ended),
             moved=settled.moved,
             reaches=Reaches.of(self.streams.values(), before, clock),
+            sifted=sifted,
         )
 
     def _commit(self, batch: Batch, offsets: str, **more: Any) -> None:
@@ -290,7 +353,9 @@ class Driver:
         }
         if adaptive := self.watchers.after(batch, self.check_migration):
             settings[ADAPTIVE] = adaptive
-        manifest = self._tidied(batch, batch.manifest(offsets, settings))
+        entries = {name: entry_of(query) for name, query in self.queries.items()}
+        made = self.faults.in_manifest(batch.manifest(offsets, settings), batch.before, entries)
+        manifest = self._tidied(batch, made)
         if self.lease is not None:
             manifest = replace(manifest, epoch=self.lease.epoch)
         self.check_lease()
@@ -307,6 +372,7 @@ class Driver:
             dealt = self.rebalancing.after(manifest.routing, manifest.counters["groups"], self.slots)
             self.wanted = None if dealt is None else Routing(dealt, self.slots, "a slot with much more than others")
         self.requests.committed()
+        self.faults.committed()
         self.store.retain(max(self.retained, FOR_A_REPLAY + own_batches(manifest)), self.check_lease)
         if self._collects(batch):
             collect(self.store, self.files, self.check_lease)
@@ -336,8 +402,9 @@ class Driver:
 
     def _retire(self, batch: Batch) -> None:
         """Forgets the queries that ran for the last time."""
-        for name in self.retiring & batch.queries.keys():
+        for name in self.retiring & (batch.queries.keys() | self.faults.stopped.keys()):
             self.queries.pop(name, None)
+            self.faults.forget(name)
             self.retiring.discard(name)
 
     def _follow(self, manifest: Manifest) -> None:
@@ -412,6 +479,7 @@ class Driver:
         """Starts a migration with the next batch; of plans in several stages, always as a whole."""
         with self.gate:
             query = self.queries[name]
+            self._require_at_work(name)
             if query.migration is not None:
                 raise MigrationError(
                     f"query {name} is migrating already, to {query.migration.target.plan.text}",
@@ -423,10 +491,19 @@ class Driver:
             decision = decide(chosen, apart, known, None if watcher is None else watcher.observed)
             query.migration = MigrationUnderWay(target, chosen.name, decision, None, False, trigger, apart)
 
+    def _require_at_work(self, name: str) -> None:
+        if name in self.faults.stopped:
+            raise MigrationError(
+                f"query {name} is in quarantine since batch {self.faults.stopped[name].batch}",
+                detail=self.faults.stopped[name].reason,
+                hint="resume it first, or replace it",
+            )
+
     def cancel_migration(self, name: str) -> None:
         """Goes back to the old plan with the next batch."""
         with self.gate:
             query = self.queries[name]
+            self._require_at_work(name)
             migration = require_cancellable(query)
             if migration.begun is None:
                 self.cancelled.setdefault(name, []).append(migration.record(query.plan.text, None, "cancelled"))
@@ -438,6 +515,8 @@ class Driver:
         """Starts the migrations that watchers decided on after the last batch, as its manifest says."""
         self.watchers.settle(self.manifest, self.queries)
         for name, wish in self.watchers.wishes(self.queries):
+            if name in self.faults.stopped:
+                continue
             query = self.queries[name]
             target = self.target(query, plan_query(query.plan.query, wish["plan"], query.emit_every))
             try:

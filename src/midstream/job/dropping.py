@@ -15,16 +15,20 @@ from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.source_batches import of_our_own
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError, MidstreamError, QueryError
+from midstream.job.faults import FAULTS, POLICIES, QUARANTINED
 from midstream.job.replacing import BY_QUERY, COUNTED
 from midstream.job.task.sides import base_name
 
 RUNNING = "running"
 
+ALIVE = (RUNNING, QUARANTINED)
+"""The states of queries that the job still has."""
+
 
 def undeclared(manifest: Manifest | None, declared: Collection[str]) -> dict[str, QueryEntry]:
     """The queries that a checkpoint runs and nobody has declared."""
     known = {} if manifest is None else manifest.queries
-    return {name: entry for name, entry in known.items() if entry.status == RUNNING and name not in declared}
+    return {name: entry for name, entry in known.items() if entry.status in ALIVE and name not in declared}
 
 
 def cannot_go_on(name: str, entry: QueryEntry, error: MidstreamError) -> JobError:
@@ -45,10 +49,10 @@ def without_query(manifest: Manifest, name: str) -> Manifest:
         part: _without(getattr(manifest, part), name) for part in ("queries", "migration", *BY_QUERY)
     }
     counters = dict(manifest.counters)
-    for part in (*COUNTED, "adaptive", "added"):
+    for part in (*COUNTED, "adaptive", "added", FAULTS, POLICIES):
         if part in counters:
             counters[part] = _without(counters[part], name)
-    if manifest.queries[name].status == RUNNING and name not in manifest.counters.get("added", {}):
+    if manifest.queries[name].status in ALIVE and name not in manifest.counters.get("added", {}):
         counters["dropped"] = {**counters.get("dropped", {}), name: manifest.queries[name].cql}
     return replace(manifest, **parts, counters=counters)
 

@@ -106,6 +106,7 @@ class Rewording:
     def _put_aside(
         self, manifest: Manifest, new: RunningQuery, old: RunningQuery | None, difference: Difference
     ) -> None:
+        self.driver.faults.rename(new.name, name_of_old(manifest, new.name))
         self.driver.manifest = with_name_free(manifest, new.name, new.cql, new.plan.text, difference)
         self.driver.queries.pop(new.name, None)
         self.driver.watchers.by_query.pop(new.name, None)

@@ -83,6 +83,8 @@ class FragmentWork:
     """Whether what each operator does is to be reported."""
     silent: bool = False
     """Whether another query's fragment, which gives the same, sends it for both."""
+    sifts: bool = False
+    """Whether rows that make its expressions fail are set aside."""
 
     @property
     def fragment(self) -> Fragment:
@@ -194,6 +196,11 @@ class FragmentLife:
     def _named(self, execution: Execution) -> dict[StateKey, SortedState]:
         """All states under the names they are stored by, with what the old side of a split has left out."""
         return {**_names(execution), **{(state.id, state.key): state for state in self.ahead.values()}}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The query that it is part of."""
+        return (self.work.query,)
 
     @property
     def sources(self) -> tuple[Source, ...]:

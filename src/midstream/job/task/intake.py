@@ -5,6 +5,7 @@ A shuffle delivers rows in any order, so they are sorted by time and then by all
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -84,6 +85,14 @@ class Intake:
         count[stream] = count.get(stream, 0) + chosen.num_rows
         for start in range(0, chosen.num_rows, BURIED_AT_ONCE):
             self._write_down(stream, chosen.slice(start, BURIED_AT_ONCE), reason)
+
+    def set_aside(self, stream: str, query: str, rows: pa.RecordBatch, bad: Mapping[int, str]) -> None:
+        """Buries rows that one query cannot use; the others have had them."""
+        self.report.set_aside[query] = self.report.set_aside.get(query, 0) + len(bad)
+        for reason in dict.fromkeys(bad.values()):
+            some = gather_rows(rows, np.array([i for i, why in bad.items() if why == reason], np.int64))
+            for start in range(0, some.num_rows, BURIED_AT_ONCE):
+                self._write_down(stream, some.slice(start, BURIED_AT_ONCE), f"query {query}: {reason}")
 
     def _write_down(self, stream: str, rows: pa.RecordBatch, reason: str) -> None:
         texts = json_texts(rows)

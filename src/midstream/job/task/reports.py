@@ -64,6 +64,10 @@ class Report:
     groups: dict[int, int] = field(default_factory=dict)
     """How many rows of each partition group came, or were sent on."""
     error: MidstreamError | None = None
+    blamed: tuple[str, ...] = ()
+    """The queries, or sides of them, that were at work when something failed."""
+    set_aside: dict[str, int] = field(default_factory=dict)
+    """Rows that made a query's expressions fail, and were left out for it, by query."""
 
     def count_groups(self, groups: npt.NDArray[np.integer]) -> None:
         """Counts rows by their partition groups; what all goes to one slot has none."""

@@ -199,6 +199,11 @@ class SharedLife:
         return found
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The queries that its fragments are part of."""
+        return tuple(member.work.query for member in self.work.members)
+
+    @property
     def sources(self) -> tuple[Source, ...]:
         """What it must be fed with."""
         return tuple(source for source, _ in self.box.sources)

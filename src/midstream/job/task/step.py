@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
 from midstream.algebra.declarations import StreamDeclaration
+from midstream.algebra.physical import Source
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.files import Files
@@ -35,11 +37,13 @@ from midstream.job.task.reports import Report
 from midstream.job.task.results_files import Place, write_results
 from midstream.job.task.samples import LookRequest, add_looks, look_at
 from midstream.job.task.shared_task import Pool, SharedLife, SharedWork
+from midstream.job.task.sides import base_name
+from midstream.job.task.sifting import Sieve
 from midstream.job.task.sorted_runs import Accepted, Runs
 from midstream.job.task.spill import ParquetSpool
 from midstream.operators.elements import Elements
 from midstream.operators.hashing import hash_columns
-from midstream.operators.vectors import numbers_of
+from midstream.operators.vectors import gather_rows, numbers_of
 
 Life = FragmentLife | SharedLife
 
@@ -134,16 +138,18 @@ class StageStep:
         # What is final before this batch is given first where all input is at hand: it frees state before probing.
         early = [life for life in lives if not life.work.received]
         for life in early:
-            life.advance()
+            with _blaming(report, life):
+                life.advance()
         for number, chunk in enumerate(chunks):
             if number:
                 for life in lives:
                     life.settle()
                 yield from self._outputs(lives, slot, report)
-            self._take_in(chunk, lives) if self.stage == 0 else self._receive(chunk, lives)
+            self._take_in(chunk, lives, intake) if self.stage == 0 else self._receive(chunk, lives, report)
         for life in lives:
             if life.work.received:
-                life.advance()
+                with _blaming(report, life):
+                    life.advance()
         at = _lap(report, "kernel", at)
         for life in lives:
             report.fragments.update({work.name: told for work, told in life.closed()})
@@ -159,24 +165,37 @@ class StageStep:
             for work, output in life.sent():
                 yield self._sent(work, slot, output, report)
 
-    def _take_in(self, parts: Mapping[int, Accepted], lives: Sequence[Life]) -> None:
+    def _take_in(self, parts: Mapping[int, Accepted], lives: Sequence[Life], intake: Intake) -> None:
         """Feeds the rows of streams, in the order of the streams."""
         for port, declaration in self.streams.items():
             if port not in parts:
                 continue
-            rows, ticks = parts[port]
             for life in lives:
                 for source in life.sources:
-                    if source.stream.name == declaration.name and len(ticks):
-                        life.take(source, source_elements(source, rows, ticks))
+                    if source.stream.name == declaration.name and len(parts[port][1]):
+                        rows, ticks = self._sifted(life, source, parts[port], intake)
+                        with _blaming(intake.report, life):
+                            life.take(source, source_elements(source, rows, ticks))
 
-    def _receive(self, parts: Mapping[int, Accepted], lives: Sequence[Life]) -> None:
+    def _sifted(self, life: Life, source: Source, accepted: Accepted, intake: Intake) -> Accepted:
+        """The rows for a query, without those that make its expressions fail if these are to be set aside."""
+        if not isinstance(life, FragmentLife) or not life.work.sifts:
+            return accepted
+        rows, ticks = accepted
+        good, bad = Sieve.above(source, life.work.fragment.plan, life.work.functions).split(rows, ticks)
+        if not bad:
+            return accepted
+        intake.set_aside(source.stream.name, base_name(life.work.query), rows, bad)
+        return gather_rows(rows, good), ticks[good]
+
+    def _receive(self, parts: Mapping[int, Accepted], lives: Sequence[Life], report: Report) -> None:
         """Feeds what earlier stages gave."""
         for port, (rows, _) in parts.items():
             elements = Exchange(self.arriving, self.last).elements(port, rows)
             for life in lives:
                 if port in life.work.received:
-                    life.receive(port, elements)
+                    with _blaming(report, life):
+                        life.receive(port, elements)
 
     def _sent(self, work: FragmentWork, slot: int, output: Elements, report: Report) -> pa.RecordBatch:
         return self.exchange.rows(work.port, self._slots(work.fragment.route, slot, output, report), output)
@@ -197,6 +216,14 @@ class StageStep:
 def _results_of(lives: Sequence[Life]) -> dict[str, GivenResults]:
     """What queries gave, by their names or those of their sides."""
     return {name: given for life in lives for name, given in life.results.items()}
+
+
+@contextmanager
+def _blaming(report: Report, life: Life) -> Iterator[None]:
+    """Notes which queries are at work, for as long as they are; what fails inside leaves it noted."""
+    report.blamed = life.names
+    yield
+    report.blamed = ()
 
 
 def _lap(report: Report, name: str, since: float) -> float:

@@ -1,0 +1,200 @@
+"""Queries that a value stops: one that cannot be cast, a number that overflows, a function that fails.
+
+A batch is a function of the last manifest and its rows, so what fails once fails whenever it is repeated: without a
+decision the job could never go on. The decision is the query's (`on_error`). It is taken before the batch is committed
+and is part of its manifest, so a batch that is repeated comes to the same one:
+
+- `stop_query`: the batch counts for all other queries. The one that failed is in quarantine: it keeps the state and the
+  results of the manifest before, takes in nothing, and stays so, over restarts too, until it is resumed, replaced or
+  dropped by name. Resumed, it goes on with its state as if the rows of the batches in between had never come.
+- `dead_letter`: the rows of streams that make the query's expressions fail are set aside with the reason, and the query
+  goes on without them. That is possible where a row fails by itself, before it meets others; otherwise as `stop_query`.
+- `stop_job`: nothing counts, and the job ends.
+
+Which queries failed is found by running those that were at work when something failed apart from the others: a query
+that only shares operators with the one at fault does not fail by itself, and goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
+
+from midstream.checkpoint.manifest import Manifest, QueryEntry
+from midstream.errors import InputError, JobError, MidstreamError, QueryError
+from midstream.job.replacing import BY_QUERY
+from midstream.job.task.reports import Report
+from midstream.job.task.sides import base_name
+
+OnError = Literal["stop_query", "dead_letter", "stop_job"]
+
+DEFAULT: OnError = "stop_query"
+"""One query's bad value must not stop the others, and nothing may be left out of its results without a word."""
+
+QUARANTINED = "quarantined"
+"""The status of a query that takes in nothing because a value stopped it."""
+
+FAULTS, POLICIES = "quarantine", "on_error"
+"""Under what a manifest's counters have the queries in quarantine, and what queries do about errors."""
+
+
+def on_error_of(value: object) -> OnError:
+    """What a query does about errors, if there is such a way."""
+    for known in get_args(OnError):
+        if value == known:
+            return known  # type: ignore[no-any-return]
+    raise QueryError(f"on_error cannot be {value!r}", hint=f"use one of {', '.join(get_args(OnError))}")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a query is in quarantine, and since which batch."""
+
+    batch: int
+    reason: str
+    detail: str | None = None
+    hint: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """What a manifest says of it."""
+        return {"batch": self.batch, "reason": self.reason, "detail": self.detail, "hint": self.hint}
+
+
+@dataclass(slots=True)
+class Faults:
+    """What queries do about errors, and those that are in quarantine."""
+
+    policies: dict[str, OnError] = field(default_factory=dict)
+    stopped: dict[str, Fault] = field(default_factory=dict)
+    resuming: set[str] = field(default_factory=set)
+    """Queries that shall go on with the next batch, as was asked for."""
+    news: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """What the histories of queries say of this, until a manifest does."""
+
+    def follow(self, manifest: Manifest) -> None:
+        """Goes on with what a manifest says, and with what was asked for since."""
+        counters = manifest.counters
+        told = {name: Fault(**fault) for name, fault in counters.get(FAULTS, {}).items()}
+        self.stopped = told
+        self.policies = {**counters.get(POLICIES, {}), **self.policies}
+        for name in self.resuming & told.keys():
+            self.resume(name)
+
+    def policy(self, query: str) -> OnError:
+        """What a query does about errors."""
+        return self.policies.get(query, DEFAULT)
+
+    def stop(self, query: str, batch_id: int, error: MidstreamError) -> None:
+        """Puts a query in quarantine."""
+        fault = self.stopped[query] = Fault(batch_id, error.message, error.detail, error.hint)
+        self.news.setdefault(query, []).append(_event(QUARANTINED, batch_id, batch_id, fault.reason))
+
+    def resume(self, query: str) -> Fault:
+        """Has a query go on with the next batch, as if the rows since the one that stopped it had never come."""
+        if query not in self.stopped:
+            raise JobError(f"query {query} is not in quarantine")
+        fault = self.stopped.pop(query)
+        self.resuming.add(query)
+        self.news.setdefault(query, []).append(_event("resumed", fault.batch, None, fault.reason))
+        return fault
+
+    def forget(self, query: str) -> None:
+        """Forgets a query that is gone."""
+        for known in (self.policies, self.stopped, self.news):
+            known.pop(query, None)
+        self.resuming.discard(query)
+
+    def rename(self, query: str, name: str) -> None:
+        """A query in quarantine goes by another name until its end."""
+        if query in self.stopped:
+            self.stopped[name] = self.stopped.pop(query)
+
+    def committed(self) -> None:
+        """What there was to tell has been told."""
+        self.news.clear()
+        self.resuming.clear()
+
+    def in_manifest(self, manifest: Manifest, before: Manifest | None, entries: Mapping[str, QueryEntry]) -> Manifest:
+        """A batch's manifest with the queries that were not at work in it, as the one before has them.
+
+        `entries` are those of all queries. What a query shared is forgotten with the quarantine: resumed, it has not
+        had the rows that others have had, so it shares nothing until all that it missed has expired.
+        """
+        idle = [name for name in self.stopped if name in entries]
+        known = before or Manifest(manifest.query_id, -1)
+        parts: dict[str, Any] = {
+            part: {**getattr(manifest, part), **_of(idle, getattr(known, part))} for part in ("migration", *BY_QUERY)
+        }
+        queries = dict(manifest.queries) | {
+            name: replace(known.queries.get(name, entries[name]), status=QUARANTINED) for name in idle
+        }
+        counters = dict(manifest.counters)
+        for part in ("results", "history", "adaptive"):
+            counters[part] = {**counters.get(part, {}), **_of(idle, known.counters.get(part, {}))}
+        for name, news in self.news.items():
+            if name in queries:
+                told = [{**event, "end_batch": manifest.batch_id} for event in news]
+                counters["history"] = {**counters["history"], name: [*counters["history"].get(name, ()), *told]}
+        counters[FAULTS] = {name: self.stopped[name].to_json() for name in idle}
+        counters[POLICIES] = {name: p for name, p in self.policies.items() if name in queries and p != DEFAULT}
+        return replace(manifest, queries=queries, counters=counters, **parts)
+
+
+def _of(names: Collection[str], by_query: Mapping[str, Any]) -> dict[str, Any]:
+    # A migration's new plan keeps its state under the query's name with a sign after it.
+    return {name: value for name, value in by_query.items() if base_name(name) in names}
+
+
+def _event(what: str, start: int, end: int | None, reason: str) -> dict[str, Any]:
+    return {
+        "event": what,
+        "status": what,
+        "trigger": reason,
+        "old_plan": "",
+        "new_plan": "",
+        "strategy": "",
+        "start_batch": start,
+        "end_batch": end,
+    }
+
+
+Attempt = Callable[[Collection[str]], MidstreamError | None]
+"""Runs some queries alone; gives what makes one of them fail."""
+
+
+def suspects(reports: Iterable[Report]) -> set[str]:
+    """The queries that were at work where something failed; raises what no query can be at fault for."""
+    found: set[str] = set()
+    for report in reports:
+        if report.error is None:
+            continue
+        if not isinstance(report.error, InputError) or not report.blamed:
+            raise report.error
+        found |= {base_name(name) for name in report.blamed}
+    return found
+
+
+def at_fault(names: Collection[str], error: MidstreamError, attempt: Attempt) -> dict[str, MidstreamError]:
+    """Those of some queries that fail by themselves, and with what; all of them if none does so alone.
+
+    The set is halved as long as a half fails, so few queries at fault among many are found in few attempts.
+    """
+    if len(names) == 1:
+        return dict.fromkeys(names, error)
+    ordered = sorted(names)
+    found: dict[str, MidstreamError] = {}
+    for half in (ordered[: len(ordered) // 2], ordered[len(ordered) // 2 :]):
+        failed = attempt(half)
+        if failed is not None:
+            found |= at_fault(half, failed, attempt)
+    return found or dict.fromkeys(ordered, error)
+
+
+def named(query: str, error: MidstreamError) -> InputError:
+    """What stops a job, with the query that it was raised for."""
+    return InputError(
+        f"query {query}: {error.message}",
+        detail=error.detail,
+        hint=f'{error.hint or "mend the value"}; on_error = "stop_query" lets the other queries go on',
+    )
