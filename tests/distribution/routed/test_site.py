@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -14,7 +15,7 @@ from midstream.distribution.routed.network import RESULTS, Line, node_per_stream
 from midstream.distribution.routed.node_sets import Join, Ship, StreamId, Update, node_sets
 from midstream.distribution.routed.probing import Prober
 from midstream.distribution.routed.query import RoutedQuery
-from midstream.distribution.routed.site import Ask, Copy, Fetch, Result, Rows, Site
+from midstream.distribution.routed.site import Ask, Copy, Fetch, Plans, Result, Rows, Site
 from midstream.distribution.routed.text import parse_plan
 from midstream.distribution.routed.window import NEVER
 from midstream.errors import InternalError, QueryError
@@ -32,9 +33,13 @@ def rows(stream: str, batch: int):
 def site(node: str, plan: str) -> Site:
     sets = node_sets(parse_plan(plan, QUERY.conditions), NETWORK)
     kept = {s: tuple(n for n, o in sets.items() if Update(s) in o) for s in "AB"}
-    found = Site(node, node, Prober(QUERY), NETWORK, {0: sets[node]}, {0: kept[node]})
+    found = Site(node, node, Prober(QUERY), NETWORK, Plans({0: sets[node]}, {0: kept[node]}))
     found.begin()
     return found
+
+
+def installed(at: Site, sets, **others) -> None:
+    at.plans = replace(at.plans, sets=sets, **others)
 
 
 def batches(window) -> list[int]:
@@ -66,7 +71,7 @@ def test_a_window_that_is_needed_is_asked_for_and_copied_through_the_batches_bef
     home, other = site("A", "A <- B, B -> A"), site("B", "A <- B, B -> A")
     for batch in range(2):
         home.arrive(batch, rows("A", batch), 0)
-    other.sets = {**other.sets, 1: frozenset({Update("A"), Join(StreamId("A"), "B")})}
+    installed(other, {**other.plans.sets, 1: frozenset({Update("A"), Join(StreamId("A"), "B")})})
     (ask_for,) = other.ask(7, 1)
     assert ask_for == Ask("A", "A", "B", NEVER, 7)
     (copy,) = home.receive(ask_for)
@@ -85,14 +90,14 @@ def test_only_the_part_that_is_missing_is_copied_again():
     home, other = site("A", "A <- B, B -> A"), site("B", "A <- B, B -> A")
     new = frozenset({Update("A")})
     home.arrive(0, rows("A", 0), 0)
-    other.sets = {0: other.sets[0], 1: new}
+    installed(other, {0: other.plans.sets[0], 1: new})
     for message in home.receive(other.ask(1, 1)[0]):
         other.receive(message)
-    other.sets = {0: other.sets[0]}
+    installed(other, {0: other.plans.sets[0]})
     home.stop_feeding(1)
     for batch in (1, 2):
         home.arrive(batch, rows("A", batch), 0)
-    other.sets = {0: other.sets[0], 2: new}
+    installed(other, {0: other.plans.sets[0], 2: new})
     (again,) = other.ask(2, 2)
     assert isinstance(again, Ask) and again.has == 0, "batch 0 is still here"
     (copy,) = home.receive(again)
@@ -104,14 +109,13 @@ def test_only_the_part_that_is_missing_is_copied_again():
 def test_a_window_of_an_older_plan_is_completed_although_it_is_still_here():
     """Its rows have stopped to come, so a change that needs it again must not take it for complete."""
     other = site("B", "A <- B, B -> A")
-    other.sets = {0: frozenset({Update("A")}), 1: frozenset(), 2: frozenset({Update("A")})}
-    other.epoch = 1
+    installed(other, {0: frozenset({Update("A")}), 1: frozenset(), 2: frozenset({Update("A")})}, epoch=1)
     assert [type(m) for m in other.ask(3, 2)] == [Ask] and not other.full
 
 
 def test_rows_for_retired_plans_are_neither_sent_nor_stored():
     home = site("A", "A -> B, B -> A")
-    home.sets, home.retired = {**home.sets, 1: frozenset({Update("A")})}, {1: 2}
+    installed(home, {**home.plans.sets, 1: frozenset({Update("A")})}, retired={1: 2})
     assert [m.to for m in home.arrive(1, rows("A", 1), 1) if isinstance(m, Rows)] == ["B"]
     assert [m.to for m in home.arrive(2, rows("A", 2), 1) if isinstance(m, Rows)] == []
 
@@ -133,7 +137,7 @@ def test_a_home_without_its_window_sends_the_request_on_to_a_keeper():
     home = site("A", "A -> B, B <- A")
     home.arrive(0, rows("A", 0), 0)
     assert "A" not in home.windows
-    home.keepers = {0: ("B", "C")}
+    installed(home, home.plans.sets, keepers={0: ("B", "C")})
     assert home.receive(Ask("A", "A", "C", NEVER, 3)) == [Fetch("B", "A", "C", NEVER, 0)]
 
 
@@ -146,7 +150,7 @@ def test_a_keeper_answers_when_it_has_the_batches():
 
 def test_partial_results_without_an_operator_are_an_error_and_not_lost():
     b = site("B", "A -> B, B <- A")
-    b.sets = {0: frozenset({Update("B"), Join(StreamId("A"), "B")})}
+    installed(b, {0: frozenset({Update("B"), Join(StreamId("A"), "B")})})
     b.arrive(0, rows("B", 0), 0)
     with pytest.raises(InternalError, match="no operator"):
         b.receive(Rows("B", "A", 1, 0, rows("A", 1)))
@@ -173,4 +177,4 @@ def test_queries_that_routed_joins_cannot_do_are_refused():
 
 
 def test_results_go_to_the_node_that_asked():
-    assert Ship(StreamId("B", "A"), RESULTS) in site("B", "A -> B, B <- A").sets[0]
+    assert Ship(StreamId("B", "A"), RESULTS) in site("B", "A -> B, B <- A").plans.sets[0]

@@ -31,7 +31,7 @@ from midstream.distribution.routed.cost import Costs
 from midstream.distribution.routed.member import Member
 from midstream.distribution.routed.modification import Setting
 from midstream.distribution.routed.probing import Prober
-from midstream.distribution.routed.site import Ask, Copy, Fetch, Parcel, Partial, Result, Rows, Site
+from midstream.distribution.routed.site import Ask, Copy, Fetch, Parcel, Partial, Plans, Result, Rows, Site
 from midstream.distribution.routed.track import PREPARING, Drained, Full, Tick
 from midstream.distribution.routed.wire import from_json, to_json
 from midstream.operators.elements import Elements
@@ -180,14 +180,12 @@ class RoutedNode:
         stored = disk.get("member")
         if stored is not None:
             self.member = from_json(json.loads(stored))
-        track = self.member.track
-        self.site = Site(name, self.member.stream, setup.prober, setup.costs.network, track.sets)
+        self.site = Site(name, self.member.stream, setup.prober, setup.costs.network, self._plans())
         if stored is None:
             self.site.begin()
         else:
             self.site.restore(disk["site"])
             self.frontiers, self.started = dict(disk["frontiers"]), disk["started"]
-        self._follow()
 
     def start(self, step: Step) -> None:
         """Wakes up regularly from now on."""
@@ -233,7 +231,7 @@ class RoutedNode:
             return
         self.member, sent = members.step(self.member, event, self.setup.setting)
         self._post(step, sent)
-        self._follow()
+        self.site.plans = self._plans()
         for change in set(self.member.track.ended) - set(before.ended):
             self.site.stop_feeding(change)
         if isinstance(event, Drained):
@@ -241,12 +239,10 @@ class RoutedNode:
             self.site.feeds = frozenset(f for f in self.site.feeds if move is not None and f[0] == move.change)
         self._filled(step)
 
-    def _follow(self) -> None:
-        """The site works by the sets of the track."""
+    def _plans(self) -> Plans:
         track = self.member.track
-        self.site.sets, self.site.epoch = track.sets, track.epoch
-        self.site.retired = self.member.retired
-        self.site.keepers = {epoch: share.keepers for epoch, share in track.shares.items()}
+        keepers = {epoch: share.keepers for epoch, share in track.shares.items()}
+        return Plans(track.sets, keepers, self.member.retired, track.epoch)
 
     def _filled(self, step: Step) -> None:
         """Asks for missing windows while a migration is prepared, and says when all are full."""

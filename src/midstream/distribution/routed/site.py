@@ -117,47 +117,60 @@ class Task:
     target: str
 
 
+@dataclass(frozen=True)
+class Plans:
+    """The plans that a node works by: its sets, who keeps its stream's window, and since when older ones are retired.
+
+    All are by epoch. A node whose share a change left as it was has no set of its own for it: the latest that is not
+    newer counts.
+    """
+
+    sets: Mapping[int, OperatorSet]
+    keepers: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    retired: Mapping[int, int] = field(default_factory=dict)
+    epoch: int = 0
+
+    def operators(self, epoch: int) -> OperatorSet:
+        """The set under a plan."""
+        return self.sets[max((e for e in self.sets if e <= epoch), default=min(self.sets))]
+
+    def kept(self, epoch: int) -> frozenset[str]:
+        """The streams whose windows are kept under a plan."""
+        return frozenset(o.target for o in self.operators(epoch) if isinstance(o, Update))
+
+    def needing(self, batch: int) -> OperatorSet:
+        """All operators that need the rows of a batch: retired plans, under which no stream starts, need no more."""
+        oldest = max((epoch for epoch, first in self.retired.items() if first <= batch), default=min(self.sets))
+        current = max((epoch for epoch in self.sets if epoch <= oldest), default=min(self.sets))
+        return NOTHING.union(*(operators for epoch, operators in self.sets.items() if epoch >= current))
+
+    @property
+    def current_keepers(self) -> tuple[str, ...]:
+        """The nodes that keep the window of this node's stream under the plan in use."""
+        return self.keepers[max(epoch for epoch in self.keepers if epoch <= self.epoch)]
+
+
 @dataclass
 class Site:
-    """A node's windows and waiting probes.
+    """A node's windows and waiting probes; `plans` are set by whoever changes them.
 
-    `epoch` is the plan in use; `sets`, `keepers` and `retired` are by epoch. All of them are set by whoever changes
-    plans. `asked` are the windows that a change of plans still waits for.
+    `asked` are the windows that a change of plans still waits for, `feeds` the nodes that changes have asked rows for.
     """
 
     node: str
     stream: str
     prober: Prober
     network: Network
-    sets: Mapping[int, OperatorSet]
-    keepers: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    retired: Mapping[int, int] = field(default_factory=dict)
+    plans: Plans
     windows: dict[str, Window] = field(default_factory=dict)
     waiting: tuple[Task, ...] = ()
     asked: frozenset[str] = frozenset()
     fetches: tuple[Fetch, ...] = ()
     feeds: frozenset[tuple[int, str]] = frozenset()
     asked_for: int = 0
-    epoch: int = 0
     last: int = NEVER
     frontier: int = -(2**63)
     work: Work = field(default_factory=Work)
-
-    def operators(self, epoch: int) -> OperatorSet:
-        """The set under a plan: the latest one that is not newer."""
-        return self.sets[max((e for e in self.sets if e <= epoch), default=min(self.sets))]
-
-    def _sets_for(self, batch: int) -> list[OperatorSet]:
-        """The sets that need the rows of a batch: plans under which no stream starts any more need no later rows."""
-        oldest = max((epoch for epoch, first in self.retired.items() if first <= batch), default=min(self.sets))
-        current = max((epoch for epoch in self.sets if epoch <= oldest), default=min(self.sets))
-        return [operators for epoch, operators in self.sets.items() if epoch >= current]
-
-    @property
-    def kept(self) -> frozenset[str]:
-        """The streams whose windows some set keeps here."""
-        every = NOTHING.union(*self.sets.values())
-        return frozenset(o.target for o in every if isinstance(o, Update))
 
     def window(self, stream: str) -> Window:
         """The window of a stream, empty if there is none yet."""
@@ -170,9 +183,9 @@ class Site:
         """The rows of this node's own stream in a batch, which start under a plan."""
         self.last = batch
         sent: list[Parcel] = []
-        if self._keeps(self.stream, batch):
+        every = self.plans.needing(batch)
+        if Update(self.stream) in every:
             self._store(self.stream, batch, rows)
-        every = NOTHING.union(*self._sets_for(batch))
         targets = {o.node for o in every if isinstance(o, Ship) and o.source == StreamId(self.stream)}
         targets |= {node for _, node in self.feeds}
         for node in sorted(targets - {self.node}):
@@ -186,7 +199,7 @@ class Site:
         """What follows from a message with rows or about windows."""
         match parcel:
             case Rows(_, stream, batch, epoch, rows):
-                if self._keeps(stream, batch):
+                if Update(stream) in self.plans.needing(batch):
                     self._store(stream, batch, rows)
                 return [*self._flow(stream, (), batch, epoch, rows), *self.go_on()]
             case Partial(_, head, met, batch, epoch, rows):
@@ -205,7 +218,7 @@ class Site:
 
     def begin(self) -> None:
         """Starts with the windows of the first set, before any row has come."""
-        for stream in self.kept:
+        for stream in self.plans.kept(self.plans.epoch):
             self.window(stream)
 
     def ask(self, change: int, epoch: int) -> list[Parcel]:
@@ -216,9 +229,8 @@ class Site:
         """
         if self.asked_for == change:
             return []
-        before = {o.target for o in self.operators(self.epoch) if isinstance(o, Update)}
-        missing = {o.target for o in self.operators(epoch) if isinstance(o, Update)} - before
-        self.asked_for, self.asked = change, frozenset(missing)
+        missing = self.plans.kept(epoch) - self.plans.kept(self.plans.epoch)
+        self.asked_for, self.asked = change, missing
         sent: list[Parcel] = []
         for stream in sorted(missing):
             home, has = self.network.home(stream), self.window(stream).floor
@@ -266,8 +278,7 @@ class Site:
             return self._deliver(
                 [Copy(ask.node, ask.stream, NEVER, empty_elements(self.window(ask.stream).stored_schema))]
             )
-        current = self.keepers[max(epoch for epoch in self.keepers if epoch <= self.epoch)]
-        keepers = [node for node in current if node != ask.node]
+        keepers = [node for node in self.plans.current_keepers if node != ask.node]
         keeper = self.node if self.node in keepers else keepers[0]
         return self._deliver([Fetch(keeper, ask.stream, ask.node, ask.has, self.last)])
 
@@ -277,9 +288,6 @@ class Site:
         for parcel in parcels:
             sent += self.receive(parcel) if parcel.to == self.node else [parcel]
         return sent
-
-    def _keeps(self, stream: str, batch: int) -> bool:
-        return any(Update(stream) in operators for operators in self._sets_for(batch))
 
     def _store(self, stream: str, batch: int, rows: Elements) -> None:
         if self.window(stream).add(batch, rows):
@@ -291,7 +299,7 @@ class Site:
             return [Result(RESULTS, head, batch, epoch, None)] if met else []
         source = StreamId(met[-1], head) if met else StreamId(head)
         sent: list[Parcel] = []
-        matching = by_source(self.operators(epoch)).get(source, ())
+        matching = by_source(self.plans.operators(epoch)).get(source, ())
         if met and not matching:
             raise InternalError(f"{self.node} has no operator for {source} in plan {epoch}")
         for operator in matching:
