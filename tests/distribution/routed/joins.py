@@ -41,10 +41,19 @@ def draw_join(random: Random, count: int, rows: int, theta: float = 0.25, window
         else:
             key = 0 if one_key else number % 3
             conditions.append(f"{a}.k{key} = {b}.k{key}")
-    windows = [f"{s} [RANGE {random.randint(1, window)}]" for s in names]
+    windows = [f"{s} [{_window(random, window)}]" for s in names]
     text = f"SELECT {', '.join(f'{s}.v AS {s.lower()}' for s in names)} FROM {', '.join(windows)}"
     tables = {s: _table(random, rows, domain) for s in names}
     return Joined(f"{text} WHERE {' AND '.join(conditions)}", tables)
+
+
+def _window(random: Random, window: int) -> str:
+    other = random.random()
+    if other < 0.1:
+        return "UNBOUNDED"
+    if other < 0.2:
+        return f"HOP {2 * random.randint(1, window)}, 2"
+    return f"RANGE {random.randint(1, window)}"
 
 
 def _table(random: Random, rows: int, domain: int) -> pa.Table:

@@ -201,7 +201,7 @@ def _spike(report: Report, count: int, costs: Costs, back: dict[str, float]) -> 
         "higher" if count == 4 else "hardly visible",
         f"{peaks[MODES[2]]:.2f} against {peaks[MODES[1]]:.2f} times the steady cost",
         peaks[MODES[2]] > peaks[MODES[1]] * 1.01,
-        "the prototype used the plans of unfinished rounds; here nodes switch once, when all ways are repaired",
+        "the paper uses less efficient plans between its rounds; here nodes switch once, when all ways are repaired",
     )
 
 

@@ -41,8 +41,8 @@ REPAIR_DIFFERS = (
     "affected nodes together"
 )
 SYNC_DIFFERS = (
-    "the prototype synchronised after each round of swaps, smaller groups several times; here all affected nodes are "
-    "synchronised once, when every way is repaired"
+    "the paper synchronises a swapped node with its neighbours, a number of times that it does not give; here all "
+    "affected nodes are synchronised once, when every way is repaired"
 )
 DOWN_DIFFERS = (
     "by the sets, {} windows are kept at nodes that did not keep them, {} of which are the nodes' own streams; the "

@@ -105,8 +105,8 @@ def _migration(report: Report, count: int, tallies: Tallies) -> None:
         "more" if higher else "less",
         f"{spread[0]:.2f} and {spread[1]:.2f} s against {central[0]:.2f} and {central[1]:.2f} s",
         holds,
-        "the prototype migrated after each round of swaps, so windows moved several times or not at all; here both "
-        "modes move the same windows once, when the new plan is known",
+        "the paper moves windows with every swap and change of placement; here both modes move the same windows once, "
+        "when the new plan is known",
     )
 
 
