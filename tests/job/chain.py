@@ -157,7 +157,8 @@ class Chain:
             self.driver.begin_decided()
 
         def make(sifted: frozenset[str]) -> Batch:
-            made = self.driver._batch("test", self.next_batch, self.driver.manifest, sifted=sifted)
+            clock = self.driver.cluster.clock(self.next_batch)
+            made = self.driver._batch("test", self.next_batch, self.driver.manifest, clock, sifted=sifted)
             if end:
                 made.registers_now = finished(made.registers, self.driver.streams)
             return made
