@@ -40,7 +40,7 @@ def test_the_examples_are_jobs(example):
         ({"job__chekpoint": "x"}, "unknown key job.chekpoint\n  hint: did you mean checkpoint?"),
         ({"job__slots": "two"}, "job.slots must be a whole number, not 'two'"),
         ({"job__ticks": "yes"}, "job.ticks must be true or false, not 'yes'"),
-        ({"job__carry": "some"}, "job.carry must be 'needed' or 'all', not 'some'"),
+        ({"job__carry": "some"}, "job.carry cannot be 'some'\n  hint: use one of needed, all"),
         ({"job__scheduling": 3}, "job.scheduling must be a text, not 3"),
         (
             {"job__memory_per_slot": "a lot"},

@@ -28,7 +28,7 @@ def session(monkeypatch) -> MagicMock:
 
 def ran(folder: Path, *options: str) -> Any:
     path = folder / "orders.toml"
-    path.write_text('[job]\ncheckpoint = "here"\n[streams.A]\nformat = "rate"\n')
+    path.write_text('[job]\ncheckpoint = "here"\n[streams.A]\nformat = "rate"\ntime = "timestamp"\n')
     return CliRunner().invoke(app, ["run", str(path), "--json", *options])
 
 

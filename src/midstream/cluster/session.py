@@ -183,7 +183,7 @@ class Session:
         return self
 
     def _require_new_stream(self, name: str) -> None:
-        _check_name("stream", name)
+        check_name("stream", name)
         if name in self._inputs:
             raise InputError(f"there is a stream {name} already")
 
@@ -217,7 +217,7 @@ class Session:
         With `adaptive="auto"` it watches its streams and migrates to better plans by itself, with "suggest" it only
         says so in its `decisions`.
         """
-        _check_name("query", name)
+        check_name("query", name)
         if name in self._driver.queries and not replace:
             raise QueryError(f"there is a query {name} already", hint="replace=True puts another in its place")
         relation = parse(cql, self.catalog)
@@ -617,7 +617,8 @@ def _at_least_one(name: str, number: int) -> int:
     return number
 
 
-def _check_name(kind: str, name: str) -> None:
+def check_name(kind: str, name: str) -> None:
+    """Refuses a name that a stream or query cannot have."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InputError(f"{name!r} cannot name a {kind}", hint="use letters, digits, _ and -")
 

@@ -30,6 +30,12 @@ _PLAIN: dict[str, pa.DataType] = {
 }
 
 
+class SchemaError(InputError):
+    """A schema that cannot be read; `part` is the piece of its text that is wrong."""
+
+    part: str | None = None
+
+
 _COLUMN = re.compile(
     r"\s*(?:`((?:[^`]|``)+)`|(\w+))\s*:?\s+(.+?)(?:\s+NOT\s+NULL)?(?:\s+COMMENT\s+'.*')?\s*", re.I | re.S
 )
@@ -61,12 +67,12 @@ def _parts(ddl: str) -> list[str]:
 def _field(part: str, place: str, ddl: str) -> pa.Field:
     found = _COLUMN.fullmatch(part)
     if found is None:
-        raise _unreadable(place, ddl, f"{part.strip()!r} is not a name and a type")
+        raise _unreadable(place, ddl, f"{part.strip()!r} is not a name and a type", part.strip())
     name = found[2] if found[1] is None else found[1].replace("``", "`")
     try:
         kind = exp.DataType.build(found[3], dialect="spark")
     except SqlglotError:
-        raise _unreadable(place, ddl, f"column {name}: there is no type {found[3]}") from None
+        raise _unreadable(place, ddl, f"column {name}: there is no type {found[3]}", found[3]) from None
     return pa.field(name, _type(kind, place, ddl))
 
 
@@ -86,9 +92,11 @@ def _type(kind: exp.DataType, place: str, ddl: str) -> pa.DataType:
     return _PLAIN[name]
 
 
-def _unreadable(place: str, ddl: str, detail: str) -> InputError:
-    return InputError(
+def _unreadable(place: str, ddl: str, detail: str, part: str | None = None) -> SchemaError:
+    error = SchemaError(
         f"{place} cannot be read: {ddl}",
         detail=detail,
         hint="write name TYPE pairs as Spark does, for instance: id BIGINT, ts TIMESTAMP, price DOUBLE",
     )
+    error.part = part
+    return error

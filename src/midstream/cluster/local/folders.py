@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -66,7 +66,11 @@ class FolderSource:
                 hint=f"known options: {', '.join(sorted(OPTIONS))}",
             )
         raw = schema_of_ddl(schema, f"the schema of stream {name}")
-        return FolderSource(name, format, folder, raw, dict(options), _computed(name, raw, columns))
+        return FolderSource(name, format, folder, raw, dict(options)).with_columns(columns)
+
+    def with_columns(self, columns: Sequence[str]) -> FolderSource:
+        """The source with columns computed by SQL expressions; as it is if there are none."""
+        return replace(self, columns=_computed(self.name, self.schema, columns))
 
     @property
     def produced(self) -> pa.Schema:

@@ -9,6 +9,7 @@ import typer
 import midstream
 from midstream.interface.cli import control
 from midstream.interface.cli.bench import bench
+from midstream.interface.cli.check import check
 from midstream.interface.cli.dashboard import dashboard
 from midstream.interface.cli.demo import demo
 from midstream.interface.cli.experiment import experiment
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(run)
+app.command()(check)
 app.command()(query)
 app.command()(explain)
 app.command()(results)

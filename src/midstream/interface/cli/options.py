@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,14 @@ import typer
 
 from midstream.errors import InputError, QueryError
 from midstream.inputs import Duration, Time
+
+
+class Place(StrEnum):
+    """Where a job runs."""
+
+    SPARK = "spark"
+    LOCAL = "local"
+
 
 Cql = Annotated[
     str, typer.Argument(metavar="CQL", help="The query; @FILE reads it from a file, - from standard input.")

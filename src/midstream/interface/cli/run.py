@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
@@ -12,21 +11,15 @@ from typing import Annotated, Any
 import typer
 
 from midstream.interface.cli import options
+from midstream.interface.cli.check import found_in, require_sound
 from midstream.interface.cli.dashboard import WithDashboard, beside
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import note, show_json
-from midstream.interface.jobs.job_file import Job, read_job
+from midstream.interface.jobs.job_file import Job
 from midstream.interface.jobs.logs import log_as_json, log_batch
 from midstream.interface.jobs.tracing import batch_tracer
 
 Tell = Callable[[Mapping[str, Any]], None]
-
-
-class Place(StrEnum):
-    """Where a job runs."""
-
-    SPARK = "spark"
-    LOCAL = "local"
 
 
 class LogFormat(StrEnum):
@@ -44,13 +37,13 @@ def run(
         bool,
         typer.Option("--finish", help="As --available; then declare that the streams have ended, and release all."),
     ] = False,
-    check: Annotated[bool, typer.Option("--check", help="Only check the file.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only check the file, as midstream check does.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Replace queries whose text has changed.")] = False,
     drop: Annotated[
         list[str] | None, typer.Option("--drop", metavar="QUERY", help="End a query that the checkpoint has, by name.")
     ] = None,
     on: Annotated[
-        Place | None, typer.Option("--on", help="Where to run: on Spark, or in this process without Java.")
+        options.Place | None, typer.Option("--on", help="Where to run: on Spark, or in this process without Java.")
     ] = None,
     dashboard: WithDashboard = False,
     log: Annotated[
@@ -66,12 +59,12 @@ def run(
       midstream run examples/orders.toml --finish
       midstream run examples/orders.toml --on local --available
     """
-    job = read_job(job_file)
-    if on is not None:
-        job = dataclasses.replace(job, on="local" if on is Place.LOCAL else "spark")
     if check:
-        note(f"{job_file} is a job of {len(job.streams)} streams and {len(job.queries)} queries")
+        require_sound(job_file, on, json=json)
         return
+    job, mistakes = found_in(job_file, on, guess_types=False)
+    if mistakes:
+        require_sound(job_file, on)
     telling: list[Tell] = [] if json else [_told]
     if log is LogFormat.JSON:
         log_as_json()

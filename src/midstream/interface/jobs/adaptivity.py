@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from difflib import get_close_matches
 from typing import Any
 
 from midstream.adaptation.policy import MODES, Policy
 from midstream.errors import JobError
+from midstream.interface.jobs.keys import ADAPTIVITY_KEYS
 
 OFF = Policy("off")
-KNOWN = tuple(f.name for f in fields(Policy) if f.name != "constants")
 
 
 def policy_in(wanted: Any, place: str, usual: Policy = OFF) -> Policy:
@@ -29,10 +28,11 @@ def policy_in(wanted: Any, place: str, usual: Policy = OFF) -> Policy:
 
 
 def _check(key: str, value: Any, place: str) -> None:
-    if key not in KNOWN:
-        near = get_close_matches(key, KNOWN, 1)
+    if key not in ADAPTIVITY_KEYS:
+        near = get_close_matches(key, ADAPTIVITY_KEYS, 1)
         raise JobError(
-            f"unknown key {place}.{key}", hint=f"did you mean {near[0]}?" if near else f"use {', '.join(KNOWN)}"
+            f"unknown key {place}.{key}",
+            hint=f"did you mean {near[0]}?" if near else f"use {', '.join(ADAPTIVITY_KEYS)}",
         )
     if key != "mode" and (isinstance(value, bool) or not isinstance(value, int | float) or value < 0):
         raise JobError(f"{place}.{key} must be a number that is not negative, not {value!r}")

@@ -1,25 +1,33 @@
-"""A job file: TOML with streams, queries and where the job keeps what it knows. Every mistake is told by its key."""
+"""A job file: TOML with streams, queries and where the job keeps its state. Every mistake is named by its key."""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 from midstream.adaptation.policy import Policy
 from midstream.algebra.declarations import Timestamps
-from midstream.errors import JobError
+from midstream.errors import JobError, MidstreamError
 from midstream.interface.jobs.adaptivity import OFF, policy_in
+from midstream.interface.jobs.keys import JOB_KEYS, QUERY_KEYS, STREAM_KEYS, Key
 from midstream.job.task.memory import Memory
 
-JOB_KEYS = (
-    *("name", "checkpoint", "trigger", "slots", "master", "ticks", "retained", "memory_per_slot", "metrics_retained"),
-    *("carry", "scheduling", "adaptivity", "rebalancing", "on"),
-)
-SINKS = ("table", "console", "folder")
+MISSING = ""
+"""What stands for a text that is missing, in a job with mistakes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mistake:
+    """Something wrong at a place of the file, such as `streams.orders.schema`; `part` is the text that is wrong."""
+
+    place: str
+    error: MidstreamError
+    part: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,189 +85,218 @@ class Job:
 
 def read_job(path: Path) -> Job:
     """The job in a file. Relative paths in it are relative to the file."""
+    job, mistakes = read_with_mistakes(path)
+    if mistakes:
+        raise mistakes[0].error
+    return job
+
+
+def read_with_mistakes(path: Path) -> tuple[Job, list[Mistake]]:
+    """The job in a file as far as it can be understood, and all that is wrong with its keys."""
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(text_of(path))
+    except tomllib.TOMLDecodeError as error:
+        raise JobError(f"{path} is not a TOML file", detail=str(error)) from error
+    return _described(content, path.resolve().parent, path.resolve().stem)
+
+
+def text_of(path: Path) -> str:
+    """The text of a job file."""
+    try:
+        return path.read_text(encoding="utf-8")
     except OSError as error:
         raise JobError(f"cannot read the job file {path}", detail=error.strerror) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise JobError(f"{path} is not a TOML file", detail=str(error)) from error
-    return job_of(content, path.resolve().parent, path.resolve().stem)
 
 
 def job_of(content: Mapping[str, Any], folder: Path, name: str | None = None) -> Job:
     """The job that parsed TOML describes; it is known by the name that it gives itself, else by the given one."""
-    top = _Section("", content, ("job", "streams", "queries", "spark"))
+    job, mistakes = _described(content, folder, name)
+    if mistakes:
+        raise mistakes[0].error
+    return job
+
+
+def _described(content: Mapping[str, Any], folder: Path, name: str | None) -> tuple[Job, list[Mistake]]:
+    mistakes: list[Mistake] = []
+    top = _Section("", content, dict.fromkeys(("job", "streams", "queries", "spark"), Key((dict,), "")), mistakes)
     job = top.section("job", JOB_KEYS)
     streams = tuple(_stream(stream, top, folder) for stream in top.names("streams"))
-    usual = policy_in(job.content.get("adaptivity"), job.at("adaptivity"))
+    usual = _policy(job, OFF)
     queries = tuple(_query(query, top, folder, usual) for query in top.names("queries", needed=False))
-    spark = {key: str(value) for key, value in dict(content.get("spark", {})).items()}
-    return Job(
-        _located(job.text("checkpoint"), folder),
-        streams,
-        queries,
-        job.optional("trigger", str),
-        job.optional("slots", int),
-        job.optional("master", str),
-        job.flag("ticks"),
-        job.optional("retained", int) or 10,
-        _memory(job),
-        _positive(job, "metrics_retained", 100_000),
-        spark,
-        _carry(job),
-        job.optional("scheduling", str),
-        job.flag("rebalancing"),
-        job.optional("name", str) or name,
-        _place(job),
+    return (
+        Job(
+            _located(job.text("checkpoint"), folder),
+            streams,
+            queries,
+            job.optional("trigger"),
+            _positive(job, "slots", None),
+            job.optional("master"),
+            bool(job.optional("ticks")),
+            _positive(job, "retained", 10) or 10,
+            _memory(job),
+            _positive(job, "metrics_retained", 100_000) or 100_000,
+            {key: str(value) for key, value in (top.optional("spark") or {}).items()},
+            "all" if job.choice("carry", "needed") == "all" else "needed",
+            job.optional("scheduling"),
+            bool(job.optional("rebalancing")),
+            job.optional("name") or name,
+            "local" if job.choice("on", "spark") == "local" else "spark",
+        ),
+        mistakes,
     )
 
 
-def _carry(job: _Section) -> Literal["needed", "all"]:
-    wanted = job.optional("carry", str) or "needed"
-    if wanted not in ("needed", "all"):
-        raise JobError(f"{job.at('carry')} must be 'needed' or 'all', not {wanted!r}")
-    return "all" if wanted == "all" else "needed"
-
-
-def _place(job: _Section) -> Literal["spark", "local"]:
-    wanted = job.optional("on", str) or "spark"
-    if wanted not in ("spark", "local"):
-        raise JobError(f"{job.at('on')} must be 'spark' or 'local', not {wanted!r}")
-    return "local" if wanted == "local" else "spark"
-
-
-def _positive(job: _Section, key: str, usual: int) -> int:
-    number: int | None = job.optional(key, int)
+def _positive(job: _Section, key: str, usual: int | None) -> int | None:
+    number: int | None = job.optional(key)
     if number is not None and number < 1:
-        raise JobError(f"{job.at(key)} must be above zero, not {number}")
+        job.refuse(key, JobError(f"{job.at(key)} must be above zero, not {number}"))
+        return usual
     return usual if number is None else number
 
 
 def _memory(job: _Section) -> int | str:
-    size: int | str | None = job.optional("memory_per_slot", (str, int))
+    size: int | str | None = job.optional("memory_per_slot")
     if size is None:
         return "1 GB"
-    Memory.of(size, job.at("memory_per_slot"))
+    with job.noting("memory_per_slot"):
+        Memory.of(size, job.at("memory_per_slot"))
     return size
 
 
+def _policy(section: _Section, usual: Policy) -> Policy:
+    with section.noting("adaptivity"):
+        return policy_in(section.content.get("adaptivity"), section.at("adaptivity"), usual)
+    return usual
+
+
 def _stream(name: str, top: _Section, folder: Path) -> StreamEntry:
-    known = ("format", "path", "schema", "time", "lateness", "columns", "options", "timestamps", "skew", "max_ahead")
-    entry = top.section(f"streams.{name}", known)
-    path = entry.optional("path", str)
-    columns = entry.optional("columns", list) or []
+    entry = top.section(f"streams.{name}", STREAM_KEYS)
+    path = entry.optional("path")
+    columns = entry.optional("columns") or []
     for column in columns:
         if not isinstance(column, str):
-            raise JobError(f"{entry.at('columns')} must be a list of expressions, not {column!r}")
+            wrong = JobError(f"{entry.at('columns')} must be a list of expressions, not {column!r}")
+            entry.refuse("columns", wrong)
+    ahead = entry.optional("max_ahead")
     return StreamEntry(
         name,
         entry.text("format"),
         None if path is None else _located(path, folder),
-        entry.optional("schema", str),
-        entry.optional("time", str) or "ts",
-        entry.optional("lateness", (str, int)) or 0,
-        tuple(columns),
-        {key: str(value) for key, value in (entry.optional("options", dict) or {}).items()},
-        _timestamps(entry),
-        entry.optional("skew", (str, int)),
-        "clock" if (ahead := entry.optional("max_ahead", (str, int))) is None else ahead,
-    )
-
-
-def _timestamps(entry: _Section) -> Timestamps:
-    wanted = entry.optional("timestamps", str) or "external"
-    for kind in get_args(Timestamps):
-        if wanted == kind:
-            return cast(Timestamps, kind)
-    raise JobError(
-        f"{entry.at('timestamps')} cannot be {wanted!r}", hint=f"use one of {', '.join(get_args(Timestamps))}"
+        entry.optional("schema"),
+        entry.optional("time") or "ts",
+        entry.optional("lateness") or 0,
+        tuple(column for column in columns if isinstance(column, str)),
+        {key: str(value) for key, value in (entry.optional("options") or {}).items()},
+        cast(Timestamps, entry.choice("timestamps", "external")),
+        entry.optional("skew"),
+        "clock" if ahead is None else ahead,
     )
 
 
 def _query(name: str, top: _Section, folder: Path, usual: Policy) -> QueryEntry:
-    entry = top.section(f"queries.{name}", ("cql", "plan", "emit_every", "sink", "folder", "adaptivity"))
-    sink = entry.optional("sink", str) or "table"
-    if sink not in SINKS:
-        raise JobError(f"{entry.at('sink')} cannot be {sink!r}", hint=f"use one of {', '.join(SINKS)}")
-    path = entry.optional("folder", str)
-    if (sink == "folder") != (path is not None):
-        raise JobError(f"{entry.at('folder')} belongs to the sink 'folder', and only to it")
+    entry = top.section(f"queries.{name}", QUERY_KEYS)
+    sink, path = entry.choice("sink", "table"), entry.optional("folder")
+    if (sink == "folder") != (path is not None) and "sink" not in entry.wrong:
+        entry.refuse("folder", JobError(f"{entry.at('folder')} belongs to the sink 'folder', and only to it"))
     return QueryEntry(
         name,
         entry.text("cql"),
-        entry.optional("plan", str),
-        entry.optional("emit_every", (str, int)),
+        entry.optional("plan"),
+        entry.optional("emit_every"),
         sink,
         None if path is None else _located(path, folder),
-        policy_in(entry.content.get("adaptivity"), entry.at("adaptivity"), usual),
+        _policy(entry, usual),
     )
 
 
 class _Section:
-    """A table of the file, which knows where it is."""
+    """A table of the file, which knows where it is and notes what is wrong with it."""
 
-    def __init__(self, place: str, content: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    def __init__(
+        self, place: str, content: Mapping[str, Any], keys: Mapping[str, Key], mistakes: list[Mistake]
+    ) -> None:
         self.place = place
         self.content = content
+        self.keys = keys
+        self.mistakes = mistakes
+        self.wrong: set[str] = set()
         for key in content:
-            if key not in known:
-                near = get_close_matches(key, known, 1)
-                raise JobError(
-                    f"unknown key {self.at(key)}",
-                    hint=f"did you mean {near[0]}?" if near else f"use {', '.join(known)}",
-                )
+            if key not in keys:
+                near = get_close_matches(key, keys, 1)
+                hint = f"did you mean {near[0]}?" if near else f"use {', '.join(keys)}"
+                self.refuse(key, JobError(f"unknown key {self.at(key)}", hint=hint))
 
     def at(self, key: str) -> str:
         """A key's full name."""
         return f"{self.place}.{key}" if self.place else key
 
-    def section(self, place: str, known: tuple[str, ...]) -> _Section:
-        """A table in this one."""
+    def refuse(self, key: str, error: MidstreamError) -> None:
+        """Notes that a key's value is wrong."""
+        self.wrong.add(key)
+        self.mistakes.append(Mistake(self.at(key), error))
+
+    @contextmanager
+    def noting(self, key: str) -> Iterator[None]:
+        """Notes an error of a key's value instead of raising it."""
+        try:
+            yield
+        except MidstreamError as error:
+            self.refuse(key, error)
+
+    def section(self, place: str, keys: Mapping[str, Key]) -> _Section:
+        """A table in this one; empty if it is missing."""
         found: Any = self.content
         for part in place.split("."):
             if part not in found:
-                raise JobError(f"the table [{place}] is missing")
+                self.refuse(place, JobError(f"the table [{place}] is missing"))
+                return _Section(place, {}, keys, [])
             found = found[part]
             if not isinstance(found, dict):
-                raise JobError(f"{place} must be a table, not {found!r}")
-        return _Section(place, found, known)
+                self.refuse(place, JobError(f"{place} must be a table, not {found!r}"))
+                return _Section(place, {}, keys, [])
+        return _Section(place, found, keys, self.mistakes)
 
     def names(self, key: str, needed: bool = True) -> list[str]:
         """The names in a table of tables; at least one if they are needed."""
         found = self.content.get(key, {})
         if not isinstance(found, dict) or (needed and not found):
-            raise JobError(f"the job has no {key}", hint=f"add a table [{key}.NAME]")
+            self.refuse(key, JobError(f"the job has no {key}", hint=f"add a table [{key}.NAME]"))
+            return []
         return list(found)
 
     def text(self, key: str) -> str:
-        """A text that must be there."""
+        """A text that must be there; an empty one, and a mistake, if it is not."""
         if key not in self.content:
-            raise JobError(f"{self.at(key)} is missing")
-        value = self.optional(key, str)
-        if not value:
-            raise JobError(f"{self.at(key)} is empty")
-        return str(value)
+            self.refuse(key, JobError(f"{self.at(key)} is missing"))
+            return MISSING
+        value = self.optional(key)
+        if not value and key not in self.wrong:
+            self.refuse(key, JobError(f"{self.at(key)} is empty"))
+        return str(value or MISSING)
 
-    def flag(self, key: str) -> bool:
-        """True or false; false if it is not there."""
-        value = self.content.get(key, False)
-        if not isinstance(value, bool):
-            raise JobError(f"{self.at(key)} must be true or false, not {value!r}")
-        return value
+    def choice(self, key: str, usual: str) -> str:
+        """One of the key's choices; the usual one if nothing is said or another is."""
+        value, choices = self.optional(key), self.keys[key].choices
+        if value is None or value in choices:
+            return str(value or usual)
+        self.refuse(key, JobError(f"{self.at(key)} cannot be {value!r}", hint=f"use one of {', '.join(choices)}"))
+        return usual
 
-    def optional(self, key: str, kind: Any) -> Any:
-        """A value of a kind, or None."""
-        value = self.content.get(key)
+    def optional(self, key: str) -> Any:
+        """A value of the kind that the key has, or None."""
+        value, kinds = self.content.get(key), self.keys[key].kinds
         if value is None:
             return None
-        kinds = kind if isinstance(kind, tuple) else (kind,)
-        if isinstance(value, bool) or not isinstance(value, kinds):
-            wanted = " or ".join(_WORDS[k] for k in kinds)
-            raise JobError(f"{self.at(key)} must be {wanted}, not {value!r}")
+        if (isinstance(value, bool) and bool not in kinds) or not isinstance(value, kinds):
+            wanted = " or ".join(_WORDS[kind] for kind in kinds)
+            self.refuse(key, JobError(f"{self.at(key)} must be {wanted}, not {value!r}"))
+            return None
         return value
 
 
-_WORDS = {str: "a text", int: "a whole number", list: "a list", dict: "a table"}
+_WORDS = {str: "a text", int: "a whole number", bool: "true or false", list: "a list", dict: "a table"}
 
 
 def _located(path: str, folder: Path) -> str:

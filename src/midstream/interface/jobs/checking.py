@@ -1,0 +1,261 @@
+"""What is wrong with a job, found before anything starts: schemas, paths, durations, queries, plans and sinks.
+
+Every stream and query is looked at by itself, so that one mistake does not hide another.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+
+import pyarrow as pa
+
+from midstream.algebra.declarations import Catalog, StreamDeclaration
+from midstream.algebra.plan import Relation
+from midstream.algebra.time import TIMESTAMP_TIME, ticks
+from midstream.cluster.local.folders import FORMATS, FolderSource
+from midstream.cluster.session import check_name
+from midstream.errors import InputError, JobError, MidstreamError, QueryError
+from midstream.inputs import StreamSettings
+from midstream.inputs.ddl import SchemaError, schema_of_ddl
+from midstream.interface.jobs.job_file import Job, Mistake, QueryEntry, StreamEntry
+from midstream.language import parse
+from midstream.language.text import read
+from midstream.optimizer.plans import plan_query
+from midstream.scheduling.schedule import schedule_of
+
+FILE_FORMATS = ("parquet", "csv", "json", "orc", "text", "avro", "xml", "binaryFile")
+
+SOURCE_SCHEMAS = {
+    "rate": "timestamp TIMESTAMP, value BIGINT",
+    "rate-micro-batch": "timestamp TIMESTAMP, value BIGINT",
+    "socket": "value STRING",
+    "text": "value STRING",
+    "kafka": "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, "
+    "timestampType INT",
+}
+"""The columns of Spark's sources that always have the same."""
+
+OTHER_FORMATS = (*SOURCE_SCHEMAS, "delta", "iceberg")
+
+
+def mistakes_of(job: Job, guess_types: bool = True) -> list[Mistake]:
+    """All that is wrong with a job whose keys were read.
+
+    On Spark the types of computed columns (`columns`) are Spark's to say. With `guess_types` they are taken to be what
+    Midstream makes of the same expressions; otherwise queries over such streams are checked for their syntax only.
+    """
+    check = _Check(job, guess_types)
+    check.whole_job()
+    for stream in job.streams:
+        check.stream(stream)
+    for query in job.queries:
+        check.query(query)
+    return check.mistakes
+
+
+@dataclass
+class _Check:
+    job: Job
+    guess_types: bool
+    mistakes: list[Mistake] = field(default_factory=list)
+    known: dict[str, StreamDeclaration] = field(default_factory=dict)
+
+    def note(self, place: str, act: Callable[[], object], part: str | None = None) -> bool:
+        """Whether something works; if not, it is noted."""
+        try:
+            act()
+        except MidstreamError as error:
+            self.mistakes.append(Mistake(place, error, part or getattr(error, "part", None)))
+            return False
+        return True
+
+    def whole_job(self) -> None:
+        """Settings of the job itself."""
+        job = self.job
+        if job.trigger is not None and job.trigger != "available":
+            self.note("job.trigger", lambda: _interval(str(job.trigger)), job.trigger)
+        if job.scheduling is not None:
+            self.note("job.scheduling", lambda: schedule_of(str(job.scheduling)), job.scheduling)
+        if job.checkpoint:
+            self.note("job.checkpoint", lambda: _require_writable(job.checkpoint, "the checkpoint"))
+
+    def stream(self, stream: StreamEntry) -> None:
+        """A stream: its name, source and path, then its columns, then its durations."""
+        place = f"streams.{stream.name}"
+        named = self.note(place, lambda: check_name("stream", stream.name))
+        if not (named and stream.format):
+            return
+        readable = self.note(f"{place}.format", lambda: self._require_format(stream), stream.format)
+        if readable:
+            self.note(f"{place}.path", lambda: self._require_path(stream))
+        self._durations(stream, place)
+        columns = self._columns(stream, place, readable)
+        if columns is None:
+            return
+        settings = StreamSettings(stream.time, timestamps=stream.timestamps)
+        try:
+            self.known[stream.name] = settings.declaration(stream.name, columns)
+        except MidstreamError as error:
+            self.mistakes.append(Mistake(f"{place}.time", _in_a_file(error)))
+            return
+        self._durations(stream, place, self.known[stream.name])
+
+    def _durations(self, stream: StreamEntry, place: str, declared: StreamDeclaration | None = None) -> None:
+        """Durations: whether they are any before the columns are known, then whether they suit the time column."""
+        for key, value in (("lateness", stream.lateness), ("skew", stream.skew), ("max_ahead", stream.max_ahead)):
+            at = f"{place}.{key}"
+            if value in (0, None, "clock", "any") or at in {mistake.place for mistake in self.mistakes}:
+                continue
+            if declared is not None:
+                settings = {key: value}
+                self.note(
+                    at,
+                    lambda settings=settings: StreamSettings(stream.time, **settings).declaration(  # type: ignore[misc]
+                        stream.name, declared.columns
+                    ),
+                    str(value),
+                )
+            elif isinstance(value, str) and not value.strip().isdigit():
+                self.note(at, lambda value=value: ticks(value, TIMESTAMP_TIME), value)  # type: ignore[misc]
+
+    def _require_format(self, stream: StreamEntry) -> None:
+        formats = FORMATS if self.job.on == "local" else (*FILE_FORMATS, *OTHER_FORMATS)
+        if stream.format in formats:
+            return
+        near = get_close_matches(stream.format, formats, 1)
+        if self.job.on == "local":
+            raise InputError(
+                f"stream {stream.name} has the format {stream.format!r}, which cannot be read in this process",
+                hint=f"did you mean {near[0]}?" if near else f"use one of {', '.join(FORMATS)}, or run on Spark",
+            )
+        if near:
+            raise InputError(f"there is no format {stream.format!r}", hint=f"did you mean {near[0]}?")
+
+    def _require_path(self, stream: StreamEntry) -> None:
+        if stream.format not in FILE_FORMATS:
+            return
+        if stream.path is None:
+            raise InputError(f"stream {stream.name} of format {stream.format} has no path")
+        path = stream.path.removeprefix("file://")
+        if "://" in path:
+            if self.job.on == "local":
+                raise InputError(f"stream {stream.name} is in {path}, which only Spark can read")
+            return
+        if not (os.path.isdir(path) or (self.job.on == "spark" and glob.glob(path))):
+            raise InputError(
+                f"stream {stream.name} cannot be read: there is no folder {path}",
+                hint="relative paths are relative to the job file",
+            )
+
+    def _columns(self, stream: StreamEntry, place: str, readable: bool) -> pa.Schema | None:
+        """The columns that queries see; None if they cannot be known here."""
+        text = stream.schema or SOURCE_SCHEMAS.get(stream.format)
+        if text is None:
+            if readable and stream.format in FILE_FORMATS and not _infers(self.job):
+                hint = 'add for instance schema = "id BIGINT, ts TIMESTAMP"'
+                self.mistakes.append(Mistake(place, InputError(f"stream {stream.name} has no schema", hint=hint)))
+            return None
+        try:
+            columns = schema_of_ddl(text, f"the schema of stream {stream.name}")
+        except SchemaError as error:
+            self.mistakes.append(Mistake(f"{place}.schema", error, error.part))
+            return None
+        if not stream.columns:
+            return columns
+        try:
+            source = FolderSource(stream.name, "parquet", Path(), columns, {})
+            made = source.with_columns(stream.columns).produced
+        except MidstreamError as error:
+            if self.job.on == "local":  # on Spark it may be an expression that Spark alone knows
+                self.mistakes.append(Mistake(f"{place}.columns", error))
+            return None
+        return made if self.guess_types or self.job.on == "local" else None
+
+    def query(self, query: QueryEntry) -> None:
+        """A query: its name and text, then its plan, period of emission and sink."""
+        place = f"queries.{query.name}"
+        self.note(place, lambda: check_name("query", query.name))
+        if query.folder is not None:
+            self.note(f"{place}.folder", lambda: self._require_sink(query))
+        relation = self._relation(query, place) if query.cql else None
+        every = query.emit_every
+        if relation is None:
+            if isinstance(every, str) and not every.strip().isdigit():
+                self.note(f"{place}.emit_every", lambda: _interval(every), every)
+            return
+        if every is not None:
+            self.note(f"{place}.emit_every", lambda: _positive(ticks(every, relation.domain), every), str(every))
+        if query.plan is not None:
+            self.note(f"{place}.plan", lambda: plan_query(relation, query.plan), query.plan)
+
+    def _relation(self, query: QueryEntry, place: str) -> Relation | None:
+        try:
+            read(query.cql)
+            return parse(query.cql, Catalog(self.known, {}))
+        except QueryError as error:
+            if not self._is_unknown_stream(error):
+                self.mistakes.append(Mistake(f"{place}.cql", error))
+        except MidstreamError as error:
+            self.mistakes.append(Mistake(f"{place}.cql", error))
+        return None
+
+    def _is_unknown_stream(self, error: QueryError) -> bool:
+        """Whether the error is only that a declared stream's columns are not known here."""
+        if error.text is None or error.position is None or not error.message.startswith("unknown stream "):
+            return False
+        unknown = {stream.name.lower() for stream in self.job.streams if stream.name not in self.known}
+        return error.message.removeprefix("unknown stream ").lower() in unknown
+
+    def _require_sink(self, query: QueryEntry) -> None:
+        folder = str(query.folder)
+        for stream in self.job.streams:
+            if stream.path is not None and os.path.abspath(stream.path) == os.path.abspath(folder):
+                raise JobError(f"query {query.name} would write into the folder that stream {stream.name} reads")
+        _require_writable(folder, "the folder")
+
+
+def _interval(text: str) -> None:
+    try:
+        _positive(ticks(text.strip().removeprefix("interval "), TIMESTAMP_TIME), text)
+    except QueryError as error:
+        raise JobError(f"{text!r} is not a duration", hint="write for instance '5 seconds'") from error
+
+
+def _positive(amount: int, told: object) -> None:
+    if amount <= 0:
+        raise JobError(f"a duration above zero is needed, not {told!r}")
+
+
+def _infers(job: Job) -> bool:
+    return job.spark.get("spark.sql.streaming.schemaInference", "false").lower() == "true"
+
+
+def _require_writable(path: str, what: str) -> None:
+    """Refuses a local path whose nearest folder that exists cannot be written to."""
+    path = path.removeprefix("file://")
+    if ":" in path.split("/")[0]:
+        return
+    for folder in _upwards(Path(path).absolute()):
+        if folder.exists():
+            if not folder.is_dir():
+                raise JobError(f"{what} cannot be {path}: {folder} is a file")
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise JobError(f"{what} {path} cannot be written", detail=f"no right to write into {folder}")
+            return
+
+
+def _upwards(path: Path) -> Iterator[Path]:
+    yield path
+    yield from path.parents
+
+
+def _in_a_file(error: MidstreamError) -> MidstreamError:
+    """The error with the words of a job file instead of those of Python."""
+    if error.hint is not None:
+        error.hint = error.hint.replace("with time=", "with the key time")
+    return error

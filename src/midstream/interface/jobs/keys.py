@@ -1,0 +1,119 @@
+"""Every key that a job file may have: its kinds of values, its choices and its meaning.
+
+Reading a job, the JSON schema for editors and the test of the reference all use these tables, so they agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, get_args
+
+from midstream.adaptation.policy import MODES, Policy
+from midstream.algebra.declarations import Timestamps
+
+SINKS = ("table", "console", "folder")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key of a table of the job file."""
+
+    kinds: tuple[type, ...]
+    meaning: str
+    choices: tuple[str, ...] = ()
+    needed: bool = False
+
+
+TEXT, NUMBER, FLAG, DURATION = (str,), (int,), (bool,), (str, int)
+
+ADAPTIVITY_KEYS = tuple(f.name for f in fields(Policy) if f.name != "constants")
+_ADAPTIVITY = Key((str, dict), "Whether better plans are looked for: a mode, or a table of mode and limits.", MODES)
+
+JOB_KEYS: Mapping[str, Key] = {
+    "checkpoint": Key(TEXT, "Where state, results and progress are kept.", needed=True),
+    "name": Key(TEXT, "What the checkpoint knows the job by; the file's name by default."),
+    "on": Key(TEXT, "Where the job runs: on Spark, or in this process without Java.", ("spark", "local")),
+    "trigger": Key(TEXT, 'How often a batch begins, such as "5 seconds"; as soon as the last one ended by default.'),
+    "slots": Key(NUMBER, "How many tasks share the work of a batch."),
+    "master": Key(TEXT, 'The Spark master; "local[*]" by default.'),
+    "ticks": Key(FLAG, "Whether a clock moves time while no rows come."),
+    "retained": Key(NUMBER, "How many manifests are kept; 10 by default."),
+    "memory_per_slot": Key(DURATION, 'What a slot may hold in memory, such as "512 MB"; "1 GB" by default.'),
+    "metrics_retained": Key(NUMBER, "For how many batches metrics are kept, at least; 100000 by default."),
+    "carry": Key(TEXT, "Which columns reach the tasks: those that queries need, or all.", ("needed", "all")),
+    "scheduling": Key(TEXT, "Which operator runs when: dfs, bfs, rr, batch:K or chain."),
+    "adaptivity": _ADAPTIVITY,
+    "rebalancing": Key(FLAG, "Whether partition groups move by themselves when one slot has much more to do."),
+}
+
+STREAM_KEYS: Mapping[str, Key] = {
+    "format": Key(TEXT, "The source: parquet, csv or json here; any streaming source on Spark.", needed=True),
+    "path": Key(TEXT, "The folder of files, relative to the job file."),
+    "schema": Key(TEXT, 'The columns of the source, as Spark writes them: "id BIGINT, ts TIMESTAMP".'),
+    "time": Key(TEXT, 'The time column; "ts" by default.'),
+    "lateness": Key(DURATION, "How far rows may be out of order; later ones are dead letters. 0 by default."),
+    "columns": Key((list,), "SQL expressions over the source's columns; all columns as they are by default."),
+    "options": Key((dict,), "Options of the source, such as maxFilesPerTrigger."),
+    "timestamps": Key(TEXT, "Whose times rows have: their own, or those of their batch.", get_args(Timestamps)),
+    "skew": Key(
+        DURATION, "How far the stream may be behind the others; with it, others do not wait while it is silent."
+    ),
+    "max_ahead": Key(DURATION, 'How far ahead times are believed: a duration, "clock" (the default) or "any".'),
+}
+
+QUERY_KEYS: Mapping[str, Key] = {
+    "cql": Key(TEXT, "The query.", needed=True),
+    "plan": Key(TEXT, 'The join tree to start with, "((A B) C)"; the optimizer\'s by default.'),
+    "emit_every": Key(DURATION, "How often non-monotone results are released, in event time."),
+    "sink": Key(TEXT, "Where results go besides the results table.", SINKS),
+    "folder": Key(TEXT, "The folder of the sink 'folder', relative to the job file."),
+    "adaptivity": _ADAPTIVITY,
+}
+
+_JSON_KINDS = {str: "string", int: "integer", bool: "boolean", list: "array", dict: "object"}
+
+
+def job_schema() -> dict[str, Any]:
+    """The JSON schema of job files, which editors check and complete them by."""
+    named = {"type": "object", "minProperties": 1}
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Midstream job",
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["job", "streams"],
+        "properties": {
+            "job": _table(JOB_KEYS),
+            "streams": {**named, "additionalProperties": _table(STREAM_KEYS)},
+            "queries": {"type": "object", "additionalProperties": _table(QUERY_KEYS)},
+            "spark": {
+                "type": "object",
+                "description": "Settings of the Spark session.",
+                "additionalProperties": {"type": ["string", "integer", "number", "boolean"]},
+            },
+        },
+    }
+
+
+def _table(keys: Mapping[str, Key]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "additionalProperties": False,
+        "required": [name for name, key in keys.items() if key.needed],
+        "properties": {name: _value(name, key) for name, key in keys.items()},
+    }
+
+
+def _value(name: str, key: Key) -> dict[str, Any]:
+    described = {"description": key.meaning}
+    if name == "adaptivity":
+        limits: dict[str, Any] = {limit: {"type": "number", "minimum": 0} for limit in ADAPTIVITY_KEYS}
+        limits["mode"] = {"enum": list(key.choices)}
+        table = {"type": "object", "additionalProperties": False, "properties": limits}
+        return {**described, "anyOf": [{"enum": list(key.choices)}, table]}
+    if key.choices:
+        return {**described, "enum": list(key.choices)}
+    kinds = [_JSON_KINDS[kind] for kind in key.kinds]
+    listed = {"items": {"type": "string"}} if list in key.kinds else {}
+    return {**described, "type": kinds[0] if len(kinds) == 1 else kinds, **listed}

@@ -1,0 +1,175 @@
+"""`midstream check`: every mistake at once, at its place in the file, before anything starts."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from midstream.interface.cli import app
+from midstream.interface.jobs.job_file import read_job
+from midstream.interface.jobs.keys import JOB_KEYS, QUERY_KEYS, STREAM_KEYS
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+WRONG = '''[job]
+checkpoint = "here"
+trigger = "often"
+scheduling = "randomly"
+
+[streams.a]
+format = "jsno"
+path = "a"
+schema = "id BIGINT, ts TIMESTAMP"
+lateness = "soon"
+
+[streams.b]
+format = "json"
+path = "nowhere"
+schema = "id BIGNT, ts TIMESTAMP"
+
+[streams.c]
+format = "json"
+path = "a"
+schema = "id BIGINT, ts TIMESTAMP"
+
+[queries.q]
+cql = "SELCT id FORM a"
+
+[queries.r]
+cql = """
+SELECT a.id
+FROM a [RANGE 1 HOUR], c [RANGE 1 HOUR]
+WHERE a.idd = c.id
+"""
+
+[queries.s]
+cql = "SELECT a.id FROM a [RANGE 1 HOUR], c [RANGE 1 HOUR] WHERE a.id = c.id"
+plan = "(a d)"
+emit_every = "now and then"
+sink = "folder"
+folder = "a"
+'''
+
+
+def check(path: Path, *arguments: str):
+    return CliRunner().invoke(app, ["check", str(path), *arguments])
+
+
+@pytest.fixture
+def wrong(tmp_path: Path) -> Path:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "job.toml").write_text(WRONG)
+    return tmp_path / "job.toml"
+
+
+def places(shown: str) -> dict[str, dict]:
+    return {mistake["place"]: mistake for mistake in json.loads(shown)["mistakes"]}
+
+
+def test_all_mistakes_are_found_at_once_with_their_lines(wrong: Path):
+    done = check(wrong, "--json")
+    assert done.exit_code == 2
+    found = {place: (m["line"], m["column"]) for place, m in places(done.stdout).items()}
+    assert found == {
+        "job.trigger": (3, 12),
+        "job.scheduling": (4, 15),
+        "streams.a.format": (7, 11),
+        "streams.a.lateness": (10, 13),
+        "streams.b.path": (14, None),
+        "streams.b.schema": (15, 14),
+        "queries.q.cql": (23, 8),
+        "queries.r.cql": (29, 9),
+        "queries.s.folder": (37, None),
+        "queries.s.emit_every": (35, 15),
+        "queries.s.plan": (34, 9),
+    }
+
+
+def test_a_mistake_is_shown_with_file_place_and_caret(wrong: Path):
+    shown = check(wrong).output
+    assert (
+        f"""{wrong}:23: queries.q.cql: expected SELECT, found 'SELCT'
+  cql = "SELCT id FORM a"
+         ^
+  hint: a query starts with SELECT or WITH
+"""
+        in shown
+    )
+    assert 'schema = "id BIGNT, ts TIMESTAMP"\n               ^\n' in shown
+    assert "hint: did you mean json?" in shown and "11 mistakes" in shown
+
+
+@pytest.mark.parametrize("command", [("run", "--check"), ("run",), ("run", "--on", "local", "--available")])
+def test_a_run_refuses_the_same_mistakes_before_it_starts(command, wrong: Path, monkeypatch):
+    monkeypatch.setattr("midstream.interface.cli.run.open_session", lambda *_: pytest.fail("the job was started"))
+    done = CliRunner().invoke(app, [command[0], str(wrong), *command[1:]])
+    assert done.exit_code == 2 and "BIGNT" in done.output and "SELCT" in done.output
+    assert not (wrong.parent / "here").exists()
+
+
+def test_wrong_keys_do_not_hide_each_other_nor_what_else_is_wrong(tmp_path: Path):
+    path = tmp_path / "job.toml"
+    path.write_text(
+        '[job]\nslots = "two"\non = "moon"\n'
+        '[streams.A]\nformat = "rate"\ntime = "timestamp"\nskew = "soon"\nformt = 1\n'
+        '[queries.q]\ncql = "SELECT x FROM A [NOW]"\nsink = "kafka"\n'
+    )
+    assert set(places(check(path, "--json").stdout)) == {
+        "job.checkpoint",
+        "job.slots",
+        "job.on",
+        "streams.A.formt",
+        "streams.A.skew",
+        "queries.q.sink",
+        "queries.q.cql",
+    }
+
+
+def test_durations_must_suit_the_time_column(tmp_path: Path):
+    (tmp_path / "a").mkdir()
+    path = tmp_path / "job.toml"
+    path.write_text(
+        '[job]\ncheckpoint = "here"\n[streams.a]\nformat = "csv"\npath = "a"\nschema = "ts BIGINT"\n'
+        'lateness = "5 seconds"\nmax_ahead = 0\n'
+    )
+    assert set(places(check(path, "--json").stdout)) == {"streams.a.lateness"}
+
+
+def test_streams_without_known_columns_are_checked_for_syntax_only(tmp_path: Path):
+    path = tmp_path / "job.toml"
+    job = '[job]\ncheckpoint = "here"\n[streams.a]\nformat = "some.Source"\n[queries.q]\ncql = "{}"\n'
+    path.write_text(job.format("SELECT whatever FROM a [NOW]"))
+    assert check(path).exit_code == 0
+    path.write_text(job.format("SELECT whatever FROM b [NOW]"))
+    assert "unknown stream b" in check(path).output
+    path.write_text(job.format("SELECT whatever FORM a [NOW]"))
+    assert check(path).exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["orders", "clicks"])
+def test_the_examples_are_sound(name: str):
+    done = check(EXAMPLES / f"{name}.toml")
+    assert done.exit_code == 0, done.output
+
+
+def test_the_schema_for_editors_has_exactly_the_keys_that_are_read():
+    schema = json.loads(CliRunner().invoke(app, ["check", "--schema"]).stdout)
+    tables = schema["properties"]
+    assert set(tables) == {"job", "streams", "queries", "spark"}
+    assert set(tables["job"]["properties"]) == set(JOB_KEYS)
+    assert set(tables["streams"]["additionalProperties"]["properties"]) == set(STREAM_KEYS)
+    assert set(tables["queries"]["additionalProperties"]["properties"]) == set(QUERY_KEYS)
+    assert schema["properties"]["job"]["properties"]["on"]["enum"] == ["spark", "local"]
+
+
+@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
+def test_the_schema_allows_the_keys_of_the_examples(example: Path):
+    read_job(example)
+    content = tomllib.loads(example.read_text())
+    for table, keys in (("streams", STREAM_KEYS), ("queries", QUERY_KEYS)):
+        for entry in content[table].values():
+            assert set(entry) <= set(keys)
