@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -287,21 +288,23 @@ def test_a_keyboard_is_enough(running, open_page):
         assert unnamed == []
 
 
-LONG_TASKS = """
-new PerformanceObserver(list => {
-  for (const entry of list.getEntries()) (window.tasks ??= []).push(Math.round(entry.duration));
-}).observe({type: "longtask", buffered: true})
-"""
+def longest_task(trace: bytes) -> float:
+    """The most milliseconds of processor time that a task of the page's main thread took; other processes add none."""
+    events = json.loads(trace)["traceEvents"]
+    names = [e for e in events if e["name"] == "thread_name" and e["args"]["name"] == "CrRendererMain"]
+    mains = {(e["pid"], e["tid"]) for e in names}
+    tasks = [e.get("tdur", 0) for e in events if e["name"].endswith("RunTask") and (e["pid"], e["tid"]) in mains]
+    return max(tasks) / 1000
 
 
-def test_many_operators_and_much_history_are_shown_as_they_are(running, open_page):
+def test_many_operators_and_much_history_leave_the_page_responsive(running, open_page, browser):
     """Two hundred operators are folded at first and all can be seen; ten thousand batches can be wound back."""
     job, _ = running
     with_long_history(job.folder, 10_000)
     with_wide_plan(job.folder, 201)
     with served(str(job.folder), "127.0.0.1", 0) as (link, _):
         page = open_page("about:blank")
-        page.add_init_script(LONG_TASKS)
+        browser.start_tracing(page=page, categories=["toplevel"])
         page.goto(link)
         go(page, "plan/matches")
         expect(page.locator(".node")).to_have_count(7)
@@ -315,5 +318,4 @@ def test_many_operators_and_much_history_are_shown_as_they_are(running, open_pag
         expect(page.locator(".plot canvas")).to_have_count(6)
         page.get_by_role("slider", name="Batch").fill("5000")
         expect(page.get_by_text("Batch 5001, not now")).to_be_visible()
-        tasks = page.evaluate("window.tasks ?? []")
-        print("long tasks in ms:", tasks)
+        assert 1 < longest_task(browser.stop_tracing()) < 200

@@ -80,6 +80,7 @@ def test_the_page_is_told_what_the_checkpoint_says(finished_job):
     query = next(q for q in told["queries"] if q["name"] == "matches")
     assert (query["plan"], query["migration"]["new_plan"]) == (NEW, "((O P) S)")
     assert query["migration"]["actual"]["batches"] == 3 and query["migration"]["split_time"] is not None
+    assert query["migration"]["part"] and query["migration"]["forecast"]["duration"] > 0
     assert [m["status"] for m in query["history"]][-1] == "done" and query["adaptivity"]["mode"] == "suggest"
     assert sum(s["late"] for s in told["streams"]) == told["dead_letters"]["rows"] == 1
     assert told["dead_letters"]["samples"][0]["reason"] == "late" and told["slots"]["count"] == 3

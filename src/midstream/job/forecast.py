@@ -22,9 +22,9 @@ from midstream.job.plan_graph import graph_of
 from midstream.job.relocation import current_routing, rerouted
 from midstream.job.running_query import RunningQuery
 from midstream.job.task.exchange import GROUPS, default_routing
-from midstream.migration.costs import Predictor
+from midstream.migration.predict import predicted
 from midstream.migration.protocol import Situation
-from midstream.migration.registry import STRATEGIES, strategy_named
+from midstream.migration.registry import STRATEGIES
 from midstream.optimizer.cost import Constants
 from midstream.optimizer.estimates import Estimator
 from midstream.optimizer.growth import growth
@@ -126,12 +126,11 @@ def _migrate(driver: Driver, query: RunningQuery, plan: str, part: str) -> Told:
 
 def _strategy(query: RunningQuery, target: RunningQuery, name: str, part: str, known: Situation) -> Told:
     try:
-        legal_strategy(query, target, name, part)
+        chosen, _ = legal_strategy(query, target, name, part)
     except MigrationError as error:
         return {"strategy": name, "legal": False, "why": error.message, "hint": error.hint}
-    assert known.old is not None and known.new is not None
-    predicted = Predictor(known.old, known.new, known).predict(name, strategy_named(name).decide(known))
-    return {**predicted.as_dict(), "legal": True}
+    told = predicted(name, chosen.decide(known), known)
+    return {**(told or {}), "strategy": name, "legal": True}
 
 
 def _add(driver: Driver, name: str, relation: Relation) -> Told:

@@ -13,10 +13,10 @@ from midstream.algebra.statistics import Statistics
 from midstream.distribution.moves import plan_move
 from midstream.errors import MigrationError
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
-from midstream.migration.costs import Predictor
 from midstream.migration.execution import SingleBox
 from midstream.migration.in_part import way, way_decided
 from midstream.migration.legality import emission_class, is_to_stream
+from midstream.migration.predict import predicted
 from midstream.migration.protocol import Decision, Situation, Strategy
 from midstream.migration.registry import strategy_named
 from midstream.operators.box import Box
@@ -72,10 +72,10 @@ def decide(strategy: Strategy, apart: bool, situation: Situation, observed: Stat
     decision = strategy.decide(known)
     if apart:
         decision[KEEPS_AHEAD] = True
-    whole = "predictions" not in decision and not decision.get("part")
-    if observed is not None and whole and known.old is not None and known.new is not None:
-        predicted = Predictor(known.old, known.new, known).predict(strategy.name, decision)
-        decision["predictions"] = [predicted.as_dict()]
+    if observed is not None and "predictions" not in decision:
+        told = predicted(strategy.name, decision, known)
+        if told is not None:
+            decision["predictions"] = [told]
     return decision
 
 
