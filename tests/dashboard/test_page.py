@@ -294,7 +294,7 @@ def longest_task(trace: bytes) -> float:
     names = [e for e in events if e["name"] == "thread_name" and e["args"]["name"] == "CrRendererMain"]
     mains = {(e["pid"], e["tid"]) for e in names}
     tasks = [e.get("tdur", 0) for e in events if e["name"].endswith("RunTask") and (e["pid"], e["tid"]) in mains]
-    return max(tasks) / 1000
+    return float(max(tasks)) / 1000
 
 
 def test_many_operators_and_much_history_leave_the_page_responsive(running, open_page, browser):
