@@ -4,7 +4,7 @@ A way is repaired by a token that carries the order. First the stream whose stat
 became dearer, a relay along the later streams finds the cheapest for its position; where it became cheaper, it is
 compared with the earlier streams from the first on. Two streams that swap exchange their places with stream ids
 replaced. Then every later position is settled by a relay in the same way, like a selection sort, until what flows on is
-what it was and no stream behind has moved.
+what it was.
 
 As printed, the algorithm looks only at the cost of the one-way join to the changed stream. The further triggers here
 make it end in the plan of Algorithm 1 after every change (`docs/distributed_joins.md`): the head's own way is repaired,
@@ -175,7 +175,8 @@ def _taken(
         case Stays(token=token):
             return _stays(node, token, before, setting)
         case Settle(token=token, position=position, flow=flow):
-            if flow == node.places[token.head].flow and position > token.disturbed:
+            if flow == node.places[token.head].flow:
+                # A flow knows what it has met in which order: nothing before or at this position has changed.
                 return node, [Repaired(token.starter, token)]
             return _ask(node, token, position, flow, setting)
         case Relay():

@@ -27,7 +27,7 @@ class Place:
 @on_the_wire
 @dataclass(frozen=True, slots=True)
 class Token:
-    """The right to repair one head's way. `disturbed`: the last position at which another stream stands than before.
+    """The right to repair one head's way.
 
     `told` counts for each affected node the messages that it was sent and that nobody waits for.
     """
@@ -35,7 +35,6 @@ class Token:
     starter: str
     head: str
     order: tuple[str, ...]
-    disturbed: int = -1
     told: Mapping[str, int] = field(default_factory=dict)
 
     def telling(self, node: str, messages: int = 1) -> Token:
@@ -46,7 +45,7 @@ class Token:
         """The token after the streams at two positions have swapped."""
         order = list(self.order)
         order[first], order[second] = order[second], order[first]
-        return replace(self, order=tuple(order), disturbed=max(self.disturbed, first, second))
+        return replace(self, order=tuple(order))
 
 
 @on_the_wire
