@@ -22,7 +22,7 @@ MODES = {"centralized": centralized_members, "distributed": distributed_members}
 
 
 class Group:
-    """Members that hear of each other in any order; windows are full at once, old plans drain once all have switched."""
+    """Members that hear of each other in any order; windows are full at once, old plans drain after all switched."""
 
     def __init__(self, random: Random, mode: str, count: int) -> None:
         self.random, self.mode = random, mode
