@@ -63,6 +63,10 @@ def test_the_examples_are_jobs(example):
             "queries.q.adaptivity cannot be 'on'\n  hint: use one of off, suggest, auto",
         ),
         (
+            {"queries__q__on_error": "ignore"},
+            "queries.q.on_error cannot be 'ignore'\n  hint: use one of stop_query, dead_letter, stop_job",
+        ),
+        (
             {"job__adaptivity": {"per_our": 3}},
             "unknown key job.adaptivity.per_our\n  hint: did you mean per_hour?",
         ),

@@ -81,6 +81,35 @@ def test_a_killed_virtual_machine_is_named_and_ends_a_command_with_a_code_of_its
     assert "Traceback" not in complaint
 
 
+def test_a_value_that_one_query_cannot_use_stops_that_one_alone(spark, tmp_path):
+    feed = Feed(tmp_path / "A")
+    feed.rows((1, 1, 1))
+    feed.rows((1, 1, 2))
+    feed.rows((2, 5, 3), (1, 2, 3))
+    feed.rows((1, 3, 4))
+    large = "SELECT k, v * 2305843009213693952 AS large FROM A [RANGE 10]"
+    session: Any = ms.Session(spark, checkpoint=str(tmp_path / "checkpoint"), slots=2)
+    with session:
+        session.stream("A", feed.frame(spark), time="ts")
+        queries = {
+            name: session.query(name, cql, on_error=policy)
+            for name, cql, policy in [
+                ("plain", COUNTED, None),
+                ("stopped", large, "stop_query"),
+                ("sifted", large, "dead_letter"),
+            ]
+        }
+        session.process_available(finish=True)
+        assert queries["plain"].quarantine is None and queries["sifted"].quarantine is None
+        assert queries["stopped"].quarantine["reason"].startswith("integer overflow")
+        assert sorted(queries["sifted"].table()["large"].to_pylist()) == [2**61, 2**61, 2**62, 3 * 2**61]
+        assert queries["stopped"].table()["large"].to_pylist() == [2**61]
+        letters = session.dead_letters().toPandas()
+        assert len(letters) == 1 and "query sifted: integer overflow" in letters["reason"][0]
+        rows = {"A": pa.concat_tables([pq.read_table(path) for path in sorted((tmp_path / "A").glob("*.parquet"))])}
+        assert ms.snapshot_equal(queries["plain"].table(), ms.reference(COUNTED, rows))
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -19,7 +19,7 @@ from midstream.errors import JobError, MidstreamError, QueryError
 
 REQUESTS, TAKEN, REFUSED, ANSWERS = (f"control/{kind}" for kind in ("requests", "taken", "refused", "answers"))
 
-CHANGING = frozenset({"migrate", "cancel", "schedule", "rebalance", "rescale", "adapt", "add", "drop"})
+CHANGING = frozenset({"migrate", "cancel", "schedule", "rebalance", "rescale", "adapt", "add", "drop", "resume"})
 """The commands whose effect is seen in manifests."""
 
 WITHDRAWN = b"null"

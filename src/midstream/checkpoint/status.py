@@ -69,5 +69,7 @@ def _query(manifest: Manifest, name: str) -> dict[str, Any]:
         "released": tick(manifest.released.get(name)),
         "history": list(counters.get("history", {}).get(name, ())),
         "adaptivity": None,
+        "quarantine": counters.get("quarantine", {}).get(name),
+        "set_aside": counters.get("set_aside", {}).get(name, {}).get("rows", 0),
         "waits_for": counters.get("waits", {}).get(name),
     }

@@ -12,6 +12,7 @@ from midstream.checkpoint.status import measured
 from midstream.errors import JobError, MidstreamError
 from midstream.job.accounts import adaptivity_of, history_of, shared_with, told_tick
 from midstream.job.attention import WAITS
+from midstream.job.faults import told_of_faults
 from midstream.job.forecast import forecast
 from midstream.job.requests import without_deadline
 from midstream.language import parse
@@ -106,6 +107,8 @@ class Listener:
                 if running is not None and not added:
                     session._driver.dropped[name] = running.cql
                 return {"query": name}
+            case {"command": "resume", "query": str(name)}:
+                return {"query": name, **session.resume(name)}
             case {"command": "stop"}:
                 session.request_stop()
                 return {"stopping": True}
@@ -145,6 +148,7 @@ def status(session: Session) -> dict[str, Any]:
                 "warnings": list(growth(query.plan.physical)),
                 "shared_with": shared_with(manifest, name) if manifest else {},
                 "adaptivity": adaptivity_of(driver, name),
+                **told_of_faults(name, driver.faults.stopped.get(name), counters),
                 "waits_for": counters.get(WAITS, {}).get(name),
             }
             for name, query in driver.queries.items()

@@ -35,6 +35,16 @@ class Query:
         """The plan that runs."""
         return self._running.plan
 
+    @property
+    def quarantine(self) -> dict[str, Any] | None:
+        """Why and since which batch it takes in nothing; None if it is at work."""
+        fault = self.session._driver.faults.stopped.get(self.name)
+        return None if fault is None else fault.to_json()
+
+    def resume(self) -> None:
+        """Goes on with the next batch, as if the rows since it was stopped had never come."""
+        self.session.resume(self.name)
+
     def explain(self) -> str:
         """The plan in fragments, as it runs."""
         shape = f" {self.plan.text}" if self.plan.text else ""

@@ -33,6 +33,7 @@ from midstream.job.batch import TICKS
 from midstream.job.delivery import Sink
 from midstream.job.driver import Driver, Progress
 from midstream.job.ending import finish, is_delivered, release
+from midstream.job.faults import OnError, on_error_of
 from midstream.job.finished import is_finished, require_unfinished
 from midstream.job.forecast import forecast, require_slots
 from midstream.job.rewording import Rewording, Text
@@ -206,6 +207,7 @@ class Session:
         share: bool = True,
         adaptive: Policy | Mode = "off",
         replace: bool = False,
+        on_error: OnError | None = None,
     ) -> Query:
         """Adds a continuous query; a running session takes it up with the next batch.
 
@@ -216,12 +218,19 @@ class Session:
 
         With `adaptive="auto"` it watches its streams and migrates to better plans by itself, with "suggest" it only
         says so in its `decisions`.
+
+        `on_error` says what a value does that makes it fail (one that cannot be cast, an overflow): "stop_query" puts
+        the query in quarantine until it is resumed, replaced or dropped, and all others go on; "dead_letter" sets the
+        rows at fault aside, where they can be told; "stop_job" ends the job. By default as before, "stop_query" at
+        first.
         """
         check_name("query", name)
         if name in self._driver.queries and not replace:
             raise QueryError(f"there is a query {name} already", hint="replace=True puts another in its place")
         relation = parse(cql, self.catalog)
         every = None if emit_every is None else ticks(emit_every, relation.domain)
+        if on_error is not None:
+            self._driver.faults.policies[name] = on_error_of(on_error)
         return self._add(name, cql, relation, plan, every, share, policy_of(adaptive), replace)
 
     def _add(
@@ -341,6 +350,14 @@ class Session:
             driver.adapted.pop(name, None)
             driver.sinks.pop(name, None)
             driver.watchers.by_query.pop(name, None)
+            driver.faults.forget(name)
+
+    def resume(self, name: str) -> dict[str, Any]:
+        """Has a query in quarantine go on with the next batch, as if the rows since it was stopped had never come.
+
+        Gives why it was stopped, and in which batch.
+        """
+        return self._driver.resume(name).to_json()
 
     def rebalance(self, routing: Sequence[int] | None = None) -> bool:
         """Deals partition groups to slots anew, their state with them, beginning with the next batch.

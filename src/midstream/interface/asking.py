@@ -83,6 +83,7 @@ COMMANDS: Mapping[str, Mapping[str, Check]] = {
     "schedule": {"scheduling": _text},
     "add": {"query": _name, "cql": _text, "adaptive": _one_of("off", "suggest", "auto")},
     "drop": {"query": _stored_name},
+    "resume": {"query": _name},
     "rebalance": {},
     "rescale": {"slots": _number},
     "adapt": {"query": _name, "mode": _one_of("off", "suggest", "auto")},

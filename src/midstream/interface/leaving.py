@@ -1,14 +1,17 @@
-"""Commands after which something is gone for good: a query, or the job. They return when it is.
+"""Commands after which something is gone for good: a query, the rows that one missed, or the job.
 
-A job that does not run cannot be asked; a query is then dropped in its checkpoint, under the lease.
+They return when it is. A job that does not run cannot be asked; a query is then dropped or resumed in its checkpoint,
+under the lease.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from midstream.checkpoint.lease import likely_holder
+from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.status import is_running
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError
@@ -22,14 +25,27 @@ def dropped(checkpoint: str, patience: float, query: str) -> dict[str, Any]:
     """Ends a query of a job, by asking it if it runs; gives its name."""
     from midstream.job.dropping import drop_at_rest
 
-    checked({"command": "drop", "query": query})
+    return _done("drop", checkpoint, patience, query, drop_at_rest)
+
+
+def resumed(checkpoint: str, patience: float, query: str) -> dict[str, Any]:
+    """Has a query of a job go on without the rows that it missed in quarantine, by asking it if it runs."""
+    from midstream.job.dropping import resume_at_rest
+
+    return _done("resume", checkpoint, patience, query, resume_at_rest)
+
+
+def _done(
+    command: str, checkpoint: str, patience: float, query: str, at_rest: Callable[[CheckpointStore, str], Manifest]
+) -> dict[str, Any]:
+    checked({"command": command, "query": query})
     store = CheckpointStore(checkpoint)
     if is_running(store):
-        told: dict[str, Any] = asked(checkpoint, patience, command="drop", query=query)
+        told: dict[str, Any] = asked(checkpoint, patience, command=command, query=query)
         return told
     if not store.batch_ids():
         raise JobError(f"no job has run at {store.uri}", hint="check the path: it is the job's checkpoint")
-    return {"query": query, "batch": drop_at_rest(store, query).batch_id}
+    return {"query": query, "batch": at_rest(store, query).batch_id}
 
 
 def stopped(checkpoint: str, patience: float) -> dict[str, Any]:

@@ -274,7 +274,7 @@ class Driver:
         """Decides what becomes of queries that failed; gives those for which rows are set aside now."""
         for name, error in failed.items():
             if self.faults.policy(name) == "stop_job":
-                raise named(name, error)
+                raise named(name, error) if len(self.queries) > 1 else error
         tried = frozenset(n for n in failed if self.faults.policy(n) == "dead_letter" and n not in sifted)
         for name in failed.keys() - tried:
             migration = self.queries[name].migration

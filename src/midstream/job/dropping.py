@@ -6,7 +6,7 @@ job runs, the next manifest is the last one without the query, under the lease o
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.source_batches import of_our_own
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError, MidstreamError, QueryError
-from midstream.job.faults import FAULTS, POLICIES, QUARANTINED
+from midstream.job.faults import FAULTS, POLICIES, QUARANTINED, resumed
 from midstream.job.replacing import BY_QUERY, COUNTED
 from midstream.job.task.sides import base_name
 
@@ -64,12 +64,21 @@ def _without(by_query: Any, name: str) -> dict[str, Any]:
 
 def drop_at_rest(store: CheckpointStore, name: str) -> Manifest:
     """Drops a query of a job that does not run; fails if one does."""
+    return _changed_at_rest(store, lambda manifest: without_query(manifest, name))
+
+
+def resume_at_rest(store: CheckpointStore, name: str) -> Manifest:
+    """Takes a query of a job that does not run out of quarantine; fails if one does."""
+    return _changed_at_rest(store, lambda manifest: resumed(manifest, name))
+
+
+def _changed_at_rest(store: CheckpointStore, change: Callable[[Manifest], Manifest]) -> Manifest:
     with Lease.take(store.files, above=store.epoch()) as lease:
         manifest = store.latest()
         if manifest is None:
             raise JobError(
                 f"no batch is done at {store.uri}", hint="is this the checkpoint that the job was started with?"
             )
-        made = replace(of_our_own(manifest, without_query(manifest, name)), epoch=lease.number)
+        made = replace(of_our_own(manifest, change(manifest)), epoch=lease.number)
         store.commit(made)
         return made

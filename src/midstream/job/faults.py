@@ -159,6 +159,25 @@ def _event(what: str, start: int, end: int | None, reason: str) -> dict[str, Any
     }
 
 
+def told_of_faults(query: str, fault: Fault | None, counters: Mapping[str, Any]) -> dict[str, Any]:
+    """What people are told of a query's errors."""
+    return {
+        "status": "running" if fault is None else QUARANTINED,
+        "quarantine": None if fault is None else fault.to_json(),
+        "set_aside": counters.get("set_aside", {}).get(query, {}).get("rows", 0),
+    }
+
+
+def resumed(manifest: Manifest, query: str) -> Manifest:
+    """A manifest of a job that does not run, from which a query in quarantine goes on."""
+    faults = Faults()
+    faults.follow(manifest)
+    faults.resume(query)
+    entry = replace(manifest.queries[query], status="running")
+    made = faults.in_manifest(manifest, manifest, manifest.queries)
+    return replace(made, queries={**made.queries, query: entry})
+
+
 Attempt = Callable[[Collection[str]], MidstreamError | None]
 """Runs some queries alone; gives what makes one of them fail."""
 

@@ -47,6 +47,7 @@ for command in (
     control.adapt,
     control.add,
     control.drop,
+    control.resume,
     control.stop,
 ):
     app.command()(command)

@@ -12,7 +12,7 @@ from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.forecasts import migration_forecast
 from midstream.interface.cli.output import show_json, show_text
-from midstream.interface.leaving import dropped, stopped
+from midstream.interface.leaving import dropped, resumed, stopped
 
 Checkpoint = Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The checkpoint of the running job.")]
 QueryName = Annotated[str, typer.Argument(metavar="QUERY", help="The query's name.")]
@@ -40,9 +40,10 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
         )
     for name, query in told["queries"].items():
         moving = f", migrating to {query['migrating_to']}" if query["migrating_to"] else ""
-        rests = ", replaced" if query.get("status") == "replaced" else ""
+        rests = f", {query['status']}" if query.get("status") in ("replaced", "quarantined") else ""
         plan = query["plan"] or "without joins"
         lines.append(f"query {name}: {query['results']:,} results, plan {plan}{moving}{rests}")
+        lines += _faults(name, query)
         lines += [_migration(record) for record in query["history"]]
         lines += [f"  warning: {sentence}" for sentence in query.get("warnings", ())]
         lines += _waits(query.get("waits_for"))
@@ -138,6 +139,18 @@ def drop(checkpoint: Checkpoint, query: QueryName, timeout: Patience = 60.0, jso
 
 
 @ends_clearly
+def resume(checkpoint: Checkpoint, query: QueryName, timeout: Patience = 60.0, json: options.Json = False) -> None:
+    """Have a query that a bad value stopped go on, without the rows that came since.
+
+    \b
+    Example:
+      midstream resume orders.checkpoint big
+    """
+    told = resumed(checkpoint, timeout, query)
+    show_json(told) if json else show_text(f"query {query} goes on; the rows since it was stopped are left out for it")
+
+
+@ends_clearly
 def stop(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json = False) -> None:
     """Stop a running job between two batches, and wait for its end.
 
@@ -147,6 +160,16 @@ def stop(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json = 
     """
     told = stopped(checkpoint, timeout)
     show_json(told) if json else show_text("the job has stopped")
+
+
+def _faults(name: str, query: dict[str, Any]) -> list[str]:
+    """Why a query is in quarantine, and what was set aside for it."""
+    fault, aside = query.get("quarantine"), query.get("set_aside", 0)
+    lines = [f"  {aside:,} rows were set aside: its expressions failed for them"] if aside else []
+    if fault is not None:
+        lines.append(f"  takes in nothing since batch {fault['batch']}: {fault['reason']}")
+        lines.append(f"  midstream resume CHECKPOINT {name} has it go on, midstream drop ends it")
+    return lines
 
 
 def _adaptivity(told: dict[str, Any] | None) -> list[str]:
@@ -242,6 +265,9 @@ def _migration(record: dict[str, Any]) -> str:
         kept = ", ".join(f"{alias} since batch {batch}" for alias, batch in record["inherited"].items())
         shared = f", with what {', '.join(record['shares'])} keeps: {kept}" if kept else ""
         return f"  started with batch {record['start_batch']}{shared}"
+    if record.get("event") in ("quarantined", "resumed"):
+        since = f", stopped in batch {record['start_batch']}" if record["event"] == "resumed" else ""
+        return f"  {record['event']} with batch {record['end_batch']}{since}: {record['trigger']}"
     batches = f"batches {record['start_batch']} to {record['end_batch']}" if record["status"] == "done" else "not ended"
     part = f" in {record['part']}" if record.get("part") else ""
     return (

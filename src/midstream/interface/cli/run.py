@@ -160,6 +160,7 @@ def open_session(job: Job, replace: bool = False, drop: Sequence[str] = ()) -> A
             plan=query.plan,
             emit_every=query.emit_every,
             adaptive=query.adaptive,
+            on_error=query.on_error,
             replace=replace,
         )
         if query.sink == "console":

@@ -15,6 +15,7 @@ from midstream.algebra.declarations import Timestamps
 from midstream.errors import JobError, MidstreamError
 from midstream.interface.jobs.adaptivity import OFF, policy_in
 from midstream.interface.jobs.keys import JOB_KEYS, QUERY_KEYS, STREAM_KEYS, Key
+from midstream.job.faults import OnError
 from midstream.job.task.memory import Memory
 
 MISSING = ""
@@ -58,6 +59,7 @@ class QueryEntry:
     sink: str = "table"
     folder: str | None = None
     adaptive: Policy = OFF
+    on_error: OnError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +210,7 @@ def _query(name: str, top: _Section, folder: Path, usual: Policy) -> QueryEntry:
         sink,
         None if path is None else _located(path, folder),
         _policy(entry, usual),
+        cast(OnError, entry.choice("on_error", "")) or None,
     )
 
 

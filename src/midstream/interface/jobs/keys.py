@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 from midstream.adaptation.policy import MODES, Policy
 from midstream.algebra.declarations import Timestamps
+from midstream.job.faults import OnError
 
 SINKS = ("table", "console", "folder")
 
@@ -69,6 +70,7 @@ QUERY_KEYS: Mapping[str, Key] = {
     "sink": Key(TEXT, "Where results go besides the results table.", SINKS),
     "folder": Key(TEXT, "The folder of the sink 'folder', relative to the job file."),
     "adaptivity": _ADAPTIVITY,
+    "on_error": Key(TEXT, "What a value does that makes the query fail; stop_query by default.", get_args(OnError)),
 }
 
 _JSON_KINDS = {str: "string", int: "integer", bool: "boolean", list: "array", dict: "object"}
