@@ -30,6 +30,25 @@ _PLAIN: dict[str, pa.DataType] = {
 }
 
 
+_NAMES: dict[pa.DataType, str] = {
+    pa.bool_(): "BOOLEAN",
+    pa.int8(): "TINYINT",
+    pa.int16(): "SMALLINT",
+    pa.int32(): "INT",
+    pa.int64(): "BIGINT",
+    pa.uint8(): "SMALLINT",
+    pa.uint16(): "INT",
+    pa.uint32(): "BIGINT",
+    pa.float32(): "FLOAT",
+    pa.float64(): "DOUBLE",
+    pa.string(): "STRING",
+    pa.large_string(): "STRING",
+    pa.binary(): "BINARY",
+    pa.date32(): "DATE",
+    pa.null(): "STRING",
+}
+
+
 class SchemaError(InputError):
     """A schema that cannot be read; `part` is the piece of its text that is wrong."""
 
@@ -49,6 +68,42 @@ def schema_of_ddl(ddl: str, place: str = "the schema") -> pa.Schema:
     ['id', 'ts']
     """
     return pa.schema([_field(part, place, ddl) for part in _parts(ddl)])
+
+
+def ddl_of_schema(schema: pa.Schema) -> str | None:
+    """The text of a schema, as Spark writes it; None if Spark has no type for one of its columns.
+
+    >>> ddl_of_schema(pa.schema([("id", pa.int64()), ("tags", pa.list_(pa.string()))]))
+    'id BIGINT, tags ARRAY<STRING>'
+    """
+    kinds = [(field.name, _written(field.type)) for field in schema]
+    if any(kind is None for _, kind in kinds):
+        return None
+    return ", ".join(f"{_written_name(name)} {kind}" for name, kind in kinds)
+
+
+def _written_name(name: str) -> str:
+    return name if re.fullmatch(r"\w+", name, re.ASCII) else "`" + name.replace("`", "``") + "`"
+
+
+def _written(kind: pa.DataType) -> str | None:
+    """The name of a type; unsigned integers get the next wider one."""
+    if pa.types.is_timestamp(kind):
+        return "TIMESTAMP" if kind.tz else "TIMESTAMP_NTZ"
+    if pa.types.is_decimal(kind):
+        return f"DECIMAL({kind.precision}, {kind.scale})"
+    if pa.types.is_map(kind):
+        inner = [_written(kind.key_type), _written(kind.item_type)]
+        return None if None in inner else f"MAP<{inner[0]}, {inner[1]}>"
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        value = _written(kind.value_type)
+        return None if value is None else f"ARRAY<{value}>"
+    if pa.types.is_struct(kind):
+        parts = [(part.name, _written(part.type)) for part in kind]
+        if any(part is None for _, part in parts):
+            return None
+        return f"STRUCT<{', '.join(f'{_written_name(name)}: {part}' for name, part in parts)}>"
+    return _NAMES.get(kind)
 
 
 def _parts(ddl: str) -> list[str]:

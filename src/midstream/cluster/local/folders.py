@@ -7,7 +7,7 @@ does. Files whose names begin with a dot or an underscore are somebody's unfinis
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -33,7 +33,10 @@ _ROW_TIME = "#time"
 
 @dataclass(frozen=True, slots=True)
 class FolderSource:
-    """A folder of files of one format; `schema` are the columns of the files, `columns` those made of them."""
+    """A folder of files of one format; `schema` are the columns of the files, `columns` those made of them.
+
+    With `only` the stream is that one file of the folder.
+    """
 
     name: str
     format: str
@@ -41,6 +44,7 @@ class FolderSource:
     schema: pa.Schema
     options: Mapping[str, str]
     columns: tuple[tuple[str, CompiledExpression], ...] = ()
+    only: str | None = None
 
     @staticmethod
     def opened(
@@ -57,16 +61,14 @@ class FolderSource:
         folder = Path(path.removeprefix("file://"))
         if "://" in path and not path.startswith("file://"):
             raise InputError(f"stream {name} lies in {path}, which only Spark can read")
-        if not folder.is_dir():
+        if not folder.exists():
             raise InputError(f"stream {name} cannot be read: there is no folder {folder}")
-        unknown = sorted(set(options) - OPTIONS)
-        if unknown:
-            raise InputError(
-                f"stream {name} has options that mean nothing in this process: {', '.join(unknown)}",
-                hint=f"known options: {', '.join(sorted(OPTIONS))}",
-            )
+        require_options(name, options)
         raw = schema_of_ddl(schema, f"the schema of stream {name}")
-        return FolderSource(name, format, folder, raw, dict(options)).with_columns(columns)
+        source = FolderSource(name, format, folder, raw, dict(options))
+        if folder.is_file():
+            source = replace(source, folder=folder.parent, only=folder.name)
+        return source.with_columns(columns)
 
     def with_columns(self, columns: Sequence[str]) -> FolderSource:
         """The source with columns computed by SQL expressions; as it is if there are none."""
@@ -94,7 +96,7 @@ class FolderSource:
     def present(self) -> list[SourceFile]:
         """The files that are there, oldest first."""
         found = []
-        for place, folders, names in os.walk(self.folder):
+        for place, folders, names in self._places():
             folders[:] = sorted(f for f in folders if not f.startswith((".", "_")))
             for name in names:
                 if not name.startswith((".", "_")):
@@ -105,6 +107,13 @@ class FolderSource:
                         continue
                     found.append(SourceFile(os.path.relpath(path, self.folder), told.st_size, told.st_mtime_ns))
         return sorted(found, key=lambda file: (file.modified, file.path))
+
+    def _places(self) -> Iterator[tuple[str, list[str], list[str]]]:
+        """The folders with the names of folders and files in each."""
+        if self.only is None:
+            yield from os.walk(self.folder)
+        else:
+            yield str(self.folder), [], [self.only]
 
     def among(self, paths: Collection[str]) -> list[SourceFile]:
         """The files of the folder that are among absolute paths; of those that are gone only the names are known."""
@@ -149,6 +158,16 @@ class FolderSource:
                 detail=str(error).split("\n")[0],
                 hint="is the file whole, and does it have the columns of the stream's schema?",
             ) from error
+
+
+def require_options(name: str, options: Mapping[str, str]) -> None:
+    """Refuses options of a source that have no meaning in this process."""
+    unknown = sorted(set(options) - OPTIONS)
+    if unknown:
+        raise InputError(
+            f"stream {name} has options that mean nothing in this process: {', '.join(unknown)}",
+            hint=f"known options: {', '.join(sorted(OPTIONS))}",
+        )
 
 
 _SOURCE = "source"

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import shutil
-import subprocess
 import sys
 import zipfile
 from collections.abc import Mapping
@@ -17,10 +14,9 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from midstream.cluster.java import OLDEST_JAVA, java_program, java_version
 from midstream.cluster.spark.quiet import TRACEBACK
 from midstream.errors import JobError
-
-OLDEST_JAVA = 17
 
 LOGGING = Path(__file__).parent / "log4j2.properties"
 """What Spark's own process logs, and where."""
@@ -110,26 +106,19 @@ def require_java() -> None:
     """Says what to install if there is no Java that Spark can use."""
     if SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ:
         return
-    home = os.environ.get("JAVA_HOME")
-    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    if java is None or not Path(java).exists():
+    home, java = os.environ.get("JAVA_HOME"), java_program()
+    if java is None:
         raise JobError(
             "Spark needs Java, and none was found",
             detail=f"JAVA_HOME is {home}" if home else "JAVA_HOME is not set and there is no java on the PATH",
             hint=f"install Java {OLDEST_JAVA} or later (for instance openjdk-17-jre-headless), or set JAVA_HOME",
         )
-    version = _java_version(java)
+    version = java_version(java)
     if version is not None and version < OLDEST_JAVA:
         raise JobError(
             f"Spark needs Java {OLDEST_JAVA} or later, but {java} is Java {version}",
             hint="install a newer one, or point JAVA_HOME to it",
         )
-
-
-def _java_version(java: str) -> int | None:
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'version "(?:1\.)?(\d+)', told)
-    return int(found[1]) if found else None
 
 
 def require_classic(spark: object) -> SparkSession:

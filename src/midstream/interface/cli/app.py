@@ -12,8 +12,10 @@ from midstream.interface.cli.bench import bench
 from midstream.interface.cli.check import check
 from midstream.interface.cli.dashboard import dashboard
 from midstream.interface.cli.demo import demo
+from midstream.interface.cli.doctor import doctor
 from midstream.interface.cli.experiment import experiment
 from midstream.interface.cli.explain import explain
+from midstream.interface.cli.init import init
 from midstream.interface.cli.query import query
 from midstream.interface.cli.results import results
 from midstream.interface.cli.run import run
@@ -29,7 +31,9 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(run)
+app.command()(init)
 app.command()(check)
+app.command()(doctor)
 app.command()(query)
 app.command()(explain)
 app.command()(results)

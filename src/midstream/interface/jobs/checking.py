@@ -17,7 +17,7 @@ import pyarrow as pa
 from midstream.algebra.declarations import Catalog, StreamDeclaration
 from midstream.algebra.plan import Relation
 from midstream.algebra.time import TIMESTAMP_TIME, ticks
-from midstream.cluster.local.folders import FORMATS, FolderSource
+from midstream.cluster.local.folders import FORMATS, FolderSource, require_options
 from midstream.cluster.session import check_name
 from midstream.errors import InputError, JobError, MidstreamError, QueryError
 from midstream.inputs import StreamSettings
@@ -93,6 +93,8 @@ class _Check:
         readable = self.note(f"{place}.format", lambda: self._require_format(stream), stream.format)
         if readable:
             self.note(f"{place}.path", lambda: self._require_path(stream))
+        if self.job.on == "local":
+            self.note(f"{place}.options", lambda: require_options(stream.name, stream.options))
         self._durations(stream, place)
         columns = self._columns(stream, place, readable)
         if columns is None:
@@ -146,9 +148,9 @@ class _Check:
             if self.job.on == "local":
                 raise InputError(f"stream {stream.name} is in {path}, which only Spark can read")
             return
-        if not (os.path.isdir(path) or (self.job.on == "spark" and glob.glob(path))):
+        if not (os.path.exists(path) or (self.job.on == "spark" and glob.glob(path))):
             raise InputError(
-                f"stream {stream.name} cannot be read: there is no folder {path}",
+                f"stream {stream.name} cannot be read: there is no file or folder {path}",
                 hint="relative paths are relative to the job file",
             )
 
