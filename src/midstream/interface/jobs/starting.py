@@ -168,7 +168,7 @@ def _time_column(schema: pa.Schema) -> str:
     candidates = [*usual, *timed, *whole]
     if not candidates:
         raise InputError(f"it has no time column among {', '.join(schema.names)}")
-    return candidates[0]
+    return str(candidates[0])
 
 
 def _name(path: Path, taken: set[str]) -> str:
