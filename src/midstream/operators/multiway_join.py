@@ -2,6 +2,7 @@
 
 A batch of input i meets the states of the others one after another, in the order chosen for i, and is then stored. A
 result is found exactly once: when the last of its parts to be processed comes in, all others are in their states.
+A routed join whose windows are all in one place is this operator (`docs/distributed_joins.md`).
 """
 
 from __future__ import annotations

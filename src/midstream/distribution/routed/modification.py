@@ -6,12 +6,11 @@ generates the plan anew, distributed modification repairs it node by node; both 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from midstream.distribution.routed.conditions import Conditions
 from midstream.distribution.routed.cost import Costs
-from midstream.distribution.routed.node_sets import NodeSets, Update
+from midstream.distribution.routed.node_sets import NodeSets
 from midstream.distribution.routed.plan import JoinPlan
 
 
@@ -35,14 +34,3 @@ class Modification:
 def affected_nodes(old: NodeSets, new: NodeSets) -> tuple[str, ...]:
     """The nodes whose sets differ, in a fixed order."""
     return tuple(node for node in sorted({*old, *new}) if old.get(node) != new.get(node))
-
-
-def missing_windows(old: NodeSets, new: NodeSets) -> Mapping[str, tuple[str, ...]]:
-    """For each node the streams whose windows its new set keeps and its old one does not."""
-    found = {}
-    for node, operators in new.items():
-        before = {o.target for o in old.get(node, ()) if isinstance(o, Update)}
-        lacking = {o.target for o in operators if isinstance(o, Update)} - before
-        if lacking:
-            found[node] = tuple(sorted(lacking))
-    return found

@@ -80,11 +80,6 @@ class HopOperators:
     host: str
     at_host: OperatorSet
 
-    def at(self, node: str) -> OperatorSet:
-        """What one node does for it."""
-        own = self.at_home if node == self.home else NOTHING
-        return own | self.at_host if node == self.host else own
-
     @property
     def joined_at(self) -> str:
         """Where the window is probed."""

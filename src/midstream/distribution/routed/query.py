@@ -15,7 +15,6 @@ from midstream.algebra import physical as p
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.plan import Relation
 from midstream.distribution.routed.conditions import Conditions
-from midstream.distribution.routed.plan import JoinPlan
 from midstream.errors import QueryError
 from midstream.optimizer.join_graph import JoinGraph, bits, leaf_name
 from midstream.optimizer.plans import Plan, plan_query
@@ -78,14 +77,6 @@ class RoutedQuery:
             rest.remove(order[-1])
         join = self._join_of(self._orders({head: tuple(order)}))
         return join.routes[self.conditions.numbers[head]][len(met)]
-
-    def keys(self, plan: JoinPlan) -> dict[str, set[tuple[str, ...]]]:
-        """For each stream the keys that its window is probed by."""
-        found: dict[str, set[tuple[str, ...]]] = {stream: set() for stream in self.streams}
-        for way in plan:
-            for position, target in enumerate(way.order):
-                found[target].add(self.step(way.head, way.order[:position], target).target_key)
-        return found
 
     def _orders(self, given: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
         texts = []

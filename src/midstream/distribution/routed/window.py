@@ -42,11 +42,6 @@ class Window:
         """The rows' columns and their batch."""
         return self.schema.append(batch_column())
 
-    @property
-    def rows(self) -> int:
-        """How many rows are kept, those that have expired but are not forgotten included."""
-        return next((state.rows for state in self.states.values()), 0)
-
     def valid_at(self, instant: int) -> int:
         """How many rows are valid at or after an instant."""
         state = next(iter(self.states.values()), None)
