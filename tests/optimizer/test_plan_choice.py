@@ -217,7 +217,7 @@ class TestExplanation:
         assert explanation.plan.text == "((A B) C)" and 1 <= len(explanation.alternatives) <= 3
         assert all(a.cost >= explanation.cost for a in explanation.alternatives)
         assert any(a.wins_if for a in explanation.alternatives)
-        assert "selectivity 0.0025" in explanation.tree and "/tick" in explanation.tree
+        assert "selectivity 0.0025" in explanation.tree and "per tick" in explanation.tree
         assert "((A B) C)" in explanation.why and "would win if" in explanation.why
 
     def test_a_plan_that_was_asked_for_is_not_called_the_best(self):

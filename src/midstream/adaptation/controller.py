@@ -17,6 +17,7 @@ from typing import Any, Literal
 from midstream.adaptation.migration_cost import migration_cost
 from midstream.adaptation.policy import Policy
 from midstream.algebra.plan import Relation
+from midstream.algebra.quantities import amount, length, rate
 from midstream.algebra.statistics import Statistics
 from midstream.optimizer.estimates import Estimator
 from midstream.optimizer.plans import Plan, best_plan
@@ -185,32 +186,36 @@ class Controller:
     def _decide(
         self, now: float, estimator: Estimator, plan: Plan, candidate: Candidate, cost: float, moment: int
     ) -> Decision:
-        policy, target = self.policy, candidate.plan
+        policy, target, domain = self.policy, candidate.plan, plan.query.domain
         better = self._cost(estimator, target)
         price = migration_cost(plan.logical, target.logical, estimator)
         lasting = self.regimes.expected(moment, policy.horizon * self.window)
         saving = (cost - better) * lasting
         facts = (
-            f"The running plan {plan.text} costs {cost:.4g} per tick; the best known, {target.text}, would cost "
-            f"{better:.4g}, and a migration {price:.4g} once."
+            f"The running plan {plan.text} costs {rate(cost, domain)}; the best known, {target.text}, would cost "
+            f"{rate(better, domain)}, and a migration {amount(price)} once."
         )
         while self.migrated_at and now - self.migrated_at[0] > HOUR:
             self.migrated_at.popleft()
         action: Action = "stay"
         if target.logical == plan.logical:
-            why = f"The running plan {plan.text} is the best known: it costs {cost:.4g} per tick. Staying."
+            why = f"The running plan {plan.text} is the best known: it costs {rate(cost, domain)}. Staying."
             return Decision(moment, action, plan, plan, cost, cost, 0.0, 0.0, why)
         if better > cost * (1 - policy.least_gain):
-            why = f"Less than {policy.least_gain:.0%} better is not worth a change. Staying."
+            why = (
+                f"A plan that is less than {policy.least_gain:.0%} better is not worth a change. Staying."
+                if better < cost
+                else "No known plan is better. Staying."
+            )
         elif saving < policy.margin * price:
             why = (
-                f"In the {lasting:.4g} ticks for which that is expected to last it would save {saving:.4g}, less than "
-                f"{policy.margin:g} times the migration's cost. Staying."
+                f"In the {length(lasting, domain)} for which that is expected to last it would save {amount(saving)}, "
+                f"less than {policy.margin:g} times the migration's cost. Staying."
             )
         elif candidate.gained < policy.evidence * price or candidate.looks < policy.patience:
             why = (
-                f"It has been better by {candidate.gained:.4g} so far, in {candidate.looks} looks; waiting for "
-                f"{policy.evidence * price:.4g} and {policy.patience} looks, in case it does not last. Staying."
+                f"It has been better by {amount(candidate.gained)} so far, in {candidate.looks} looks; waiting for "
+                f"{amount(policy.evidence * price)} and {policy.patience} looks, in case it does not last. Staying."
             )
         elif len(self.migrated_at) >= policy.per_hour:
             why = f"It would pay, but there have been {policy.per_hour} migrations in the last hour. Staying."
@@ -218,8 +223,8 @@ class Controller:
             action = "migrate" if policy.mode == "auto" else "suggest"
             doing = "Migrating" if action == "migrate" else "Suggesting a migration"
             why = (
-                f"It has been better by {candidate.gained:.4g} already and would save {saving:.4g} in the "
-                f"{lasting:.4g} ticks for which that is expected to last. {doing}."
+                f"It has been better by {amount(candidate.gained)} already and would save {amount(saving)} in the "
+                f"{length(lasting, domain)} for which that is expected to last. {doing}."
             )
         return Decision(moment, action, plan, target, cost, better, price, candidate.gained, f"{facts} {why}")
 

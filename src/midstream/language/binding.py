@@ -104,11 +104,13 @@ def _cast_hint(stream: StreamDeclaration, first: StreamDeclaration) -> str:
     )
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """A hint that names what was probably meant, or what there is.
+def nearest(name: str, known: Iterable[str], kind: str) -> str | None:
+    """A hint that names what was probably meant, or what is available; `kind` is its plural.
 
-    >>> nearest("bidz", ["bids", "asks"])
+    >>> nearest("bidz", ["bids", "asks"], "streams")
     'did you mean bids?'
+    >>> nearest("trades", ["bids", "asks"], "streams")
+    'available streams: bids, asks'
     """
     names = list(dict.fromkeys(known))
     by_fold = {n.casefold(): n for n in names}
@@ -118,7 +120,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     if not names:
         return None
     shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
-    return f"there is {shown}"
+    return f"available {kind}: {shown}"
 
 
 def match_name(identifier: exp.Identifier, names: Iterable[str]) -> list[str]:

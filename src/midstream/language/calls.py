@@ -101,7 +101,7 @@ def _aggregate(binder: CallBinder, node: exp.Anonymous, name: str) -> Expression
             "GROUP BY": "group by the columns, and aggregate in SELECT",
             "an aggregate": "aggregate in a sub-query first, then aggregate over it",
         }.get(binder.clause)
-        raise binder.binding.error(f"{node.name} is an aggregate, which {binder.clause} cannot hold", node, hint=hint)
+        raise binder.binding.error(f"aggregates are not allowed in {binder.clause}: {node.name}", node, hint=hint)
     return binder.aggregates.add(node, name, binder.inside_aggregate())
 
 
@@ -112,6 +112,6 @@ def _unknown_function(binder: ValueBinder, node: exp.Anonymous) -> Exception:
         )
     known = [n for n in SCALAR if n.isidentifier() and n not in UNWRITTEN]
     known += [*AGGREGATE, *SYNONYMS, *binder.binding.catalog.functions]
-    close = nearest(node.name, known)
+    close = nearest(node.name, known, "functions")
     hint = close if close and close.startswith("did") else "register your own with functions="
     return binder.binding.error(f"unknown function {node.name}", node, hint=hint)

@@ -46,7 +46,7 @@ def arrow_type(name: TypeName) -> pa.DataType:
     if word in DECIMALS:
         return _decimal(parameters)
     if word not in TYPES:
-        raise QueryError(f"unknown type {word}", hint=nearest(word, [*TYPES, *DECIMALS]))
+        raise QueryError(f"unknown type {word}", hint=nearest(word, [*TYPES, *DECIMALS], "types"))
     if parameters and word not in ("VARCHAR", "CHAR"):
         raise QueryError(f"{word} takes no parameters")
     return TYPES["TIMESTAMPTZ"] if name.args.get("zoned") else TYPES[word]

@@ -146,10 +146,10 @@ class Scope:
             holder = self if match_name(table, [s.name for s in self.sources]) else self.outer
             source = (holder or self).source(table)
             return self.binding.error(
-                f"{source.name} has no column {name.name}", name, hint=nearest(name.name, source.columns)
+                f"{source.name} has no column {name.name}", name, hint=nearest(name.name, source.columns, "columns")
             )
         known = [c for s in self.sources for c in s.columns]
-        hint = nearest(name.name, known)
+        hint = nearest(name.name, known, "columns")
         if name.name.upper() in TO_STREAM:
             hint = f"{name.name.upper()} stands right after SELECT, before DISTINCT"
         if name.args.get("quoted"):
@@ -161,4 +161,4 @@ class Scope:
             options = " or ".join(f'"{f}"' for f in found)
             return self.binding.error(f"{name.name} is ambiguous", name, hint=f"write {options}")
         known = [s.name for s in self.sources]
-        return self.binding.error(f"{name.name} is not in FROM", name, hint=nearest(name.name, known))
+        return self.binding.error(f"{name.name} is not in FROM", name, hint=nearest(name.name, known, "names"))

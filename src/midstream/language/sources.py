@@ -157,7 +157,7 @@ class SourceBinder:
             options = " or ".join(f'"{f}"' for f in found)
             return self.binding.error(f"{name.name} is ambiguous", name, hint=f"write {options}")
         known = [*self.environment.ctes, *self.binding.catalog.streams]
-        return self.binding.error(f"unknown stream {name.name}", name, hint=nearest(name.name, known))
+        return self.binding.error(f"unknown stream {name.name}", name, hint=nearest(name.name, known, "streams"))
 
     def _subquery(self, node: Node, body: Node, environment: Environment, scope: Scope) -> Relation:
         unique, alias = node.meta["unique"], node.args.get("alias")

@@ -7,7 +7,9 @@ from types import MappingProxyType
 from typing import Any
 
 from midstream.algebra.plan import Join, MultiJoin, Relation, Select, Stream, Window, render
+from midstream.algebra.quantities import amount, rate, share
 from midstream.algebra.statistics import UNKNOWN, Estimate, KeyProfile, Statistics, StreamStatistics
+from midstream.algebra.time import TimeDomain
 from midstream.optimizer.cost import Constants
 from midstream.optimizer.estimates import Estimator
 from midstream.optimizer.join_graph import join_graph
@@ -46,13 +48,14 @@ class Explanation:
             if self.statistics is not UNKNOWN
             else "guesses, as nothing is known of the streams"
         )
-        text = f"By {known}, {self.plan.text or 'the only plan'} costs {self.cost:.4g} per tick."
+        text = f"By {known}, {self.plan.text or 'the only plan'} costs {rate(self.cost, self.plan.query.domain)}."
         if not self.alternatives:
             return f"{text} There is no other plan to compare it with."
         parts = []
         for other in self.alternatives:
-            share = other.cost / self.cost - 1 if self.cost else 0.0
-            parts.append(f"{other.plan.text} costs {other.cost:.4g} ({share:+.0%}); {self._change(other)}")
+            more = other.cost / self.cost - 1 if self.cost else 0.0
+            costs = rate(other.cost, self.plan.query.domain)
+            parts.append(f"{other.plan.text} costs {costs} ({more:+.0%}); {self._change(other)}")
         rivals = "It is not the best" if self.beaten_by(self.alternatives[0]) else "The next best"
         return f"{text} {rivals}: {'. '.join(parts)}."
 
@@ -91,8 +94,12 @@ def explain_plan(
     ranked = sorted((p for p in rivals if p.text != plan.text), key=lambda p: estimator.per_tick(p.logical))
     unique = list({p.text: p for p in reversed(ranked)}.values())[::-1][:ALTERNATIVES]
     others = tuple(_alternative(plan, cost, p, estimator) for p in unique)
-    notes = _notes(plan.logical, estimator)
-    return Explanation(plan, known, cost, notes, others, render(plan.logical, lambda node: _note(node, estimator)))
+    notes = _notes(plan.logical, estimator, plan.query.domain)
+
+    def noted(node: Relation) -> str:
+        return _note(node, estimator, plan.query.domain)
+
+    return Explanation(plan, known, cost, notes, others, render(plan.logical, noted))
 
 
 def _alternative(plan: Plan, cost: float, other: Plan, estimator: Estimator) -> Alternative:
@@ -100,25 +107,27 @@ def _alternative(plan: Plan, cost: float, other: Plan, estimator: Estimator) -> 
     return Alternative(other, its, None if _is_cheaper(its, cost) else _wins_if(plan, other, estimator))
 
 
-def _notes(plan: Relation, estimator: Estimator, depth: int = 0) -> tuple[tuple[int, Relation, str], ...]:
-    found = [(depth, plan, _note(plan, estimator))]
+def _notes(
+    plan: Relation, estimator: Estimator, domain: TimeDomain, depth: int = 0
+) -> tuple[tuple[int, Relation, str], ...]:
+    found = [(depth, plan, _note(plan, estimator, domain))]
     for child in plan.inputs:
-        found += _notes(child, estimator, depth + 1)
+        found += _notes(child, estimator, domain, depth + 1)
     return tuple(found)
 
 
-def _note(node: Relation, estimator: Estimator) -> str:
+def _note(node: Relation, estimator: Estimator, domain: TimeDomain) -> str:
     """Rate, population and cost of a node; the selectivity of what selects or joins."""
     if isinstance(node, Stream):
         return ""
     flow = estimator.flow(node)
-    parts = [f"{flow.rate:.3g}/tick", f"holds {flow.population:.3g}"]
-    share = _selectivity(node, estimator)
-    if share is not None:
-        parts.append(f"selectivity {share:.2g}")
+    parts = [rate(flow.rate, domain), f"holds {amount(flow.population)}"]
+    selected = _selectivity(node, estimator)
+    if selected is not None:
+        parts.append(f"selectivity {share(selected)}")
     own = estimator.own_cost(node).per_tick(estimator.constants)
     if own and not isinstance(node, Window):
-        parts.append(f"cost {own:.3g}")
+        parts.append(f"cost {rate(own, domain)}")
     return f"[{', '.join(parts)}]"
 
 
@@ -185,7 +194,7 @@ def _with(estimator: Estimator, statistics: Statistics) -> Estimator:
 def _rates(plan: Plan, estimator: Estimator) -> dict[str, float]:
     return {
         node.input.alias: estimator.flow(node).rate
-        for _, node, _ in _notes(plan.logical, estimator)
+        for _, node, _ in _notes(plan.logical, estimator, plan.query.domain)
         if isinstance(node, Window) and isinstance(node.input, Stream)
     }
 

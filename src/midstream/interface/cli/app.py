@@ -13,9 +13,11 @@ from midstream.interface.cli.check import check
 from midstream.interface.cli.dashboard import dashboard
 from midstream.interface.cli.demo import demo
 from midstream.interface.cli.doctor import doctor
+from midstream.interface.cli.endings import show_tracebacks
 from midstream.interface.cli.experiment import experiment
 from midstream.interface.cli.explain import explain
 from midstream.interface.cli.init import init
+from midstream.interface.cli.output import keep_quiet
 from midstream.interface.cli.query import query
 from midstream.interface.cli.results import results
 from midstream.interface.cli.run import run
@@ -23,7 +25,6 @@ from midstream.interface.cli.state import state
 
 app = typer.Typer(
     name="midstream",
-    help="Continuous queries over streams, whose running plans can be changed in midstream.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # brackets in help are windows, not styles
@@ -68,8 +69,21 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show results and errors only.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Continuous queries over streams, whose running plans can be changed in midstream."""
+    """Continuous queries over streams, whose running plans can be changed in midstream.
+
+    \b
+    Example:
+      midstream init data
+      midstream --quiet run data.toml --available
+
+    Exit codes: 0 done, 2 a mistake in what was asked or given, 70 a defect of Midstream, 75 the cluster failed and the
+    job can be started again. NO_COLOR turns colours off.
+    """
+    keep_quiet(quiet)
+    show_tracebacks(debug)
 
 
 def main() -> None:

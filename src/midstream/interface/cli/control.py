@@ -97,13 +97,13 @@ def migrate(
     if scheduling is not None:
         changed = asked(checkpoint, timeout, command="schedule", scheduling=scheduling)
         if query is None:
-            show_json(changed) if json else show_text(f"scheduling goes over from {changed['from']} to {changed['to']}")
+            show_json(changed) if json else show_text(f"scheduling changes from {changed['from']} to {changed['to']}")
             return
     if query is None or plan is None:
         raise JobError("a migration needs a query and a plan", hint="or only --scheduling, for all queries")
     wanted = {"command": "migrate", "query": query, "plan": plan, "strategy": strategy, "part": part}
     told = asked(checkpoint, timeout, dry_run=dry_run, **wanted)
-    words = migration_forecast(told) if dry_run else f"query {query} goes over from {told['from']} to {told['to']}"
+    words = migration_forecast(told) if dry_run else f"query {query} changes from {told['from']} to {told['to']}"
     show_json(told) if json else show_text(words)
 
 
@@ -201,14 +201,14 @@ def _cancel(checkpoint: str, query: str | None, plan: str | None, timeout: float
 
 @ends_clearly
 def rebalance(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json = False) -> None:
-    """Deal the partition groups of a running job to slots anew, so that all have alike to do.
+    """Reassign partition groups to balance load between the slots of a running job.
 
     \b
     Example:
       midstream rebalance orders.checkpoint
     """
     told = asked(checkpoint, timeout, command="rebalance")
-    changes = "groups move with the next batch" if told["changes"] else "no slot has much more to do than others"
+    changes = "groups move with the next batch" if told["changes"] else "the load is balanced already"
     show_json(told) if json else show_text(changes)
 
 
@@ -232,7 +232,7 @@ def rescale(
     elif dry_run:
         show_text(f"{told['groups']} partition groups would move, with about {told['state_bytes']:,} bytes of state")
     else:
-        show_text(f"the job goes over to {slots} slots" if told["changes"] else f"the job has {slots} slots already")
+        show_text(f"the job changes to {slots} slots" if told["changes"] else f"the job has {slots} slots already")
 
 
 @ends_clearly
@@ -250,7 +250,7 @@ def adapt(
       midstream adapt orders.checkpoint hot suggest
     """
     told = asked(checkpoint, timeout, command="adapt", query=query, mode=mode)
-    show_json(told) if json else show_text(f"adaptivity of query {query} goes over from {told['from']} to {told['to']}")
+    show_json(told) if json else show_text(f"adaptivity of query {query} changes from {told['from']} to {told['to']}")
 
 
 def _waits(told: dict[str, Any] | None) -> list[str]:

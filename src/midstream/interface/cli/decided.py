@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from dataclasses import asdict
 from typing import Any
 
+from midstream.algebra.quantities import amount, instant, rate, share
+from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME, TimeDomain
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.stored import Knowledge
 
@@ -36,46 +37,32 @@ def decided_text(told: dict[str, Any]) -> str:
     moving = f", migrating to {told['migrating_to']}" if told["migrating_to"] else ""
     lines = [f"query {told['query']}, batch {told['batch']}, adaptivity {told['adaptivity']}"]
     lines += [f"plan {told['plan'] or 'without joins'}{moving}", "", told["why"]]
+    domain = TIMESTAMP_TIME if told["time"] == "timestamp" else INTEGER_TIME
     streams = told["statistics"].get("streams", {})
     if streams:
         lines += ["", "Streams", ""]
-        per, unit = (1_000_000, "second") if told["time"] == "timestamp" else (1, "tick")
-        lines += [
-            f"{a}: {s['rate'] * per:.4g} a {unit}, window holds {s['population']:.4g}" for a, s in streams.items()
-        ]
+        lines += [f"{a}: {rate(s['rate'], domain)}, window holds {amount(s['population'])}" for a, s in streams.items()]
     selected = told["statistics"].get("selectivities", {})
-    lines += [f"{text}: selectivity {s['value']:.2g}" for text, s in selected.items()]
+    lines += [f"{text}: selectivity {share(s['value'])}" for text, s in selected.items()]
     keys = told["statistics"].get("keys", {})
     lines += [f"{text}: {k['heavy_hitters']} heavy values have {k['skew']:.0%} of rows" for text, k in keys.items()]
     if told["statistics"].get("operators"):
-        lines += ["", "Operators, per tick", ""]
-        lines += [_operator(operator) for operator in told["statistics"]["operators"]]
+        lines += ["", "Operators", ""]
+        lines += [_operator(operator, domain) for operator in told["statistics"]["operators"]]
     if told["decisions"]:
         lines += ["", "Decisions, newest first", ""]
         lines += [
-            f"at {_moment(d['moment'], told['time'])}, {d['action']}: {d['reason']}"
-            for d in reversed(told["decisions"])
+            f"at {instant(d['moment'], domain)}, {d['action']}: {d['reason']}" for d in reversed(told["decisions"])
         ]
     return "\n".join(lines)
 
 
-def _moment(tick: int, time: str) -> str:
-    """An instant as people read it.
-
-    >>> _moment(90_000_000, "timestamp")
-    '1970-01-01 00:01:30'
-    """
-    if time != "timestamp":
-        return str(tick)
-    return (dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=tick)).isoformat(sep=" ")
-
-
-def _operator(told: dict[str, Any]) -> str:
+def _operator(told: dict[str, Any], domain: TimeDomain) -> str:
     seconds = told["seconds_per_row"]
     took = "" if seconds is None else f", {seconds * 1e6:.2g} µs a row"
     return (
-        f"{told['label']}: {told['taken']:.3g} in, {told['given']:.3g} out, keeps {told['state_rows']:,} rows in "
-        f"{told['state_bytes']:,} bytes{took}"
+        f"{told['label']}: {rate(told['taken'], domain)} in, {rate(told['given'], domain)} out, "
+        f"keeps {told['state_rows']:,} rows in {told['state_bytes']:,} bytes{took}"
     )
 
 

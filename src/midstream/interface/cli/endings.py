@@ -24,8 +24,15 @@ INTERNAL_ERROR = 70
 CLUSTER_ERROR = 75
 TRACEBACK = "MIDSTREAM_TRACEBACK"
 
+_DEBUG = [False]
+
 P = ParamSpec("P")
 R = TypeVar("R")
+
+
+def show_tracebacks(wanted: bool) -> None:
+    """Whether errors are shown with the place in the code where they were raised."""
+    _DEBUG[0] = wanted
 
 
 def ends_clearly(command: Callable[P, R]) -> Callable[P, R]:
@@ -55,12 +62,12 @@ def _unexpected(error: Exception) -> InternalError:
     return InternalError(
         "Midstream failed, and the fault is not yours",
         detail=f"{type(error).__name__}: {str(error)[:500]}",
-        hint=f"set {TRACEBACK}=1 to see where it happened",
+        hint="midstream --debug … shows where it happened",
     )
 
 
 def _stop(error: MidstreamError, code: int) -> NoReturn:
     complain(str(error))
-    if os.environ.get(TRACEBACK):
+    if _DEBUG[0] or os.environ.get(TRACEBACK):
         traceback.print_exc()
     raise typer.Exit(code)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from midstream.adaptation.summary import statistics_told
+from midstream.algebra.quantities import rate
 from midstream.api import ask
 from midstream.cluster.local.observing import observe
 from midstream.interface.cli import options
@@ -74,7 +75,7 @@ def _as_text(logical: str, explanation: Explanation) -> str:
     shape = f" {chosen.text}" if chosen.text else ""
     parts = [
         f"Logical plan\n\n{logical}",
-        f"Chosen plan{shape}, cost {explanation.cost:.4g} per tick\n\n{explanation.tree}",
+        f"Chosen plan{shape}, cost {rate(explanation.cost, chosen.query.domain)}\n\n{explanation.tree}",
         f"Physical plan{shape}\n\n{chosen.physical}",
     ]
     if explanation.alternatives:
@@ -82,7 +83,7 @@ def _as_text(logical: str, explanation: Explanation) -> str:
         for other in explanation.alternatives:
             wins = f"would win if {other.wins_if}" if other.wins_if else "wins under no single change that was tried"
             wins = "is cheaper as things are" if explanation.beaten_by(other) else wins
-            lines.append(f"{other.plan.text}  [cost {other.cost:.4g}] {wins}")
+            lines.append(f"{other.plan.text}  [cost {rate(other.cost, chosen.query.domain)}] {wins}")
         parts.append("\n".join(lines))
     parts += [f"Warning: {sentence}" for sentence in growth(chosen.physical)]
     return "\n\n".join(parts)

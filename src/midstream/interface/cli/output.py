@@ -78,8 +78,18 @@ def show_text(text: str) -> None:
     sys.stdout.write(text + "\n")
 
 
+_QUIET = [False]
+
+
+def keep_quiet(wanted: bool) -> None:
+    """Whether notes and progress are left out, so that only results and errors show."""
+    _QUIET[0] = wanted
+
+
 def note(text: str) -> None:
     """Something worth knowing that is not a result."""
+    if _QUIET[0]:
+        return
     _console(sys.stderr).print(Text(text, style="dim"))
 
 
@@ -93,7 +103,7 @@ def progress_bar() -> Iterator[Callable[[int], None]]:
     """Counts rows on standard error while a long run goes on; only on a terminal, and gone at the end."""
     console = _console(sys.stderr)
     columns = (SpinnerColumn(), TextColumn("{task.completed:,.0f} rows"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with Progress(*columns, console=console, transient=True, disable=_QUIET[0] or not console.is_terminal) as progress:
         task = progress.add_task("rows", total=None)
         yield lambda rows: progress.advance(task, rows)
 

@@ -74,7 +74,7 @@ def _show(found: dict[str, Any], slots: bool) -> None:
         f"driver      {'none' if holder is None else 'process {pid} on {host}'.format(**holder)}",
         f"state       {totals['segments']:,} segments in {totals['files']:,} files, {totals['rows']:,} rows, "
         f"{_bytes(totals['bytes'])}",
-        f"rubbish     {len(found['garbage']):,} files",
+        f"unused      {len(found['garbage']):,} unreferenced files",
         f"dead        {found['dead_letters']['rows']:,} rows in {found['dead_letters']['files']:,} files",
     ]
     show_text("\n".join(lines) + "\n")

@@ -1,0 +1,73 @@
+"""Amounts, rates and lengths of time in the units that people read them in."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from midstream.algebra.time import TimeDomain
+
+_GREAT = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
+_LENGTHS = ((86_400, "days"), (3_600, "hours"), (60, "minutes"), (1, "seconds"), (1e-3, "ms"), (1e-6, "µs"))
+
+
+def amount(number: float) -> str:
+    """A number without an exponent, as far as there are words for it.
+
+    >>> amount(900), amount(12345.6), amount(8.1e11), amount(0.0045), amount(0)
+    ('900', '12,346', '810 billion', '0.0045', '0')
+    """
+    size = abs(number)
+    if size >= 1e15:
+        return f"{number:.3g}"
+    for unit, word in _GREAT:
+        if size >= unit:
+            return f"{number / unit:.3g} {word}"
+    if size >= 1000:
+        return f"{number:,.0f}"
+    if size >= 1e-4 or size == 0:
+        return f"{number:.3g}"
+    return f"{number:.6f}".rstrip("0").rstrip(".") if size >= 1e-6 else "almost 0"
+
+
+def rate(per_tick: float, domain: TimeDomain) -> str:
+    """An amount per tick, as one per second where time is a timestamp.
+
+    >>> from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME
+    >>> rate(4.519e-08, TIMESTAMP_TIME), rate(9, INTEGER_TIME)
+    ('0.0452 per second', '9 per tick')
+    """
+    if domain.is_integer:
+        return f"{amount(per_tick)} per tick"
+    return f"{amount(per_tick * 1e6)} per second"
+
+
+def length(ticks: float, domain: TimeDomain) -> str:
+    """A length of time.
+
+    >>> from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME
+    >>> length(90_000_000, TIMESTAMP_TIME), length(2_000_000, TIMESTAMP_TIME), length(400, INTEGER_TIME)
+    ('1.5 minutes', '2 seconds', '400 ticks')
+    """
+    if domain.is_integer:
+        return f"{amount(ticks)} ticks"
+    seconds = ticks / 1e6
+    for size, word in _LENGTHS:
+        if abs(seconds) >= size:
+            return f"{seconds / size:.3g} {word}"
+    return "0 seconds"
+
+
+def instant(tick: int, domain: TimeDomain) -> str:
+    """An instant: a number, or a time to the microsecond."""
+    if domain.is_integer:
+        return str(tick)
+    return (dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=tick)).isoformat(sep=" ")
+
+
+def share(part: float) -> str:
+    """A share of a whole, small ones as one in how many.
+
+    >>> share(0.25), share(4.5e-08)
+    ('0.25', '1 in 22.2 million')
+    """
+    return f"{part:.2g}" if part >= 1e-3 or part <= 0 else f"1 in {amount(1 / part)}"

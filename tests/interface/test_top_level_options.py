@@ -1,0 +1,47 @@
+"""`--quiet`, `--debug` and NO_COLOR: what is shown besides results."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from midstream.interface.cli import app
+from midstream.interface.cli.output import complain
+
+ORDERS = str(Path(__file__).parents[2] / "examples" / "orders.toml")
+
+
+def test_quiet_leaves_notes_out_but_not_errors():
+    assert "sound job" in CliRunner().invoke(app, ["check", ORDERS]).output
+    assert CliRunner().invoke(app, ["--quiet", "check", ORDERS]).output == ""
+    assert "cannot read the job file" in CliRunner().invoke(app, ["-q", "check", "nowhere.toml"]).output
+
+
+def test_debug_shows_where_an_error_happened():
+    plain = CliRunner().invoke(app, ["check", "nowhere.toml"])
+    traced = CliRunner().invoke(app, ["--debug", "check", "nowhere.toml"])
+    assert plain.exit_code == traced.exit_code == 2
+    assert "Traceback" not in plain.output and "Traceback" in traced.output
+
+
+@pytest.mark.parametrize("colours", [True, False])
+def test_no_color_is_respected(colours, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    shown = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if not colours:
+        monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr("sys.stderr", shown)
+    complain("wrong")
+    assert ("\x1b[31m" in shown.getvalue()) == colours
+
+
+def test_help_names_the_exit_codes():
+    assert "Exit codes: 0" in CliRunner().invoke(app, ["--help"]).output
