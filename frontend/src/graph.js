@@ -24,7 +24,7 @@ export const METRICS = {
 const KINDS = {
   Source: "Source",
   HashJoin: "Join",
-  MultiwayJoin: "Multi-way join",
+  MultiwayJoin: "Multi-join",
   OuterJoin: "Outer join",
   GroupAggregate: "Aggregate",
   Deduplicate: "Distinct",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -59,6 +60,11 @@ def test_batches_are_told_as_json_an_object_a_line(job):
     lines = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
     batches = [line for line in lines if line.get("event") == "batch"]
     assert batches[0]["rows"] == {"a": 3} and batches[0]["level"] == "info" and batches[0]["seconds"]["batch"] > 0
+
+
+def test_a_job_can_be_shown_while_it_runs(job):
+    done = CliRunner().invoke(app, ["run", str(job), "--available", "--dashboard"])
+    assert done.exit_code == 0 and re.search(r"the dashboard is at http://127\.0\.0\.1:\d+/\?token=\S+", done.stderr)
 
 
 def test_a_message_cannot_end_its_line():
