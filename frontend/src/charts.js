@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef } from "preact/hooks";
 import { html } from "./html.js";
 
 export const HUES = ["--c1", "--c2", "--c3", "--c4", "--c5", "--c6", "--c7", "--c8"];
-const MARKS = { migration: "--new", move: "--move", rescale: "--move", restart: "--bad", start: "--good" };
+const MARKS = { fault: "--bad", resume: "--good", migration: "--new", move: "--move", rescale: "--move", restart: "--bad", start: "--good" };
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 

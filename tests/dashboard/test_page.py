@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from tests.dashboard.jobs import NEW, OLD, batches, shop, with_long_history, with_wide_plan
 from tests.job.served import Served
+from tests.job.test_faults import BAD, CAST, CATALOG, GOOD, LATER
 
 import midstream as ms
 from midstream.api import ask
@@ -319,3 +320,22 @@ def test_many_operators_and_much_history_leave_the_page_responsive(running, open
         page.get_by_role("slider", name="Batch").fill("5000")
         expect(page.get_by_text("Batch 5001, not now")).to_be_visible()
         assert 1 < longest_task(browser.stop_tracing()) < 200
+
+
+def test_a_query_that_a_value_stopped_is_shown_with_its_reason(tmp_path, open_page):
+    job = Served(catalog=CATALOG, folder=tmp_path)
+    job.add("cast", CAST)
+    for part in (*GOOD, BAD, LATER[0]):
+        job.batch(part)
+    with job.serving(), served(str(job.folder), "127.0.0.1", 0) as (link, _):
+        page = open_page(link)
+        page.get_by_role("link", name="cast takes in nothing").click()
+        form = page.locator("form")
+        form.get_by_role("button", name="Show what it would do").click()
+        expect(page.get_by_text("would go on without the rows of 2 batches")).to_be_visible()
+        form.get_by_role("button", name="Resume a query now").click()
+        expect(page.get_by_text("Done: the next batch shows it.")).to_be_visible()
+        job.batch(LATER[1])
+        go(page, "history?kind=fault")
+        expect(page.get_by_role("main")).to_contain_text("cast was resumed")
+        expect(page.get_by_role("main")).to_contain_text("cannot cast 'abc' to int64")

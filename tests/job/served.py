@@ -46,6 +46,8 @@ class Served(Many):
                 return {"query": name, "to": mode}
             case {"command": "add", "query": name, "cql": cql}:
                 return {"query": name, "plan": self.add(name, cql).plan.text}
+            case {"command": "resume", "query": name}:
+                return {"query": name, **driver.faults.resume(name).to_json()}
             case {"command": "drop", "query": name}:
                 self.drop(name)
                 return {"query": name}

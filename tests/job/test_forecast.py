@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from tests.job.served import Served
+from tests.job.test_faults import BAD, CAST, CATALOG, GOOD, LATER
 
 import midstream as ms
 from midstream.api import ask
@@ -141,3 +142,18 @@ def test_a_dry_run_through_the_checkpoint_leaves_the_job_as_it_was(job, tmp_path
             ask_job(job.driver.files, {"command": "forecast", "of": {"command": "forecast"}}, patience=20)
         asked(str(tmp_path), 20, command="migrate", query="q", plan="(A (B C))")
     assert job.driver.queries["q"].migration is not None and set(COMMANDS) >= {"migrate", "adapt"}
+
+
+def test_a_query_in_quarantine_is_read_with_its_plan_and_foretold_what_resuming_leaves_out(tmp_path):
+    job = Served(catalog=CATALOG, folder=tmp_path)
+    job.add("cast", CAST)
+    for part in (*GOOD, BAD, *LATER[:2]):
+        job.batch(part)
+    stored = ms.open(tmp_path).query("cast")
+    assert stored.quarantine is not None and stored.quarantine.reason == "cannot cast 'abc' to int64"
+    assert stored.graph.complete and stored.history[-1].status == "quarantined"
+    told = foretold(job, command="resume", query="cast")
+    assert (told["since"], told["missed"]) == (len(GOOD), 3)
+    job.driver.faults.resume("cast")
+    with pytest.raises(ms.JobError, match="not in quarantine"):
+        foretold(job, command="resume", query="cast")

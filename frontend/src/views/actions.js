@@ -14,6 +14,7 @@ const ACTIONS = {
   adapt: { title: "Adaptivity", note: "Whether a query looks for better plans by itself." },
   rebalance: { title: "Rebalance", note: "Reassign partition groups to balance load." },
   rescale: { title: "Rescale", note: "Another number of slots." },
+  resume: { title: "Resume a query", note: "A query that a value has stopped goes on, without the rows that it missed." },
   stop: { title: "Stop", note: "Ends the job after the batch under way; a restart goes on." },
 };
 
@@ -96,6 +97,7 @@ function requestOf(name, query, wanted, job) {
         : null;
     case "cancel":
     case "drop":
+    case "resume":
       return query ? { command: name, query: query.name } : null;
     case "add":
       return wanted.query && wanted.cql ? { command: "add", query: wanted.query, cql: wanted.cql, adaptive: wanted.adaptive ?? "off" } : null;
@@ -126,6 +128,9 @@ function Fields({ name, job, query, wanted, change, blocked }) {
         <p class="note">${query?.migration ? html`Going over to <code>${query.migration.new_plan}</code> since batch ${query.migration.start_batch}.` : "This query is not migrating."}</p>`;
     case "drop":
       return html`<div class="row">${choose}</div>`;
+    case "resume":
+      return html`<div class="row">${choose}</div>
+        <p class="note">${query?.quarantine ? `Stopped in batch ${query.quarantine.batch}: ${query.quarantine.reason}` : "This query is not in quarantine."}</p>`;
     case "add":
       return html`<div class="row">
           <label class="choice"><span>Name</span><input name="query" value=${wanted.query ?? ""} pattern="[A-Za-z_][A-Za-z0-9_\\-]*" maxlength="200" autocomplete="off" spellcheck="false" onInput=${(event) => change({ query: event.target.value })} /></label>
@@ -216,6 +221,8 @@ function Forecast({ name, told, query }) {
       </p>`;
     case "adapt":
       return html`<p class="foretold">Adaptivity of ${told.query} would go from ${told.from} to ${told.to}.</p>`;
+    case "resume":
+      return html`<p class="foretold">${told.query} would go on without the rows of ${plural(told.missed, "batch", "batches")} since batch ${told.since}, as if they had never come for it.</p>`;
     case "stop":
       return html`<p class="foretold">The job would end after the batch under way, the last done is ${told.batch}. ${plural(told.queries.length, "query", "queries")} would pause.</p>`;
     default:

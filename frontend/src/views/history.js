@@ -8,6 +8,20 @@ function changes(job) {
   for (const query of job.queries) {
     for (const past of [...query.history, query.migration].filter(Boolean)) {
       const started = past.status === "started";
+      const fault = { quarantined: "bad", resumed: "good" }[past.status];
+      if (fault) {
+        found.push({
+          batch: past.end_batch ?? past.start_batch,
+          kind: "fault",
+          pill: fault,
+          title: past.status === "resumed" ? `${query.name} was resumed` : `${query.name} was stopped by a value`,
+          link: address("plan", query.name),
+          plans: [],
+          text: past.status === "resumed" ? `without the rows since batch ${past.start_batch}` : "",
+          why: past.trigger,
+        });
+        continue;
+      }
       found.push({
         batch: past.start_batch ?? job.batch,
         kind: started ? "start" : "migration",
@@ -59,7 +73,7 @@ export function History({ job, settings }) {
   return html`<${Card}
     title="History"
     note="Every change of the job that the checkpoint remembers, newest first."
-    actions=${["", "migration", "move", "request", "start"].map(
+    actions=${["", "migration", "move", "request", "start", "fault"].map(
       (each) => html`<a class=${`chip ${each === kind ? "on" : ""}`} aria-current=${each === kind ? "true" : undefined} href=${address("history", "", { kind: each || null })}>${each || "all"}</a>`,
     )}
   >

@@ -17,7 +17,7 @@ export function progressOf(query) {
 export function Migration({ job, query, settings, live, inflow }) {
   if (!query) return html`<${Empty}>The job has no queries.<//>`;
   const move = query.migration;
-  const past = [...query.history].filter((each) => each.status !== "started").reverse();
+  const past = [...query.history].filter((each) => each.new_plan && each.status !== "started").reverse();
   return html`
     ${move ? html`<${UnderWay} job=${job} query=${query} move=${move} settings=${settings} live=${live} inflow=${inflow} />` : null}
     ${!move && past.length

@@ -20,6 +20,7 @@ export function Overview({ job, series }) {
   const moving = job.queries.filter((query) => query.migration);
   return html`
     ${moving.map((query) => html`<${Moving} key=${query.name} query=${query} />`)}
+    ${job.queries.filter((query) => query.quarantine).map((query) => html`<${Stopped} key=${query.name} query=${query} />`)}
     <dl class="stats" aria-label="The job at a glance">
       <${Stat} label="Rows in" value=${count(recent(rows))} note="a second"><${Spark} values=${rows} hue="--c1" /><//>
       <${Stat} label="Results" value=${count(recent(results))} note="a second">
@@ -90,7 +91,14 @@ function timeOf(job, stream) {
 
 function queryState(query) {
   if (query.migration) return html`<${Pill} kind="new">migrating<//>`;
-  return html`<${Pill} kind=${query.status === "running" ? "good" : "plain"}>${query.status}<//>`;
+  const kind = { running: "good", quarantined: "bad" }[query.status] ?? "plain";
+  return html`<${Pill} kind=${kind}>${query.status}<//>`;
+}
+
+function Stopped({ query }) {
+  return html`<a class="moving stopped" href=${address("actions", query.name, { do: "resume" })}>
+    <span><strong>${query.name}</strong> takes in nothing since batch ${query.quarantine.batch}: ${query.quarantine.reason}</span>
+  </a>`;
 }
 
 function Moving({ query }) {

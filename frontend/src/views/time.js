@@ -6,7 +6,7 @@ import { Card, Empty, Pill, Table } from "../parts.js";
 import { address, set } from "../store.js";
 
 const PARTS = ["transfer", "state", "kernel", "write", "watch", "spark", "commit", "decide", "sinks"];
-const MARKS = { migration: "new", move: "move", rescale: "move", restart: "bad", start: "good" };
+const MARKS = { fault: "bad", resume: "good", migration: "new", move: "move", rescale: "move", restart: "bad", start: "good" };
 
 export function Time({ job, series, now }) {
   const columns = useMemo(() => prepared(series, job.queries), [series]);

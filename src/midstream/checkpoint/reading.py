@@ -32,6 +32,7 @@ from midstream.checkpoint.stored import (
     GroupMove,
     Knowledge,
     MigrationFigures,
+    Quarantine,
     Slots,
     StoredDecision,
     StoredMigration,
@@ -230,6 +231,7 @@ def _query(manifest: Manifest, name: str, entry: QueryEntry) -> StoredQuery:
         _under_way(manifest, name, entry.plan, plan),
         tuple(_past(name, record) for record in counters.get("history", {}).get(name, ())),
         tuple(_states(manifest, name)),
+        None if (fault := counters.get("quarantine", {}).get(name)) is None else Quarantine(**fault),
     )
 
 

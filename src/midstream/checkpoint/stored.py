@@ -172,6 +172,16 @@ class Knowledge:
 
 
 @dataclass(frozen=True, slots=True)
+class Quarantine:
+    """Why a query takes in nothing, and since which batch."""
+
+    batch: int
+    reason: str
+    detail: str | None = None
+    hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StoredQuery:
     """A query; `advanced_to` is its frontier, before `released` its results are complete."""
 
@@ -188,6 +198,7 @@ class StoredQuery:
     migration: StoredMigration | None
     history: tuple[StoredMigration, ...]
     states: tuple[StoredState, ...]
+    quarantine: Quarantine | None = None
 
     @property
     def streams(self) -> tuple[str, ...]:

@@ -130,7 +130,7 @@ class Faults:
             name: replace(known.queries.get(name, entries[name]), status=QUARANTINED) for name in idle
         }
         counters = dict(manifest.counters)
-        for part in ("results", "history", "adaptive"):
+        for part in ("results", "history", "adaptive", "plans"):
             counters[part] = {**counters.get(part, {}), **_of(idle, known.counters.get(part, {}))}
         for name, news in self.news.items():
             if name in queries:

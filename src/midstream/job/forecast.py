@@ -60,6 +60,8 @@ def forecast(driver: Driver, request: Request, parse: Parse) -> Told:
             return _reroute(driver, Routing(tuple(default_routing(slots)), slots))
         case {"command": "adapt", "query": str(name), "mode": str(mode)}:
             return _adapt(driver, query_named(driver, name), mode)
+        case {"command": "resume", "query": str(name)}:
+            return _resume(driver, name)
         case {"command": "stop"}:
             last = None if driver.manifest is None else driver.manifest.batch_id
             return {"batch": last, "queries": sorted(driver.queries)}
@@ -158,6 +160,15 @@ def _drop(driver: Driver, query: RunningQuery) -> Told:
         "state_bytes": sum(entry.bytes for entry in held),
         "results": results,
     }
+
+
+def _resume(driver: Driver, name: str) -> Told:
+    fault = driver.faults.stopped.get(name)
+    if fault is None:
+        query_named(driver, name)
+        raise JobError(f"query {name} is not in quarantine")
+    last = fault.batch if driver.manifest is None else driver.manifest.batch_id
+    return {"query": name, "reason": fault.reason, "since": fault.batch, "missed": last - fault.batch + 1}
 
 
 def _reroute(driver: Driver, wanted: Routing) -> Told:

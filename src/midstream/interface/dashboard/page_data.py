@@ -82,6 +82,7 @@ def _from_metrics(job: StoredJob, row: Mapping[str, Any]) -> Told:
                 "adaptivity": {"mode": "unknown", "decisions": [], "alternatives": [], "statistics": {}},
                 "history": [],
                 "states": [],
+                "quarantine": None,
             }
         )
     streams = [

@@ -68,8 +68,10 @@ def marks_told(job: StoredJob, batches: Sequence[int], took: Sequence[float | No
     for m in job.history:
         if m.start_batch is None:
             continue
-        kind = "start" if m.status == "started" else "migration"
-        text = f"{m.query} started" if kind == "start" else f"{m.query}: {m.old_plan} to {m.new_plan}, {m.strategy}"
+        kind = {"started": "start", "quarantined": "fault", "resumed": "resume"}.get(m.status, "migration")
+        text = (
+            f"{m.query}: {m.old_plan} to {m.new_plan}, {m.strategy}" if kind == "migration" else f"{m.query} {m.status}"
+        )
         found.append({"batch": m.start_batch, "until": m.end_batch, "kind": kind, "query": m.query, "text": text})
     for move in job.slots.moves:
         before, after = move.told.get("slots", (0, 0))
