@@ -8,7 +8,7 @@ import pytest
 from tests.engine import checks
 from tests.engine.kinds import KINDS, inputs
 
-from midstream.operators.base import Operator, StatelessOperator
+from midstream.operators.base import Operator
 from midstream.operators.box import Box
 from midstream.operators.slices import SliceOperator
 
@@ -25,8 +25,17 @@ def test_the_plan_holds_the_operator(name: str) -> None:
     assert KINDS[name].operator in {type(o).__name__ for o in Box(plan.physical, catalog.functions).operators}
 
 
+@pytest.mark.parametrize("name", KINDS)
+def test_nodes_say_of_their_operators_what_is_true(name: str) -> None:
+    _, catalog, plan = checks.bound(KINDS[name], inputs())
+    box = Box(plan.physical, catalog.functions)
+    for node, operator in zip(box.nodes, box.operators, strict=True):
+        assert node.stateful == bool(operator.states), node.label
+        assert node.waits_for_frontier or not isinstance(operator, SliceOperator), node.label
+
+
 def test_every_kind_of_operator_is_checked() -> None:
-    abstract = {StatelessOperator, SliceOperator}
+    abstract = {SliceOperator}
     known = {kind.__name__ for kind in _descendants(Operator) if kind not in abstract}
     assert known == {kind.operator for kind in KINDS.values()}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from midstream.algebra.plan import Relation, ToStream, Window, is_monotone, walk_plan
+from midstream.algebra.plan import Relation, Window, is_monotone, walk_plan
 from midstream.algebra.time import LONGEST
 from midstream.algebra.windows import Hop, Range
 from midstream.errors import QueryError
@@ -47,8 +47,3 @@ def _grid(plan: Relation, emit_every: int | None) -> Hop:
     else:
         every = DEFAULT_TICKS if plan.domain.is_integer else DEFAULT_MICROSECONDS
     return Hop(every, every)
-
-
-def relation_of(plan: Relation) -> Relation:
-    """A query without its relation-to-stream operator."""
-    return plan.input if isinstance(plan, ToStream) else plan

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 from typing import Literal as OneOf
 
 import pyarrow as pa
@@ -21,9 +22,23 @@ from midstream.algebra.windows import Hop, Range, Unbounded, WindowSpec
 
 @dataclass(frozen=True, slots=True)
 class PhysicalNode:
-    """A node of a physical plan."""
+    """A node of a physical plan.
+
+    What others must know of an operator are properties that its node states here: nobody lists the kinds of nodes.
+    """
 
     schema: pa.Schema
+
+    stateful: ClassVar[bool] = True
+    """Whether its operator remembers anything between two batches."""
+    keeps_intervals: ClassVar[bool] = False
+    """Whether it only intersects intervals, so that its results have one form in every plan."""
+    waits_for_frontier: ClassVar[bool] = False
+    """Whether its answers wait for a frontier."""
+    keeps_valid_input: ClassVar[bool] = False
+    """Whether it remembers its input for as long as that is valid."""
+    outlives_windows: ClassVar[bool] = False
+    """Whether it remembers tuples for longer than the windows of their streams say."""
 
     @property
     def inputs(self) -> tuple[PhysicalNode, ...]:
@@ -91,6 +106,9 @@ class Source(PhysicalNode):
     then an element whose whole validity is known.
     """
 
+    stateful: ClassVar[bool] = False
+    keeps_intervals: ClassVar[bool] = True
+
     stream: Stream
     window: WindowSpec | None = None
 
@@ -125,6 +143,9 @@ def longest_validity(window: WindowSpec | None) -> int | None:
 class AssignWindow(Unary):
     """Sets the validity of the instants of a sub-query."""
 
+    stateful: ClassVar[bool] = False
+    outlives_windows: ClassVar[bool] = True
+
     spec: WindowSpec
 
     @property
@@ -139,6 +160,9 @@ class AssignWindow(Unary):
 @dataclass(frozen=True, slots=True)
 class RowWindow(Unary):
     """Sets validity by successors."""
+
+    waits_for_frontier: ClassVar[bool] = True
+    outlives_windows: ClassVar[bool] = True
 
     count: int
     partition_by: tuple[str, ...]
@@ -158,6 +182,8 @@ class RowWindow(Unary):
 class Instants(Unary):
     """One element per instant of its input; at a hop's boundaries only, if there is one."""
 
+    waits_for_frontier: ClassVar[bool] = True
+
     boundaries: Hop | None
 
     @property
@@ -173,6 +199,9 @@ class Instants(Unary):
 class Filter(Unary):
     """Keeps elements for which the predicate is true, then the columns of the schema."""
 
+    stateful: ClassVar[bool] = False
+    keeps_intervals: ClassVar[bool] = True
+
     predicate: Expression
 
     @property
@@ -184,6 +213,9 @@ class Filter(Unary):
 class Compute(Unary):
     """Computes columns."""
 
+    stateful: ClassVar[bool] = False
+    keeps_intervals: ClassVar[bool] = True
+
     columns: tuple[Named, ...]
 
     @property
@@ -194,6 +226,9 @@ class Compute(Unary):
 @dataclass(frozen=True, slots=True)
 class HashJoin(Binary):
     """A symmetric inner join by equal keys and a residual condition."""
+
+    keeps_intervals: ClassVar[bool] = True
+    keeps_valid_input: ClassVar[bool] = True
 
     left_key: tuple[str, ...]
     right_key: tuple[str, ...]
@@ -230,6 +265,9 @@ class ProbeStep:
 class MultiwayJoin(PhysicalNode):
     """An inner join of many inputs by probe routes, without intermediate state."""
 
+    keeps_intervals: ClassVar[bool] = True
+    keeps_valid_input: ClassVar[bool] = True
+
     joined: tuple[PhysicalNode, ...]
     routes: tuple[tuple[ProbeStep, ...], ...]
     condition: Expression
@@ -259,6 +297,9 @@ class MultiwayJoin(PhysicalNode):
 class OuterJoin(Binary):
     """A join that looks at absence: outer, anti, or semi with more than equal keys."""
 
+    waits_for_frontier: ClassVar[bool] = True
+    keeps_valid_input: ClassVar[bool] = True
+
     kind: JoinKind
     left_key: tuple[str, ...]
     right_key: tuple[str, ...]
@@ -274,6 +315,8 @@ class OuterJoin(Binary):
 @dataclass(frozen=True, slots=True)
 class Deduplicate(Unary):
     """One copy of each tuple per snapshot."""
+
+    keeps_valid_input: ClassVar[bool] = True
 
     @property
     def label(self) -> str:
@@ -294,6 +337,9 @@ class AggregateColumn:
 class GroupAggregate(Unary):
     """One tuple per group and piece of time."""
 
+    waits_for_frontier: ClassVar[bool] = True
+    keeps_valid_input: ClassVar[bool] = True
+
     keys: tuple[str, ...]
     aggregates: tuple[AggregateColumn, ...]
     grid: Hop
@@ -307,6 +353,9 @@ class GroupAggregate(Unary):
 @dataclass(frozen=True, slots=True)
 class Concatenate(PhysicalNode):
     """All elements of all inputs."""
+
+    stateful: ClassVar[bool] = False
+    keeps_intervals: ClassVar[bool] = True
 
     united: tuple[PhysicalNode, ...]
 
@@ -323,6 +372,9 @@ class Concatenate(PhysicalNode):
 class SetOperation(Binary):
     """EXCEPT ALL or INTERSECT ALL."""
 
+    waits_for_frontier: ClassVar[bool] = True
+    keeps_valid_input: ClassVar[bool] = True
+
     kind: OneOf["difference", "intersect"]
     grid: Hop
 
@@ -334,6 +386,8 @@ class SetOperation(Binary):
 @dataclass(frozen=True, slots=True)
 class Changes(Unary):
     """ISTREAM or DSTREAM."""
+
+    waits_for_frontier: ClassVar[bool] = True
 
     kind: OneOf["istream", "dstream"]
 
@@ -395,6 +449,9 @@ class FollowedBy(Binary):
     `identity` names the columns by which the two sides know their rows, if a stream is on both; `numbers` those by
     which other sequences know the rows at which this one's results happen.
     """
+
+    waits_for_frontier: ClassVar[bool] = True
+    outlives_windows: ClassVar[bool] = True
 
     mode: SequenceMode
     left_key: tuple[str, ...]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import reduce
 from types import MappingProxyType
 from typing import Any
@@ -160,10 +160,6 @@ class Statistics:
         if len(profiles) < len(terms) or any(p.rows == 0 for p in profiles):
             return None
         return common(profiles)
-
-    def with_streams(self, streams: Mapping[str, StreamStatistics]) -> Statistics:
-        """The same with other rates."""
-        return replace(self, streams=MappingProxyType(dict(streams)))
 
 
 UNKNOWN = Statistics()

@@ -439,11 +439,6 @@ def finished(registers: Mapping[str, int], streams: Mapping[int, StreamDeclarati
     return {**registers, **{declaration.name: INFINITY for declaration in streams.values()}}
 
 
-def with_counters(manifest: Manifest, **more: Any) -> Manifest:
-    """The manifest with some more to remember."""
-    return replace(manifest, counters={**manifest.counters, **more})
-
-
 def _comparable(silent: StreamDeclaration, other: StreamDeclaration) -> bool:
     """Whether the newest time of a stream says how far a silent one is."""
     if silent.timestamps != "external":

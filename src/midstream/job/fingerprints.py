@@ -18,10 +18,6 @@ from midstream.job.task.shipping import Shipped
 from midstream.migration.contents import ports_of
 from midstream.operators.box import Box
 from midstream.operators.shared_box import Named, described
-from midstream.scheduling.sharing import STATELESS
-
-WAITING = (p.GroupAggregate, p.OuterJoin, p.SetOperation, p.RowWindow, p.Changes, p.Instants, p.FollowedBy)
-"""Nodes whose answers wait for a frontier."""
 
 NUMBERED = 10_000
 """How many nodes that are or were there keep their numbers."""
@@ -49,7 +45,7 @@ class Outline:
     @property
     def remembers(self) -> bool:
         """Whether the node itself remembers something."""
-        return not isinstance(self.node, STATELESS)
+        return self.node.stateful
 
     def walk(self) -> Iterator[Outline]:
         """The node and everything below it in its fragment, parents first."""
@@ -87,7 +83,7 @@ class Outlining:
             producer = self.producers[node.fragment]
             return Outline(node, text, producer.aliases, producer.stateful, (), producer)
         here = frozenset([node.stream.alias]) if isinstance(node, p.Source) else frozenset[str]()
-        stateful = not isinstance(node, STATELESS) or any(o.stateful for o in below)
+        stateful = node.stateful or any(o.stateful for o in below)
         return Outline(node, text, here.union(*(o.aliases for o in below)), stateful, below)
 
     def _text(self, node: p.PhysicalNode) -> str:
@@ -96,9 +92,7 @@ class Outlining:
 
 def _waits(node: p.PhysicalNode) -> bool:
     """Whether a node, or something below it, waits for answers."""
-    return any(
-        isinstance(n, WAITING) or (isinstance(n, Received) and _waits(n.producer)) for n in p.walk_physical(node)
-    )
+    return any(n.waits_for_frontier or (isinstance(n, Received) and _waits(n.producer)) for n in p.walk_physical(node))
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,9 +29,6 @@ from midstream.operators.shared_box import Named
 ALWAYS = -1
 """The beginning of a window that holds all there is to hold."""
 
-UNENDING = (p.RowWindow, p.FollowedBy, p.AssignWindow)
-"""Nodes that remember longer than their sources' windows."""
-
 
 @dataclass(frozen=True, slots=True)
 class Record:
@@ -184,7 +181,7 @@ class Shares:
 
     def _whole_at(self, query: RunningQuery) -> int | None:
         """When everything that has come by now has ended for a query."""
-        if any(isinstance(n, UNENDING) for f in query.staged.fragments for n in p.walk_physical(f.plan)):
+        if any(n.outlives_windows for f in query.staged.fragments for n in p.walk_physical(f.plan)):
             return None
         latest = {} if self.before is None else self.before.latest
         ends = [BEGINNING]

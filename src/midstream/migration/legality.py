@@ -12,8 +12,6 @@ from midstream.algebra import physical as p
 from midstream.errors import MigrationError
 from midstream.optimizer.plans import Plan
 
-INTERVAL_KEEPING = (p.Source, p.Filter, p.Compute, p.Concatenate, p.HashJoin, p.MultiwayJoin)
-
 
 def relational_part(plan: p.PhysicalNode) -> p.PhysicalNode:
     """A plan without ISTREAM, DSTREAM or RSTREAM at its top."""
@@ -27,7 +25,7 @@ def is_to_stream(plan: p.PhysicalNode) -> bool:
 
 def keeps_intervals(plan: p.PhysicalNode) -> bool:
     """Whether a plan consists of selections, projections, unions and inner joins."""
-    return all(isinstance(node, INTERVAL_KEEPING) for node in p.walk_physical(plan))
+    return all(node.keeps_intervals for node in p.walk_physical(plan))
 
 
 def require_one_query(strategy: str, old: Plan, new: Plan) -> None:
@@ -46,7 +44,7 @@ def require_interval_keeping(strategy: str, plans: Sequence[Plan], why: str) -> 
     """Refuses plans with operators whose results are only equal snapshot by snapshot."""
     for plan in plans:
         for node in p.walk_physical(relational_part(plan.physical)):
-            if not isinstance(node, INTERVAL_KEEPING):
+            if not node.keeps_intervals:
                 raise MigrationError(
                     f"{strategy} cannot migrate this plan: it contains {describe(node)}",
                     detail=why,

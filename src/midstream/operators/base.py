@@ -82,7 +82,3 @@ class Operator:
     def passed(self) -> int:
         """The frontier of what it gives: nothing that starts earlier will follow."""
         return self.frontier
-
-
-class StatelessOperator(Operator):
-    """An operator that remembers nothing."""

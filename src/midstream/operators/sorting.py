@@ -50,11 +50,6 @@ def _radix_order(keys: npt.NDArray[np.uint16]) -> Indices:
     return np.argsort(keys, kind="stable")
 
 
-def short_hashes(hashes: Hashes) -> Hashes:
-    """Hashes without their low bits: what states are sorted by."""
-    return hashes & _HIGH
-
-
 def hash_order(hashes: Hashes) -> tuple[Indices, Hashes]:
     """The permutation that sorts by shortened hash, and the shortened hashes in order; equal ones keep their order."""
     count = len(hashes)

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from midstream.algebra import physical as p
 from midstream.algebra.windows import Unbounded
 
-REMEMBERING = (p.HashJoin, p.MultiwayJoin, p.OuterJoin, p.Deduplicate, p.GroupAggregate, p.SetOperation)
-
 
 def growth(plan: p.PhysicalNode) -> tuple[str, ...]:
     """What of a plan's state may or will grow without bound, one sentence each."""
@@ -23,7 +21,7 @@ def _growing(plan: p.PhysicalNode) -> Iterator[str]:
     for node in p.walk_physical(plan):
         if isinstance(node, p.FollowedBy) and node.within is None and (node.mode != "recent" or node.waits):
             yield _sequence(node)
-        elif isinstance(node, REMEMBERING):
+        elif node.keeps_valid_input:
             for child in node.inputs:
                 if child.longest is None:
                     yield from _unbounded(child)

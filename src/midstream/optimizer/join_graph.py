@@ -159,10 +159,6 @@ class JoinGraph:
         """Whether joining two joinable sets is no accidental cross product."""
         return self.linked(left, right) or (self.whole(left) and self.whole(right))
 
-    def connected(self, left: frozenset[int], right: frozenset[int]) -> bool:
-        """Whether some condition links two sets of input numbers."""
-        return self.linked(sum(1 << i for i in left), sum(1 << i for i in right))
-
     def between(self, left: Inputs, right: Inputs) -> list[Expression]:
         """What a join of two sets has to check: conditions that none of them can check alone."""
         both = left | right

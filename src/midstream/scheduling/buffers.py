@@ -101,9 +101,3 @@ class Cursor:
         if self.position - 1 == buffer.first:
             buffer.free()
         return item
-
-    def skip(self) -> None:
-        """Passes everything that is there now."""
-        self.buffer.ledger.waiting -= self.buffer.end - self.position
-        self.position = self.buffer.end
-        self.buffer.free()

@@ -26,8 +26,6 @@ from midstream.optimizer.lower import lower
 from midstream.optimizer.prepare import prepare
 from midstream.optimizer.rewrite import normalize
 
-STATELESS = (p.Source, p.Filter, p.Compute, p.Concatenate, p.AssignWindow)
-
 
 @dataclass(frozen=True, slots=True)
 class Tap(p.Source):
@@ -86,7 +84,7 @@ def key_of(node: p.PhysicalNode) -> str:
 
 def parts_of(node: p.PhysicalNode) -> Iterator[p.PhysicalNode]:
     """The sub-plans that could be shared, larger ones first."""
-    if not isinstance(node, STATELESS):
+    if node.stateful:
         yield node
     for child in node.inputs:
         yield from parts_of(child)
@@ -128,7 +126,7 @@ def cut_at(node: p.PhysicalNode, names: Mapping[str, str]) -> p.PhysicalNode:
     """The plan with every part whose key is named replaced by a tap of that name."""
 
     def tapped(part: p.PhysicalNode) -> p.PhysicalNode | None:
-        if isinstance(part, STATELESS):
+        if not part.stateful:
             return None
         name = names.get(key_of(part))
         return None if name is None else tap_on(part, name)

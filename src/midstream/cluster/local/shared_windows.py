@@ -20,7 +20,7 @@ from midstream.operators.box import Wire
 from midstream.operators.elements import Elements
 from midstream.operators.join import SymmetricJoin
 from midstream.operators.state.sorted_state import SortedState
-from midstream.scheduling.sharing import STATELESS, Tap
+from midstream.scheduling.sharing import Tap
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def _alias(node: PhysicalNode) -> str | None:
     """The one stream below a node that remembers nothing."""
     nodes = list(walk_physical(node))
     sources = [n for n in nodes if isinstance(n, Source)]
-    plain = all(isinstance(n, STATELESS) and not isinstance(n, Tap) for n in nodes)
+    plain = not any(n.stateful or isinstance(n, Tap) for n in nodes)
     return sources[0].stream.alias if plain and len(sources) == 1 else None
 
 

@@ -17,7 +17,7 @@ from midstream.distribution.protocols.registry import PROTOCOLS, protocol_of
 from midstream.distribution.stages import cut
 from midstream.errors import MigrationError
 from midstream.migration.contents import Contents
-from midstream.migration.legality import INTERVAL_KEEPING, describe, relational_part
+from midstream.migration.legality import describe, relational_part
 from midstream.migration.state_move import StateMove
 from midstream.operators.box import Box
 
@@ -70,7 +70,7 @@ def _require_groups(protocol: str, plan: p.PhysicalNode) -> None:
 
 def _require_combinations(plan: p.PhysicalNode) -> None:
     for node in p.walk_physical(relational_part(plan)):
-        if not isinstance(node, INTERVAL_KEEPING):
+        if not node.keeps_intervals:
             raise MigrationError(
                 f"ptlb cannot move groups of this plan: it contains {describe(node)}",
                 detail="sender and receiver would both give results for the same instants",

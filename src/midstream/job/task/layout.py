@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from midstream.errors import InputError
 from midstream.operators.elements import concatenate_batches, rows_without_columns
@@ -155,9 +154,3 @@ def portions(
             yield concatenate_batches(held), True
             held, sizes = [], 0
     yield concatenate_batches(held) if held else None, False
-
-
-def latest_of(ticks: pa.Array) -> int | None:
-    """The greatest of some ticks."""
-    found = pc.max(ticks).as_py()
-    return None if found is None else int(found)

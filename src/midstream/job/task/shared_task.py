@@ -40,7 +40,6 @@ from midstream.operators.state.segment import Segment
 from midstream.operators.state.sorted_state import SortedState
 from midstream.scheduling.presence import present_parts
 from midstream.scheduling.shared_scheduler import SharedScheduler
-from midstream.scheduling.sharing import STATELESS
 
 BySlot = Mapping[int, Sequence[SegmentEntry]]
 
@@ -97,7 +96,7 @@ def window_alias(node: PhysicalNode) -> str | None:
     """The one stream below a node that remembers nothing; what comes through an exchange is none."""
     nodes = list(walk_physical(node))
     sources = [n for n in nodes if isinstance(n, Source)]
-    plain = all(isinstance(n, STATELESS) for n in nodes)
+    plain = not any(n.stateful for n in nodes)
     one = sources[0] if plain and len(sources) == 1 else None
     return None if one is None or isinstance(one, Received) else one.stream.alias
 
@@ -287,7 +286,7 @@ class SharedLife:
         if place < 0 or self.is_fresh(place):
             return
         operator, node = self.box.operators[place], self.box.nodes[place]
-        if not isinstance(node, STATELESS):
+        if node.stateful:
             again = partial(build, node, self.box.functions)
             yield from present_parts(operator, again, operator.frontier, self.memory.chunk)
             return
