@@ -49,7 +49,8 @@ def test_a_running_session_foretells_and_then_does_as_asked(session, tmp_path):
     assert asked(job, 30, command="rescale", slots=3)["changes"]
     session.push({name: rows(40) for name in "ABC"})
     session.push({name: rows(60) for name in "ABC"})
-    now = ms.open(job)
+    now = session.job
+    assert now.query("q") == ms.open(job).query("q")
     assert (now.query("q").plan, now.query("q").adaptivity.mode, now.slots.count) == ("(A (B C))", "suggest", 3)
     with pytest.raises(ms.QueryError) as wrong:
         asked(job, 30, dry_run=True, command="add", query="r", cql="SELECT none FROM A [NOW]")

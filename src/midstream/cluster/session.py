@@ -17,6 +17,7 @@ from midstream.algebra.declarations import Catalog, StreamDeclaration, Timestamp
 from midstream.algebra.plan import Relation
 from midstream.algebra.time import ticks
 from midstream.checkpoint.files import Files
+from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.spark_log import note_sinks_called
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.backend import Backend, Input
@@ -385,6 +386,11 @@ class Session:
             if self._backend.active and not self._arrival.serves(self._query(name), self._declarations):
                 self._restart()
         return told
+
+    @property
+    def job(self) -> StoredJob:
+        """The job as its checkpoint tells it by now, in the same values as `ms.open` gives."""
+        return StoredJob.open(self.checkpoint)
 
     @property
     def moves(self) -> list[dict[str, Any]]:

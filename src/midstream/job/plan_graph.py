@@ -17,6 +17,7 @@ from midstream.algebra.physical import PhysicalNode, Source
 from midstream.distribution.fragments import Fragment, Received
 from midstream.job.result_table import result_table
 from midstream.job.running_query import RunningQuery
+from midstream.job.task.reports import FragmentReport
 from midstream.job.task.samples import OperatorReport
 from midstream.job.task.sides import NEW
 
@@ -31,14 +32,14 @@ Told = dict[str, Any]
 
 def plans_of(batch: Batch) -> dict[str, Told]:
     """The plan that each query runs by after a batch, and the one it goes over to, if it does."""
-    found = {}
+    found, reports = {}, _by_part(batch)
     for name, query in batch.queries.items():
         after, migration = query.after_batch, query.migration
         ended = after is not query and migration is not None and not migration.cancelling
-        told = {**graph_of(after), "figures": _figures(batch, name, after, "target" if ended else "old")}
+        told = {**graph_of(after), "figures": _figures(reports, name, after, "target" if ended else "old")}
         if migration is not None and after is query:
             target = migration.target
-            told["target"] = {**graph_of(target), "figures": _figures(batch, name, target, "target")}
+            told["target"] = {**graph_of(target), "figures": _figures(reports, name, target, "target")}
         found[name] = told
     return found
 
@@ -76,19 +77,29 @@ def _nodes(fragment: Fragment) -> list[Told]:
     return found
 
 
+Reports = dict[str, list[tuple[int, FragmentReport]]]
+"""What fragments did in slots, by the query, or the new side of one, that they belong to."""
+
 Seen = dict[tuple[int, str, int], OperatorReport]
 """What operators did, by fragment, label, and number among those of one label, root first."""
 
 
-def _figures(batch: Batch, name: str, query: RunningQuery, which: str) -> dict[str, list[float]]:
-    """What each operator did in the batch: rows in, rows out, seconds, and the rows and bytes it keeps."""
-    seen: Seen = {}
+def _by_part(batch: Batch) -> Reports:
+    found: Reports = {}
     for report in batch.reports:
         for (part, fragment), told in report.fragments.items():
-            if part == name + NEW and which == "target":
-                _add(seen, fragment, told.operators)
-            elif part == name:
-                _add(seen, fragment, told.operators if which == "old" else told.target_operators)
+            found.setdefault(part, []).append((fragment, told))
+    return found
+
+
+def _figures(reports: Reports, name: str, query: RunningQuery, which: str) -> dict[str, list[float]]:
+    """What each operator did in the batch: rows in, rows out, seconds, and the rows and bytes it keeps."""
+    seen: Seen = {}
+    if which == "target":
+        for fragment, told in reports.get(name + NEW, ()):
+            _add(seen, fragment, told.operators)
+    for fragment, told in reports.get(name, ()):
+        _add(seen, fragment, told.operators if which == "old" else told.target_operators)
     found: dict[str, list[float]] = {}
     numbers: Counter[tuple[int, str]] = Counter()
     for node in graph_of(query)["nodes"]:
