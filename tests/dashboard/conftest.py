@@ -21,6 +21,9 @@ ARGUMENTS = [
     "--disable-sync",
 ]
 
+PATIENCE = 60_000
+"""Milliseconds."""
+
 IMAGES = Path(__file__).parents[2] / "docs/images"
 KEEP = "MIDSTREAM_SCREENSHOTS"
 """Set to 1, tests write the screenshots of the documentation."""
@@ -36,6 +39,7 @@ def browser() -> Iterator[Any]:
     path = shutil.which("chromium")
     if path is None:
         pytest.skip("the package chromium is missing: apt-get install chromium")
+    sync.expect.set_options(timeout=PATIENCE)  # a machine that is busy with other tests is slow, not wrong
     with sync.sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
         yield started
@@ -52,7 +56,7 @@ def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
             context = browser.new_context(**{"viewport": {"width": 1280, "height": 860}, **options})
             opened.callback(context.close)
             page = context.new_page()
-            page.set_default_timeout(20_000)
+            page.set_default_timeout(PATIENCE)
 
             def note(text: str) -> None:
                 # A page that is still open when its server has ended tries to come back.
