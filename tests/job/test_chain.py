@@ -20,8 +20,8 @@ from midstream.checkpoint.collect import collect
 from midstream.checkpoint.lease import Lease
 from midstream.cluster.local.embedded import run as run_embedded
 from midstream.job.accounts import history_of, statistics_of
-from midstream.job.driver import progress_of
 from midstream.job.heartbeat import Heartbeat
+from midstream.job.progress import progress_of
 from midstream.migration.registry import STRATEGIES
 
 THREE = (

@@ -407,7 +407,7 @@ class Batch:
             for name, query in self.queries.items()
         }
         counted["sharing"] = self.shares.to_json()
-        counted[PLANS] = plans_of(self)
+        counted[PLANS] = plans_of(self.queries, self.reports)
         now = [0] * GROUPS
         for report in self.reports:
             for group, count in report.groups.items():

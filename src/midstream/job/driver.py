@@ -42,7 +42,7 @@ from midstream.job.heartbeat import Heartbeat
 from midstream.job.migration_account import Account
 from midstream.job.migration_choice import decide, legal_strategy, require_cancellable
 from midstream.job.moving import Routing
-from midstream.job.progress import metrics_row, seconds_of, told_in_a_line, warnings_of
+from midstream.job.progress import metrics_row, progress_of, told_in_a_line
 from midstream.job.reaching import Reaches
 from midstream.job.relocation import (
     ANOTHER_NUMBER,
@@ -58,7 +58,6 @@ from midstream.job.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.task.exchange import default_routing
 from midstream.job.task.layout import Layout
 from midstream.job.task.memory import Memory
-from midstream.job.task.sides import base_name
 from midstream.migration.protocol import Situation
 from midstream.optimizer.plans import Plan, plan_query
 
@@ -576,52 +575,12 @@ class Driver:
             listener(event)
 
 
-def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
-    """What a batch did, for people and programs."""
-    parts = [part for report in batch.reports for part in report.fragments.items()]
-    seconds = seconds_of(batch)
-    by_query: dict[str, dict[str, int]] = {}
-    plans = {part.name: part.query.staged for part in batch.parts()}
-    for (query, fragment), part in parts:
-        total = by_query.setdefault(
-            base_name(query), {k: 0 for k in ("results", "state_rows", "state_bytes", "probed", "matched", "inserted")}
-        )
-        if plans[query].fragment(fragment).reader is None:
-            total["results"] += part.rows_out
-        for name in ("state_rows", "state_bytes", "probed", "matched", "inserted"):
-            total[name] += getattr(part, name)
-    return {
-        "batch_id": batch.batch_id,
-        "rows": _summed(report.rows for report in batch.reports),
-        "late": _summed(report.late for report in batch.reports),
-        "unusable": _summed(report.unusable for report in batch.reports),
-        "queries": by_query,
-        "registers": dict(manifest.registers) if manifest else {},
-        "released": dict(manifest.released) if manifest else {},
-        "plans": {name: query.plan.text for name, query in batch.queries.items()},
-        "migrations": {name: q.migration.target.plan.text for name, q in batch.queries.items() if q.migration},
-        "seconds": seconds,
-        "warnings": warnings_of(batch, manifest),
-        "decisions": {
-            name: kept["decided"] for name, kept in (manifest.counters.get(ADAPTIVE, {}) if manifest else {}).items()
-        },
-    }
-
-
 def _together(*records: Mapping[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {}
     for some in records:
         for name, told in some.items():
             found.setdefault(name, []).extend(told)
     return found
-
-
-def _summed(counts: Any) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for count in counts:
-        for name, value in count.items():
-            total[name] = total.get(name, 0) + value
-    return total
 
 
 def _route(key: Any) -> Route:

@@ -10,19 +10,16 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from midstream.algebra.physical import PhysicalNode, Source
 from midstream.distribution.fragments import Fragment, Received
 from midstream.job.result_table import result_table
 from midstream.job.running_query import RunningQuery
-from midstream.job.task.reports import FragmentReport
+from midstream.job.task.reports import FragmentReport, Report
 from midstream.job.task.samples import OperatorReport
 from midstream.job.task.sides import NEW
-
-if TYPE_CHECKING:
-    from midstream.job.batch import Batch
 
 PLANS = "plans"
 """Where manifests keep the graphs of plans, among their counters."""
@@ -30,10 +27,10 @@ PLANS = "plans"
 Told = dict[str, Any]
 
 
-def plans_of(batch: Batch) -> dict[str, Told]:
+def plans_of(queries: Mapping[str, RunningQuery], slots: Sequence[Report]) -> dict[str, Told]:
     """The plan that each query runs by after a batch, and the one it goes over to, if it does."""
-    found, reports = {}, _by_part(batch)
-    for name, query in batch.queries.items():
+    found, reports = {}, _by_part(slots)
+    for name, query in queries.items():
         after, migration = query.after_batch, query.migration
         ended = after is not query and migration is not None and not migration.cancelling
         told = {**graph_of(after), "figures": _figures(reports, name, after, "target" if ended else "old")}
@@ -84,9 +81,9 @@ Seen = dict[tuple[int, str, int], OperatorReport]
 """What operators did, by fragment, label, and number among those of one label, root first."""
 
 
-def _by_part(batch: Batch) -> Reports:
+def _by_part(slots: Sequence[Report]) -> Reports:
     found: Reports = {}
-    for report in batch.reports:
+    for report in slots:
         for (part, fragment), told in report.fragments.items():
             found.setdefault(part, []).append((fragment, told))
     return found

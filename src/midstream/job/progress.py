@@ -7,8 +7,10 @@ from typing import Any
 
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
+from midstream.job.adaptivity import ADAPTIVE
 from midstream.job.attention import WAITS, Wait, is_worth_telling, told_late, told_wait
 from midstream.job.batch import Batch
+from midstream.job.task.sides import base_name
 
 PARTS = ("transfer", "state", "kernel", "write", "watch")
 """What slots spend their time on: waiting for rows, opening state, running operators, writing, looking at rows."""
@@ -83,3 +85,43 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 def _finite(ticks: Mapping[str, int]) -> dict[str, int]:
     return {name: value for name, value in ticks.items() if value not in (BEGINNING, INFINITY)}
+
+
+def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
+    """What a batch did, for people and programs."""
+    parts = [part for report in batch.reports for part in report.fragments.items()]
+    seconds = seconds_of(batch)
+    by_query: dict[str, dict[str, int]] = {}
+    plans = {part.name: part.query.staged for part in batch.parts()}
+    for (query, fragment), part in parts:
+        total = by_query.setdefault(
+            base_name(query), {k: 0 for k in ("results", "state_rows", "state_bytes", "probed", "matched", "inserted")}
+        )
+        if plans[query].fragment(fragment).reader is None:
+            total["results"] += part.rows_out
+        for name in ("state_rows", "state_bytes", "probed", "matched", "inserted"):
+            total[name] += getattr(part, name)
+    return {
+        "batch_id": batch.batch_id,
+        "rows": _summed(report.rows for report in batch.reports),
+        "late": _summed(report.late for report in batch.reports),
+        "unusable": _summed(report.unusable for report in batch.reports),
+        "queries": by_query,
+        "registers": dict(manifest.registers) if manifest else {},
+        "released": dict(manifest.released) if manifest else {},
+        "plans": {name: query.plan.text for name, query in batch.queries.items()},
+        "migrations": {name: q.migration.target.plan.text for name, q in batch.queries.items() if q.migration},
+        "seconds": seconds,
+        "warnings": warnings_of(batch, manifest),
+        "decisions": {
+            name: kept["decided"] for name, kept in (manifest.counters.get(ADAPTIVE, {}) if manifest else {}).items()
+        },
+    }
+
+
+def _summed(counts: Any) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for count in counts:
+        for name, value in count.items():
+            total[name] = total.get(name, 0) + value
+    return total
