@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -38,8 +40,10 @@ def results(
     if follow and (current or out is not None):
         raise JobError("--follow shows results as they come", hint="leave --current and --out out")
     if follow:
-        for table in follow_results(checkpoint, query):
-            show_json(table_as_json(table, 0)) if json else show_table(table, 0)
+        with suppress(KeyboardInterrupt):
+            for table in follow_results(checkpoint, query):
+                show_json(table_as_json(table, 0)) if json else show_table(table, 0)
+                sys.stdout.flush()  # whoever reads a pipe sees results when they come
         return
     table = read_query_results(checkpoint, query, current=current)
     if out is not None:
