@@ -10,7 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from midstream.interface.cli import app
-from midstream.interface.jobs.job_file import read_job
+from midstream.interface.jobs.checking import mistakes_of
+from midstream.interface.jobs.job_file import job_of, read_job
 from midstream.interface.jobs.keys import JOB_KEYS, QUERY_KEYS, STREAM_KEYS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -148,6 +149,23 @@ def test_streams_without_known_columns_are_checked_for_syntax_only(tmp_path: Pat
     assert "unknown stream b" in check(path).output
     path.write_text(job.format("SELECT whatever FORM a [NOW]"))
     assert check(path).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("stream", "options", "wrong"),
+    [
+        ("a", {"format": "Kafka"}, "streams.a.options"),
+        ("a", {"format": "kafka", "options": {"kafka.bootstrap.servers": "b:1"}}, "streams.a.options"),
+        ("a", {"format": "kafka", "options": {"kafka.bootstrap.servers": "b:1", "subscribe": "t"}}, None),
+        ("a", {"format": "RATE"}, None),
+        ("a", {"format": "kafka-share"}, None),
+        ("a-b", {"format": "rate"}, "streams.a-b"),
+    ],
+)
+def test_what_spark_would_refuse_is_found_before(stream, options, wrong, tmp_path: Path):
+    entry = {"time": "timestamp", **options}
+    job = job_of({"job": {"checkpoint": "here"}, "streams": {stream: entry}}, tmp_path)
+    assert [mistake.place for mistake in mistakes_of(job)] == ([] if wrong is None else [wrong])
 
 
 @pytest.mark.parametrize("name", ["orders", "clicks"])

@@ -78,6 +78,16 @@ def test_time_columns_disorder_and_groups_are_found(data: Path):
     assert job.on == "local" and Path(job.checkpoint).resolve() == Path("jobs/mine.checkpoint").resolve()
 
 
+def test_a_loose_file_is_a_folder_with_a_pattern(data: Path):
+    invoke("init", "data")
+    (visits,) = [stream for stream in read_job(Path("data.toml")).streams if stream.name == "s_2_visits"]
+    assert Path(str(visits.path)).resolve() == data and visits.options["pathGlobFilter"] == "2 visits.csv"
+    text = Path("data.toml").read_text().replace('path = "data"', 'path = "data/2 visits.csv"')
+    Path("data.toml").write_text(text)
+    refused = CliRunner().invoke(app, ["check", "data.toml"])
+    assert refused.exit_code == 2 and 'pathGlobFilter = "2 visits.csv"' in refused.output
+
+
 def test_a_job_file_is_never_replaced_unasked(data: Path):
     Path("data.toml").write_text("mine")
     refused = CliRunner().invoke(app, ["init", "data"])

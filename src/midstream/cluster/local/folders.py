@@ -7,8 +7,9 @@ does. Files whose names begin with a dot or an underscore are somebody's unfinis
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,17 +27,14 @@ from midstream.language import parse
 from midstream.operators.expressions import CompiledExpression, compile_expression
 
 FORMATS = ("parquet", "csv", "json")
-OPTIONS = {"maxFilesPerTrigger", "header", "sep", "delimiter", "nullValue"}
+OPTIONS = {"maxFilesPerTrigger", "pathGlobFilter", "header", "sep", "delimiter", "nullValue"}
 
 _ROW_TIME = "#time"
 
 
 @dataclass(frozen=True, slots=True)
 class FolderSource:
-    """A folder of files of one format; `schema` are the columns of the files, `columns` those made of them.
-
-    With `only` the stream is that one file of the folder.
-    """
+    """A folder of files of one format; `schema` are the columns of the files, `columns` those made of them."""
 
     name: str
     format: str
@@ -44,7 +42,6 @@ class FolderSource:
     schema: pa.Schema
     options: Mapping[str, str]
     columns: tuple[tuple[str, CompiledExpression], ...] = ()
-    only: str | None = None
 
     @staticmethod
     def opened(
@@ -61,14 +58,10 @@ class FolderSource:
         folder = Path(path.removeprefix("file://"))
         if "://" in path and not path.startswith("file://"):
             raise InputError(f"stream {name} lies in {path}, which only Spark can read")
-        if not folder.exists():
-            raise InputError(f"stream {name} cannot be read: there is no folder {folder}")
+        require_folder(name, folder)
         require_options(name, options)
         raw = schema_of_ddl(schema, f"the schema of stream {name}")
-        source = FolderSource(name, format, folder, raw, dict(options))
-        if folder.is_file():
-            source = replace(source, folder=folder.parent, only=folder.name)
-        return source.with_columns(columns)
+        return FolderSource(name, format, folder, raw, dict(options)).with_columns(columns)
 
     def with_columns(self, columns: Sequence[str]) -> FolderSource:
         """The source with columns computed by SQL expressions; as it is if there are none."""
@@ -96,10 +89,11 @@ class FolderSource:
     def present(self) -> list[SourceFile]:
         """The files that are there, oldest first."""
         found = []
-        for place, folders, names in self._places():
+        pattern = self.options.get("pathGlobFilter", "*")
+        for place, folders, names in os.walk(self.folder):
             folders[:] = sorted(f for f in folders if not f.startswith((".", "_")))
             for name in names:
-                if not name.startswith((".", "_")):
+                if not name.startswith((".", "_")) and fnmatchcase(name, pattern):
                     path = os.path.join(place, name)
                     try:
                         told = os.stat(path)
@@ -107,13 +101,6 @@ class FolderSource:
                         continue
                     found.append(SourceFile(os.path.relpath(path, self.folder), told.st_size, told.st_mtime_ns))
         return sorted(found, key=lambda file: (file.modified, file.path))
-
-    def _places(self) -> Iterator[tuple[str, list[str], list[str]]]:
-        """The folders with the names of folders and files in each."""
-        if self.only is None:
-            yield from os.walk(self.folder)
-        else:
-            yield str(self.folder), [], [self.only]
 
     def among(self, paths: Collection[str]) -> list[SourceFile]:
         """The files of the folder that are among absolute paths; of those that are gone only the names are known."""
@@ -158,6 +145,20 @@ class FolderSource:
                 detail=str(error).split("\n")[0],
                 hint="is the file whole, and does it have the columns of the stream's schema?",
             ) from error
+
+
+def require_folder(name: str, folder: Path) -> None:
+    """Refuses a path that is no folder."""
+    if folder.is_file():
+        raise InputError(
+            f"stream {name} cannot be read: {folder} is a file, and a stream is a folder of files",
+            hint=f'give its folder as the path, and the option pathGlobFilter = "{folder.name}"',
+        )
+    if not folder.is_dir():
+        raise InputError(
+            f"stream {name} cannot be read: there is no folder {folder}",
+            hint="relative paths in a job file are relative to the file",
+        )
 
 
 def require_options(name: str, options: Mapping[str, str]) -> None:

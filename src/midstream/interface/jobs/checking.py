@@ -17,7 +17,7 @@ import pyarrow as pa
 from midstream.algebra.declarations import Catalog, StreamDeclaration
 from midstream.algebra.plan import Relation
 from midstream.algebra.time import TIMESTAMP_TIME, ticks
-from midstream.cluster.local.folders import FORMATS, FolderSource, require_options
+from midstream.cluster.local.folders import FORMATS, FolderSource, require_folder, require_options
 from midstream.cluster.session import check_name
 from midstream.errors import InputError, JobError, MidstreamError, QueryError
 from midstream.inputs import StreamSettings
@@ -28,7 +28,12 @@ from midstream.language.text import read
 from midstream.optimizer.plans import plan_query
 from midstream.scheduling.schedule import schedule_of
 
-FILE_FORMATS = ("parquet", "csv", "json", "orc", "text", "avro", "xml", "binaryFile")
+FILE_FORMATS = ("parquet", "csv", "json", "orc", "text", "avro", "xml", "binaryfile")
+NEAR = 0.75
+"""How like a known format a name must be to count as a slip of the pen: others may be sources that Spark was given."""
+
+KAFKA_SERVERS = "kafka.bootstrap.servers"
+KAFKA_TOPICS = ("subscribe", "subscribePattern", "assign")
 
 SOURCE_SCHEMAS = {
     "rate": "timestamp TIMESTAMP, value BIGINT",
@@ -87,14 +92,13 @@ class _Check:
     def stream(self, stream: StreamEntry) -> None:
         """A stream: its name, source and path, then its columns, then its durations."""
         place = f"streams.{stream.name}"
-        named = self.note(place, lambda: check_name("stream", stream.name))
+        named = self.note(place, lambda: self._require_name(stream.name))
         if not (named and stream.format):
             return
         readable = self.note(f"{place}.format", lambda: self._require_format(stream), stream.format)
         if readable:
             self.note(f"{place}.path", lambda: self._require_path(stream))
-        if self.job.on == "local":
-            self.note(f"{place}.options", lambda: require_options(stream.name, stream.options))
+        self.note(f"{place}.options", lambda: self._require_options(stream))
         self._durations(stream, place)
         columns = self._columns(stream, place, readable)
         if columns is None:
@@ -125,11 +129,19 @@ class _Check:
             elif isinstance(value, str) and not value.strip().isdigit():
                 self.note(at, lambda value=value: ticks(value, TIMESTAMP_TIME), value)  # type: ignore[misc]
 
+    def _require_name(self, name: str) -> None:
+        check_name("stream", name)
+        if self.job.on == "spark" and "-" in name:
+            raise InputError(
+                f"stream {name} cannot be named so", hint="Spark's sources are named by letters, digits and _"
+            )
+
     def _require_format(self, stream: StreamEntry) -> None:
         formats = FORMATS if self.job.on == "local" else (*FILE_FORMATS, *OTHER_FORMATS)
-        if stream.format in formats:
+        wanted = stream.format if self.job.on == "local" else stream.format.lower()
+        if wanted in formats:
             return
-        near = get_close_matches(stream.format, formats, 1)
+        near = get_close_matches(wanted, formats, 1, NEAR)
         if self.job.on == "local":
             raise InputError(
                 f"stream {stream.name} has the format {stream.format!r}, which cannot be read in this process",
@@ -138,8 +150,20 @@ class _Check:
         if near:
             raise InputError(f"there is no format {stream.format!r}", hint=f"did you mean {near[0]}?")
 
+    def _require_options(self, stream: StreamEntry) -> None:
+        if self.job.on == "local":
+            require_options(stream.name, stream.options)
+        elif stream.format.lower() == "kafka":
+            if KAFKA_SERVERS not in stream.options:
+                raise InputError(f"stream {stream.name} does not say where Kafka is", hint=f"add {KAFKA_SERVERS}")
+            if sum(option in stream.options for option in KAFKA_TOPICS) != 1:
+                raise InputError(
+                    f"stream {stream.name} does not say which topics it reads",
+                    hint=f"give exactly one of the options {', '.join(KAFKA_TOPICS)}",
+                )
+
     def _require_path(self, stream: StreamEntry) -> None:
-        if stream.format not in FILE_FORMATS:
+        if stream.format.lower() not in FILE_FORMATS:
             return
         if stream.path is None:
             raise InputError(f"stream {stream.name} of format {stream.format} has no path")
@@ -148,17 +172,14 @@ class _Check:
             if self.job.on == "local":
                 raise InputError(f"stream {stream.name} is in {path}, which only Spark can read")
             return
-        if not (os.path.exists(path) or (self.job.on == "spark" and glob.glob(path))):
-            raise InputError(
-                f"stream {stream.name} cannot be read: there is no file or folder {path}",
-                hint="relative paths are relative to the job file",
-            )
+        if self.job.on == "local" or not glob.glob(path) or os.path.exists(path):
+            require_folder(stream.name, Path(path))
 
     def _columns(self, stream: StreamEntry, place: str, readable: bool) -> pa.Schema | None:
         """The columns that queries see; None if they cannot be known here."""
-        text = stream.schema or SOURCE_SCHEMAS.get(stream.format)
+        text = stream.schema or SOURCE_SCHEMAS.get(stream.format.lower())
         if text is None:
-            if readable and stream.format in FILE_FORMATS and not _infers(self.job):
+            if readable and stream.format.lower() in FILE_FORMATS and not _infers(self.job):
                 hint = 'add for instance schema = "id BIGINT, ts TIMESTAMP"'
                 self.mistakes.append(Mistake(place, InputError(f"stream {stream.name} has no schema", hint=hint)))
             return None

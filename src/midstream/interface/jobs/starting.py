@@ -157,6 +157,8 @@ def _stream(path: Path, files: list[Path], taken: set[str]) -> Found:
         raise InputError("its files have columns of different types") from error
     sample = sample.select([c.name for c in sample.schema if ddl_of_schema(pa.schema([c])) is not None])
     options = {"header": "true", **({"sep": "\t"} if tabs else {})} if kind == "csv" else {}
+    if path.is_file():
+        options["pathGlobFilter"] = re.sub(r"([*?\[])", r"[\1]", path.name)
     return Found(_name(path, taken), kind, path, sample, _time_column(sample.schema), options)
 
 
@@ -183,7 +185,8 @@ def _name(path: Path, taken: set[str]) -> str:
 
 def _stream_text(stream: Found, base: Path) -> str:
     lines = [f"[streams.{stream.name}]", f"format = {_text(stream.format)}"]
-    lines.append(f"path = {_text(os.path.relpath(stream.path, base))}")
+    folder = stream.path if stream.path.is_dir() else stream.path.parent
+    lines.append(f"path = {_text(os.path.relpath(folder, base))}")
     schema = stream.sample.schema
     if stream.format != "parquet":  # times in texts without a zone are in UTC, here and on Spark
         schema = pa.schema([_zoned(column) for column in schema])
