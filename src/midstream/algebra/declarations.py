@@ -38,7 +38,7 @@ class StreamDeclaration:
             raise InputError(
                 f"stream {self.name} has no time column {self.time!r}",
                 detail=f"its columns are {', '.join(self.columns.names) or 'none'}",
-                hint="name the time column with time=",
+                hint="name the time column: time= in Python, --time on the command line, the key time in a job file",
             )
         if len(set(self.columns.names)) != len(self.columns.names):
             raise InputError(f"stream {self.name} has two columns of the same name")

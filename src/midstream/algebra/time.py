@@ -56,7 +56,7 @@ class TimeDomain:
         if not (pa.types.is_integer(self.type) or pa.types.is_timestamp(self.type)):
             raise QueryError(
                 f"time must be an integer or a timestamp, not {self.type}",
-                hint="cast the time column, or name another one with time=",
+                hint="cast the time column, or name another one",
             )
 
     @property

@@ -145,7 +145,7 @@ def _domain(name: str, column: str, columns: pa.Schema) -> TimeDomain:
     elif pa.types.is_string(kind):
         hint = "parse it into timestamps first"
     else:
-        hint = "cast the column, or name another one with time="
+        hint = "cast the column, or name another time column"
     raise InputError(
         f"time column {column!r} of stream {name} must be an integer or a timestamp, not {kind}", hint=hint
     )

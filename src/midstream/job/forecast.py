@@ -115,6 +115,7 @@ def _migrate(driver: Driver, query: RunningQuery, plan: str, part: str) -> Told:
     strategies = [_strategy(query, target, name, part, known) for name in STRATEGIES if name != "auto"]
     return {
         "query": query.name,
+        "time": "integer" if query.plan.query.domain.is_integer else "timestamp",
         "from": query.plan.text,
         "to": chosen.text,
         "part": decision.get("part"),

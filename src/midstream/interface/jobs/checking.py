@@ -107,7 +107,7 @@ class _Check:
         try:
             self.known[stream.name] = settings.declaration(stream.name, columns)
         except MidstreamError as error:
-            self.mistakes.append(Mistake(f"{place}.time", _in_a_file(error)))
+            self.mistakes.append(Mistake(f"{place}.time", error))
             return
         self._durations(stream, place, self.known[stream.name])
 
@@ -275,10 +275,3 @@ def _require_writable(path: str, what: str) -> None:
 def _upwards(path: Path) -> Iterator[Path]:
     yield path
     yield from path.parents
-
-
-def _in_a_file(error: MidstreamError) -> MidstreamError:
-    """The error with the words of a job file instead of those of Python."""
-    if error.hint is not None:
-        error.hint = error.hint.replace("with time=", "with the key time")
-    return error

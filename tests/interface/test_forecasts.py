@@ -1,0 +1,16 @@
+"""Forecasts in words: lengths of time as people read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from midstream.interface.cli.forecasts import migration_forecast
+
+
+@pytest.mark.parametrize(("time", "takes"), [("timestamp", "1.5 minutes"), ("integer", "90 million ticks")])
+def test_how_long_a_migration_takes_is_said_in_the_units_of_time(time, takes):
+    genmig = {"strategy": "genmig", "legal": True, "duration": 90_000_000, "work": 1200, "rows": 30, "silence": 0}
+    told = {"query": "q", "time": time, "from": "(A B)", "to": "(B A)", "part": None, "strategy": "genmig"}
+    shown = migration_forecast({**told, "strategies": [genmig], "observed": True})
+    line = next(line for line in shown.splitlines() if line.startswith("* genmig"))
+    assert takes in line and "1,200" in line
