@@ -16,7 +16,7 @@ from midstream.job.sources import source_elements
 from midstream.optimizer.plans import plan_query
 
 BATCHES = 32
-"""Into how many batches the inputs are cut, if they are large."""
+"""Into how many batches the inputs are cut: a rate takes several."""
 
 
 def observe(query: Relation, inputs: Mapping[str, pa.Table], catalog: Catalog) -> Statistics:
@@ -25,7 +25,7 @@ def observe(query: Relation, inputs: Mapping[str, pa.Table], catalog: Catalog) -
     sources = [n for n in walk_physical(plan_query(query).physical) if isinstance(n, Source)]
     streams = {s.stream.name: Stream(catalog.streams[s.stream.name]) for s in sources}
     rows = sum(inputs[name].num_rows for name in streams)
-    for parts in batches(streams, inputs, max(100, rows // BATCHES)):
+    for parts in batches(streams, inputs, max(1, rows // BATCHES)):
         for name, part in parts.items():
             usable, ticks = streams[name].accept(part)
             for source in sources:
