@@ -486,7 +486,8 @@ class Session:
     def push(self, stream: str | Mapping[str, object], rows: object = None) -> None:
         """Takes rows of one stream, or of several by name, as one batch; they count when this returns.
 
-        Only in this process (`on="local"`), and only after `start`.
+        If a sink or a listener fails, what it raised is raised here, with a note that the rows count all the same; the
+        sinks are called again before the next batch. Only in this process (`on="local"`), and only after `start`.
         """
         from midstream.cluster.local.backend import LocalBackend
 

@@ -85,6 +85,8 @@ class Driver:
     sinks: dict[str, list[Sink]] = field(default_factory=dict)
     sinks_called: int | None = None
     """The newest batch whose sinks were all called, as far as this process knows."""
+    sinks_owed: bool = False
+    """Whether the sinks of the newest batch have failed: they are called again before another batch."""
     listeners: list[Progress] = field(default_factory=list)
     before_batch: list[Callable[[int], None]] = field(default_factory=list)
     watchers: Watchers = field(default_factory=Watchers)
@@ -211,6 +213,8 @@ class Driver:
         A batch of our own, without rows, works with the given registers; listeners are not told of it.
         """
         started = time.perf_counter()
+        if self.sinks_owed:
+            self.repeat(source_batch(self.manifest))
         rowless = registers is not None
         clock = None if rowless else self.cluster.clock(number)
         read = {} if rowless else self.cluster.files_read(number)
@@ -225,7 +229,9 @@ class Driver:
         self._commit(batch, self._offsets(number, before), **counted(before, number), **more)
         committed = time.perf_counter()
         assert self.manifest is not None
+        self.sinks_owed = True
         self.call_sinks(before, self.manifest)
+        self.sinks_owed = False
         if not rowless:
             self._tell(batch, started, ran, committed)
 
@@ -236,9 +242,11 @@ class Driver:
 
     def repeat(self, number: int) -> None:
         """Calls the sinks again for a batch of the source that is done, and for those of our own that followed it."""
+        self.sinks_owed = True
         for before, manifest in self.store.done(number):
             self.cluster.require_same(manifest)
             self.call_sinks(before, manifest)
+        self.sinks_owed = False
 
     def no_rows(self) -> Rows:
         """A batch without rows."""

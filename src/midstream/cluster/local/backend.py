@@ -247,11 +247,23 @@ class LocalBackend:
         manifest = driver.manifest
         number, now = source_batch(manifest) + 1, time.time_ns() // 1000
         self.cluster.reading, self.cluster.clocks = self._told(files), {number: now}
-        driver.on_batch(dict(self._arriving(rows, {} if manifest is None else manifest.latest, now)), number)
+        arriving = dict(self._arriving(rows, {} if manifest is None else manifest.latest, now))
+        try:
+            driver.on_batch(arriving, number)
+        except BaseException as error:
+            if driver.manifest is not None and source_batch(driver.manifest) == number:
+                self._taken(files)
+                batch = driver.manifest.batch_id
+                error.add_note(f"the rows were taken in all the same, with batch {batch}: they must not come again")
+            raise
+        self._taken(files)
+        self._sinks_called(driver)
+
+    def _taken(self, files: Mapping[str, Sequence[SourceFile]]) -> None:
+        """Remembers the files of a batch that is done."""
         self._inherited = {}
         for name, read in files.items():
             self._read[name].update(file.path for file in read)
-        self._sinks_called(driver)
 
     def _told(self, files: Mapping[str, Sequence[SourceFile]]) -> dict[str, list[SourceFile]]:
         names = {**self._inherited, **files}

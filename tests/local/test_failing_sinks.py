@@ -1,0 +1,77 @@
+"""A sink that fails has its results again before any later ones; rows that were taken in are said to be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import midstream as ms
+
+SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64())])
+CQL = "SELECT k FROM A [RANGE 5]"
+
+
+def rows(i: int) -> pa.Table:
+    return pa.table({"ts": [i * 10, i * 10 + 1], "k": [i, i]}, schema=SCHEMA)
+
+
+class Failing:
+    """Keeps results by batch; fails as often as it is asked to."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self.batches: dict[int, list[int]] = {}
+
+    def __call__(self, results: pa.Table, batch_id: int) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise OSError("the sink is away")
+        assert all(batch < batch_id for batch in self.batches), "out of order"
+        self.batches[batch_id] = results.column("k").to_pylist()
+
+    @property
+    def all(self) -> list[int]:
+        return [k for batch in sorted(self.batches) for k in self.batches[batch]]
+
+
+def session_with(folder: Path, sink: Failing) -> ms.Session:
+    session = ms.Session(checkpoint=str(folder), on="local")
+    session.stream("A", SCHEMA)
+    session.query("q", CQL)
+    session.sink("q", sink)
+    return session.start()
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_results_that_a_sink_refused_come_again_before_the_next_push(tmp_path, reopened):
+    sink = Failing()
+    session = session_with(tmp_path, sink)
+    session.push("A", rows(0))
+    session.push("A", rows(1))
+    sink.failures = 2
+    with pytest.raises(OSError, match="away") as first:
+        session.push("A", rows(2))
+    assert "taken in all the same, with batch 2" in first.value.__notes__[0]
+    with pytest.raises(OSError, match="away") as second:
+        session.push("A", rows(3))
+    assert not hasattr(second.value, "__notes__")
+    if reopened:
+        session.stop()
+        session = session_with(tmp_path, sink)
+    session.push("A", rows(3))
+    session.finish()
+    assert sink.all == session.queries["q"].table().column("k").to_pylist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    session.stop()
+
+
+def test_finishing_gives_a_sink_what_it_refused(tmp_path):
+    sink = Failing()
+    with session_with(tmp_path, sink) as session:
+        session.push("A", rows(0))
+        sink.failures = 1
+        with pytest.raises(OSError, match="away"):
+            session.push("A", rows(1))
+        session.finish()
+        assert sink.all == [0, 0, 1, 1]
