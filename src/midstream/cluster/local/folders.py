@@ -7,7 +7,7 @@ does. Files whose names begin with a dot or an underscore are somebody's unfinis
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -23,6 +23,7 @@ from midstream.algebra.plan import Project
 from midstream.checkpoint.manifest import SourceFile
 from midstream.errors import InputError, JobError, MidstreamError
 from midstream.inputs.ddl import schema_of_ddl
+from midstream.inputs.folder_paths import local_folder
 from midstream.language import parse
 from midstream.operators.expressions import CompiledExpression, compile_expression
 
@@ -55,8 +56,8 @@ class FolderSource:
             )
         if path is None or schema is None:
             raise InputError(f"stream {name} needs a path and a schema to be read from a folder")
-        folder = Path(path.removeprefix("file://"))
-        if "://" in path and not path.startswith("file://"):
+        folder = local_folder(path)
+        if "://" in path and not path.startswith("file:/"):
             raise InputError(f"stream {name} lies in {path}, which only Spark can read")
         require_folder(name, folder)
         require_options(name, options)
@@ -104,10 +105,11 @@ class FolderSource:
 
     def among(self, paths: Collection[str]) -> list[SourceFile]:
         """The files of the folder that are among absolute paths; of those that are gone only the names are known."""
-        folder = str(self.folder.absolute()) + os.sep
+        places = (str(self.folder), os.path.realpath(self.folder))
         here = {file.path: file for file in self.present()} if paths else {}
-        names = sorted(path.removeprefix(folder) for path in paths if path.startswith(folder))
-        return [here.get(name, SourceFile(name, 0, 0)) for name in names]
+        spelled = {*paths, *_through_links(paths)}
+        names = {path[len(place) + 1 :] for path in spelled for place in places if path.startswith(place + os.sep)}
+        return [here.get(name, SourceFile(name, 0, 0)) for name in sorted(names)]
 
     def check_unchanged(self, read: Collection[SourceFile]) -> None:
         """Refuses files that were read and hold something else now: what was added to them would be lost."""
@@ -159,6 +161,12 @@ def require_folder(name: str, folder: Path) -> None:
             f"stream {name} cannot be read: there is no folder {folder}",
             hint="relative paths in a job file are relative to the file",
         )
+
+
+def _through_links(paths: Collection[str]) -> Iterator[str]:
+    """The paths with the links of their folders followed."""
+    folders = {path: os.path.realpath(path) for path in {os.path.dirname(path) for path in paths}}
+    return (os.path.join(folders[os.path.dirname(path)], os.path.basename(path)) for path in paths)
 
 
 def require_options(name: str, options: Mapping[str, str]) -> None:

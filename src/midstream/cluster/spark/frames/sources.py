@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import quote
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from midstream.errors import InputError, JobError
+from midstream.inputs.folder_paths import local_folder
 
 EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
 
@@ -58,7 +58,7 @@ class NamedSource:
 
     def _addresses(self, read: Sequence[str]) -> list[str]:
         """Files of the folder as Spark's metadata column has them: Java leaves letters of other scripts as they are."""
-        folder = Path((self.path or "").removeprefix("file://")).absolute()
+        folder = local_folder(self.path or "")
         return [_encoded(str(folder / path)) for path in read]
 
 
