@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from midstream.cluster.local.folders import FolderSource
+from midstream.cluster.local.folders import ATTEMPTS, FolderSource
+from midstream.errors import InputError
 
 
 def source(path: str, format: str = "csv", **options: str) -> FolderSource:
@@ -46,3 +49,55 @@ def test_files_that_were_read_here_are_addressed_as_spark_does(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path / "other")
     named = sources.NamedSource("A", "csv", path.format(base=tmp_path), None, {})
     assert named._addresses(["1.csv"]) == [f"{tmp_path}/in/1.csv"]
+
+
+@pytest.mark.parametrize("format", ["csv", "json"])
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_file_without_rows_is_no_fault(tmp_path, format, compressed):
+    name = f"1.{format}{'.gz' if compressed else ''}"
+    (tmp_path / name).write_bytes(gzip.compress(b"") if compressed else b"")
+    rows, files = (stream := source(str(tmp_path), format)).read(stream.present())
+    assert rows.num_rows == 0
+    assert [file.path for file in files] == [name]
+
+
+def test_a_file_that_is_replaced_before_it_is_read_is_known_as_it_was_read(tmp_path):
+    file = tmp_path / "1.csv"
+    file.write_text("1,a\n")
+    stream = source(str(tmp_path))
+    listed = stream.present()
+    file.write_text("1,a\n2,b\n")
+    rows, files = stream.read(listed)
+    assert rows.num_rows == 2
+    assert files == stream.present() != listed
+    stream.check_unchanged(files)
+
+
+@pytest.mark.parametrize("times", [1, 5])
+def test_a_file_that_changes_while_it_is_read_is_read_again(tmp_path, monkeypatch, times):
+    file = tmp_path / "1.csv"
+    file.write_text("1,a\n")
+    stream, plain, left = source(str(tmp_path)), FolderSource._read, [None] * times
+
+    def growing(self: FolderSource, path: Path) -> pa.Table:
+        table = plain(self, path)
+        if left:
+            left.pop()
+            path.write_text(path.read_text() + "2,b\n")
+        return table
+
+    monkeypatch.setattr(FolderSource, "_read", growing)
+    if times > ATTEMPTS:
+        with pytest.raises(InputError, match="changes while it is read"):
+            stream.read(stream.present())
+    else:
+        rows, files = stream.read(stream.present())
+        assert rows.num_rows == 2
+        assert files == stream.present()
+
+
+def test_a_header_that_has_a_column_twice_is_named(tmp_path):
+    (tmp_path / "1.csv").write_text("ts,ts,k\n1,2,a\n")
+    stream = source(str(tmp_path), header="true")
+    with pytest.raises(InputError, match=r"cannot read .*1\.csv"):
+        stream.read(stream.present())

@@ -235,7 +235,9 @@ class LocalBackend:
         if not taken:
             return False
         with self._turn:
-            self._batch(driver, {name: self._source(name).read(files) for name, files in taken.items()}, taken)
+            read = {name: self._source(name).read(files) for name, files in taken.items()}
+            rows, found = {n: rows for n, (rows, _) in read.items()}, {n: files for n, (_, files) in read.items()}
+            self._batch(driver, rows, found)
         return True
 
     def _source(self, name: str) -> FolderSource:

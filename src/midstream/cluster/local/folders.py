@@ -30,6 +30,12 @@ from midstream.operators.expressions import CompiledExpression, compile_expressi
 FORMATS = ("parquet", "csv", "json")
 OPTIONS = {"maxFilesPerTrigger", "pathGlobFilter", "header", "sep", "delimiter", "nullValue"}
 
+ATTEMPTS = 3
+"""How often a file is read that changes meanwhile."""
+
+_EMPTY = ("Empty CSV file", "Empty JSON file")
+"""What Arrow says of files without any row."""
+
 _ROW_TIME = "#time"
 
 
@@ -95,13 +101,8 @@ class FolderSource:
             folders[:] = sorted(f for f in folders if not f.startswith((".", "_")))
             for name in names:
                 if not name.startswith((".", "_")) and fnmatchcase(name, pattern):
-                    path = os.path.join(place, name)
-                    try:
-                        told = os.stat(path)
-                    except FileNotFoundError:
-                        continue
-                    found.append(SourceFile(os.path.relpath(path, self.folder), told.st_size, told.st_mtime_ns))
-        return sorted(found, key=lambda file: (file.modified, file.path))
+                    found.append(self._seen(os.path.relpath(os.path.join(place, name), self.folder)))
+        return sorted(filter(None, found), key=lambda file: (file.modified, file.path))
 
     def among(self, paths: Collection[str]) -> list[SourceFile]:
         """The files of the folder that are among absolute paths; of those that are gone only the names are known."""
@@ -123,9 +124,17 @@ class FolderSource:
                     hint="add rows to the folder as new files, and put the old file back as it was",
                 )
 
-    def read(self, files: Sequence[SourceFile]) -> pa.Table:
-        """The rows of files, in order, with the stream's columns."""
-        tables = [self._read(self.folder / file.path) for file in files]
+    def read(self, files: Sequence[SourceFile]) -> tuple[pa.Table, list[SourceFile]]:
+        """The rows of files, in order, with the stream's columns; and the files as they were when they were read."""
+        tables, found = [], []
+        for file in files:
+            table, now = self._read_still(file.path)
+            tables.append(table)
+            found.append(now)
+        return self._as_produced(tables), found
+
+    def _as_produced(self, tables: Sequence[pa.Table]) -> pa.Table:
+        """The rows of files with the stream's columns."""
         raw = pa.concat_tables(tables) if tables else self.schema.empty_table()
         if not self.columns:
             return raw
@@ -138,14 +147,37 @@ class FolderSource:
         names = [f"{_SOURCE}.{name}" for name in batch.schema.names]
         return pa.RecordBatch.from_arrays(batch.columns, names=names)
 
+    def _read_still(self, path: str) -> tuple[pa.Table, SourceFile]:
+        """The rows of a file, and the file as it was all the while."""
+        for _ in range(ATTEMPTS):
+            before = self._seen(path)
+            table = self._read(self.folder / path)
+            if before is not None and self._seen(path) == before:
+                return table, before
+        raise InputError(
+            f"the file {self.folder / path} of stream {self.name} changes while it is read",
+            hint="write files under names that begin with a dot or an underscore, and rename them when they are whole",
+        )
+
+    def _seen(self, path: str) -> SourceFile | None:
+        """A file as it is now, if it is there."""
+        try:
+            told = os.stat(self.folder / path)
+        except FileNotFoundError:
+            return None
+        return SourceFile(path, told.st_size, told.st_mtime_ns)
+
     def _read(self, path: Path) -> pa.Table:
         try:
             return _READERS[self.format](path, self.schema, self.options)
-        except (OSError, pa.ArrowException, ValueError) as error:
+        except (OSError, pa.ArrowException, ValueError, LookupError) as error:
+            if str(error) in _EMPTY:
+                return self.schema.empty_table()
             raise InputError(
                 f"cannot read {path} as {self.format} for stream {self.name}",
                 detail=str(error).split("\n")[0],
-                hint="is the file whole, and does it have the columns of the stream's schema?",
+                hint="is the file whole, and does it have the columns of the stream's schema? To go on without it, "
+                "move it out of the folder",
             ) from error
 
 
@@ -220,8 +252,6 @@ def _read_csv(path: Path, schema: pa.Schema, options: Mapping[str, str]) -> pa.T
 
 
 def _read_json(path: Path, schema: pa.Schema, options: Mapping[str, str]) -> pa.Table:
-    if path.stat().st_size == 0:
-        return schema.empty_table()
     read_as = pa.schema([pa.field(f.name, _parsed_as(f.type)) for f in schema])
     parse_options = pyarrow.json.ParseOptions(explicit_schema=read_as, unexpected_field_behavior="ignore")
     return _with_columns(pyarrow.json.read_json(path, parse_options=parse_options), schema)
