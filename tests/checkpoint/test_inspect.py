@@ -95,7 +95,15 @@ def midstream(*arguments):
 def test_the_command_shows_states_and_times(checkpoint):
     shown = midstream(checkpoint.uri)
     assert shown.exit_code == 0
-    for text in (STATE[0], "payments as B", "B.k, B.day", "1970-01-01 00:00:05", "none yet", "(A B)", "1 files"):
+    for text in (
+        STATE[0],
+        "payments as B",
+        "B.k, B.day",
+        "1970-01-01 00:00:05",
+        "none yet",
+        "(A B)",
+        "1 unreferenced files",
+    ):
         assert text in shown.stdout
     by_slot = midstream(checkpoint.uri, "--slots")
     assert by_slot.exit_code == 0 and by_slot.stdout.count(STATE[0]) == 2

@@ -299,7 +299,7 @@ def test_the_demonstration_decides_once(slots, tmp_path):
     told = decided(str(tmp_path), "q")
     assert told["why"] == decisions_of(chain.driver, "q")[-1]["reason"] and told["plan"] == made["target"]
     text = decided_text(told)
-    assert re.search(r"^A: \d+ a second", text, re.M), text[:800]
+    assert re.search(r"^A: [\d,]+ per second", text, re.M), text[:800]
     assert "at 2023-11-14 22:13:" in text
     assert made["reason"] in text
     assert made["moment"] >= START + scenario.flips_at * SECOND

@@ -194,7 +194,14 @@ with reading(Path(sys.argv[1])) as session:
 """
 
 
-@pytest.mark.parametrize("point", ["manifest.before_write", "manifest.after_rename", "commit.before_sync"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "manifest.after_rename",
+        pytest.param("manifest.before_write", marks=pytest.mark.slow),
+        pytest.param("commit.before_sync", marks=pytest.mark.slow),
+    ],
+)
 def test_a_killed_session_goes_on_without_losing_or_doubling_a_file(tmp_path, point):
     parts = {name: [drawn(ord(name) * 3 + i, i * 40) for i in range(4)] for name in "AB"}
     for name, folder in folders(tmp_path).items():

@@ -45,7 +45,7 @@ def opened(base: Path, spark: object | None) -> ms.Session:
     return session
 
 
-@pytest.mark.parametrize("strategy", ["genmig", "moving_state_paced"])
+@pytest.mark.parametrize("strategy", ["genmig", pytest.param("moving_state_paced", marks=pytest.mark.slow)])
 def test_a_job_goes_to_spark_and_back_in_the_middle_of_a_migration(spark, tmp_path, strategy):
     calls: list[int] = []
     for number, where in enumerate([None, spark, None, spark, None]):
