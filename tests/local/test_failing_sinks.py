@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import midstream as ms
+from midstream.cluster.local.backend import LocalBackend
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64())])
 CQL = "SELECT k FROM A [RANGE 5]"
@@ -75,3 +78,28 @@ def test_finishing_gives_a_sink_what_it_refused(tmp_path):
             session.push("A", rows(1))
         session.finish()
         assert sink.all == [0, 0, 1, 1]
+
+
+def test_a_sink_may_stop_a_session_that_also_reads_folders(tmp_path, monkeypatch):
+    (tmp_path / "in").mkdir()
+    session = ms.Session(checkpoint=str(tmp_path / "checkpoint"), on="local")
+    session.stream("A", SCHEMA)
+    session.open_stream("B", "csv", path=str(tmp_path / "in"), schema="ts BIGINT, k BIGINT")
+    session.query("q", CQL)
+    waits, plain = threading.Event(), LocalBackend._take
+
+    def take(self: LocalBackend, driver: Any, waiting: Any) -> bool:
+        if any(waiting.values()):
+            waits.set()
+        return plain(self, driver, waiting)
+
+    def stop(results: pa.Table, batch_id: int) -> None:
+        (tmp_path / "in" / "1.csv").write_text("1,1\n")
+        assert waits.wait(30)
+        session.stop()
+
+    monkeypatch.setattr(LocalBackend, "_take", take)
+    session.sink("q", stop)
+    session.start()
+    session.push("A", rows(0))
+    assert not session._backend.active

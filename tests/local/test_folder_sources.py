@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from midstream.checkpoint.manifest import SourceFile
 from midstream.cluster.local.folders import ATTEMPTS, FolderSource
 from midstream.errors import InputError
 
@@ -101,3 +102,17 @@ def test_a_header_that_has_a_column_twice_is_named(tmp_path):
     stream = source(str(tmp_path), header="true")
     with pytest.raises(InputError, match=r"cannot read .*1\.csv"):
         stream.read(stream.present())
+
+
+def test_files_that_are_known_are_not_looked_at_again(tmp_path, monkeypatch):
+    (tmp_path / "sub").mkdir()
+    for name in ("1.csv", "2.csv", "sub/3.csv"):
+        (tmp_path / name).write_text("1,a\n")
+    stream, plain, seen = source(str(tmp_path)), FolderSource._seen, list[str]()
+
+    def noted(self: FolderSource, path: str) -> SourceFile | None:
+        seen.append(path)
+        return plain(self, path)
+
+    monkeypatch.setattr(FolderSource, "_seen", noted)
+    assert [file.path for file in stream.present({"1.csv", "sub/3.csv"})] == seen == ["2.csv"]

@@ -224,7 +224,7 @@ class LocalBackend:
     def _new(self) -> dict[str, list[SourceFile]]:
         """The files that were not read yet."""
         return {
-            name: [file for file in stream.source.present() if file.path not in self._read[name]]
+            name: stream.source.present(self._read[name])
             for name, stream in self._inputs.items()
             if stream.source is not None
         }
@@ -234,10 +234,15 @@ class LocalBackend:
         taken = {name: files[: self._source(name).at_once] for name, files in waiting.items() if files}
         if not taken:
             return False
-        with self._turn:
+        while not self._turn.acquire(timeout=0.1):
+            if self._stop.is_set():  # whoever has the turn may be the one that waits for our end
+                return False
+        try:
             read = {name: self._source(name).read(files) for name, files in taken.items()}
             rows, found = {n: rows for n, (rows, _) in read.items()}, {n: files for n, (_, files) in read.items()}
             self._batch(driver, rows, found)
+        finally:
+            self._turn.release()
         return True
 
     def _source(self, name: str) -> FolderSource:

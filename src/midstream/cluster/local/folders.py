@@ -93,15 +93,17 @@ class FolderSource:
             )
         return int(most)
 
-    def present(self) -> list[SourceFile]:
-        """The files that are there, oldest first."""
+    def present(self, but: Collection[str] = ()) -> list[SourceFile]:
+        """The files that are there, oldest first, without some that are known; those are not looked at."""
         found = []
         pattern = self.options.get("pathGlobFilter", "*")
         for place, folders, names in os.walk(self.folder):
             folders[:] = sorted(f for f in folders if not f.startswith((".", "_")))
+            within = "" if place == str(self.folder) else os.path.relpath(place, self.folder)
             for name in names:
                 if not name.startswith((".", "_")) and fnmatchcase(name, pattern):
-                    found.append(self._seen(os.path.relpath(os.path.join(place, name), self.folder)))
+                    path = os.path.join(within, name)
+                    found.append(None if path in but else self._seen(path))
         return sorted(filter(None, found), key=lambda file: (file.modified, file.path))
 
     def among(self, paths: Collection[str]) -> list[SourceFile]:
@@ -162,7 +164,7 @@ class FolderSource:
     def _seen(self, path: str) -> SourceFile | None:
         """A file as it is now, if it is there."""
         try:
-            told = os.stat(self.folder / path)
+            told = os.stat(os.path.join(self.folder, path))
         except FileNotFoundError:
             return None
         return SourceFile(path, told.st_size, told.st_mtime_ns)
