@@ -116,3 +116,16 @@ def test_files_that_are_known_are_not_looked_at_again(tmp_path, monkeypatch):
 
     monkeypatch.setattr(FolderSource, "_seen", noted)
     assert [file.path for file in stream.present({"1.csv", "sub/3.csv"})] == seen == ["2.csv"]
+
+
+@pytest.mark.parametrize("format", ["csv", "json"])
+@pytest.mark.parametrize("length", [1, 3_000_000, 40_000_000])
+def test_rows_may_be_long(tmp_path, format, length):
+    text = "x" * length
+    rows = [(1, "a"), (2, text), (3, "b")]
+    lines = [f"{ts},{k}" if format == "csv" else f'{{"ts": {ts}, "k": "{k}"}}' for ts, k in rows]
+    (tmp_path / f"1.{format}").write_text("\n".join(lines))
+    stream = source(str(tmp_path), format)
+    found, _ = stream.read(stream.present())
+    assert found.column("ts").to_pylist() == [1, 2, 3]
+    assert found.column("k").to_pylist() == ["a", text, "b"]

@@ -7,7 +7,7 @@ does. Files whose names begin with a dot or an underscore are somebody's unfinis
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -35,6 +35,9 @@ ATTEMPTS = 3
 
 _EMPTY = ("Empty CSV file", "Empty JSON file")
 """What Arrow says of files without any row."""
+
+_BLOCKS = (1 << 20, 1 << 24, 1 << 30)
+"""In blocks of how many bytes text is read: larger ones if rows are longer."""
 
 _ROW_TIME = "#time"
 
@@ -237,26 +240,43 @@ def _read_parquet(path: Path, schema: pa.Schema, options: Mapping[str, str]) -> 
     return _with_columns(table, schema)
 
 
+def _in_blocks(read: Callable[[int], pa.Table]) -> pa.Table:
+    """What is read in blocks of so many bytes; a row must not be longer than one, so they grow if need be."""
+    for block in _BLOCKS[:-1]:
+        try:
+            return read(block)
+        except pa.ArrowInvalid as error:
+            if "straddles two block boundaries" not in str(error):
+                raise
+    return read(_BLOCKS[-1])
+
+
 def _read_csv(path: Path, schema: pa.Schema, options: Mapping[str, str]) -> pa.Table:
     header = options.get("header", "false").lower() == "true"
     delimiter = options.get("sep", options.get("delimiter", ","))
-    table = pyarrow.csv.read_csv(
-        path,
-        read_options=pyarrow.csv.ReadOptions(column_names=None if header else schema.names),
-        parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-        convert_options=pyarrow.csv.ConvertOptions(
-            column_types={f.name: _parsed_as(f.type) for f in schema},
-            null_values=[options.get("nullValue", "")],
-            strings_can_be_null=True,
-        ),
+    names = None if header else schema.names
+    parse_options = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    convert_options = pyarrow.csv.ConvertOptions(
+        column_types={f.name: _parsed_as(f.type) for f in schema},
+        null_values=[options.get("nullValue", "")],
+        strings_can_be_null=True,
     )
-    return _with_columns(table, schema)
+
+    def read(block: int) -> pa.Table:
+        read_options = pyarrow.csv.ReadOptions(column_names=names, block_size=block)
+        return pyarrow.csv.read_csv(path, read_options, parse_options, convert_options)
+
+    return _with_columns(_in_blocks(read), schema)
 
 
 def _read_json(path: Path, schema: pa.Schema, options: Mapping[str, str]) -> pa.Table:
     read_as = pa.schema([pa.field(f.name, _parsed_as(f.type)) for f in schema])
     parse_options = pyarrow.json.ParseOptions(explicit_schema=read_as, unexpected_field_behavior="ignore")
-    return _with_columns(pyarrow.json.read_json(path, parse_options=parse_options), schema)
+
+    def read(block: int) -> pa.Table:
+        return pyarrow.json.read_json(path, pyarrow.json.ReadOptions(block_size=block), parse_options)
+
+    return _with_columns(_in_blocks(read), schema)
 
 
 def _parsed_as(kind: pa.DataType) -> pa.DataType:
