@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import midstream as ms
+from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.local.backend import LocalBackend
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64())])
@@ -103,3 +104,47 @@ def test_a_sink_may_stop_a_session_that_also_reads_folders(tmp_path, monkeypatch
     session.start()
     session.push("A", rows(0))
     assert not session._backend.active
+
+
+@pytest.mark.parametrize("where", ["commit", "retain"])
+def test_an_interrupted_commit_neither_loses_nor_doubles(tmp_path, monkeypatch, where):
+    sink, plain = Failing(), getattr(CheckpointStore, where)
+    with session_with(tmp_path, sink) as session:
+        session.push("A", rows(0))
+        session.push("A", rows(1))
+        session.rescale(2)
+
+        def interrupted(*arguments: Any) -> Any:
+            plain(*arguments)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(CheckpointStore, where, interrupted)
+        with pytest.raises(KeyboardInterrupt) as raised:
+            session.push("A", rows(2))
+        monkeypatch.undo()
+        assert "taken in all the same, with batch 2" in raised.value.__notes__[0]
+        with pytest.raises(ms.JobError, match="commit of batch 2 was interrupted"):
+            session.push("A", rows(3))
+        session.stop()
+        session.start()
+        session.push("A", rows(3))
+        session.finish()
+        assert sink.all == session.queries["q"].table().column("k").to_pylist() == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_a_commit_that_failed_before_it_counted_can_be_tried_again(tmp_path, monkeypatch):
+    sink = Failing()
+    with session_with(tmp_path, sink) as session:
+        session.push("A", rows(0))
+
+        def refused(*_: Any) -> None:
+            raise OSError("no space left")
+
+        monkeypatch.setattr(CheckpointStore, "commit", refused)
+        with pytest.raises(OSError, match="space") as raised:
+            session.push("A", rows(1))
+        assert not hasattr(raised.value, "__notes__")
+        monkeypatch.undo()
+        session.push("A", rows(1))
+        session.finish()
+        assert sink.all == [0, 0, 1, 1]

@@ -62,6 +62,8 @@ def take_up(session: Session) -> None:
         driver.lease = Heartbeat(driver.files)
         _read_again(session)
         driver.cluster.repair(driver.store)
+    elif driver.torn:
+        _read_again(session)
     session.restore_added()
     _go_on_undeclared(session)
     _arrange(session)
@@ -81,9 +83,9 @@ def _read_again(session: Session) -> None:
     """Reads the checkpoint again if somebody else went on with it since, and plans the queries anew."""
     driver = session._driver
     newest = max(driver.store.batch_ids(), default=-1)
-    if newest == (-1 if driver.manifest is None else driver.manifest.batch_id):
+    if newest == (-1 if driver.manifest is None else driver.manifest.batch_id) and not driver.torn:
         return
-    log.info("batch %d was done by another session since this one was opened", newest)
+    log.info("batch %d was done by another session since this one was opened, or its commit interrupted", newest)
     driver.forget_queries()
     session._open()
     known = {} if driver.manifest is None else driver.manifest.queries

@@ -87,6 +87,8 @@ class Driver:
     """The newest batch whose sinks were all called, as far as this process knows."""
     sinks_owed: bool = False
     """Whether the sinks of the newest batch have failed: they are called again before another batch."""
+    committing: int | None = None
+    """The batch whose commit has begun and not ended: if its manifest is there, what is known here is behind it."""
     listeners: list[Progress] = field(default_factory=list)
     before_batch: list[Callable[[int], None]] = field(default_factory=list)
     watchers: Watchers = field(default_factory=Watchers)
@@ -140,7 +142,7 @@ class Driver:
 
     def open(self, wanted: int | None = None) -> None:
         """Reads the newest manifest, and goes on with what it says; another number of slots comes with a batch."""
-        self.manifest = self.store.latest()
+        self.manifest, self.committing = self.store.latest(), None
         if self.manifest is None:
             return
         require_present(self.files, outputs_of(self.files, self.manifest))
@@ -213,6 +215,7 @@ class Driver:
         A batch of our own, without rows, works with the given registers; listeners are not told of it.
         """
         started = time.perf_counter()
+        self._require_whole()
         if self.sinks_owed:
             self.repeat(source_batch(self.manifest))
         rowless = registers is not None
@@ -229,7 +232,6 @@ class Driver:
         self._commit(batch, self._offsets(number, before), **counted(before, number), **more)
         committed = time.perf_counter()
         assert self.manifest is not None
-        self.sinks_owed = True
         self.call_sinks(before, self.manifest)
         self.sinks_owed = False
         if not rowless:
@@ -366,8 +368,9 @@ class Driver:
         if self.lease is not None:
             manifest = replace(manifest, epoch=self.lease.epoch)
         self.check_lease()
+        self.committing = manifest.batch_id
         self.store.commit(manifest)
-        self.manifest = manifest
+        self.manifest, self.sinks_owed = manifest, True
         self._follow(manifest)
         self._retire(batch)
         self.slots = batch.slots
@@ -384,6 +387,19 @@ class Driver:
         if self._collects(batch):
             collect(self.store, self.files, self.check_lease)
         self.compactor.begin(manifest)
+        self.committing = None
+
+    @property
+    def torn(self) -> bool:
+        """Whether a commit was interrupted after its manifest was there, so that the checkpoint must be read again."""
+        return self.committing is not None and max(self.store.batch_ids(), default=-1) >= self.committing
+
+    def _require_whole(self) -> None:
+        if self.torn:
+            raise JobError(
+                f"the commit of batch {self.committing} was interrupted, and the session does not know all of it",
+                hint="stop the session and start it again: it goes on from the checkpoint",
+            )
 
     def needed(self) -> list[tuple[StreamDeclaration, list[str]]]:
         """The streams, with their columns that are read."""

@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -144,7 +145,8 @@ class LocalBackend:
             self._batch(driver, {n: self._pushed(n, value) for n, value in rows.items()}, {})
         event = driver.last_event or {}
         counts = {name: {kind: event.get(kind, {}).get(name, 0) for kind in ("late", "unusable")} for name in rows}
-        warn_of(counts, stacklevel=4)
+        with _told_if_done(driver, source_batch(driver.manifest)):
+            warn_of(counts, stacklevel=4)
 
     def _pushed(self, name: str, rows: object) -> pa.Table:
         declaration = self._inputs[name].declaration
@@ -255,16 +257,10 @@ class LocalBackend:
         number, now = source_batch(manifest) + 1, time.time_ns() // 1000
         self.cluster.reading, self.cluster.clocks = self._told(files), {number: now}
         arriving = dict(self._arriving(rows, {} if manifest is None else manifest.latest, now))
-        try:
+        with _told_if_done(driver, number):
             driver.on_batch(arriving, number)
-        except BaseException as error:
-            if driver.manifest is not None and source_batch(driver.manifest) == number:
-                self._taken(files)
-                batch = driver.manifest.batch_id
-                error.add_note(f"the rows were taken in all the same, with batch {batch}: they must not come again")
-            raise
-        self._taken(files)
-        self._sinks_called(driver)
+            self._taken(files)
+            self._sinks_called(driver)
 
     def _taken(self, files: Mapping[str, Sequence[SourceFile]]) -> None:
         """Remembers the files of a batch that is done."""
@@ -288,6 +284,19 @@ class LocalBackend:
             yield name, table.select(declaration.columns.names)
         if TICKS in self._inputs:
             yield TICKS, pa.table({"ts": _moment(max(now, latest.get(TICKS, now)), 1)})
+
+
+@contextmanager
+def _told_if_done(driver: Driver, number: int) -> Iterator[None]:
+    """Adds to what is raised that the rows of a batch count all the same, if they do."""
+    try:
+        yield
+    except BaseException as error:
+        newest = driver.store.latest() if driver.torn else driver.manifest
+        if newest is not None and source_batch(newest) == number:
+            batch = newest.batch_id
+            error.add_note(f"the rows were taken in all the same, with batch {batch}: they must not come again")
+        raise
 
 
 def _moment(ticks: int, rows: int) -> pa.Array:
