@@ -21,9 +21,7 @@ def check(files: Files, manifest: Manifest) -> list[JobError]:
 
     Segments, results, dead letters and lists are compared with their checksums; what has none is only looked for.
     """
-    for path in sorted({entry.file for entry in manifest.entries()}):
-        files.forget(path)
-    found = [error for entry in _each_once(manifest.entries()) if (error := _wrong(open_segment, files, entry))]
+    found = check_state(files, manifest)
     try:
         outputs = list(outputs_of(files, manifest))
     except JobError as damage:
@@ -32,6 +30,13 @@ def check(files: Files, manifest: Manifest) -> list[JobError]:
         files.forget(output.path)
     found += [error for output in outputs if (error := _wrong(open_output, files, output))]
     return [*found, *(error for path in _others(manifest) if (error := _wrong(_look_for, files, path)))]
+
+
+def check_state(files: Files, manifest: Manifest) -> list[JobError]:
+    """What is wrong with the segments that a manifest names."""
+    for path in sorted({entry.file for entry in manifest.entries()}):
+        files.forget(path)
+    return [error for entry in _each_once(manifest.entries()) if (error := _wrong(open_segment, files, entry))]
 
 
 def unchecked(files: Files, manifest: Manifest) -> int:

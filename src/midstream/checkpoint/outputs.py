@@ -19,7 +19,10 @@ from midstream.errors import JobError
 
 Output = ResultFile | DeadLetterFile
 
-_RESTORE = "restore it from a copy of the checkpoint"
+GIVEN_UP = "given_up"
+"""Under what a manifest's counters have the files that were given up: path, rows and the batch that made each."""
+
+_RESTORE = "restore it from a copy of the checkpoint, or give it up: midstream repair CHECKPOINT --give-up"
 
 
 def checksum_of(content: pa.Buffer) -> int:

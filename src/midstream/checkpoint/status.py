@@ -8,6 +8,7 @@ from midstream.checkpoint.inspect import tick
 from midstream.checkpoint.lease import likely_holder
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.metrics import metrics_of, rates
+from midstream.checkpoint.outputs import GIVEN_UP
 from midstream.checkpoint.request_log import told_of
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError
@@ -45,6 +46,7 @@ def stored_status(store: CheckpointStore) -> dict[str, Any]:
         },
         "queries": {name: _query(manifest, name) for name in manifest.queries},
         "dropped": dict(counters.get("dropped", {})),
+        "given_up": list(counters.get(GIVEN_UP, ())),
         "requests": told_of(store.files, manifest),
         **measured(store, manifest),
     }

@@ -35,6 +35,22 @@ def resumed(checkpoint: str, patience: float, query: str) -> dict[str, Any]:
     return _done("resume", checkpoint, patience, query, resume_at_rest)
 
 
+def repaired(checkpoint: str, give_up: bool) -> dict[str, Any]:
+    """Puts back what a checkpoint has lost where that can be done; gives what is lost up if asked to."""
+    from midstream.job.repairing import repair_at_rest
+
+    store = CheckpointStore(checkpoint)
+    if not store.batch_ids():
+        raise JobError(f"no job has run at {store.uri}", hint="check the path: it is the job's checkpoint")
+    found = repair_at_rest(store, give_up)
+    return {
+        "restored": list(found.restored),
+        "lost": [{"path": store.files.full(output.path), "rows": output.rows} for output in found.lost],
+        "given_up": found.given_up,
+        "whole": found.is_whole,
+    }
+
+
 def _done(
     command: str, checkpoint: str, patience: float, query: str, at_rest: Callable[[CheckpointStore, str], Manifest]
 ) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest, QueryEntry, ResultFile, SourceFile
+from midstream.checkpoint.outputs import GIVEN_UP
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.balancing import remembered
 from midstream.job.attention import reads_of, waits_after
@@ -393,6 +394,8 @@ class Batch:
                 for stream, count in getattr(report, kind).items():
                     total[stream] = total.get(stream, 0) + count
             counted[kind] = total
+        if GIVEN_UP in before:
+            counted[GIVEN_UP] = before[GIVEN_UP]
         counted[SET_ASIDE] = self._set_aside(before.get(SET_ASIDE, {}))
         counted["results"] = {
             name: before.get("results", {}).get(name, 0) + sum(f.rows for f in self._results(name))

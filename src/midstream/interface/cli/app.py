@@ -53,6 +53,7 @@ for command in (
     control.add,
     control.drop,
     control.resume,
+    control.repair,
     control.stop,
 ):
     app.command()(command)

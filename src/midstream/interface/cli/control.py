@@ -9,10 +9,10 @@ import typer
 from midstream.errors import JobError
 from midstream.interface.asking import asked
 from midstream.interface.cli import options
-from midstream.interface.cli.endings import ends_clearly
+from midstream.interface.cli.endings import USER_ERROR, ends_clearly
 from midstream.interface.cli.forecasts import migration_forecast
 from midstream.interface.cli.output import show_json, show_text
-from midstream.interface.leaving import dropped, resumed, stopped
+from midstream.interface.leaving import dropped, repaired, resumed, stopped
 
 Checkpoint = Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The checkpoint of the running job.")]
 QueryName = Annotated[str, typer.Argument(metavar="QUERY", help="The query's name.")]
@@ -148,6 +148,34 @@ def resume(checkpoint: Checkpoint, query: QueryName, timeout: Patience = 60.0, j
     """
     told = resumed(checkpoint, timeout, query)
     show_json(told) if json else show_text(f"query {query} goes on; the rows since it was stopped are left out for it")
+
+
+@ends_clearly
+def repair(
+    checkpoint: Checkpoint,
+    give_up: Annotated[
+        bool, typer.Option("--give-up", help="Go on without results and dead letters whose files are lost.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Put back what the checkpoint of a stopped job has lost, and say what cannot be.
+
+    \b
+    Example:
+      midstream repair orders.checkpoint
+      midstream repair orders.checkpoint --give-up
+    """
+    told = repaired(checkpoint, give_up)
+    if json:
+        show_json(told)
+    else:
+        for path in told["restored"]:
+            show_text(f"restored {path}")
+        for file in told["lost"]:
+            show_text(f"{'given up' if told['given_up'] else 'lost'}: {file['path']}, {file['rows']:,} rows")
+        show_text("the job can go on" if told["whole"] else "restore the lost files from a copy, or use --give-up")
+    if not told["whole"]:
+        raise typer.Exit(USER_ERROR)
 
 
 @ends_clearly
