@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -41,6 +41,9 @@ from midstream.job.task.layout import Layout
 from midstream.optimizer.plans import Plan
 
 log = logging.getLogger(__name__)
+
+TICK = 1.0
+"""After how many seconds without rows a session with a clock has a batch of its own, so that time goes on."""
 
 IDLE = 0.05
 """How many seconds to wait before looking at folders again in which there was nothing new."""
@@ -91,7 +94,7 @@ class LocalBackend:
         return LocalInput(settings.declaration(name, _stamped(source.produced, settings)), source)
 
     def ticks(self, name: str) -> LocalInput:
-        """A clock that has a row in every batch."""
+        """A clock that has a row in every batch; while no rows come, it has batches of its own."""
         return LocalInput(StreamSettings().declaration(name, pa.schema([("ts", pa.timestamp("us", "UTC"))])))
 
     def begin(
@@ -212,9 +215,13 @@ class LocalBackend:
 
     def _follow(self, driver: Driver, pause: float) -> None:
         """Takes new files as they come, until it is stopped."""
+        last = time.monotonic()
         while not self._stop.is_set():
             began = time.monotonic()
             taken = self._take(driver, self._new())
+            if not taken and TICKS in self._inputs and began - last >= TICK:
+                taken = self._take_turn(lambda: self._batch(driver, {}, {}))
+            last = time.monotonic() if taken else last
             self._stop.wait(max(0.0, pause - (time.monotonic() - began)) if pause else 0.0 if taken else IDLE)
 
     def _work_through(self, driver: Driver, pause: float) -> None:
@@ -236,13 +243,21 @@ class LocalBackend:
         taken = {name: files[: self._source(name).at_once] for name, files in waiting.items() if files}
         if not taken:
             return False
+
+        def work() -> None:
+            read = {name: self._source(name).read(files) for name, files in taken.items()}
+            rows, found = {n: rows for n, (rows, _) in read.items()}, {n: files for n, (_, files) in read.items()}
+            self._batch(driver, rows, found)
+
+        return self._take_turn(work)
+
+    def _take_turn(self, work: Callable[[], None]) -> bool:
+        """Works while nobody else does; False if it is stopped before that."""
         while not self._turn.acquire(timeout=0.1):
             if self._stop.is_set():  # whoever has the turn may be the one that waits for our end
                 return False
         try:
-            read = {name: self._source(name).read(files) for name, files in taken.items()}
-            rows, found = {n: rows for n, (rows, _) in read.items()}, {n: files for n, (_, files) in read.items()}
-            self._batch(driver, rows, found)
+            work()
         finally:
             self._turn.release()
         return True
