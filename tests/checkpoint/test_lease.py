@@ -16,6 +16,7 @@ import pytest
 from tests.checkpoint.storages import hdfs, objects
 
 from midstream.checkpoint import lease as leases
+from midstream.checkpoint import process as processes
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.lease import EXPIRES_AFTER, FOLDER, Lease, seen
 from midstream.checkpoint.machine import Machine, this_machine
@@ -145,7 +146,7 @@ class Elsewhere:
 
     def take(self, files, **more):
         with self.monkeypatch.context() as patched:
-            patched.setattr(leases, "this_machine", lambda: self.machine)
+            patched.setattr(processes, "this_machine", lambda: self.machine)
             return Lease.take(files, clock=lambda: self.now, sleep=self.sleep, **more)
 
     def sleep(self, seconds):
@@ -218,7 +219,7 @@ def test_a_process_in_another_namespace_is_not_judged_by_its_number(local):
     if not HERE.has_clock_of(HERE):
         pytest.skip("this system does not tell namespaces apart")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(leases, "this_machine", lambda: replace(HERE, processes="pid:[1]"))
+        patched.setattr(processes, "this_machine", lambda: replace(HERE, processes="pid:[1]"))
         patched.setattr(os, "kill", lambda *_: (_ for _ in ()).throw(ProcessLookupError()))
         with pytest.raises(JobError, match="another driver"):
             Lease.take(local)

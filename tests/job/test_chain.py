@@ -234,7 +234,7 @@ def test_a_driver_that_lost_its_lease_commits_nothing(tmp_path):
         time.sleep(0.01)
     with pytest.raises(ms.errors.JobError, match="another driver"):
         Lease.take(chain.driver.files, "other")
-    chain.driver.lease.pause = 60
+    chain.driver.lease.beating.stop()
     other = Lease.take(chain.driver.files, "other", clock=lambda: time.monotonic() + 100)
     with pytest.raises(ms.errors.JobError, match="is lost"):
         chain.batch({"A": rows((1, 11, 101))})

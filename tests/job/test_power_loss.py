@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import Future
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,9 +12,10 @@ from tests.job.chain import Chain
 
 import midstream as ms
 from midstream.api import ask
-from midstream.checkpoint import lists, merging, metrics, parallel_writes, store
+from midstream.checkpoint import lists, merging, metrics
 from midstream.checkpoint.check import check
 from midstream.checkpoint.collect import collect
+from midstream.checkpoint.process import Process, running_as
 from midstream.cluster.simulated.storage import EVERYTHING, NOTHING, SimulatedFiles, VolatileDisk, at_random, insert
 from midstream.job import compaction
 
@@ -39,37 +38,29 @@ def tables(names: str, rows: int = 24) -> dict[str, pa.Table]:
 @pytest.fixture(autouse=True)
 def _in_order(monkeypatch):
     """One operation after the other, and everything that is done now and then done all the time."""
-    monkeypatch.setattr(parallel_writes, "begin", _done)
-    monkeypatch.setattr(store, "begin", _done)
-    monkeypatch.setattr(compaction, "threading", SimpleNamespace(Thread=_Inline))
-    monkeypatch.setattr(compaction, "_let_others_first", lambda: None)
     monkeypatch.setattr(merging, "FEWEST", 2)
     monkeypatch.setattr(merging, "KEPT_SECONDS", 0.0)
     monkeypatch.setattr(metrics, "RECENT", 3)
     monkeypatch.setattr(metrics, "TIER", 2)
     monkeypatch.setattr(lists, "MOST_NAMED", 2)
+    monkeypatch.setattr(compaction, "_let_others_first", lambda: None)
+    with running_as(AtOnce()):
+        yield
 
 
-def _done(action: Any, *arguments: Any) -> Future[None]:
-    future: Future[None] = Future()
-    try:
-        future.set_result(action(*arguments))
-    except Exception as error:
-        future.set_exception(error)
-    return future
+class AtOnce(Process):
+    """A process without threads: what is begun is done."""
 
+    def begin(self, action: Any, *arguments: Any) -> Future[None]:
+        future: Future[None] = Future()
+        try:
+            future.set_result(action(*arguments))
+        except Exception as error:
+            future.set_exception(error)
+        return future
 
-class _Inline(threading.Thread):
-    """A thread that has done its work when it has been started."""
-
-    def start(self) -> None:
-        self.run()
-
-    def is_alive(self) -> bool:
-        return False
-
-    def join(self, timeout: float | None = None) -> None:
-        pass
+    def aside(self, action: Any, name: str) -> Future[None]:
+        return self.begin(action)
 
 
 class Run:

@@ -37,8 +37,8 @@ def run(watched: Watched, batches: int) -> None:
     rng = random.Random(len(watched.batches))
     for _ in range(batches):
         watched.batch({name: drawn(rng, 4 * len(watched.batches), 12) for name in "ABC"})
-        if watched.many.driver.compactor.thread is not None:
-            watched.many.driver.compactor.thread.join()
+        if watched.many.driver.compactor.round is not None:
+            watched.many.driver.compactor.round.result()
 
 
 def named(watched: Watched, query: str) -> list[ResultFile]:

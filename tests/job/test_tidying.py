@@ -51,8 +51,8 @@ def test_many_batches_leave_few_files_and_the_same_results(chain):
     most = 0
     for i, part in enumerate(parts):
         chain.batch(late(part) if i and "A" in part else part)
-        if chain.driver.compactor.thread is not None:
-            chain.driver.compactor.thread.join()
+        if chain.driver.compactor.round is not None:
+            chain.driver.compactor.round.result()
         most = max(most, len(list(results_of(chain.driver.files, chain.manifest, "q"))))
     chain.batch({}, end=True)
     got = chain.results()
@@ -68,8 +68,8 @@ def test_many_batches_leave_few_files_and_the_same_results(chain):
 def test_old_files_go_once_no_retained_manifest_names_them(chain):
     for part in chain.cut(tables(), 10):
         chain.batch(part)
-        if chain.driver.compactor.thread is not None:
-            chain.driver.compactor.thread.join()
+        if chain.driver.compactor.round is not None:
+            chain.driver.compactor.round.result()
     chain.driver.compactor.take(wait=True)
     files = chain.driver.files
     collect(chain.driver.store, files)
@@ -82,8 +82,8 @@ def test_files_kept_for_readers_stay_but_do_not_swell_the_manifest(chain, monkey
     monkeypatch.setattr(merging, "KEPT_SECONDS", 1e9)
     for part in chain.cut(tables(), 5):
         chain.batch(part)
-        if chain.driver.compactor.thread is not None:
-            chain.driver.compactor.thread.join()
+        if chain.driver.compactor.round is not None:
+            chain.driver.compactor.round.result()
     files, kept = chain.driver.files, chain.manifest.superseded
     names = {file.path for file in kept if not file.is_list}
     names |= listed_in(files, [file.path for file in kept if file.is_list])

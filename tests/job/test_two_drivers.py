@@ -56,8 +56,7 @@ def test_epochs_go_on_where_lease_files_were_removed(tmp_path):
 def taken_over(folder: Path, awake: Chain) -> Chain:
     """A second driver, once the first has been silent for its whole lease; the first does not know."""
     assert awake.driver.lease is not None
-    awake.driver.lease.ending.set()
-    awake.driver.lease.thread.join()
+    awake.driver.lease.beating.stop()
     now = awake.driver.lease.lease.clock
     other = chain_on(folder)
     lease = Lease.take(other.driver.files, clock=lambda: now() + EXPIRES_AFTER + 1)
@@ -129,8 +128,8 @@ def _successor(folder: Path, zombie: Chain) -> Chain:
     other.driver.compactor.take = lambda wait=False: []  # type: ignore[method-assign]
     for i in range(2, 12):
         other.batch({"A": rows(i)})
-    assert other.driver.compactor.thread is not None
-    other.driver.compactor.thread.join()
+    assert other.driver.compactor.round is not None
+    other.driver.compactor.round.result()
     assert other.driver.compactor.done
     other.driver.compactor.take = take  # type: ignore[method-assign]
     return other

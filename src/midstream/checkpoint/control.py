@@ -8,13 +8,12 @@ too: either the job or whoever loses patience makes it, so a request is never bo
 from __future__ import annotations
 
 import json
-import secrets
-import time
 from collections.abc import Iterator
 from typing import Any
 
 from midstream.checkpoint.failures import AlreadyThere
 from midstream.checkpoint.files import Files
+from midstream.checkpoint.process import this_process
 from midstream.errors import JobError, MidstreamError, QueryError
 
 REQUESTS, TAKEN, REFUSED, ANSWERS = (f"control/{kind}" for kind in ("requests", "taken", "refused", "answers"))
@@ -34,20 +33,28 @@ Reply = dict[str, Any]
 
 def ask(files: Files, request: Request, *, patience: float = 60.0, pause: float = 0.2) -> Any:
     """Sends a request to the job and waits for its answer."""
-    number = f"{time.time_ns():020d}-{secrets.token_hex(4)}"
-    files.make(REQUESTS)
-    files.make(ANSWERS)
-    sent = {**request, UNTIL: time.time() + patience}
-    files.write_atomic(path_of(REQUESTS, number), json.dumps(sent).encode(), point="request")
-    until = time.monotonic() + patience
-    while time.monotonic() < until:
+    here = this_process()
+    number = send(files, request, patience)
+    until = here.monotonic() + patience
+    while here.monotonic() < until:
         if files.exists(path_of(ANSWERS, number)):
             return _answer(files, number)
-        time.sleep(pause)
+        here.sleep(pause)
     taken_back = _withdraw(files, number, request)
     if files.exists(path_of(ANSWERS, number)):
         return _answer(files, number)
     raise _unanswered(files, patience) if taken_back else _unfinished(files, patience)
+
+
+def send(files: Files, request: Request, patience: float = 60.0) -> str:
+    """Leaves a request for the job, for whose answer somebody waits so many seconds; gives its number."""
+    here = this_process()
+    number = f"{int(here.now() * 1e9):020d}-{here.token(4)}"
+    files.make(REQUESTS)
+    files.make(ANSWERS)
+    sent = {**request, UNTIL: here.now() + patience}
+    files.write_atomic(path_of(REQUESTS, number), json.dumps(sent).encode(), point="request")
+    return number
 
 
 def path_of(folder: str, number: str) -> str:

@@ -14,10 +14,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import secrets
-import socket
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -25,7 +21,8 @@ from typing import Any
 
 from midstream.checkpoint.failures import AlreadyThere, MissingFile
 from midstream.checkpoint.files import Files
-from midstream.checkpoint.machine import Machine, start_of, this_machine
+from midstream.checkpoint.machine import Machine
+from midstream.checkpoint.process import this_process
 from midstream.errors import JobError
 
 log = logging.getLogger(__name__)
@@ -59,21 +56,15 @@ class Holder:
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
 
-    def silent(self, clock: Clock = time.monotonic) -> float | None:
+    def silent(self, clock: Clock | None = None) -> float | None:
         """For how many seconds it has not renewed; None if its clock is not ours."""
-        return max(0.0, clock() - self.ticked) if this_machine().has_clock_of(self.machine) else None
+        here = this_process()
+        return max(0.0, (clock or here.monotonic)() - self.ticked) if here.machine.has_clock_of(self.machine) else None
 
     def is_dead(self) -> bool:
         """Whether it was a process of this machine that is no more; unknown of other machines."""
-        if not this_machine().has_processes_of(self.machine):
-            return False
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return True
-        except PermissionError:
-            pass
-        return bool(self.started) and start_of(str(self.pid)) != self.started
+        here = this_process()
+        return here.machine.has_processes_of(self.machine) and not here.lives(self.pid, self.started)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,23 +93,25 @@ class Lease:
         owner: str | None = None,
         *,
         above: int = 0,
-        clock: Clock = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        clock: Clock | None = None,
+        sleep: Callable[[float], None] | None = None,
         expires_after: float = EXPIRES_AFTER,
     ) -> Lease:
         """Takes the lease, or says who holds it; of a holder elsewhere this takes until it renews or its time is over.
 
         The number is more than `above`: the newest manifest's epoch, where lease files may have been removed.
         """
-        number = max(_wait_until_free(files, clock, sleep, expires_after), above) + 1
+        here = this_process()
+        clock = clock or here.monotonic
+        number = max(_wait_until_free(files, clock, sleep or here.sleep, expires_after), above) + 1
         holder = Holder(
-            owner or secrets.token_hex(8),
-            socket.gethostname(),
-            os.getpid(),
-            start_of("self"),
-            time.time(),
+            owner or here.token(8),
+            here.host,
+            here.number,
+            here.started,
+            here.now(),
             ticked=clock(),
-            machine=this_machine(),
+            machine=here.machine,
         )
         with suppress(AlreadyThere):  # if another was faster, it is found just below
             files.write_atomic(_path(number, 0), _content(holder), only_if_absent=True, point="lease")
@@ -142,7 +135,7 @@ class Lease:
     def beat(self) -> None:
         """Renews the lease."""
         self.check()
-        self._say(replace(self.holder, renewed=time.time(), ticked=self.clock()))
+        self._say(replace(self.holder, renewed=this_process().now(), ticked=self.clock()))
 
     def release(self) -> None:
         """Gives the lease back; nothing happens if it was lost."""
@@ -195,7 +188,7 @@ def likely_holder(files: Files) -> Holder | None:
     if present is None or present.holder.released or present.holder.is_dead():
         return None
     silent = present.holder.silent()
-    age = time.time() - present.holder.renewed if silent is None else silent
+    age = this_process().now() - present.holder.renewed if silent is None else silent
     return present.holder if age <= EXPIRES_AFTER else None
 
 

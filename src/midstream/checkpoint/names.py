@@ -7,7 +7,8 @@ alone what a batch in progress has made.
 from __future__ import annotations
 
 import re
-import secrets
+
+from midstream.checkpoint.process import this_process
 
 STATE, RESULTS, DEAD_LETTERS, LISTS, METRICS = "state", "results", "dead_letters", "lists", "metrics"
 DATA_FOLDERS = (STATE, RESULTS, DEAD_LETTERS, LISTS, METRICS)
@@ -31,7 +32,7 @@ def name_for(kind: str, batch_id: int, slot: int, stage: int, suffix: str | None
     """
     ending = _SUFFIXES.get(kind.partition("/")[0], "") if suffix is None else suffix
     folder = "/".join(_ODD.sub("_", part) or "_" for part in kind.split("/"))
-    return f"{folder}/{batch_id:012d}-{stage:02d}-{slot:04d}-{secrets.token_hex(6)}{ending}"
+    return f"{folder}/{batch_id:012d}-{stage:02d}-{slot:04d}-{this_process().token(6)}{ending}"
 
 
 def batch_of(path: str) -> int | None:

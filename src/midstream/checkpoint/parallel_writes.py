@@ -5,25 +5,17 @@ What is begun here is done by threads of the process; whoever needs it done wait
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 
 from midstream.checkpoint.files import Data, Files, Paths
 from midstream.checkpoint.maps import Mapped
-
-AT_ONCE = 4
-"""How many files of a process are written at a time."""
-
-_pools: dict[int, ThreadPoolExecutor] = {}
+from midstream.checkpoint.process import this_process
 
 
 def begin(action: Callable[..., None], *arguments: object) -> Future[None]:
     """Starts to do something while the caller goes on."""
-    pool = _pools.get(os.getpid())  # threads do not survive a fork
-    if pool is None:
-        pool = _pools[os.getpid()] = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="midstream-files")
-    return pool.submit(action, *arguments)
+    return this_process().begin(action, *arguments)
 
 
 def wait_for(begun: Sequence[Future[None]]) -> None:

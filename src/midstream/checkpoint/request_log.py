@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -28,6 +27,7 @@ from midstream.checkpoint.crash_points import reach
 from midstream.checkpoint.failures import AlreadyThere, MissingFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.process import this_process
 from midstream.checkpoint.request_format import parsed, refusal_in, taken_in
 from midstream.errors import MidstreamError
 
@@ -62,7 +62,7 @@ class TakenRequests:
     def take(self, number: str, request: Request) -> bool:
         """Takes a request up; False if it was taken back, or up, before."""
         # The order in which requests are carried out, which clocks of other machines do not tell.
-        self._last = max(self._last + 1, time.time_ns())
+        self._last = max(self._last + 1, int(this_process().now() * 1e9))
         content = json.dumps({"order": self._last, "request": request}).encode()
         try:
             self.files.write_atomic(path_of(TAKEN, number), content, only_if_absent=True, point="taken")
@@ -138,7 +138,7 @@ class TakenRequests:
 
 def _age(number: str) -> float:
     made = number.partition("-")[0]
-    return time.time() - int(made) / 1e9 if len(made) == 20 and made.isdecimal() else 0.0
+    return this_process().now() - int(made) / 1e9 if len(made) == 20 and made.isdecimal() else 0.0
 
 
 def record_of(number: str, request: Request) -> dict[str, object]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import threading
 from typing import TYPE_CHECKING, Any
 
 from midstream.checkpoint.control import Request
+from midstream.checkpoint.process import Repeated, this_process
 from midstream.checkpoint.request_log import told_of
 from midstream.checkpoint.status import measured
 from midstream.errors import JobError, MidstreamError
@@ -30,8 +30,7 @@ class Listener:
     def __init__(self, session: Session, pause: float = 0.5) -> None:
         self.session = session
         self.pause = pause
-        self.ending = threading.Event()
-        self.thread = threading.Thread(target=self._listen, name="midstream-control", daemon=True)
+        self.looking: Repeated | None = None
 
     def go_on(self) -> None:
         """Carries out what was asked of an earlier process and came into no manifest."""
@@ -40,23 +39,21 @@ class Listener:
 
     def listen(self) -> None:
         """Begins to look for requests."""
-        self.thread.start()
+        self.looking = this_process().repeat(self._look, self.pause, "midstream-control")
 
     def stop(self) -> None:
         """Stops looking."""
-        self.ending.set()
-        if self.thread.is_alive() and threading.current_thread() is not self.thread:
-            self.thread.join(timeout=10)
+        if self.looking is not None:
+            self.looking.stop(patience=10)
 
-    def _listen(self) -> None:
+    def _look(self) -> None:
         driver = self.session._driver
-        while not self.ending.wait(self.pause):
-            try:
-                driver.requests.answer_all(self.answer, driver.check_lease)
-            except MidstreamError as error:
-                log.warning("the control folder cannot be read: %s", error)
-            except Exception:  # a job must not become deaf, whatever it was asked
-                log.exception("a request could not be answered")
+        try:
+            driver.requests.answer_all(self.answer, driver.check_lease)
+        except MidstreamError as error:
+            log.warning("the control folder cannot be read: %s", error)
+        except Exception:  # a job must not become deaf, whatever it was asked
+            log.exception("a request could not be answered")
 
     def answer(self, request: Request) -> Any:
         """The answer to one request."""

@@ -53,7 +53,8 @@ class Session:
     """Continuous queries on a checkpoint.
 
     They run on Spark, or in this process with `on="local"`; both have the same checkpoint, so a job may go on there
-    where it was here. `spark` is the SparkSession to run on; without one a local one is opened.
+    where it was here. `spark` is the SparkSession to run on; without one a local one is opened. `on` may also be what
+    makes another backend for the files of the checkpoint.
 
     `checkpoint` is where state, results and progress are kept: whoever opens a session on it again, with the same
     streams and queries, goes on where the last one was. `slots` is how many tasks share the work of a batch,
@@ -71,7 +72,7 @@ class Session:
         spark: Any = None,
         *,
         checkpoint: str,
-        on: str = "spark",
+        on: str | Callable[[Files], Backend] = "spark",
         slots: int | None = None,
         functions: Sequence[UserFunction] = (),
         retained: int = 10,
@@ -647,8 +648,10 @@ def check_name(kind: str, name: str) -> None:
         raise InputError(f"{name!r} cannot name a {kind}", hint="use letters, digits, _ and -")
 
 
-def _backend(on: str, spark: Any, files: Files) -> Backend:
+def _backend(on: str | Callable[[Files], Backend], spark: Any, files: Files) -> Backend:
     """Where a session runs."""
+    if callable(on):
+        return on(files)
     if on == "local":
         if spark is not None:
             raise InputError('a session with on="local" runs without Spark', hint="leave the SparkSession out")

@@ -12,6 +12,8 @@ import os
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +23,8 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.merging import AnyMerge, Made, SharedMerge, due
 from midstream.checkpoint.names import DEAD_LETTERS, RESULTS, name_for
 from midstream.checkpoint.outputs import checksum_of
+from midstream.checkpoint.parallel_writes import wait_for
+from midstream.checkpoint.process import this_process
 from midstream.checkpoint.result_files import QUERY, read_whole
 from midstream.errors import MidstreamError
 from midstream.job.task.results_files import shared_parquet
@@ -37,26 +41,23 @@ class Compactor:
 
     def __init__(self, files: Files) -> None:
         self.files = files
-        self.thread: threading.Thread | None = None
+        self.round: Future[None] | None = None
         self.done: list[tuple[AnyMerge, Made]] = []
 
     def begin(self, manifest: Manifest) -> None:
         """Starts a round on what the manifest names, if something is due and no round is under way."""
-        if self.thread is not None:
+        if self.round is not None:
             return
         merges = due(manifest, manifest.batch_id)
         if merges:
-            self.thread = threading.Thread(
-                target=self._run, args=(merges, manifest.batch_id + 1), name="midstream-merge", daemon=True
-            )
-            self.thread.start()
+            self.round = this_process().aside(partial(self._run, merges, manifest.batch_id + 1), "midstream-merge")
 
     def take(self, wait: bool = False) -> list[tuple[AnyMerge, Made]]:
         """What the last round has merged, once it has ended; waits for its end if asked to."""
-        if self.thread is None or (self.thread.is_alive() and not wait):
+        if self.round is None or not (wait or self.round.done()):
             return []
-        self.thread.join()
-        self.thread, done, self.done = None, self.done, []
+        wait_for([self.round])
+        self.round, done, self.done = None, self.done, []
         return done
 
     def _run(self, merges: Sequence[AnyMerge], batch_id: int) -> None:

@@ -7,12 +7,12 @@ manifest, because another checkpoint counts its batches from 0 too.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.process import this_process
 
 Sink = Callable[[Any, int], None]
 
@@ -32,7 +32,7 @@ class Delivery:
 def identity_after(before: Manifest | None) -> dict[str, str]:
     """The identity of a checkpoint, as its next manifest has it."""
     known = None if before is None else before.counters.get(IDENTITY)
-    return {IDENTITY: secrets.token_hex(6) if known is None else str(known)}
+    return {IDENTITY: this_process().token(6) if known is None else str(known)}
 
 
 def deliver(sink: Sink, results: Any, query: str, manifest: Manifest) -> None:

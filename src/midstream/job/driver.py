@@ -23,6 +23,7 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.merging import adopt
 from midstream.checkpoint.metrics import completed, remember
 from midstream.checkpoint.outputs import outputs_of, require_present
+from midstream.checkpoint.process import this_process
 from midstream.checkpoint.request_log import REQUESTS
 from midstream.checkpoint.source_batches import counted, own_batches, source_batch
 from midstream.checkpoint.store import FOR_A_REPLAY, CheckpointStore
@@ -417,8 +418,8 @@ class Driver:
         """The manifest with small files merged, old ones in lists, and the batch in the metrics table."""
         # Before rubbish is collected nothing may be half made.
         manifest = with_archive(manifest, batch.before, self.retiring)
-        manifest = adopt(manifest, self.compactor.take(wait=self._collects(batch)), time.time())
-        row = metrics_row(progress_of(batch, manifest), time.time())
+        manifest = adopt(manifest, self.compactor.take(wait=self._collects(batch)), this_process().now())
+        row = metrics_row(progress_of(batch, manifest), this_process().now())
         completed_before = completed(manifest, self.told_after)
         self.told_after = {}
         return shorten(self.files, remember(self.files, completed_before, row, self.metrics_retained))

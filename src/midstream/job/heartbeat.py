@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import threading
 
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lease import Lease
+from midstream.checkpoint.process import this_process
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError
 
@@ -21,10 +21,7 @@ class Heartbeat:
 
     def __init__(self, files: Files, pause: float = PAUSE) -> None:
         self.lease = Lease.take(files, above=CheckpointStore(files).epoch())
-        self.pause = pause
-        self.ending = threading.Event()
-        self.thread = threading.Thread(target=self._beat, name="midstream-lease", daemon=True)
-        self.thread.start()
+        self.beating = this_process().repeat(self._beat, pause, "midstream-lease")
 
     @property
     def epoch(self) -> int:
@@ -37,14 +34,12 @@ class Heartbeat:
 
     def stop(self) -> None:
         """Gives the lease back."""
-        self.ending.set()
-        self.thread.join()
+        self.beating.stop()
         self.lease.release()
 
     def _beat(self) -> None:
-        while not self.ending.wait(self.pause):
-            try:
-                self.lease.beat()
-            except (JobError, OSError) as error:
-                # A lost lease stays lost, and the next commit fails by it; storage that is away may come back.
-                log.warning("the lease could not be renewed: %s", error)
+        try:
+            self.lease.beat()
+        except (JobError, OSError) as error:
+            # A lost lease stays lost, and the next commit fails by it; storage that is away may come back.
+            log.warning("the lease could not be renewed: %s", error)

@@ -8,7 +8,6 @@ crash carries out, before its first batch, what was kept and has no number in th
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from midstream.checkpoint.control import CHANGING, UNTIL, Reply, Request, refusa
 from midstream.checkpoint.crash_points import reach
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.process import this_process
 from midstream.checkpoint.request_format import UNREADABLE
 from midstream.checkpoint.request_log import REQUESTS, TakenRequests, record_of
 from midstream.errors import InputError, InternalError, JobError, MidstreamError, MigrationError, QueryError
@@ -87,7 +87,8 @@ class Requests:
 
     def _answer_at_once(self, number: str, request: Request, handle: Handler) -> None:
         # What nobody waits for any more was asked of another run of the job.
-        if time.time() <= request.get(UNTIL, time.time()):
+        now = this_process().now()
+        if now <= request.get(UNTIL, now):
             self.taken.answer(number, _reply(request, handle))
         self.taken.forget(number)
 
