@@ -33,6 +33,9 @@ KINDS = {
     "left deep joins": Kind("SymmetricJoin", f"SELECT A.v, B.v AS u, C.v AS w {JOINED}", "((A B) C)"),
     "right deep joins": Kind("SymmetricJoin", f"SELECT A.v, B.v AS u, C.v AS w {JOINED}", "(A (B C))"),
     "multi-way join": Kind("MultiwayJoin", f"SELECT A.v, B.v AS u, C.v AS w {JOINED}", "A: B C, B: C A, C: B A"),
+    "routed join": Kind(
+        "MultiwayJoin", f"SELECT A.v, B.v AS u, C.v AS w {JOINED}", "A -> B <- C, B <- C -> A, C -> B -> A"
+    ),
     "null-matching join": Kind("SymmetricJoin", f"SELECT A.v FROM A {W} JOIN B {W} ON A.k IS NOT DISTINCT FROM B.k"),
     "left join": Kind("OuterJoin", f"SELECT A.v, B.v AS u FROM A {W} LEFT JOIN B [RANGE 4] ON A.k = B.k"),
     "full join": Kind("OuterJoin", f"SELECT A.v, B.v AS u FROM A {W} FULL JOIN B [TUMBLE 6] ON A.k = B.k"),

@@ -21,6 +21,7 @@ from midstream.algebra.expressions import (
     columns_of,
     conjuncts,
 )
+from midstream.algebra.placements import ARROWS, Placement
 from midstream.algebra.time import TimeDomain
 from midstream.algebra.windows import Hop, Range, Rows, WindowSpec
 from midstream.errors import InternalError
@@ -263,6 +264,27 @@ class MultiJoin(Relation):
         names = ["".join(sorted(aliases(r))) if len(aliases(r)) == 1 else f"#{i}" for i, r in enumerate(self.joined)]
         orders = ", ".join(f"{names[i]}: {' '.join(names[j] for j in order)}" for i, order in enumerate(self.orders))
         return f"MultiJoin on {_bare(self.on)} probing {orders}"
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedJoin(MultiJoin):
+    """A multi-way join of streams whose windows may be apart; `placements[i]` says where each probe takes place."""
+
+    placements: tuple[tuple[Placement, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        MultiJoin.__post_init__(self)
+        placed = [len(way) for way in self.placements] == [len(order) for order in self.orders]
+        _require(placed, "every probe needs a placement")
+
+    @property
+    def label(self) -> str:
+        names = ["".join(sorted(aliases(r))) for r in self.joined]
+        ways = []
+        for i, order in enumerate(self.orders):
+            steps = (f"{ARROWS[p]} {names[j]}" for j, p in zip(order, self.placements[i], strict=True))
+            ways.append(f"{names[i]} {' '.join(steps)}")
+        return f"RoutedJoin on {_bare(self.on)} by {', '.join(ways)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from midstream.checkpoint.stored import OperatorFigures, OperatorNode, PlanGraph
 from midstream.errors import MidstreamError
+from midstream.optimizer.routed.text import Ways
 from midstream.optimizer.shapes import Orders, Tree, leaves_of, parse_shape
 
 
@@ -37,6 +38,13 @@ def schema_told(told: Mapping[str, Any]) -> pa.Schema:
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(told["schema"])))
 
 
+_KINDS = {
+    tuple: ("HashJoin", "Join"),
+    Orders: ("MultiwayJoin", "Multi-way join"),
+    Ways: ("RoutedJoin", "Routed join"),
+}
+
+
 def join_tree(plan: str) -> PlanGraph:
     """The join tree of a plan's text.
 
@@ -51,8 +59,8 @@ def join_tree(plan: str) -> PlanGraph:
         if isinstance(tree, str):
             nodes[place] = OperatorNode(str(place), "Source", tree, content=tree, stream=tree)
             return str(place)
-        parts: list[Tree] = [*sorted(set(leaves_of(tree)))] if isinstance(tree, Orders) else list(tree)
-        kind, label = ("MultiwayJoin", "Multi-way join") if isinstance(tree, Orders) else ("HashJoin", "Join")
+        parts: list[Tree] = list(tree) if isinstance(tree, tuple) else [*sorted(set(leaves_of(tree)))]
+        kind, label = _KINDS[type(tree)]
         content = f"join of {', '.join(sorted(set(leaves_of(tree))))}"
         nodes[place] = OperatorNode(str(place), kind, label, 0, content, tuple(add(part) for part in parts))
         return str(place)

@@ -14,13 +14,17 @@ from midstream.algebra.time import TimeDomain
 SECOND = 1_000_000
 """How many ticks of timestamps are a second."""
 
+ROW_OVERHEAD = 24.0
+"""What keeping a tuple takes beside its columns, in bytes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Constants:
     """The cost of handling one tuple in each way, and of keeping a thousand bytes of state for a tick.
 
     Where ticks are microseconds, state is paid for by the second: what a plan is worth must not hang on the clock.
-    `exchange` is that of sending a tuple to another slot between two stages; it counts where rows are spread.
+    Where rows are spread, `exchange` is that of sending a tuple to another slot between two stages, and `stage` that of
+    a further stage, once a batch however many tuples it takes.
     """
 
     probe: float = 1.0
@@ -31,6 +35,7 @@ class Constants:
     row: float = 0.1
     state: float = 0.0001
     exchange: float = 2.0
+    stage: float = 0.0
 
     def by_tick(self, domain: TimeDomain) -> Constants:
         """The same by the ticks of a domain."""
@@ -50,6 +55,7 @@ class Cost:
     state_rows: float = 0.0
     state_bytes: float = 0.0
     moved: float = 0.0
+    stages: float = 0.0
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(
@@ -62,6 +68,7 @@ class Cost:
             self.state_rows + other.state_rows,
             self.state_bytes + other.state_bytes,
             self.moved + other.moved,
+            self.stages + other.stages,
         )
 
     @property
@@ -73,5 +80,5 @@ class Cost:
         """All of it as one number."""
         c = constants
         handling = c.probe * self.probed + c.insert * self.inserted + c.match * self.matched + c.give * self.given
-        handling += c.evaluate * self.evaluated + c.row * self.rows + c.exchange * self.moved
+        handling += c.evaluate * self.evaluated + c.row * self.rows + c.exchange * self.moved + c.stage * self.stages
         return handling + c.state * self.state_bytes / 1000

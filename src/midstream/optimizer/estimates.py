@@ -27,6 +27,7 @@ from midstream.algebra.plan import (
     MultiJoin,
     Project,
     Relation,
+    RoutedJoin,
     Select,
     Sequence,
     Stream,
@@ -36,10 +37,11 @@ from midstream.algebra.plan import (
 )
 from midstream.algebra.statistics import UNKNOWN, Estimate, KeyProfile, Statistics
 from midstream.algebra.windows import Hop, Rows, Unbounded
-from midstream.optimizer.cost import Constants, Cost
+from midstream.optimizer.cost import ROW_OVERHEAD, Constants, Cost
 from midstream.optimizer.exchanges import Placed, meeting, single
 from midstream.optimizer.join_graph import Inputs, JoinGraph, bits, join_graph
 from midstream.optimizer.origins import origin
+from midstream.optimizer.routed.weighing import routed_cost
 
 GUESSED_RATE = 1.0
 GUESSED_ENDLESS = 1_000_000.0
@@ -59,7 +61,6 @@ GUESSES = {
     "like": 0.2,
     "in": 0.3,
 }
-ROW_OVERHEAD = 24.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,6 +261,8 @@ class Estimator:
                 return Cost(rows=self.flow(inner).rate)
             case Join(kind="inner"):
                 return self._join_cost(plan) + self._exchange(plan)
+            case RoutedJoin():
+                return self._multi_join_cost(plan)
             case MultiJoin():
                 return self._multi_join_cost(plan) + self._exchange(plan)
             case Distinct(inner):
@@ -286,6 +289,8 @@ class Estimator:
 
     def _multi_join_cost(self, plan: MultiJoin) -> Cost:
         graph = GraphEstimator(_one_graph(plan), self)
+        if isinstance(plan, RoutedJoin):
+            return routed_cost(graph, plan.orders, plan.placements)
         masks = tuple(1 << i for i in range(len(plan.joined)))
         total = Cost()
         for i, order in enumerate(plan.orders):
@@ -301,18 +306,23 @@ class Estimator:
             return Cost()
         self.flow(plan)
         known = next((g for g in self._graphs.values() if g.graph.part(plan) is not None), None)
-        return Cost() if known is None else Cost(moved=self._meeting(known, plan)[0])
+        if known is None:
+            return Cost()
+        moved, further, _ = self._meeting(known, plan)
+        return Cost(moved=moved, stages=further / self.batch_ticks(known.leaves[0]))
 
-    def _meeting(self, known: GraphEstimator, plan: Relation) -> tuple[float, Placed]:
+    def _meeting(self, known: GraphEstimator, plan: Relation) -> tuple[float, int, Placed]:
+        """The rows that move for a join, the further stages it needs, and where its result lies."""
         while len(plan.inputs) == 1:  # a selection lets rows lie where they are
             plan = plan.inputs[0]
         parts: list[tuple[Inputs, Placed | None]] = []
         for child in plan.inputs:
             inputs = known.graph.part(child)
             if inputs is None:
-                return 0.0, single(self.flow(plan).rate)
-            parts.append((inputs, self._meeting(known, child)[1] if inputs.bit_count() > 1 else None))
-        return known.meeting(parts)
+                return 0.0, 0, single(self.flow(plan).rate)
+            parts.append((inputs, self._meeting(known, child)[2] if inputs.bit_count() > 1 else None))
+        moved, placed = known.meeting(parts)
+        return moved, placed.stage - max(0 if place is None else place.stage for _, place in parts), placed
 
     def _slice_cost(self, plan: Relation) -> Cost:
         flows = [self.flow(r) for r in plan.inputs]
@@ -353,6 +363,11 @@ class GraphEstimator:
         if self.estimator.statistics is UNKNOWN:
             return False
         return not self.estimator.spread or any(members == self.graph.everyone for members in self._members)
+
+    @property
+    def may_route(self) -> bool:
+        """Whether routed joins are worth a thought: in one place they are multi-way joins."""
+        return self.estimator.spread and self.estimator.statistics is not UNKNOWN
 
     @staticmethod
     def _owners(terms: Iterable[tuple[str | None, Inputs]]) -> Inputs:
@@ -450,6 +465,10 @@ class GraphEstimator:
                     known |= members
             self._keyed[inputs] = known
         return known
+
+    def classes_between(self, left: Inputs, right: Inputs) -> tuple[int, ...]:
+        """The classes of equal terms of which both sets have some."""
+        return tuple(n for n, members in enumerate(self._members) if members & left and members & right)
 
     def meeting(self, parts: Several[tuple[Inputs, Placed | None]]) -> tuple[float, Placed]:
         """The rows per tick that must move so that some sets can be joined, and where the result lies."""

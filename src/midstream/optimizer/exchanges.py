@@ -14,7 +14,8 @@ from dataclasses import dataclass
 class Placed:
     """Rows in slots: by which class of equal keys (None: as they arrive), whether something has moved for them.
 
-    `rate` is how many there are per tick, `arriving` how many per tick arrive in this stage without an exchange so far.
+    `rate` is how many there are per tick, `arriving` how many per tick arrive in this stage without an exchange so far,
+    `stage` the number of exchanges one after another that lie behind them.
     """
 
     rate: float
@@ -22,6 +23,7 @@ class Placed:
     arriving: float = 0.0
     receiving: bool = False
     single: bool = False
+    stage: int = 0
 
     def lies_by(self, key: int | None) -> bool:
         """Whether rows of equal keys of this class are in one slot, or can be."""
@@ -45,5 +47,7 @@ def _by(parts: Sequence[Placed], key: int | None, rate: float) -> tuple[float, P
     arriving = sum(part.arriving for part in staying)
     receiving = len(staying) < len(parts) or any(part.receiving for part in staying)
     if receiving:
-        return moved + arriving, Placed(rate, key, 0.0, True)
+        moving = max((part.stage + 1 for part in parts if not part.lies_by(key)), default=0)
+        stage = max(moving, *(part.stage for part in parts))
+        return moved + arriving, Placed(rate, key, 0.0, True, stage=stage)
     return moved, Placed(rate, key, arriving, False)

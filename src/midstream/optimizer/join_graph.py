@@ -14,7 +14,8 @@ from functools import cached_property, lru_cache
 from typing import Union as Either
 
 from midstream.algebra.expressions import Expression, columns_of, conjunction, conjuncts
-from midstream.algebra.plan import Aggregate, Distinct, Join, MultiJoin, Relation, Select, aliases
+from midstream.algebra.placements import Placement
+from midstream.algebra.plan import Aggregate, Distinct, Join, MultiJoin, Relation, RoutedJoin, Select, aliases
 from midstream.errors import QueryError
 from midstream.optimizer.equalities import classes, closure, equality, sides
 from midstream.optimizer.origins import origin_text
@@ -26,6 +27,13 @@ class Probing:
 
     parts: tuple[Shape, ...]
     orders: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Routed(Probing):
+    """A routed join of single inputs; `placements[i]` says where each probe of input i takes place."""
+
+    placements: tuple[tuple[Placement, ...], ...] = ()
 
 
 Shape = Either[int, tuple["Shape", "Shape"], Probing]  # noqa: UP007
@@ -249,7 +257,10 @@ class JoinGraph:
         on += [
             c for c, m in self.other_conditions if not m & ~together and not any(not m & ~inputs for inputs in owned)
         ]
-        return MultiJoin(tuple(r for r, _ in built), conjunction(on), shape.orders), together
+        joined, condition = tuple(r for r, _ in built), conjunction(on)
+        if isinstance(shape, Routed):
+            return RoutedJoin(joined, condition, shape.orders, shape.placements), together
+        return MultiJoin(joined, condition, shape.orders), together
 
     def _pairwise(self, owned: Sequence[Inputs]) -> Iterator[Expression]:
         """One equality per class and pair of parts: a probe order may visit them in any order."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from midstream.algebra import physical as p
+from midstream.algebra import physical_routed as routed
 from midstream.algebra.emission import Emission
 from midstream.algebra.expressions import (
     TRUE,
@@ -29,6 +30,7 @@ from midstream.algebra.plan import (
     MultiJoin,
     Project,
     Relation,
+    RoutedJoin,
     Select,
     Sequence,
     Stream,
@@ -167,6 +169,8 @@ class _Lowering:
         )
         steps = tuple(tuple(finished_route(i, route, inputs)) for i, route in enumerate(routes))
         schema = _schema(pa.schema([f for node in inputs for f in node.schema]), needed)
+        if isinstance(plan, RoutedJoin):
+            return routed.RoutedJoin(schema, inputs, steps, plan.on, plan.placements)
         return p.MultiwayJoin(schema, inputs, steps, plan.on)
 
     def _keyed(

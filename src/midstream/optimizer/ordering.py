@@ -2,7 +2,8 @@
 
 Up to ten inputs, dynamic programming over all trees without accidental cross products; beyond, greedily the cheapest
 pair first. A multi-way join, which keeps no intermediate results and probes each input's tuples along a greedy order of
-its own, competes, and so do mixes: a multi-way join over some results that it pays to keep.
+its own, competes, and so do mixes: a multi-way join over some results that it pays to keep. Where rows are spread over
+slots, a routed join competes too: it needs no common key.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from dataclasses import dataclass
 from midstream.optimizer.cost import Cost
 from midstream.optimizer.estimates import GraphEstimator
 from midstream.optimizer.exchanges import Placed
-from midstream.optimizer.join_graph import Inputs, JoinGraph, Probing, Shape, bits
+from midstream.optimizer.join_graph import Inputs, JoinGraph, Probing, Routed, Shape, bits
+from midstream.optimizer.routed.weighing import best_routed, routed_worth
 
 EXHAUSTIVE = 10
 """Up to how many inputs all trees are weighed."""
@@ -51,10 +53,21 @@ def best_shape(estimator: GraphEstimator) -> Ordered:
         return probing if better else tree
     parts = exhaustive_trees(estimator)
     tree = parts[estimator.graph.everyone]
-    if count == 2 or trees_only:
+    if count == 2:
         return tree
-    mixed = mixture(estimator, parts)
-    return mixed if mixed.cost < tree.cost * (1 - CLOSE) else tree
+    found = tree if trees_only else _cheaper(tree, mixture(estimator, parts))
+    return found
+
+
+def _cheaper(known: Ordered, other: Ordered | None) -> Ordered:
+    return known if other is None or other.cost >= known.cost * (1 - CLOSE) else other
+
+
+def routed(estimator: GraphEstimator) -> Ordered | None:
+    """A routed join of low cost, if the inputs are streams."""
+    masks = tuple(1 << i for i in range(len(estimator.graph.inputs)))
+    found = best_routed(estimator, tuple(_greedy_order(estimator, masks, i) for i in range(len(masks))))
+    return None if found is None else Ordered(found[0], estimator.graph.everyone, found[1])
 
 
 def exhaustive_trees(estimator: GraphEstimator) -> dict[Inputs, Ordered]:
@@ -95,7 +108,9 @@ def _moving(estimator: GraphEstimator, parts: Sequence[Ordered]) -> tuple[float,
     if not estimator.estimator.spread:
         return 0.0, None
     rows, placed = estimator.meeting([(part.inputs, part.placed) for part in parts])
-    return estimator.constants.exchange * rows, placed
+    further = placed.stage - max(0 if part.placed is None else part.placed.stage for part in parts)
+    waiting = further / estimator.estimator.batch_ticks(estimator.leaves[0])
+    return estimator.constants.exchange * rows + estimator.constants.stage * waiting, placed
 
 
 def _parts(inputs: Inputs) -> Iterator[tuple[Inputs, Inputs]]:
@@ -233,6 +248,9 @@ def shape_cost(estimator: GraphEstimator, shape: Shape) -> float:
 def _weighed(estimator: GraphEstimator, shape: Shape) -> Ordered:
     if isinstance(shape, int):
         return Ordered(shape, 1 << shape, 0.0)
+    if isinstance(shape, Routed):
+        cost = routed_worth(estimator, shape.orders, shape.placements)
+        return Ordered(shape, estimator.graph.everyone, cost)
     if isinstance(shape, Probing):
         return _weighed_probing(estimator, shape)
     a, b = (_weighed(estimator, part) for part in shape)

@@ -16,9 +16,11 @@ from midstream.optimizer.cost import Constants
 from midstream.optimizer.estimates import Estimator, GraphEstimator
 from midstream.optimizer.join_graph import JoinGraph, Shape, leaf_name
 from midstream.optimizer.lower import lower
-from midstream.optimizer.ordering import all_trees, best_shape, exhaustive_trees, mixture, multiway, shape_cost
+from midstream.optimizer.ordering import all_trees, best_shape, exhaustive_trees, mixture, multiway, routed, shape_cost
 from midstream.optimizer.prepare import as_written, prepare
 from midstream.optimizer.rewrite import normalize
+from midstream.optimizer.routed.shapes import routed_shape
+from midstream.optimizer.routed.text import Ways
 from midstream.optimizer.shapes import Wanted, leaves_of, parse_shape, shape_text, shaped
 from midstream.optimizer.variants import Mark, marked, possible_marks
 
@@ -121,9 +123,11 @@ def _shaped(normal: Relation, wanted: Wanted) -> Relation:
     query = marked(normal, wanted.marks)
     used: list[object] = []
     joined: list[str] = []
+    graphs: list[JoinGraph] = []
 
     def choose(graph: JoinGraph) -> Relation:
         joined.append(", ".join(leaf_name(relation) for relation in graph.inputs))
+        graphs.append(graph)
         tree = wanted.tree_of(graph)
         used.append(tree)
         return as_written(graph) if tree is None else shaped(tree, graph)
@@ -131,6 +135,8 @@ def _shaped(normal: Relation, wanted: Wanted) -> Relation:
     logical = prepare(query, choose)
     for tree in wanted.trees:
         if tree not in used and not (isinstance(tree, str) and tree in aliases(query)):
+            if isinstance(tree, Ways) and graphs:  # says at which place of the text it does not fit
+                routed_shape(tree, max(graphs, key=lambda graph: len(graph.inputs)))
             names = ", ".join(sorted(leaves_of(tree)))
             raise QueryError(
                 f"the plan names {names}, which are not the inputs of any join of the query",
@@ -147,7 +153,7 @@ def enumerate_plans(
     statistics: Statistics | None = None,
     constants: Constants | None = None,
 ) -> list[Plan]:
-    """Equivalent plans of a query, best first: the optimizer's choice, join trees, multi-way joins, variants."""
+    """Equivalent plans of a query, best first: the optimizer's choice, trees, multi-way and routed joins, variants."""
     emission = emission_of(query, emit_every)
     prices = (constants or Constants()).by_tick(query.domain)
     estimator = Estimator(statistics or UNKNOWN, emission, prices)
@@ -210,4 +216,6 @@ def _some_shapes(joins: GraphEstimator, limit: int) -> list[Shape]:
         shapes.append(multiway(joins).shape)
         if len(graph.inputs) <= LARGE:
             shapes.append(mixture(joins, exhaustive_trees(joins)).shape)
+        if (way := routed(joins)) is not None:
+            shapes.append(way.shape)
     return list(dict.fromkeys(shapes))

@@ -1,10 +1,11 @@
 """Plans as users write them.
 
 A join tree by alias, `((A B) C)`; probe orders of a multi-way join, `A: B C, B: A C, C: B A`; both nested,
-`((A B): C, C: (A B))` or `((A: B C, B: A C, C: B A) D)`. An input whose duplicates are removed, or which is aggregated,
-before it is joined carries a mark: `(A/distinct B)`, `(A/grouped B)`. Where a query joins at several places, each has
-its shape, `((A B) C); (D E)`, and a place that is not named is joined as the query is written. Names that would be
-misread stand in double quotes: `("order lines" B)`. So the text of a plan says all that can be chosen about it.
+`((A B): C, C: (A B))` or `((A: B C, B: A C, C: B A) D)`; a routed join, `A -> B <- C, B -> A <- C, C <- B <- A`.
+An input whose duplicates are removed, or which is aggregated, before it is joined carries a mark: `(A/distinct B)`,
+`(A/grouped B)`. Where a query joins at several places, each has its shape, `((A B) C); (D E)`, and a place that is not
+named is joined as the query is written. Names that would be misread stand in double quotes: `("order lines" B)`. So the
+text of a plan says all that can be chosen about it.
 """
 
 from __future__ import annotations
@@ -14,15 +15,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Union as Either
 
-from midstream.algebra.plan import Aggregate, Distinct, Join, MultiJoin, Relation, Select, aliases
+from midstream.algebra.plan import Aggregate, Distinct, Join, MultiJoin, Relation, RoutedJoin, Select, aliases
 from midstream.errors import QueryError
 from midstream.optimizer.join_graph import JoinGraph, Probing, Shape, leaf_name
+from midstream.optimizer.routed.plan import name_text
+from midstream.optimizer.routed.shapes import routed_shape, routed_text
+from midstream.optimizer.routed.text import Ways, is_routed
 
 _TOKENS = re.compile(r'\s*([(),:;]|"(?:[^"]|"")*"(?:/[^\s(),:;"]*)?|[^\s(),:;"]+)')
-_PLAIN = re.compile(r'[^\s(),:;/"]+')
 _COLON = object()
 MARKS = ("distinct", "grouped")
-_HINT = 'write a join tree, "((A B) C)", or probe orders, "A: B C, B: A C, C: B A"'
+_HINT = (
+    'write a join tree, "((A B) C)", probe orders, "A: B C, B: A C, C: B A", '
+    'or ways, "A -> B -> C, B -> A -> C, C -> B -> A"'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +38,7 @@ class Orders:
     routes: tuple[tuple[Tree, tuple[Tree, ...]], ...]
 
 
-Tree = Either[str, tuple["Tree", "Tree"], Orders]  # noqa: UP007
+Tree = Either[str, tuple["Tree", "Tree"], Orders, Ways]  # noqa: UP007
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +75,12 @@ def parse_shape(text: str) -> Wanted:
     ['A', 'B', 'C', 'D', 'E 2']
     """
     marks: set[tuple[str, str]] = set()
-    trees = []
-    for tokens in _places(text):
-        tree = _Reader(text, marks).read(tokens)
+    trees: list[Tree] = []
+    for start, end in _parts(text):
+        if is_routed(text[start:end]):
+            trees.append(Ways(text, start, end))
+            continue
+        tree: Tree = _Reader(text, marks).read(_tokens(text, start, end))
         leaves = leaves_of(tree)
         if len(set(leaves)) != len(leaves):
             raise QueryError(f"the plan {text!r} names an alias twice")
@@ -79,22 +88,25 @@ def parse_shape(text: str) -> Wanted:
     return Wanted(tuple(trees), frozenset(marks))
 
 
-def _places(text: str) -> list[list[str]]:
-    """The tokens of each shape."""
-    places: list[list[str]] = [[]]
-    position, end = 0, len(text.rstrip())
+def _parts(text: str) -> list[tuple[int, int]]:
+    """Where the shape of each place begins and ends: between semicolons that are not quoted."""
+    cuts = [token.start(1) for token in _TOKENS.finditer(text) if token[1] == ";"]
+    return list(zip([0, *(cut + 1 for cut in cuts)], [*cuts, len(text)], strict=True))
+
+
+def _tokens(text: str, start: int, end: int) -> list[str]:
+    """The tokens of one shape."""
+    tokens: list[str] = []
+    position, end = start, start + len(text[start:end].rstrip())
     while position < end:
         token = _TOKENS.match(text, position)
         if token is None:
             break
         position = token.end()
-        if token[1] == ";":
-            places.append([])
-        else:
-            places[-1].append(token[1])
-    if position < end or not all(places):
+        tokens.append(token[1])
+    if position < end or not tokens:
         raise QueryError(f"cannot read the plan {text!r}", hint=_HINT)
-    return places
+    return tokens
 
 
 class _Reader:
@@ -166,6 +178,8 @@ def leaves_of(tree: Tree) -> list[str]:
             found.append(top)
         elif isinstance(top, Orders):
             stack.extend(head for head, _ in top.routes)
+        elif isinstance(top, Ways):
+            stack.extend(top.heads)
         else:
             stack.extend(top)
     return found
@@ -176,6 +190,8 @@ def _numbered(tree: Tree, graph: JoinGraph) -> Shape:
         return graph.named(tree)
     if isinstance(tree, Orders):
         return _probing(tree, graph)
+    if isinstance(tree, Ways):
+        return routed_shape(tree, graph)
     return (_numbered(tree[0], graph), _numbered(tree[1], graph))
 
 
@@ -191,7 +207,7 @@ def _probing(tree: Orders, graph: JoinGraph) -> Probing:
 
 
 def _shown(part: object) -> str:
-    return _tree_text(part) if isinstance(part, str | tuple | Orders) else ":"
+    return _tree_text(part) if isinstance(part, str | tuple | Orders | Ways) else ":"
 
 
 def _tree_text(tree: Tree) -> str:
@@ -199,6 +215,8 @@ def _tree_text(tree: Tree) -> str:
         return alias_text(tree)
     if isinstance(tree, Orders):
         return ", ".join(f"{_tree_text(h)}: {' '.join(map(_tree_text, o))}" for h, o in tree.routes)
+    if isinstance(tree, Ways):
+        return tree.text[tree.start : tree.end].strip()
     return f"({_tree_text(tree[0])} {_tree_text(tree[1])})"
 
 
@@ -241,6 +259,9 @@ def _is_inner(node: Relation) -> bool:
 def _text(node: Relation) -> str:
     if isinstance(node, MultiJoin):
         names = [_text(child) for child in node.joined]
+        if isinstance(node, RoutedJoin):
+            leaves = [leaf_name(child) for child in node.joined]
+            return f"({routed_text(leaves, node.orders, node.placements)})"
         routes = (f"{names[i]}: {' '.join(names[j] for j in o)}" for i, o in enumerate(node.orders))
         return f"({', '.join(routes)})"
     if _is_inner(node):
@@ -251,8 +272,5 @@ def _text(node: Relation) -> str:
     return alias_text(leaf_name(node)) + mark
 
 
-def alias_text(alias: str) -> str:
-    """An alias as a plan's text has it."""
-    if _PLAIN.fullmatch(alias):
-        return alias
-    return '"{}"'.format(alias.replace('"', '""'))
+alias_text = name_text
+"""An alias as a plan's text has it."""

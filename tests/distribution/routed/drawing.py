@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from midstream.distribution.routed.conditions import Conditions, chain, clique, cycle, star
 from midstream.distribution.routed.cost import Costs
 from midstream.distribution.routed.network import Line, node_per_stream
 from midstream.distribution.routed.statistics import Statistics, StreamStatistics
+from midstream.optimizer.routed.conditions import Conditions, chain, clique, cycle, star
 
 SHAPES = (chain, star, cycle, clique)
 Case = tuple[Conditions, Statistics, Costs]

@@ -8,10 +8,11 @@ from random import Random
 import pyarrow as pa
 from tests.distribution.routed.drawing import SHAPES
 
+from midstream.algebra.placements import Placement
 from midstream.api import ask
-from midstream.distribution.routed.conditions import Conditions
-from midstream.distribution.routed.plan import HeadPlan, JoinPlan, OneWay, Placement
 from midstream.distribution.routed.query import RoutedQuery
+from midstream.optimizer.routed.conditions import Conditions
+from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay
 
 THETA = ("{a}.v <= {b}.v", "{a}.v < {b}.v + 2", "{a}.v <> {b}.v", "{a}.v + {b}.v > 3")
 

@@ -7,15 +7,16 @@ from random import Random
 import pytest
 from tests.distribution.routed.drawing import draw_case
 
-from midstream.distribution.routed.conditions import clique
+from midstream.algebra.placements import Placement
 from midstream.distribution.routed.cost import Costs, flows, joint_cost, paper_cost, violation, way_cost
 from midstream.distribution.routed.exact import exact_plan
 from midstream.distribution.routed.greedy import greedy_plan
 from midstream.distribution.routed.joint import best_plan, gathering_plan, improved_plan
 from midstream.distribution.routed.network import Line, node_per_stream
-from midstream.distribution.routed.plan import JoinPlan, Placement, checked, head_plan
 from midstream.distribution.routed.statistics import StreamStatistics
 from midstream.errors import QueryError
+from midstream.optimizer.routed.conditions import clique
+from midstream.optimizer.routed.plan import JoinPlan, checked, head_plan
 
 A, B, C = StreamStatistics(100, 50, 150, 0.01), StreamStatistics(200, 100, 40, 0.02), StreamStatistics(10, 5, 8, 0.5)
 STATISTICS = {"A": A, "B": B, "C": C}

@@ -9,17 +9,17 @@ import pytest
 from tests.distribution.routed.joins import Joined, draw_join, draw_plan
 
 import midstream as ms
+from midstream.algebra.placements import Placement
 from midstream.cluster.simulated.routed_run import local_rows
 from midstream.distribution.routed.hops import Hop, KeptWindow, Travel, kept_windows, rounds
-from midstream.distribution.routed.plan import Placement
 from midstream.distribution.routed.probing import Prober
 from midstream.distribution.routed.query import RoutedQuery
-from midstream.distribution.routed.text import parse_plan
 from midstream.distribution.routed.window import Window
 from midstream.job.result_table import result_table
 from midstream.operators.build import build
 from midstream.operators.elements import Elements, concatenate, empty_elements
 from midstream.operators.hashing import hash_columns
+from midstream.optimizer.routed.text import parse_plan
 
 SLOTS = 3
 

@@ -9,17 +9,17 @@ import pytest
 from tests.distribution.routed.drawing import draw_case, draw_change, names
 
 from midstream.distribution.routed.centralized import Coordinator
-from midstream.distribution.routed.conditions import clique
 from midstream.distribution.routed.cost import Costs, violation
 from midstream.distribution.routed.distributed import plan_of, received, repairing_nodes, triggered
 from midstream.distribution.routed.greedy import greedy_plan
 from midstream.distribution.routed.modification import Setting, affected_nodes
 from midstream.distribution.routed.network import Line, node_per_stream
 from midstream.distribution.routed.node_sets import head_sets, node_sets
-from midstream.distribution.routed.plan import head_plan
 from midstream.distribution.routed.repair import Compare, Host, Message, Relay
 from midstream.distribution.routed.statistics import StreamStatistics
 from midstream.distribution.routed.wire import from_json, to_json
+from midstream.optimizer.routed.conditions import clique
+from midstream.optimizer.routed.plan import head_plan
 
 
 def modify(nodes, stream, own, setting, random, seen=None, trigger=triggered):

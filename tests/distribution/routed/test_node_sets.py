@@ -9,13 +9,13 @@ from random import Random
 
 from tests.distribution.routed.drawing import draw_case
 
-from midstream.distribution.routed.conditions import clique
 from midstream.distribution.routed.cost import flows, joint_cost
 from midstream.distribution.routed.greedy import greedy_plan
 from midstream.distribution.routed.network import RESULTS, Line, Network, node_per_stream
 from midstream.distribution.routed.node_sets import Join, Ship, StreamId, Update, head_sets, node_sets, set_text
-from midstream.distribution.routed.plan import head_plan
-from midstream.distribution.routed.text import parse_plan
+from midstream.optimizer.routed.conditions import clique
+from midstream.optimizer.routed.plan import head_plan
+from midstream.optimizer.routed.text import parse_plan
 
 STREAMS = ("S1", "S2", "S3")
 NETWORK = Network({"S1": "N1", "S2": "N2", "S3": "N3"}, Line(0.005, 128_000))

@@ -5,11 +5,12 @@ from random import Random
 import pytest
 from tests.distribution.routed.drawing import draw_case
 
-from midstream.distribution.routed.conditions import chain, clique, graph_of
+from midstream.algebra.placements import Placement
 from midstream.distribution.routed.greedy import greedy_plan
-from midstream.distribution.routed.plan import JoinPlan, Placement, checked, head_plan
-from midstream.distribution.routed.text import is_routed, parse_plan
 from midstream.errors import QueryError
+from midstream.optimizer.routed.conditions import chain, clique, graph_of
+from midstream.optimizer.routed.plan import JoinPlan, checked, head_plan
+from midstream.optimizer.routed.text import is_routed, parse_plan
 
 EXAMPLE = "S1 -> S2 -> S3, S2 <- S1 -> S3, S3 <- S1 <- S2"
 CHAIN = chain("ABC")

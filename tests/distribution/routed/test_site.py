@@ -16,9 +16,9 @@ from midstream.distribution.routed.node_sets import Join, Ship, StreamId, Update
 from midstream.distribution.routed.probing import Prober
 from midstream.distribution.routed.query import RoutedQuery
 from midstream.distribution.routed.site import Ask, Copy, Fetch, Plans, Result, Rows, Site
-from midstream.distribution.routed.text import parse_plan
 from midstream.distribution.routed.window import NEVER
 from midstream.errors import InternalError, QueryError
+from midstream.optimizer.routed.text import parse_plan
 
 TEXT = "SELECT A.v AS a, B.v AS b FROM A [RANGE 100], B [RANGE 100] WHERE A.k = B.k"
 TABLE = pa.table({"ts": list(range(8)), "k": [1, 2] * 4, "v": list(range(8))})

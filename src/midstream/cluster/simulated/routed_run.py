@@ -18,7 +18,6 @@ from midstream.distribution.routed.cost import Costs
 from midstream.distribution.routed.member import Member, centralized_members, distributed_members
 from midstream.distribution.routed.modification import Setting
 from midstream.distribution.routed.network import RESULTS
-from midstream.distribution.routed.plan import JoinPlan, checked
 from midstream.distribution.routed.probing import Prober
 from midstream.distribution.routed.query import RoutedQuery
 from midstream.distribution.routed.statistics import Statistics
@@ -27,6 +26,7 @@ from midstream.job.result_table import result_table
 from midstream.job.sources import source_elements
 from midstream.operators.build import build
 from midstream.operators.elements import Elements, concatenate, empty_elements
+from midstream.optimizer.routed.plan import JoinPlan, checked
 
 Batches = Sequence[Mapping[str, Elements]]
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Union as Either
 
-from midstream.distribution.routed.plan import JoinPlan
 from midstream.distribution.routed.repair import Message
 from midstream.distribution.routed.statistics import StreamStatistics
 from midstream.distribution.routed.track import Drained, Full, Tick, TrackMessage
 from midstream.distribution.routed.wire import on_the_wire
+from midstream.optimizer.routed.plan import JoinPlan
 
 
 @on_the_wire

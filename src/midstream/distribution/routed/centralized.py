@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from midstream.distribution.routed.greedy import greedy_plan
 from midstream.distribution.routed.modification import Modification, Setting, affected_nodes
 from midstream.distribution.routed.node_sets import node_sets
-from midstream.distribution.routed.plan import JoinPlan
 from midstream.distribution.routed.statistics import StreamStatistics
 from midstream.distribution.routed.wire import on_the_wire
+from midstream.optimizer.routed.plan import JoinPlan
 
 
 @on_the_wire

@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from midstream.distribution.routed.conditions import Conditions
+from midstream.algebra.placements import Placement
 from midstream.distribution.routed.network import Network
-from midstream.distribution.routed.plan import HeadPlan, JoinPlan, OneWay, Placement
 from midstream.distribution.routed.statistics import Flow, Statistics, StreamStatistics, after, starting
+from midstream.optimizer.routed.conditions import Conditions
+from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay
 
 SOURCE, DESTINATION = Placement.SOURCE, Placement.DESTINATION
 

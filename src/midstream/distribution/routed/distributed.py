@@ -30,7 +30,6 @@ from midstream.distribution.routed.node_sets import (
     hop_operators,
     way_operators,
 )
-from midstream.distribution.routed.plan import HeadPlan, JoinPlan, OneWay
 from midstream.distribution.routed.repair import (
     Chosen,
     Compare,
@@ -48,6 +47,7 @@ from midstream.distribution.routed.repair import (
 from midstream.distribution.routed.statistics import Flow, Statistics, StreamStatistics, starting
 from midstream.distribution.routed.wire import on_the_wire
 from midstream.errors import InternalError
+from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay
 
 
 @on_the_wire

@@ -16,12 +16,12 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from midstream.distribution.routed.conditions import Conditions
 from midstream.distribution.routed.cost import DESTINATION, SOURCE, Costs, joint_cost
 from midstream.distribution.routed.greedy import greedy_plan
-from midstream.distribution.routed.plan import HeadPlan, JoinPlan, OneWay
 from midstream.distribution.routed.statistics import Flow, Statistics, after, starting
 from midstream.errors import QueryError
+from midstream.optimizer.routed.conditions import Conditions
+from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay
 
 MOST = 6
 """Up to how many streams the search is exact within reasonable time."""

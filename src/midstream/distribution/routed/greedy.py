@@ -6,10 +6,10 @@ rule, so that they end in the same plan.
 
 from __future__ import annotations
 
-from midstream.distribution.routed.conditions import Conditions
 from midstream.distribution.routed.cost import Costs
-from midstream.distribution.routed.plan import HeadPlan, JoinPlan, OneWay
 from midstream.distribution.routed.statistics import Statistics, starting
+from midstream.optimizer.routed.conditions import Conditions
+from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay
 
 
 def greedy_plan(conditions: Conditions, statistics: Statistics, costs: Costs) -> JoinPlan:

@@ -12,9 +12,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from midstream.distribution.routed.plan import JoinPlan, Placement, checked
+from midstream.algebra.placements import Placement
 from midstream.distribution.routed.query import RoutedQuery
 from midstream.operators.elements import Key
+from midstream.optimizer.routed.plan import JoinPlan, checked
 
 
 class Travel(Enum):

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from midstream.distribution.routed.conditions import Conditions
+from midstream.algebra.placements import Placement
 from midstream.distribution.routed.cost import DESTINATION, SOURCE, Costs, Rank, flows, joint_cost
 from midstream.distribution.routed.exact import MOST, exact_plan
 from midstream.distribution.routed.greedy import greedy_plan
-from midstream.distribution.routed.plan import HeadPlan, JoinPlan, OneWay, Placement
 from midstream.distribution.routed.statistics import Flow, Statistics, starting
+from midstream.optimizer.routed.conditions import Conditions
+from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay
 
 Pairs = set[tuple[str, str]]
 """Streams and the nodes they are shipped to, or at which their windows are kept."""

@@ -33,11 +33,11 @@ from midstream.distribution.routed.centralized import Coordinator
 from midstream.distribution.routed.distributed import Repairing, received, repairing_nodes, triggered
 from midstream.distribution.routed.modification import Setting
 from midstream.distribution.routed.node_sets import keepers, node_sets
-from midstream.distribution.routed.plan import JoinPlan
 from midstream.distribution.routed.repair import Message
 from midstream.distribution.routed.statistics import Statistics, StreamStatistics
 from midstream.distribution.routed.track import Drained, GiveUp, Prepare, Share, Tick, Track
 from midstream.distribution.routed.wire import on_the_wire
+from midstream.optimizer.routed.plan import JoinPlan
 
 
 @on_the_wire

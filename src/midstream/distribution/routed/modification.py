@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from midstream.distribution.routed.conditions import Conditions
 from midstream.distribution.routed.cost import Costs
 from midstream.distribution.routed.node_sets import NodeSets
-from midstream.distribution.routed.plan import JoinPlan
+from midstream.optimizer.routed.conditions import Conditions
+from midstream.optimizer.routed.plan import JoinPlan
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Union as Either
 
+from midstream.algebra.placements import Placement
 from midstream.distribution.routed.network import RESULTS, Network
-from midstream.distribution.routed.plan import HeadPlan, JoinPlan, OneWay, Placement
 from midstream.distribution.routed.wire import on_the_wire
+from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay
 
 
 @on_the_wire

@@ -14,20 +14,13 @@ import pyarrow as pa
 from midstream.algebra import physical as p
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.plan import Relation
-from midstream.distribution.routed.conditions import Conditions
 from midstream.errors import QueryError
-from midstream.optimizer.join_graph import JoinGraph, bits, leaf_name
+from midstream.optimizer.join_graph import JoinGraph
 from midstream.optimizer.plans import Plan, plan_query
 from midstream.optimizer.prepare import as_written, prepare
 from midstream.optimizer.rewrite import normalize
+from midstream.optimizer.routed.shapes import conditions_of
 from midstream.optimizer.shapes import alias_text
-
-
-def conditions_of(graph: JoinGraph) -> Conditions:
-    """The streams of a join graph by name, and which of them each condition reads."""
-    names = [leaf_name(relation) for relation in graph.inputs]
-    sets = [frozenset(names[i] for i in bits(mask)) for mask in graph.masks]
-    return Conditions(tuple(names), frozenset(read for read in sets if len(read) > 1))
 
 
 @dataclass

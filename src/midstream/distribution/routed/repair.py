@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Union as Either
 
+from midstream.algebra.placements import Placement
 from midstream.distribution.routed.cost import Rank
 from midstream.distribution.routed.node_sets import HopOperators, OperatorSet
-from midstream.distribution.routed.plan import Placement
 from midstream.distribution.routed.statistics import Flow, StreamStatistics
 from midstream.distribution.routed.wire import on_the_wire
 

@@ -11,7 +11,9 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
+from midstream.algebra.placements import Placement
 from midstream.errors import InternalError
+from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay
 
 Kind = TypeVar("Kind", bound=type)
 
@@ -57,3 +59,7 @@ def from_json(data: Any) -> Any:
     if issubclass(found, Enum):
         return found(data["value"])
     return found(**{name: from_json(part) for name, part in data.items() if name != "is"})
+
+
+for _kind in (Placement, OneWay, HeadPlan, JoinPlan):
+    on_the_wire(_kind)

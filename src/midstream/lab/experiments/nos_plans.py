@@ -11,7 +11,6 @@ from random import Random
 
 import numpy as np
 
-from midstream.distribution.routed.conditions import chain, clique, cycle, star
 from midstream.distribution.routed.cost import Costs, joint_cost
 from midstream.distribution.routed.exact import exact_plan
 from midstream.distribution.routed.greedy import greedy_plan
@@ -22,6 +21,7 @@ from midstream.distribution.routed.statistics import Statistics, StreamStatistic
 from midstream.lab.experiments.nos_workload import streams
 from midstream.lab.experiments.plots import Plot, Series
 from midstream.lab.experiments.report import Figure, Report
+from midstream.optimizer.routed.conditions import chain, clique, cycle, star
 
 SIZES = (3, 4, 5, 6)
 SHAPES = (chain, star, cycle, clique)

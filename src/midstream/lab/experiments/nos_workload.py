@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from midstream.distribution.routed.conditions import clique
 from midstream.distribution.routed.cost import Costs
 from midstream.distribution.routed.modification import Setting
 from midstream.distribution.routed.network import Line, node_per_stream
 from midstream.distribution.routed.statistics import StreamStatistics
+from midstream.optimizer.routed.conditions import clique
 
 RATE, LOW, HIGH = 100.0, 50.0, 200.0
 SIZE = 150.0

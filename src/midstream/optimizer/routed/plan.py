@@ -10,24 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from functools import cached_property
 
-from midstream.distribution.routed.conditions import Conditions
-from midstream.distribution.routed.wire import on_the_wire
+from midstream.algebra.placements import ARROWS, Placement
 from midstream.errors import QueryError
-
-
-@on_the_wire
-class Placement(Enum):
-    """Where a one-way join takes place; the values are the paper's."""
-
-    SOURCE = 0
-    DESTINATION = 1
-
-
-ARROWS = {Placement.DESTINATION: "->", Placement.SOURCE: "<-"}
-"""How plans are written: an arrow shows which way rows travel."""
+from midstream.optimizer.routed.conditions import Conditions
 
 _PLAIN = re.compile(r"(?:(?!->|<-)[^\s(),:;/\"])+")
 
@@ -37,7 +24,6 @@ def name_text(stream: str) -> str:
     return stream if _PLAIN.fullmatch(stream) else '"{}"'.format(stream.replace('"', '""'))
 
 
-@on_the_wire
 @dataclass(frozen=True, slots=True)
 class OneWay:
     """One probe on a head's way: the stream whose window is probed, and where."""
@@ -46,7 +32,6 @@ class OneWay:
     placement: Placement
 
 
-@on_the_wire
 @dataclass(frozen=True, slots=True)
 class HeadPlan:
     """The way of one head stream's rows."""
@@ -69,7 +54,6 @@ class HeadPlan:
         return " ".join([name_text(self.head), *steps])
 
 
-@on_the_wire
 @dataclass(frozen=True)
 class JoinPlan:
     """A way for every stream; a plan in which a stream is missing or met twice does not exist."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from midstream.distribution.routed.conditions import Conditions
-from midstream.distribution.routed.plan import ARROWS, HeadPlan, JoinPlan, OneWay, check_probe
+from midstream.algebra.placements import ARROWS
 from midstream.errors import QueryError
+from midstream.optimizer.routed.conditions import Conditions
+from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay, check_probe
 
 _TOKENS = re.compile(r'\s*(->|<-|,|"(?:[^"]|"")*"|(?:(?!->|<-)[^\s,"])+)')
 _ARROWS = {arrow: placement for placement, arrow in ARROWS.items()}
@@ -24,10 +25,48 @@ def is_routed(text: str) -> bool:
     return any(token[1] in _ARROWS for token in _TOKENS.finditer(text))
 
 
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """A routed plan's text, not yet held against a query: part of a longer text, from `start` to `end`."""
+
+    text: str
+    start: int
+    end: int
+
+    @property
+    def _padded(self) -> str:
+        """The part at its place, so that places in it are places in the whole text."""
+        return " " * self.start + self.text[self.start : self.end]
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The streams that have a way."""
+        return tuple(tokens[0].name for tokens in _clauses(self._padded) if tokens)
+
+    def plan(self, conditions: Conditions) -> JoinPlan:
+        """The plan that it is for a query's streams and conditions."""
+        try:
+            return parse_plan(self._padded, conditions)
+        except QueryError as error:
+            raise self.at(error) from None
+
+    def refused(self, error: QueryError, head: str, target: str) -> QueryError:
+        """An error about a probe, at its place."""
+        for tokens in _clauses(self._padded):
+            if tokens[0].name == head:
+                error.at(self.text, next(t.position for t in tokens if t.name == target))
+        return error
+
+    def at(self, error: QueryError) -> QueryError:
+        """An error about the part as one about the whole text."""
+        error.text = self.text
+        return error
+
+
 def parse_plan(text: str, conditions: Conditions) -> JoinPlan:
     """Reads a plan's text and holds it against the query's streams and conditions.
 
-    >>> from midstream.distribution.routed.conditions import chain
+    >>> from midstream.optimizer.routed.conditions import chain
     >>> print(parse_plan("A -> B <- C, B <- A -> C, C <- B <- A", chain("ABC")))
     A -> B <- C, B <- A -> C, C <- B <- A
     """
@@ -84,6 +123,7 @@ def _way(text: str, tokens: list[_Token], conditions: Conditions) -> tuple[HeadP
                 f"the plan has {token.text!r} where {wanted} must be", hint=_HINT, text=text, position=token.position
             )
         if not i % 2 and token.name not in conditions.numbers:
+            _check_site(text, token, conditions)
             known = ", ".join(conditions.streams)
             problem = f"the plan names {token.name}, which the query does not join"
             raise QueryError(problem, detail=f"it joins {known}", text=text, position=token.position)
@@ -95,6 +135,19 @@ def _way(text: str, tokens: list[_Token], conditions: Conditions) -> tuple[HeadP
     way = HeadPlan(names[0].name, joins)
     _check_way(text, way, names, conditions)
     return way, names[0].position
+
+
+def _check_site(text: str, token: _Token, conditions: Conditions) -> None:
+    """Refuses a stream at a site: streams have no sites but their slots."""
+    stream, at, site = token.name.rpartition("@")
+    if at and stream in conditions.numbers:
+        raise QueryError(
+            f"the plan names the site {site}, which nobody declared",
+            detail="rows lie in slots by their keys; -> sends partial results there, <- keeps the window in every slot",
+            hint=f"write {stream} alone",
+            text=text,
+            position=token.position + len(stream) + token.text.startswith('"'),
+        )
 
 
 def _check_way(text: str, way: HeadPlan, names: list[_Token], conditions: Conditions) -> None:

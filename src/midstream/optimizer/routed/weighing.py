@@ -1,0 +1,177 @@
+"""What a routed join costs per tick, and a good one for a join graph.
+
+Probes cost what those of a multi-way join cost. Where rows are spread over slots, partial results that travel by a key
+are moved once, and a stream's rows are moved to each window that is kept of them: once for a window by key, once per
+slot for a window in every slot. What several ways share is paid once: a window by one key is kept once however many
+ways probe it, and the rows that fill it are also those that set out on their own way by this key. Rows that a later
+stage reads pass through the stages before it, and each further stage costs its latency once a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from midstream.algebra.placements import Placement
+from midstream.optimizer.cost import ROW_OVERHEAD, Cost
+from midstream.optimizer.join_graph import Routed
+from midstream.optimizer.routed.shapes import may_route
+
+if TYPE_CHECKING:  # estimates weigh routed joins by this file
+    from midstream.optimizer.estimates import GraphEstimator
+
+MOST = 8
+"""Up to how many streams routed joins are weighed."""
+
+SLOTS = 4
+"""How many slots a window in every slot is taken to be copied to."""
+
+CLOSE = 1e-9
+
+Orders = tuple[tuple[int, ...], ...]
+Placements = tuple[tuple[Placement, ...], ...]
+Classes = tuple[int, ...]
+"""The classes of equal terms by which a probe finds its partners."""
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What the ways of a plan need: probes and moves of their own, and windows and rows that they share."""
+
+    probed: float = 0.0
+    matched: float = 0.0
+    given: float = 0.0
+    moved: float = 0.0
+    stages: int = 0
+    windows: set[tuple[int, Classes, bool]] = field(default_factory=set)
+    """Streams, the key their window is kept by, and whether it is in every slot."""
+    read: set[tuple[int, Classes, bool, int]] = field(default_factory=set)
+    """Streams' rows, by which key or to every slot they travel, and to which stage."""
+
+
+def routed_cost(joins: GraphEstimator, orders: Orders, placements: Placements) -> Cost:
+    """The joint cost of the ways of all streams."""
+    sums = _Sums()
+    depths = [_follow(joins, head, order, placements[head], sums) for head, order in enumerate(orders)]
+    flows, spread = joins.leaves, joins.estimator.spread
+    inserted = rows = size = 0.0
+    for stream, _, everywhere in sums.windows:
+        copies = SLOTS if everywhere and spread else 1
+        inserted += copies * flows[stream].rate
+        rows += copies * flows[stream].population
+        size += copies * flows[stream].population * (flows[stream].width + ROW_OVERHEAD)
+    moved, stages = 0.0, 0.0
+    if spread:
+        moved = sums.moved
+        for stream, _, everywhere, stage in sums.read:
+            moved += flows[stream].rate * stage * (SLOTS if everywhere else 1)
+        stages = max(depths) / joins.estimator.batch_ticks(flows[0])
+    return Cost(
+        probed=sums.probed,
+        inserted=inserted,
+        matched=sums.matched,
+        given=sums.given,
+        state_rows=rows,
+        state_bytes=size,
+        moved=moved,
+        stages=stages,
+    )
+
+
+def _follow(
+    joins: GraphEstimator, head: int, order: tuple[int, ...], placed: tuple[Placement, ...], sums: _Sums
+) -> int:
+    """Adds up the way of one stream; the stage in which it ends."""
+    inside, here = 1 << head, joins.leaves[head]
+    size, population, stage = here.rate, here.population, 0
+    together: Classes | None = None
+    for target, placement in zip(order, placed, strict=True):
+        mask = 1 << target
+        by, first = joins.classes_between(inside, mask), stage == 0
+        everywhere = placement is Placement.SOURCE
+        stays = everywhere or (bool(by) and by == together)
+        if first or not stays:
+            stage += 1
+        if first:
+            sums.read.add((head, () if everywhere else by, not everywhere and not by, stage))
+        elif not stays:
+            sums.moved += size * (1 if by else SLOTS)
+        if not everywhere:
+            together = by or None
+        sums.windows.add((target, by, everywhere))
+        sums.read.add((target, () if everywhere else by, everywhere, 1))
+        if target < head:
+            sums.read.add((target, () if everywhere else by, everywhere, stage))
+        reached = inside | mask
+        after = joins.flow(reached).population
+        grown = size * after / population if population > 0 else 0.0
+        sums.probed += size
+        sums.matched += grown if by else size * joins.leaves[target].population
+        size, inside, population = grown, reached, after
+    sums.given += size
+    return stage
+
+
+def routed_worth(joins: GraphEstimator, orders: Orders, placements: Placements) -> float:
+    """The same as one number."""
+    return routed_cost(joins, orders, placements).per_tick(joins.constants)
+
+
+def best_routed(joins: GraphEstimator, orders: Orders) -> tuple[Routed, float] | None:
+    """A routed join of low cost, improved from some probe orders; None where there can be none.
+
+    Each step changes where one stream's window is kept, where one probe takes place, or when one way meets a stream.
+    """
+    graph = joins.graph
+    if not 2 < len(graph.inputs) <= MOST or not may_route(graph):
+        return None
+    everything_travels = tuple(tuple(Placement.DESTINATION for _ in order) for order in orders)
+    found = orders, everything_travels
+    worth = routed_worth(joins, *found)
+    if joins.estimator.spread:
+        fell = True
+        while fell:
+            fell = False
+            for tried in _steps(joins, *found):
+                attempted = routed_worth(joins, *tried)
+                if attempted < worth * (1 - CLOSE):
+                    found, worth, fell = tried, attempted, True
+    return Routed(tuple(range(len(orders))), *found), worth
+
+
+def _steps(joins: GraphEstimator, orders: Orders, placements: Placements) -> Iterator[tuple[Orders, Placements]]:
+    for stream in range(len(orders)):
+        for placement in Placement:
+            yield (
+                orders,
+                tuple(
+                    tuple(placement if target == stream else p for target, p in zip(order, placed, strict=True))
+                    for order, placed in zip(orders, placements, strict=True)
+                ),
+            )
+    for head, order in enumerate(orders):
+        for place, placement in enumerate(placements[head]):
+            other = Placement.SOURCE if placement is Placement.DESTINATION else Placement.DESTINATION
+            changed = (*placements[head][:place], other, *placements[head][place + 1 :])
+            yield orders, _with(placements, head, changed)
+            for to in range(len(order)):
+                moved = [target for target in order if target != order[place]]
+                moved.insert(to, order[place])
+                if tuple(moved) != order and _linked(joins, head, moved):
+                    of = dict(zip(order, placements[head], strict=True))
+                    yield _with(orders, head, tuple(moved)), _with(placements, head, tuple(of[t] for t in moved))
+
+
+def _with(ways: tuple[tuple, ...], head: int, way: tuple) -> tuple[tuple, ...]:  # type: ignore[type-arg]
+    return (*ways[:head], way, *ways[head + 1 :])
+
+
+def _linked(joins: GraphEstimator, head: int, order: list[int]) -> bool:
+    """Whether a way probes nothing without a condition while another stream could be probed."""
+    graph, inside = joins.graph, 1 << head
+    for place, target in enumerate(order):
+        if not graph.linked(inside, 1 << target) and any(graph.linked(inside, 1 << t) for t in order[place:]):
+            return False
+        inside |= 1 << target
+    return True
