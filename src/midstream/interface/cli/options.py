@@ -46,7 +46,9 @@ Lateness = Annotated[
 Plan = Annotated[
     str | None,
     typer.Option(
-        "--plan", metavar="SHAPE", help="Force a join tree, '((A B) C)', probe orders, 'A: B C, B: A C, C: B A', or ways, 'A -> B -> C, …'."
+        "--plan",
+        metavar="SHAPE",
+        help="Force a join tree, '((A B) C)', probe orders, 'A: B C, B: A C, C: B A', or ways, 'A -> B -> C, …'.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
