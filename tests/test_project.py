@@ -32,9 +32,15 @@ def test_every_module_imports(name):
 
 
 KNOWN_CIRCLES = (
-    # To be undone; remove the line when its circle is gone.
-    {"midstream.cluster.local.embedded_query", "midstream.cluster.local.embedded_session"},
-    {"midstream.cluster.listener", "midstream.cluster.query", "midstream.cluster.session"},
+    # To be undone; remove the line when its circle is gone. `Session` names its kinds, which derive from it.
+    {
+        "midstream.cluster.listener",
+        "midstream.cluster.local.embedded_query",
+        "midstream.cluster.local.embedded_session",
+        "midstream.cluster.query",
+        "midstream.cluster.session",
+        "midstream.cluster.sessions",
+    },
 )
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         run,
         snapshot_equal,
     )
-    from midstream.cluster.spark import Session
+    from midstream.cluster.sessions import Session
 
 __version__ = "0.1.0"
 

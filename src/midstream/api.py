@@ -174,7 +174,7 @@ def run(
     plan: Plan | str | None = None,
     migrations: Sequence[Migration] = (),
     batch_rows: int = 10_000,
-    strategy: str = "dfs",
+    scheduling: str | None = None,
     lateness: Duration | Mapping[str, Duration] | None = None,
     emit_every: Duration | None = None,
     functions: Sequence[UserFunction] = (),
@@ -185,22 +185,29 @@ def run(
     history: list[Any] | None = None,
     representation: Representation = "interval",
     full: bool = False,
+    strategy: str | None = None,
 ) -> Any:
     """Answers a query over finite inputs: the selected columns with `valid_from` and `valid_to`, or with `ts`.
 
     With `full=True` the answer is a `Result`: the table, the migrations that ended, the decisions and the dead letters.
 
-    `plan` forces a join tree or probe orders, `migrations` change the plan on the way, `batch_rows` and `strategy`
-    (the scheduling table) say how the input is worked through; none of them changes what the answer means. `progress`
-    is called with the number of rows of each batch done. With `adaptive="auto"` the query watches its streams and
-    migrates to better plans by itself, with "suggest" it only says so.
+    `plan` forces a join tree or probe orders, `migrations` change the plan on the way, `batch_rows` and
+    `scheduling` (dfs, bfs, rr, batch:K or chain: which operator runs when) say how the input is worked through; none of
+    them changes what the answer means. `progress` is called with the number of rows of each batch done. With
+    `adaptive="auto"` the query watches its streams and migrates to better plans by itself, with "suggest" it only says
+    so.
 
     With `representation="positive_negative"` streams are signed tuples instead of elements with intervals.
 
     Rows may be out of order by `lateness`; by default as much as the tables are. Rows that are later or have no time
     are left out with a `DeadLetterWarning`, counted in the result's schema metadata (`midstream.dead_letters`: JSON, a
-    count per stream and reason). The lists `dead_letters`, `decisions` and `history` are deprecated: use `full=True`.
+    count per stream and reason). The lists `dead_letters`, `decisions` and `history` are deprecated: use `full=True`;
+    so is `strategy`: use `scheduling`.
     """
+    if strategy is not None:
+        if scheduling is not None:
+            raise InputError("scheduling= and strategy= are two names of one setting", hint="use scheduling= alone")
+        warnings.warn("strategy= of run is deprecated: use scheduling=", DeprecationWarning, 2)
     gathered = Gathered(dead_letters, decisions, history)
     table = _run(
         query,
@@ -210,7 +217,7 @@ def run(
         plan=plan,
         migrations=_migrations(migrations),
         batch_rows=_whole_number(batch_rows),
-        strategy=strategy,
+        scheduling=scheduling or strategy or "dfs",
         emit_every=emit_every,
         progress=progress,
         dead_letters=gathered.dead_letters,
@@ -243,10 +250,10 @@ def _run(
     query: str, question: Question, on: Any, representation: str, *, emit_every: Duration | None, **options: Any
 ) -> pa.Table:
     """Runs where and in the representation that is asked for."""
-    schedule_of(options["strategy"])  # refused by every runtime if it is none, also by one that has no use for it
+    schedule_of(options["scheduling"])  # refused by every runtime if it is none, also by one that has no use for it
     options["emit_every"] = None if emit_every is None else ticks(emit_every, question.plan.domain)
     if representation == "positive_negative" and on == "embedded" and options["adaptive"] == "off":
-        unused = ("strategy", "adaptive", "decisions")
+        unused = ("scheduling", "adaptive", "decisions")
         signed = {name: value for name, value in options.items() if name not in unused}
         return run_signed(question.plan, question.tables, question.catalog, **signed)
     if representation != "interval":

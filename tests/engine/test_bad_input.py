@@ -157,7 +157,7 @@ def test_a_time_of_64_bits_without_a_sign_makes_a_dead_letter() -> None:
 
 def test_an_unknown_scheduling_strategy_is_refused() -> None:
     with pytest.raises(ms.QueryError, match="nonsense"):
-        ms.run(QUERY, {"A": A}, strategy="nonsense")
+        ms.run(QUERY, {"A": A}, scheduling="nonsense")
 
 
 @pytest.mark.parametrize("lateness", [-1, "soon", 1.5, True, "5 seconds"])

@@ -95,7 +95,7 @@ def test_any_query_through_the_public_door(seed: int, batch_rows: int, strategy:
     expected = answer(case)
     inputs = driving.shuffled(Random(seed), case.inputs)
     try:
-        found = ms.run(case.query, inputs, time=case.time, batch_rows=batch_rows, strategy=strategy)
+        found = ms.run(case.query, inputs, time=case.time, batch_rows=batch_rows, scheduling=strategy)
     except ms.MidstreamError as error:
         assert type(error) is type(expected), error
         return

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import midstream as ms
+from midstream.cluster.session import Session
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("v", pa.int64())])
 JOIN = "SELECT A.k, A.v AS a, B.v AS b FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k"
@@ -32,7 +33,7 @@ def drawn(seed: int, first: int, rows: int = 30, length: int = 40) -> pa.Table:
     return pa.table({"ts": times, "k": random.integers(0, 6, rows), "v": random.integers(0, 9, rows)}, schema=SCHEMA)
 
 
-def opened(folder: Path, **options: Any) -> ms.Session:
+def opened(folder: Path, **options: Any) -> Session:
     session = ms.Session(checkpoint=str(folder), on="local", **options)
     session.stream("A", SCHEMA).stream("B", SCHEMA)
     for name, cql in QUERIES.items():
@@ -40,7 +41,7 @@ def opened(folder: Path, **options: Any) -> ms.Session:
     return session
 
 
-def expect(session: ms.Session, inputs: dict[str, pa.Table]) -> None:
+def expect(session: Session, inputs: dict[str, pa.Table]) -> None:
     for name, cql in QUERIES.items():
         assert ms.snapshot_equal(session.queries[name].table(), ms.reference(cql, inputs)), name
 
@@ -63,7 +64,7 @@ def test_a_migration_goes_on_after_a_restart(tmp_path, strategy):
     cql = "SELECT A.k FROM A [RANGE 30], B [RANGE 30], C [RANGE 30] WHERE A.k = B.k AND B.k = C.k"
     parts = {name: [drawn(ord(name) + i, i * 20, 12, 20) for i in range(8)] for name in "ABC"}
 
-    def session() -> ms.Session:
+    def session() -> Session:
         made = ms.Session(checkpoint=str(tmp_path), on="local", slots=2)
         for name in "ABC":
             made.stream(name, SCHEMA)
@@ -80,7 +81,7 @@ def test_a_migration_goes_on_after_a_restart(tmp_path, strategy):
                 running.finish()
                 query = running.queries["q"]
                 assert query.plan.text == "(A (B C))"
-                assert query.history[-1]["status"] == "done"
+                assert query.history[-1].status == "done"
                 inputs = {name: pa.concat_tables(parts[name]) for name in "ABC"}
                 assert ms.snapshot_equal(query.table(), ms.reference(cql, inputs))
 
@@ -99,7 +100,7 @@ def put(folder: Path, number: int, table: pa.Table) -> None:
     draft.rename(folder / f"{number:04d}.parquet")
 
 
-def reading(base: Path, most: int = 1) -> ms.Session:
+def reading(base: Path, most: int = 1) -> Session:
     session = ms.Session(checkpoint=str(base / "checkpoint"), on="local")
     for name, folder in folders(base).items():
         session.open_stream(

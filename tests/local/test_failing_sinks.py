@@ -12,6 +12,7 @@ import pytest
 import midstream as ms
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.local.backend import LocalBackend
+from midstream.cluster.session import Session
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64())])
 CQL = "SELECT k FROM A [RANGE 5]"
@@ -40,7 +41,7 @@ class Failing:
         return [k for batch in sorted(self.batches) for k in self.batches[batch]]
 
 
-def session_with(folder: Path, sink: Failing) -> ms.Session:
+def session_with(folder: Path, sink: Failing) -> Session:
     session = ms.Session(checkpoint=str(folder), on="local")
     session.stream("A", SCHEMA)
     session.query("q", CQL)

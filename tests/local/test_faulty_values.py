@@ -82,7 +82,7 @@ def test_a_query_of_a_job_that_is_down_is_resumed_in_its_checkpoint(tmp_path):
         push(made, (5, "5"))
         made.finish()
         assert values(made, "cast", "n") == [1, 5]
-        assert [e["event"] for e in made.queries["cast"].history] == ["quarantined", "resumed"]
+        assert [e.status for e in made.queries["cast"].history] == ["quarantined", "resumed"]
 
 
 def test_a_query_of_a_job_that_is_down_is_dropped_out_of_quarantine(tmp_path):

@@ -10,12 +10,13 @@ from tests.local.test_durable_sessions import SCHEMA, drawn
 from typer.testing import CliRunner
 
 import midstream as ms
+from midstream.cluster.session import Session
 from midstream.interface.cli import app
 
 CQL = "SELECT k, v FROM A [NOW]"
 
 
-def opened(folder: Path) -> ms.Session:
+def opened(folder: Path) -> Session:
     session = ms.Session(checkpoint=str(folder), on="local")
     session.stream("A", SCHEMA)
     session.query("q", CQL)

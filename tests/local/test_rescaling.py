@@ -8,6 +8,7 @@ import pytest
 from tests.local.test_durable_sessions import SCHEMA, drawn
 
 import midstream as ms
+from midstream.cluster.session import Session
 
 QUERIES = {
     "join": "SELECT A.k, C.v FROM A [RANGE 30], B [RANGE 30], C [RANGE 30] WHERE A.k = B.k AND B.k = C.k",
@@ -18,7 +19,7 @@ QUERIES = {
 PLANS = ("((A B) C)", "(A (B C))")
 
 
-def opened(folder: object) -> ms.Session:
+def opened(folder: object) -> Session:
     session = ms.Session(checkpoint=str(folder), on="local", slots=None)
     for name in "ABC":
         session.stream(name, SCHEMA)

@@ -11,6 +11,7 @@ import pytest
 import midstream as ms
 from midstream.checkpoint.lease import Lease
 from midstream.checkpoint.store import CheckpointStore
+from midstream.cluster.session import Session
 from midstream.errors import JobError, MidstreamError
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("ts", pa.int64())])
@@ -22,7 +23,7 @@ def row(number: int, at: int | None = None) -> pa.Table:
     return pa.table({"k": [number], "v": [number], "ts": [number if at is None else at]}, schema=SCHEMA)
 
 
-def opened(folder: Path, queries: dict[str, str] | None = None, **options: Any) -> ms.Session:
+def opened(folder: Path, queries: dict[str, str] | None = None, **options: Any) -> Session:
     session = ms.Session(checkpoint=str(folder), on="local", **options).stream("A", SCHEMA)
     for name, cql in ({"q": PLAIN} if queries is None else queries).items():
         session.query(name, cql)
@@ -43,7 +44,7 @@ def is_free(folder: Path) -> bool:
         return True
 
 
-def values(session: ms.Session, name: str = "q") -> list[int]:
+def values(session: Session, name: str = "q") -> list[int]:
     return sorted(session.queries[name].table().column("v").to_pylist())
 
 
@@ -191,7 +192,7 @@ def test_a_stream_declared_in_another_way_is_refused(schema, options, told, tmp_
 
 @pytest.mark.parametrize("lateness", [(0, 10), (10, 0)])
 def test_another_lateness_is_taken_up(lateness, tmp_path):
-    def taken(late: int, *rows: pa.Table) -> ms.Session:
+    def taken(late: int, *rows: pa.Table) -> Session:
         session = ms.Session(checkpoint=str(tmp_path), on="local").stream("A", SCHEMA, lateness=late)
         session.query("q", PLAIN)
         with session:

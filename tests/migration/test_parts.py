@@ -357,13 +357,13 @@ def test_a_migration_can_be_foretold():
     whole = query.explain_migration("((A B) (C D))", part="whole")
     assert whole.startswith("migrates: the whole plan\n") and "parallel_track          refused" in whole
     query.migrate("((A B) (C D))", "moving_state")
-    assert query.history[-1]["record"].part == "(([A B] C) D) to ([A B] (C D))"
+    assert query.history[-1].part == "(([A B] C) D) to ([A B] (C D))"
     query.migrate("(((A B) C) D)", "genmig")
     assert query.migrating == "(((A B) C) D)"
     query.migrate("(D ((A B) C))", "genmig", queue=True)
     query.cancel_migration()
     assert query.migrating is None and query.plan.text == "((A B) (C D))"
-    assert query.history[-1]["record"].outcome == "cancelled"
+    assert query.history[-1].status == "cancelled"
 
 
 def test_less_is_predicted_for_a_part():

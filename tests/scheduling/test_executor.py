@@ -34,7 +34,7 @@ NAMES = st.sampled_from(["dfs", "bfs", "rr", "batch:1", "batch:3", "chain"])
 @settings(max_examples=25, deadline=None)
 @given(case=cases(most_rows=8), strategy=NAMES, rows=st.integers(1, 20))
 def test_every_table_and_batch_size_gives_the_oracles_answer(case, strategy, rows):
-    found = ms.run(case.query, case.inputs, batch_rows=rows, strategy=strategy)
+    found = ms.run(case.query, case.inputs, batch_rows=rows, scheduling=strategy)
     assert ms.snapshot_equal(found, ms.reference(case.query, case.inputs)), strategy
 
 
@@ -232,7 +232,7 @@ def test_a_reader_that_comes_later_sees_what_comes_later():
 
 def test_a_chain_rechooses_while_it_runs(monkeypatch):
     monkeypatch.setattr(box_scheduler, "RECHAIN_STEPS", 4)
-    table = ms.run("SELECT v FROM A [RANGE 3] WHERE v > 2", {"A": _numbers(40)}, batch_rows=4, strategy="chain")
+    table = ms.run("SELECT v FROM A [RANGE 3] WHERE v > 2", {"A": _numbers(40)}, batch_rows=4, scheduling="chain")
     assert sorted(table["v"].to_pylist()) == list(range(3, 40))
 
 
@@ -242,5 +242,5 @@ def _numbers(count: int) -> pa.Table:
 
 def test_an_unknown_strategy_is_refused():
     with pytest.raises(ms.QueryError, match="unknown scheduling strategy"):
-        ms.run("SELECT v FROM A", {"A": _numbers(3)}, strategy="fastest")
+        ms.run("SELECT v FROM A", {"A": _numbers(3)}, scheduling="fastest")
     assert schedule_of(Schedule(ROUND_ROBIN)).name == "rr"

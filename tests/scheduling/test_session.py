@@ -106,7 +106,7 @@ def test_different_joins_of_one_window_keep_it_once_and_the_second_starts_from_i
             made.push(name, table(drawn(rng, time)))
     alone = made.state_rows
     late = made.query("with c", "SELECT A.k, A.v, C.v AS u FROM A [RANGE 9], C [RANGE 9] WHERE A.k = C.k")
-    assert late.history[0]["inherited"] == {"A": 1}
+    assert late.history[0].record["inherited"] == {"A": 1}
     for time in range(20, 60, 4):
         for name in "ABC":
             made.push(name, table(drawn(rng, time)))
@@ -179,7 +179,7 @@ def test_a_query_migrates_out_of_what_it_shares_and_the_others_go_on():
         for name in "ABC":
             watched.push(name, drawn(rng, time))
     watched.session.stop()
-    assert [event["event"] for event in moves.history] == ["started", "goes on alone", "migrated"]
+    assert [event.status for event in moves.history] == ["started", "goes on alone", "done"]
     assert moves.plan.text == "(A (B C))"
     for query in watched.session.queries.values():
         watched.check(query)
@@ -313,7 +313,7 @@ def test_mistakes_are_named(action, message):
 
 
 def test_without_spark_and_checkpoint_a_session_is_in_this_process():
-    made = ms.Session(scheduling="bfs")  # type: ignore[call-arg]
+    made = ms.Session(scheduling="bfs")
     assert isinstance(made, Session)
     assert made.scheduling.name == "bfs"
 
@@ -384,10 +384,10 @@ def test_a_query_knows_how_late_the_rows_start_that_came_to_a_shared_part(strate
             assert query is not None
             query.migrate("(b a)", strategy)
     made.stop()
-    assert query is not None and query.history[-1]["record"].outcome == "done"
+    assert query is not None and query.history[-1].status == "done"
     difference = ms.snapshot_equal(query.results(), twin.results())
     if later:
-        whole_from = query.history[0]["at"]
+        whole_from = query.history[0].record["at"]
         late = [r for r in twin.results().to_pylist() if r["valid_to"] > whole_from]
         expected = pa.Table.from_pylist([{**r, "valid_from": max(whole_from, r["valid_from"])} for r in late])
         difference = ms.snapshot_equal(query.results(), expected)

@@ -123,13 +123,13 @@ def test_windows_that_moved_from_a_distinct_are_not_shared_while_they_lack_dupli
     watched.push("A", [(20, 2, 1), (21, 2, 3)])
     moves.migrate("(A B/distinct)", "moving_state")
     late = watched.add("pairs", PAIRS)
-    assert late.history[0]["inherited"] == {}
+    assert late.history[0].record["inherited"] == {}
     watched.push("C", [(24, 2, 1)])
     watched.push("B", [(25, 2, 2)])
     for name in "ABC":
         watched.push(name, [(50, 1, 1)])
     again = watched.add("again", PAIRS)
-    assert again.history[0]["inherited"].keys() == {"A", "B", "C"}
+    assert again.history[0].record["inherited"].keys() == {"A", "B", "C"}
     watched.session.stop()
     for query in watched.session.queries.values():
         watched.check(query)

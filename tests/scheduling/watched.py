@@ -54,7 +54,7 @@ class Watched:
 
     def check(self, query: Query) -> None:
         """A result equals, from its start on, the query alone over streams that begin with what it inherited."""
-        started = query.history[0]
+        started = query.history[0].record
         start = started["at"]
         streams = {}
         istream = "ISTREAM" in query.cql or "DSTREAM" in query.cql

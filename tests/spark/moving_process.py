@@ -54,7 +54,7 @@ def main(folder: Path, master: str) -> None:
         session.finish()
         for name, query in queries.items():
             pq.write_table(query.table(), folder / f"{name}.parquet")
-        told = {name: [r["strategy"] for r in query.history if "old_plan" in r] for name, query in queries.items()}
+        told = {name: [r.strategy for r in query.history] for name, query in queries.items()}
         plans = {name: query.plan.text for name, query in queries.items()}
         print(json.dumps({"moves": session.moves, "migrations": told, "plans": plans}))
 

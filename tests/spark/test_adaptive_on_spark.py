@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import midstream as ms
+from midstream.cluster.session import Session
 from midstream.interface.cli.app import app
 from midstream.interface.cli.demo import write
 from midstream.interface.demo.check import compare
@@ -60,9 +61,9 @@ def test_a_session_decides_across_a_restart_and_its_checkpoint_says_why(spark, t
         session.process_available()
         session.finish()
         assert query.decisions[: len(before) - 1] == before[:-1]
-        migrated = [d for d in query.decisions if d["action"] == "migrate"]
+        migrated = [d for d in query.decisions if d.action == "migrate"]
         assert migrated and query.plan.text == migrated[-1]["target"]
-        assert [r["trigger"] for r in query.history if r["status"] == "done"] == [d["reason"] for d in migrated]
+        assert [r.trigger for r in query.history if r.status == "done"] == [d.reason for d in migrated]
         assert query.statistics["observed"]["streams"]["A"]["rate"] > 0
         assert compare(query.table(), batches, SMALL).right
     checkpoint = str(tmp_path / "checkpoint")
@@ -71,10 +72,10 @@ def test_a_session_decides_across_a_restart_and_its_checkpoint_says_why(spark, t
     told = CliRunner().invoke(app, ["explain", "matches", "--checkpoint", checkpoint, "--json"])
     account = json.loads(told.stdout)
     assert account["adaptivity"] == "auto" and account["plan"] == migrated[-1]["target"]
-    assert [d["reason"] for d in account["decisions"]] == [d["reason"] for d in query.decisions]
+    assert [d["reason"] for d in account["decisions"]] == [d.reason for d in query.decisions]
 
 
-def opened(spark, folder: Path) -> ms.Session:
+def opened(spark, folder: Path) -> Session:
     session = ms.Session(spark, checkpoint=str(folder / "checkpoint"), slots=2)
     for name in STREAMS:
         files = spark.readStream.schema("id BIGINT, k BIGINT, ts TIMESTAMP").option("maxFilesPerTrigger", 1)

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import midstream as ms
+from midstream.cluster.session import Session
 
 SCHEMA = "ts BIGINT, k BIGINT, v BIGINT"
 CQL = "SELECT A.k, A.v, C.v AS w FROM A [RANGE 60], B [RANGE 60], C [RANGE 60] WHERE A.k = B.k AND B.k = C.k"
@@ -33,7 +34,7 @@ def put(base: Path, number: int) -> None:
         draft.rename(folder / f"{number:04d}.parquet")
 
 
-def opened(base: Path, spark: object | None) -> ms.Session:
+def opened(base: Path, spark: object | None) -> Session:
     on = "local" if spark is None else "spark"
     session = ms.Session(spark, checkpoint=str(base / "checkpoint"), on=on, slots=2)
     for stream in "ABC":
@@ -60,7 +61,7 @@ def test_a_job_goes_to_spark_and_back_in_the_middle_of_a_migration(spark, tmp_pa
                 session.finish()
                 inputs = {s: pa.concat_tables([drawn(s, i) for i in range(10)]) for s in "ABC"}
                 query = session.queries["q"]
-                assert query.plan.text == "(A (B C))" and query.history[-1]["status"] == "done"
+                assert query.plan.text == "(A (B C))" and query.history[-1].status == "done"
                 assert ms.snapshot_equal(query.table(), ms.reference(CQL, inputs))
                 assert ms.snapshot_equal(session.queries["g"].table(), ms.reference(GROUPS, inputs))
     assert len(set(calls)) == len(calls)  # no sink was called twice

@@ -11,6 +11,7 @@ from tests.spark.feeding import Feed
 
 import midstream as ms
 from midstream.checkpoint.inspect import describe
+from midstream.cluster.session import Session
 from midstream.interface.cli import app
 from midstream.lab.yardsticks.joins import streaming_query
 
@@ -20,7 +21,7 @@ JOIN = "SELECT A.v AS a, B.v AS b FROM A [RANGE 10], B [RANGE 10] WHERE A.k = B.
 COUNTED = "SELECT v, count(*) AS n FROM B [RANGE 10] GROUP BY v"
 
 
-def wait_for_rows(session: ms.Session, rows: int) -> None:
+def wait_for_rows(session: Session, rows: int) -> None:
     """Waits until so many rows of each stream have been worked through."""
     until = time.monotonic() + 120
     while True:
@@ -76,7 +77,7 @@ def test_queries_come_and_go_without_restarting_the_stream(spark, tmp_path: Path
         assert manifest is not None and {bool(file.part) for file in manifest.results["same"]} == {True, False}
         read = session.queries["same"].results().toArrow()
         assert sorted(read.to_pylist(), key=str) == sorted(same.to_pylist(), key=str)
-    assert started["inherited"] == {"A": 0, "B": 0}
+    assert started.record["inherited"] == {"A": 0, "B": 0}
     assert started["shares"] == ["q"]
     # All pairs of all batches, the first one's included: the query began with the window's content.
     assert same.num_rows == 4 * 4 + 1

@@ -18,6 +18,7 @@ from tests.spark.feeding import Feed
 import midstream as ms
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.control import ask
+from midstream.cluster.session import Session
 from midstream.job.task.arrival_hash import arrival_hash
 
 pytestmark = pytest.mark.spark
@@ -63,7 +64,7 @@ def test_the_hash_is_the_one_that_spark_routes_by(spark):
         assert mine.tolist() == [row[i] for row in hashed], key
 
 
-def session_on(spark: Any, folder: Path, feeds: dict[str, Feed], query: str, slots: int | None) -> ms.Session:
+def session_on(spark: Any, folder: Path, feeds: dict[str, Feed], query: str, slots: int | None) -> Session:
     session = ms.Session(spark, checkpoint=str(folder / "checkpoint"), slots=slots)
     for name, feed in feeds.items():
         session.stream(name, feed.frame(spark), time="ts")
@@ -89,7 +90,7 @@ def test_plans_and_slots_change_on_spark(query, spark, tmp_path):
         session.before_batch(lambda batch: q.migrate("(A (B C))", "moving_state") if batch == 2 else None)
         session.process_available()
         assert q.plan.text == "(A (B C))"
-        assert [record["strategy"] for record in q.history] == ["moving_state"]
+        assert [record.strategy for record in q.history] == ["moving_state"]
     for since in (60, 80):
         feed_all(feeds, inputs, since, since + 20)
     with session_on(spark, tmp_path, feeds, query, 3) as session:
@@ -102,7 +103,7 @@ def test_plans_and_slots_change_on_spark(query, spark, tmp_path):
         assert [told["slots"] for told in session.moves] == [[2, 3]]
         q.cancel_migration()
         session.finish()
-        assert [record["status"] for record in q.history] == ["done", "cancelled"]
+        assert [record.status for record in q.history] == ["done", "cancelled"]
         assert ms.snapshot_equal(q.table(), ms.run(query, inputs))
 
 
@@ -125,5 +126,5 @@ def test_a_second_process_rebalances_and_cancels(spark, tmp_path):
         session.process_available()
         session.finish()
         assert len(session.moves) == 1
-        assert [record["status"] for record in session.queries["q"].history] == ["cancelled"]
+        assert [record.status for record in session.queries["q"].history] == ["cancelled"]
         assert ms.snapshot_equal(session.queries["q"].table(), ms.run(KEYS, inputs))

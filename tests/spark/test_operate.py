@@ -9,6 +9,7 @@ from tests.spark.feeding import Feed
 
 import midstream as ms
 from midstream.cluster.listener import Listener
+from midstream.cluster.session import Session
 from midstream.errors import JobError
 
 pytestmark = pytest.mark.spark
@@ -24,14 +25,14 @@ def feeds(tmp_path: Path) -> dict[str, Feed]:
     return {name: Feed(tmp_path / name) for name in "AB"}
 
 
-def opened(spark, tmp_path: Path, feeds: dict[str, Feed]) -> ms.Session:
+def opened(spark, tmp_path: Path, feeds: dict[str, Feed]) -> Session:
     session = ms.Session(spark, checkpoint=str(tmp_path / "checkpoint"), slots=2, memory_per_slot="16 MB")
     for name, feed in feeds.items():
         session.stream(name, feed.frame(spark), time="ts")
     return session
 
 
-def ask(session: ms.Session, **request: object) -> object:
+def ask(session: Session, **request: object) -> object:
     listener = Listener.__new__(Listener)
     listener.session = session
     return listener.answer(dict(request))
@@ -60,11 +61,11 @@ def test_a_query_is_reworded_then_replaced_and_every_batch_is_in_the_metrics(spa
         assert {row.total for row in session.results("q").collect()} == {21, 41, 43, 61}
         old = {(row.a, row.b) for row in session.results("q@2").collect()}
         assert old >= {(10, 11)}
-        assert [record["strategy"] for record in query.history if record["strategy"] == "replace"] == ["replace"]
-        rows = session.metrics().select("batch_id", "rows", "seconds").collect()
-        assert [row.batch_id for row in rows] == [0, 1, 2, 3]
-        assert [sum(row.rows.values()) for row in rows] == [3, 2, 3, 0]
-        assert {"spark", "transfer", "kernel", "state", "write", "commit"} <= set(rows[2].seconds)
+        assert [record.strategy for record in query.history if record.strategy == "replace"] == ["replace"]
+        rows = session.metrics().to_pylist()
+        assert [row["batch_id"] for row in rows] == [0, 1, 2, 3]
+        assert [sum(dict(row["rows"]).values()) for row in rows] == [3, 2, 3, 0]
+        assert {"spark", "transfer", "kernel", "state", "write", "commit"} <= set(dict(rows[2]["seconds"]))
 
 
 def test_a_text_in_another_order_is_gone_over_to(spark, tmp_path, feeds):

@@ -10,6 +10,7 @@ from tests.spark.feeding import Feed
 
 import midstream as ms
 from midstream.checkpoint.outputs import outputs_of
+from midstream.cluster.session import Session
 from midstream.errors import JobError
 
 pytestmark = pytest.mark.spark
@@ -18,7 +19,7 @@ ODD = "run[1] {a,b} 50%20off a#b what*?"
 """What Spark takes for patterns, escapes or fragments where it is not told otherwise."""
 
 
-def session_on(spark, folder: Path, feed: Feed, given: list) -> ms.Session:
+def session_on(spark, folder: Path, feed: Feed, given: list) -> Session:
     session = ms.Session(spark, checkpoint=str(folder), slots=1)
     session.stream("A", feed.frame(spark), time="ts")
     session.query("q", "SELECT A.k, A.v FROM A [NOW]")
@@ -36,7 +37,7 @@ def test_signs_of_patterns_in_the_checkpoints_path_mean_themselves(spark, tmp_pa
         session.process_available()
         assert session.results("q").count() == len(given) == 2
         assert session.dead_letters().count() == 1
-        assert session.metrics().count() == 4
+        assert session.metrics().num_rows == 4
     assert ms.read_results(str(tmp_path / ODD), "q").num_rows == 2
 
 

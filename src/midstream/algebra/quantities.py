@@ -71,3 +71,28 @@ def share(part: float) -> str:
     ('0.25', '1 in 22.2 million')
     """
     return f"{part:.2g}" if part >= 1e-3 or part <= 0 else f"1 in {amount(1 / part)}"
+
+
+def size(bytes: float) -> str:
+    """A number of bytes.
+
+    >>> size(512), size(2_300_000)
+    ('512 bytes', '2.3 MB')
+    """
+    for unit, word in ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if abs(bytes) >= unit:
+            return f"{bytes / unit:.3g} {word}"
+    return f"{bytes:.0f} bytes"
+
+
+def seconds(number: float) -> str:
+    """A length of wall-clock time.
+
+    >>> seconds(0.0042), seconds(12.34), seconds(7300)
+    ('4.2 ms', '12.3 s', '2.03 h')
+    """
+    if number >= 3600:
+        return f"{number / 3600:.3g} h"
+    if number >= 120:
+        return f"{number / 60:.3g} min"
+    return f"{number:.3g} s" if number >= 1 or number == 0 else f"{number * 1e3:.3g} ms"

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import midstream.checkpoint.graph_html  # noqa: F401  (how notebooks show what is here)
 from midstream.checkpoint.control import REQUESTS as ARRIVED
 from midstream.checkpoint.control import numbers_in
 from midstream.checkpoint.inspect import tick
@@ -24,6 +25,7 @@ from midstream.checkpoint.metrics import metrics_of, rates
 from midstream.checkpoint.outputs import open_output
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.checkpoint.plan_graphs import graph_told, join_tree
+from midstream.checkpoint.recorded import Records
 from midstream.checkpoint.request_log import told_of
 from midstream.checkpoint.store import CheckpointStore
 from midstream.checkpoint.stored import (
@@ -43,6 +45,7 @@ from midstream.checkpoint.stored import (
 )
 from midstream.checkpoint.stored_results import stored_results
 from midstream.errors import JobError, QueryError
+from midstream.html import section, table
 
 RATES_OVER = 4096
 """How many batches rates are taken from, at most."""
@@ -69,6 +72,9 @@ class StoredJob:
 
     def __repr__(self) -> str:
         return f"StoredJob({self.checkpoint!r}, batch={self.batch})"
+
+    def _repr_html_(self) -> str:
+        return job_html(self)
 
     def refresh(self) -> StoredJob:
         """The job as of the newest batch: itself, if there is no newer one."""
@@ -168,15 +174,15 @@ class StoredJob:
         return (*new, *waiting, *done)
 
     @property
-    def history(self) -> tuple[StoredMigration, ...]:
+    def history(self) -> Records[StoredMigration]:
         """All changes of all queries, by the batch in which they began."""
         found = [m for query in self.queries.values() for m in (*query.history, query.migration) if m is not None]
-        return tuple(sorted(found, key=lambda m: -1 if m.start_batch is None else m.start_batch))
+        return Records(sorted(found, key=lambda m: -1 if m.start_batch is None else m.start_batch))
 
     @property
-    def decisions(self) -> tuple[StoredDecision, ...]:
+    def decisions(self) -> Records[StoredDecision]:
         """All decisions about all queries, by moment."""
-        return tuple(sorted((d for q in self.queries.values() for d in q.decisions), key=lambda d: d.moment))
+        return Records(sorted((d for q in self.queries.values() for d in q.decisions), key=lambda d: d.moment))
 
     def metrics(self, batches: int | None = None) -> pa.Table:
         """The metrics table: a row per batch, oldest first; about as many from its end as are wanted."""
@@ -205,8 +211,21 @@ class StoredJob:
             content = pa.BufferReader(open_output(self.store.files, file))
             tables.append(pq.read_table(content, partitioning=None).cast(_NO_DEAD_LETTERS))
             rows += file.rows
-        table = pa.concat_tables(tables)
-        return table if limit is None else table.slice(0, limit)
+        found = pa.concat_tables(tables)
+        return found if limit is None else found.slice(0, limit)
+
+
+def job_html(job: StoredJob) -> str:
+    """A job's queries and streams as of its batch, as notebooks show them."""
+    known = job.queries.values()
+    queries = [[q.name, q.status, q.results, q.plan or "without joins", q.adaptivity.mode] for q in known]
+    streams = [[s.name, s.rows, s.late, s.unusable] for s in job.streams.values()]
+    running = "running" if job.running else "not running"
+    return section(
+        f"{job.checkpoint}: batch {job.batch}, {job.slots.count} slots, {running}",
+        table(["query", "status", "results", "plan", "adaptivity"], queries),
+        table(["stream", "rows", "late", "unusable"], streams),
+    )
 
 
 _NO_DEAD_LETTERS = pa.schema(
@@ -228,8 +247,8 @@ def _query(manifest: Manifest, name: str, entry: QueryEntry) -> StoredQuery:
         tick(manifest.released.get(name)),
         graph_told(entry.plan, plan) if plan else join_tree(entry.plan),
         _knowledge(name, counters.get("adaptive", {}).get(name, {})),
-        _under_way(manifest, name, entry.plan, plan),
-        tuple(_past(name, record) for record in counters.get("history", {}).get(name, ())),
+        _under_way(manifest, name, entry, plan),
+        Records(past_migration(name, record, entry.time) for record in counters.get("history", {}).get(name, ())),
         tuple(_states(manifest, name)),
         None if (fault := counters.get("quarantine", {}).get(name)) is None else Quarantine(**fault),
     )
@@ -238,13 +257,13 @@ def _query(manifest: Manifest, name: str, entry: QueryEntry) -> StoredQuery:
 def _knowledge(name: str, kept: Mapping[str, Any]) -> Knowledge:
     return Knowledge(
         kept.get("mode", "off"),
-        tuple(StoredDecision(name, **decision) for decision in kept.get("decisions", ())),
+        Records(StoredDecision.of(name, decision) for decision in kept.get("decisions", ())),
         tuple(Alternative(*told) for told in kept.get("controller", {}).get("candidates", ())),
         dict(kept.get("observed", {})),
     )
 
 
-def _under_way(manifest: Manifest, name: str, old: str, plan: Mapping[str, Any]) -> StoredMigration | None:
+def _under_way(manifest: Manifest, name: str, entry: QueryEntry, plan: Mapping[str, Any]) -> StoredMigration | None:
     told = manifest.migration.get(name)
     if told is None:
         return None
@@ -252,7 +271,7 @@ def _under_way(manifest: Manifest, name: str, old: str, plan: Mapping[str, Any])
     split = decision.get("split_after")
     return StoredMigration(
         name,
-        old,
+        entry.plan,
         told["plan"],
         decision.get("strategy", told["strategy"]),
         "ending" if told["done"] else "under way",
@@ -264,10 +283,12 @@ def _under_way(manifest: Manifest, name: str, old: str, plan: Mapping[str, Any])
         tuple(_forecast(p) for p in decision.get("predictions", ())),
         None if account is None else _figures(account, account["ended"] - account["started"]),
         graph_told(told["plan"], target) if target else join_tree(told["plan"]),
+        time=entry.time,
     )
 
 
-def _past(name: str, told: Mapping[str, Any]) -> StoredMigration:
+def past_migration(name: str, told: Mapping[str, Any], time: str) -> StoredMigration:
+    """A migration, or another change, of a query as its history records it."""
     predicted = told.get("predicted")
     return StoredMigration(
         name,
@@ -283,6 +304,8 @@ def _past(name: str, told: Mapping[str, Any]) -> StoredMigration:
         () if predicted is None else (_forecast(predicted),),
         None if "started_at" not in told else _figures(told, told["wall_seconds"]),
         note=f"shares state with {', '.join(told['shares'])}" if told.get("shares") else "",
+        time=time,
+        record=told,
     )
 
 

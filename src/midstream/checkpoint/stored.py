@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
+
+from midstream.checkpoint.recorded import Recorded, Records
+from midstream.html import drawn, escaped, section, side_by_side, table
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,9 @@ class PlanGraph:
         known = [node for node in self.nodes if node.figures is not None]
         return tuple(sorted(known, key=lambda node: -node.figures.seconds if node.figures else 0.0))
 
+    def _repr_html_(self) -> str:
+        return drawn(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
@@ -88,8 +94,10 @@ class MigrationFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredMigration:
+class StoredMigration(Recorded):
     """A migration of a query, past or under way; or, with the status `started`, the query's own start."""
+
+    COLUMNS: ClassVar = ("query", "status", "strategy", "old_plan", "new_plan", "start_batch", "end_batch", "trigger")
 
     query: str
     old_plan: str
@@ -105,16 +113,24 @@ class StoredMigration:
     actual: MigrationFigures | None = None
     target: PlanGraph | None = None
     note: str = ""
+    time: str = "integer"
+    record: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """All that was recorded of it."""
 
     @property
     def forecast(self) -> Forecast | None:
         """What its strategy was predicted to take."""
         return next((told for told in self.forecasts if told.strategy == self.strategy), None)
 
+    def _repr_html_(self) -> str:
+        return drawn(self)
+
 
 @dataclass(frozen=True, slots=True)
-class StoredDecision:
+class StoredDecision(Recorded):
     """What was decided about a query's plan at an instant of application time, and why."""
+
+    COLUMNS: ClassVar = ("query", "moment", "action", "plan", "target", "reason")
 
     query: str
     moment: int
@@ -126,6 +142,22 @@ class StoredDecision:
     migration_cost: float
     evidence: float
     reason: str
+    record: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """All that was recorded of it."""
+
+    @staticmethod
+    def of(query: str, told: Mapping[str, Any]) -> StoredDecision:
+        """A decision about a query as it was recorded."""
+        return StoredDecision(query, **told, record=told)
+
+    def _repr_html_(self) -> str:
+        plans = side_by_side(("plan", escaped(self.plan)), ("alternative", escaped(self.target)))
+        costs = table(["cost", "alternative's cost", "migration's cost"], [_costs(self)])
+        return section(f"{self.query}: {self.action}", f"<p>{escaped(self.reason)}</p>", plans, costs)
+
+
+def _costs(decision: StoredDecision) -> tuple[float, float, float]:
+    return decision.cost, decision.target_cost, decision.migration_cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +198,7 @@ class Knowledge:
     """What an adaptive query knows and has decided; `mode` is off, suggest or auto."""
 
     mode: str = "off"
-    decisions: tuple[StoredDecision, ...] = ()
+    decisions: Records[StoredDecision] = field(default_factory=Records)
     alternatives: tuple[Alternative, ...] = ()
     statistics: Mapping[str, Any] = field(default_factory=dict)
 
@@ -196,7 +228,7 @@ class StoredQuery:
     graph: PlanGraph
     adaptivity: Knowledge
     migration: StoredMigration | None
-    history: tuple[StoredMigration, ...]
+    history: Records[StoredMigration]
     states: tuple[StoredState, ...]
     quarantine: Quarantine | None = None
 
@@ -206,9 +238,12 @@ class StoredQuery:
         return tuple(dict.fromkeys(node.stream for node in self.graph.nodes if node.stream is not None))
 
     @property
-    def decisions(self) -> tuple[StoredDecision, ...]:
+    def decisions(self) -> Records[StoredDecision]:
         """What was decided about its plan, oldest first."""
         return self.adaptivity.decisions
+
+    def _repr_html_(self) -> str:
+        return drawn(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,8 +76,5 @@ class Backend(Protocol):
     def dead_letters(self, manifest: Manifest | None) -> Any:
         """All rows that could not be used, with the reasons."""
 
-    def metrics(self, manifest: Manifest | None) -> Any:
-        """The metrics table."""
-
     def explanation(self, driver: Driver, streams: Sequence[StreamDeclaration]) -> list[str]:
         """What explain says of how rows are read."""

@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from midstream.algebra.statistics import UNKNOWN, Statistics
+from midstream.checkpoint.reading import past_migration
+from midstream.checkpoint.recorded import Records
+from midstream.checkpoint.stored import StoredDecision, StoredMigration
+from midstream.cluster.continuous_query import ContinuousQuery
 from midstream.job.accounts import decisions_of, history_of, shared_with, statistics_of
 from midstream.job.results import results_of_query
 from midstream.job.running_query import RunningQuery
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
     from midstream.cluster.session import Session
 
 
-class Query:
+class Query(ContinuousQuery):
     """A continuous query of a session."""
 
     def __init__(self, session: Session, name: str) -> None:
@@ -29,6 +33,11 @@ class Query:
     @property
     def _running(self) -> RunningQuery:
         return self.session._query(self.name)
+
+    @property
+    def cql(self) -> str:  # type: ignore[override]
+        """Its text."""
+        return self._running.cql
 
     @property
     def plan(self) -> Plan:
@@ -87,14 +96,16 @@ class Query:
         return None if under_way is None else under_way.target.plan.text
 
     @property
-    def history(self) -> list[dict[str, Any]]:
+    def history(self) -> Records[StoredMigration]:
         """Its migrations, oldest first, also those before a restart; the last may be waiting or under way."""
-        return history_of(self.session._driver, self._running)
+        time = "integer" if self.plan.query.domain.is_integer else "timestamp"
+        told = history_of(self.session._driver, self._running)
+        return Records(past_migration(self.name, record, time) for record in told)
 
     @property
-    def decisions(self) -> list[dict[str, Any]]:
+    def decisions(self) -> Records[StoredDecision]:
         """What was decided about its plan, also to stay, oldest first and also before a restart."""
-        return decisions_of(self.session._driver, self.name)
+        return Records(StoredDecision.of(self.name, told) for told in decisions_of(self.session._driver, self.name))
 
     @property
     def observed(self) -> Statistics:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -17,6 +17,7 @@ from midstream.algebra.declarations import Catalog, StreamDeclaration, Timestamp
 from midstream.algebra.plan import Relation
 from midstream.algebra.time import ticks
 from midstream.checkpoint.files import Files
+from midstream.checkpoint.metrics import metrics_of
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.spark_log import note_sinks_called
 from midstream.checkpoint.store import CheckpointStore
@@ -24,6 +25,7 @@ from midstream.cluster.backend import Backend, Input
 from midstream.cluster.listener import Listener
 from midstream.cluster.query import Query
 from midstream.cluster.resuming import leave_out, take_up
+from midstream.cluster.sessions import Session as AnySession
 from midstream.distribution.balancing import Watch
 from midstream.errors import InputError, JobError, MigrationError, QueryError
 from midstream.inputs import Duration, StreamSettings
@@ -49,7 +51,7 @@ log = logging.getLogger(__name__)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_\-]*")
 
 
-class Session:
+class Session(AnySession):
     """Continuous queries on a checkpoint.
 
     They run on Spark, or in this process with `on="local"`; both have the same checkpoint, so a job may go on there
@@ -72,7 +74,7 @@ class Session:
         spark: Any = None,
         *,
         checkpoint: str,
-        on: str | Callable[[Files], Backend] = "spark",
+        on: str | Callable[[Files], Backend] | None = None,
         slots: int | None = None,
         functions: Sequence[UserFunction] = (),
         retained: int = 10,
@@ -86,7 +88,7 @@ class Session:
         if carry not in ("needed", "all"):
             raise InputError(f"a session carries the columns that are needed or all, not {carry!r}")
         memory, store = Memory.of(memory_per_slot), CheckpointStore(str(checkpoint))
-        self._backend = _backend(on, spark, store.files)
+        self._backend = _backend(on or "spark", spark, store.files)
         self.functions = functions_by_name(list(functions))
         self._inputs: dict[str, Input] = {}
         self._started = False
@@ -147,7 +149,7 @@ class Session:
         skew: Duration | None = None,
         columns: pa.Schema | None = None,
         max_ahead: Duration = "clock",
-    ) -> Session:
+    ) -> Self:
         """Adds a stream with a time column: on Spark any streaming DataFrame, in this process the schema of its rows.
 
         `timestamps`: external ones come with the rows; internal and latent ones are the time of the batch. `skew` is
@@ -175,7 +177,7 @@ class Session:
         timestamps: Timestamps = "external",
         skew: Duration | None = None,
         max_ahead: Duration = "clock",
-    ) -> Session:
+    ) -> Self:
         """Adds a stream from a source by its format: one of Spark's, or a growing folder of files in this process.
 
         `columns` are SQL expressions over the source's columns; all of them are taken if there are none.
@@ -190,7 +192,7 @@ class Session:
         if name in self._inputs:
             raise InputError(f"there is a stream {name} already")
 
-    def ticks(self) -> Session:
+    def ticks(self) -> Self:
         """Adds a clock that moves time when no rows come; it is recorded as data, so a repeated batch sees it again."""
         self._inputs[TICKS] = self._backend.ticks(TICKS)
         return self
@@ -422,7 +424,7 @@ class Session:
         """Calls `call(batch_id)` before each batch; there, queries can be told to migrate."""
         self._driver.before_batch.append(call)
 
-    def start(self, trigger: str | None = None) -> Session:
+    def start(self, trigger: str | None = None) -> Self:
         """Starts; `trigger` is an interval such as "5 seconds", or "available" for what there is now; else at once.
 
         Queries that the checkpoint runs and nobody has declared go on as they are.
@@ -498,7 +500,7 @@ class Session:
             raise JobError("the session has not been started, or has been stopped")
         self._backend.push(self._driver, dict(stream) if isinstance(stream, Mapping) else {stream: rows})
 
-    def process_available(self, *, finish: bool = False) -> Session:
+    def process_available(self, *, finish: bool = False) -> Self:
         """Works through all that the streams have now, releases what the registers permit, and returns.
 
         With `finish` the streams are declared to have ended: every result is released, and the job takes in no more.
@@ -608,9 +610,9 @@ class Session:
         """All rows that could not be used, with the reasons."""
         return self._backend.dead_letters(self._driver.manifest)
 
-    def metrics(self) -> Any:
-        """The metrics table: a row per batch, oldest first."""
-        return self._backend.metrics(self._driver.manifest)
+    def metrics(self, batches: int | None = None) -> pa.Table:
+        """The metrics table: a row per batch, oldest first; about as many from its end as are wanted."""
+        return metrics_of(self._driver.files, self._driver.manifest, batches)
 
     def _query(self, name: str) -> RunningQuery:
         try:
@@ -628,12 +630,6 @@ class Session:
     def queries(self) -> Mapping[str, Query]:
         """The session's queries by name."""
         return {name: Query(self, name) for name in self._driver.queries}
-
-    def __enter__(self) -> Session:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.stop()
 
 
 def _at_least_one(name: str, number: int) -> int:

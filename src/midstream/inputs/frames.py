@@ -24,6 +24,15 @@ def table_of(name: str, value: object, declared: pa.Schema = NO_COLUMNS) -> pa.T
     return plain(name, _raw_table(name, value, declared))
 
 
+def polars_of(table: pa.Table) -> Any:
+    """A table as a Polars DataFrame."""
+    try:
+        import polars
+    except ImportError as error:
+        raise InputError("Polars is not installed", hint="pip install polars") from error
+    return polars.from_arrow(table)
+
+
 def _raw_table(name: str, value: object, declared: pa.Schema) -> pa.Table:
     match value:
         case pa.Table():

@@ -24,7 +24,6 @@ from midstream.algebra.time import TimeDomain, ticks
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import dead_letters_of, sources_of
 from midstream.checkpoint.manifest import Manifest, SourceFile
-from midstream.checkpoint.metrics import metrics_of
 from midstream.checkpoint.outputs import open_output
 from midstream.checkpoint.source_batches import source_batch
 from midstream.checkpoint.spark_log import LOCAL, note_sinks_called, paths_read, sinks_called
@@ -170,10 +169,6 @@ class LocalBackend:
         named = [] if manifest is None else dead_letters_of(self.files, manifest)
         tables = [pa.parquet.read_table(pa.BufferReader(open_output(self.files, file))) for file in named]
         return pa.concat_tables(tables).cast(DEAD_LETTERS) if tables else DEAD_LETTERS.empty_table()
-
-    def metrics(self, manifest: Manifest | None) -> pa.Table:
-        """The metrics table."""
-        return metrics_of(self.files, manifest)
 
     def explanation(self, driver: Driver, streams: Sequence[StreamDeclaration]) -> list[str]:
         """Nothing is selected before rows reach the plan."""

@@ -84,7 +84,7 @@ def run(
     plan: Plan | str | None = None,
     migrations: Sequence[Any] = (),
     batch_rows: int = 10_000,
-    strategy: str = "dfs",
+    scheduling: str = "dfs",
     emit_every: int | None = None,
     progress: Any = None,
     dead_letters: list[DeadLetters] | None = None,
@@ -98,7 +98,7 @@ def run(
     """
     if batch_rows < 1:
         raise QueryError(f"batch_rows must be positive, not {batch_rows}")
-    query = LiveQuery(plan_query(plan_of, plan, emit_every), catalog.functions, schedule=strategy)
+    query = LiveQuery(plan_query(plan_of, plan, emit_every), catalog.functions, schedule=scheduling)
     streams = {name: Stream(catalog.streams[name]) for name in sorted({s.name for s in streams_of(plan_of)})}
     policy = adaptive if isinstance(adaptive, Policy) else Policy(adaptive)
     if policy.mode != "off":

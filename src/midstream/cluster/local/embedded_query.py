@@ -9,7 +9,11 @@ import pyarrow as pa
 
 from midstream.algebra.physical import render_physical
 from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.checkpoint.recorded import Records
+from midstream.checkpoint.stored import StoredDecision, StoredMigration
+from midstream.cluster.continuous_query import ContinuousQuery
 from midstream.cluster.local.live_query import LiveQuery
+from midstream.cluster.local.query_events import event_of, migration_of
 from midstream.errors import MigrationError
 from midstream.migration.execution import SingleBox
 from midstream.migration.predict import foretell
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
     from midstream.cluster.local.embedded_session import Session
 
 
-class Query:
+class Query(ContinuousQuery):
     """A continuous query of an embedded session."""
 
     def __init__(
@@ -109,9 +113,19 @@ class Query:
         }
 
     @property
-    def history(self) -> list[dict[str, Any]]:
+    def history(self) -> Records[StoredMigration]:
         """When it started and with what, and the plans it has migrated to."""
-        return [*self.events, *({"event": "migrated", "record": record} for record in self.live.history)]
+        events = (event_of(self.name, self.plan, event) for event in self.events)
+        return Records((*events, *(migration_of(self.name, self.plan, record) for record in self.live.history)))
+
+    @property
+    def decisions(self) -> Records[StoredDecision]:
+        """Nothing: a query in memory does not watch itself."""
+        return Records()
+
+    def table(self) -> pa.Table:
+        """All results released so far, in order."""
+        return self.results()
 
     def results(self) -> pa.Table:
         """All results released so far, in order; only those not yet polled if the query does not keep them."""

@@ -10,6 +10,7 @@ import logging
 import time as clock_time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Self
 
 import pyarrow as pa
 
@@ -22,6 +23,7 @@ from midstream.cluster.local.live_query import LiveQuery
 from midstream.cluster.local.session_streams import SessionStream
 from midstream.cluster.local.shared_parts import Owner, Parts, SharedPart, frontier_of
 from midstream.cluster.local.shared_windows import inherit_windows, unify
+from midstream.cluster.sessions import Session as AnySession
 from midstream.errors import InputError, JobError, QueryError
 from midstream.inputs import Duration, declare, max_ahead_of, table_of
 from midstream.job.attention import Wait, is_worth_telling, silences, told_wait, waits
@@ -41,7 +43,7 @@ log = logging.getLogger(__name__)
 Clock = Callable[[], int]
 
 
-class Session:
+class Session(AnySession):
     """Continuous queries in this process.
 
     `clock` gives the time, in ticks, at which rows are stamped where the session stamps them; by default the wall
@@ -50,14 +52,17 @@ class Session:
 
     def __init__(
         self,
+        spark: None = None,
         *,
+        checkpoint: None = None,
+        on: str | None = None,
         functions: Sequence[UserFunction] = (),
         scheduling: str | Schedule = "dfs",
         clock: Clock | None = None,
     ) -> None:
         self.functions = functions_by_name(list(functions))
         self.streams: dict[str, SessionStream] = {}
-        self.queries: dict[str, Query] = {}
+        self._queries: dict[str, Query] = {}
         self.parts = Parts(self.functions)
         self.stopped = False
         self._clock = clock
@@ -69,6 +74,11 @@ class Session:
     def catalog(self) -> Catalog:
         """What queries may refer to."""
         return Catalog({name: stream.declaration for name, stream in self.streams.items()}, self.functions)
+
+    @property
+    def queries(self) -> dict[str, Query]:
+        """The session's queries by name."""
+        return self._queries
 
     @property
     def scheduling(self) -> Schedule:
@@ -108,7 +118,7 @@ class Session:
         skew: Duration | None = None,
         on_demand: bool = True,
         max_ahead: Duration = "clock",
-    ) -> Session:
+    ) -> Self:
         """Adds a stream by its schema, or by a table that has it.
 
         `timestamps`: external ones come with the rows, internal and latent ones are given by the session. `skew` is
@@ -172,7 +182,7 @@ class Session:
         query.events.append({"event": "dropped", "at": query.frontier})
         self.parts.leave(name, query.live.sources)
 
-    def start(self) -> Session:
+    def start(self, trigger: str | None = None) -> Self:
         """Nothing to do here: a session in this process runs whenever rows are pushed."""
         self._require_running()
         return self

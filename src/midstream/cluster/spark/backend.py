@@ -20,7 +20,7 @@ from midstream.cluster.spark.cluster import SparkCluster
 from midstream.cluster.spark.environment import is_gone, require_classic, ship_package, spark_session
 from midstream.cluster.spark.failures import in_words
 from midstream.cluster.spark.frames.declaring import stream_input
-from midstream.cluster.spark.frames.results import dead_letters_frame, metrics_frame, results_frame, spark_path
+from midstream.cluster.spark.frames.results import dead_letters_frame, results_frame, spark_path
 from midstream.cluster.spark.frames.sources import NamedSource
 from midstream.cluster.spark.frames.tagging import StreamInput, tagged_union
 from midstream.cluster.spark.push_down import told
@@ -143,10 +143,6 @@ class SparkBackend:
     def dead_letters(self, manifest: Manifest | None) -> DataFrame:
         """All rows that could not be used, with the reasons."""
         return dead_letters_frame(self.spark, self.files, manifest)
-
-    def metrics(self, manifest: Manifest | None) -> DataFrame:
-        """The metrics table."""
-        return metrics_frame(self.spark, self.files, manifest)
 
     def explanation(self, driver: Driver, streams: Sequence[StreamDeclaration]) -> list[str]:
         """What Spark selects before rows cross into Python."""

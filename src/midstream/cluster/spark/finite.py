@@ -45,14 +45,14 @@ def run_on_spark(
     plan: Plan | str | None = None,
     migrations: Sequence[Any] = (),
     batch_rows: int = 10_000,
-    strategy: str = "dfs",
+    scheduling: str = "dfs",
     emit_every: int | None = None,
     slots: int | None = None,
     progress: Any = None,
     dead_letters: list[DeadLetters] | None = None,
     adaptive: Policy | Mode = "off",
     decisions: list[Decision] | None = None,
-    history: list[dict[str, Any]] | None = None,
+    history: list[Any] | None = None,
 ) -> pa.Table:
     """Runs a query over finite tables on Spark, batch by batch, and gives all its results in order.
 
@@ -70,7 +70,7 @@ def run_on_spark(
         starts = _write_batches(folder, names, inputs, catalog, batch_rows, [change.at for change in changes])
         functions = tuple(catalog.functions.values())
         checkpoint = str(folder / "checkpoint")
-        with Session(spark, checkpoint=checkpoint, slots=slots, functions=functions, scheduling=strategy) as session:
+        with Session(spark, checkpoint=checkpoint, slots=slots, functions=functions, scheduling=scheduling) as session:
             for name in names:
                 declared = catalog.streams[name]
                 frame = _read(spark, folder / name, declared.columns)

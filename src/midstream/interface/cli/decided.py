@@ -16,7 +16,7 @@ def decided(checkpoint: str, name: str) -> dict[str, Any]:
     job = StoredJob.open(checkpoint)
     query = job.query(name)
     known = query.adaptivity
-    decisions = [{key: value for key, value in asdict(d).items() if key != "query"} for d in known.decisions]
+    decisions = [_without(asdict(d), "query", "record") for d in known.decisions]
     return {
         "query": name,
         "cql": query.cql,
@@ -28,8 +28,12 @@ def decided(checkpoint: str, name: str) -> dict[str, Any]:
         "why": _why(query.plan, known),
         "statistics": known.statistics,
         "decisions": decisions,
-        "history": [asdict(past) for past in query.history],
+        "history": [_without(asdict(past), "time", "record") for past in query.history],
     }
+
+
+def _without(told: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in told.items() if name not in names}
 
 
 def decided_text(told: dict[str, Any]) -> str:

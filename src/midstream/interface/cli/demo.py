@@ -96,7 +96,11 @@ def run(folder: Path, scenario: Scenario, view: View) -> tuple[pa.Table, list[Ac
         session.on_progress(show)
         view.say("running")
         session.process_available(finish=True)
-        return query.table(), events, [record for record in query.history if record["start_batch"] is not None]
+        return (
+            query.table(),
+            events,
+            [dict(change.record) for change in query.history if change.start_batch is not None],
+        )
 
 
 def summary(

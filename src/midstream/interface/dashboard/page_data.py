@@ -130,6 +130,8 @@ def _query(query: StoredQuery) -> Told:
     told["graph"] = _graph(query.graph)
     told["migration"] = _migration(query.migration)
     told["history"] = [_migration(past) for past in query.history]
+    for decision in told["adaptivity"]["decisions"]:
+        del decision["record"]
     return told
 
 
@@ -137,8 +139,10 @@ def _migration(migration: StoredMigration | None) -> Told | None:
     if migration is None:
         return None
     forecast, actual, target = migration.forecast, migration.actual, migration.target
+    told = asdict(migration)
+    del told["record"]  # its attributes tell the same
     return {
-        **asdict(migration),
+        **told,
         "forecast": None if forecast is None else asdict(forecast),
         "actual": None if actual is None else {**asdict(actual), "duration": actual.duration},
         "target": None if target is None else _graph(target),

@@ -64,7 +64,7 @@ class SparkRun:
         with self.session as session:
             session.finish()
             self.results = self.query.table()
-            self.migrations = [r for r in self.query.history if r["status"] == "done"]
+            self.migrations = [dict(change.record) for change in self.query.history if change.status == "done"]
 
     def seconds(self, *names: str) -> float:
         """The seconds of some parts of all batches after the warm-up; over slots, the slowest counts."""

@@ -92,7 +92,7 @@ def our_join(
         session.process_available()
         stream = streaming_query(session)
         seconds, released = trigger_seconds(stream), _released(query.table(), frontiers)
-        past = query.history[-1] if query.history else {}
+        past = query.history[-1].record if query.history else {}
         session.finish()
         migrated = (past["start_batch"], past["end_batch"]) if past.get("end_batch") is not None else None
         return Timed(seconds, session.results("join").count(), released, migrated)

@@ -15,7 +15,6 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import dead_letters_of
 from midstream.checkpoint.manifest import Manifest, ResultFile
-from midstream.checkpoint.metrics import SCHEMA, table_of
 from midstream.checkpoint.outputs import require_present
 from midstream.checkpoint.result_files import QUERY
 from midstream.checkpoint.stored_results import released_files
@@ -49,15 +48,6 @@ def dead_letters_frame(spark: SparkSession, files: Files, manifest: Manifest | N
         return spark.createDataFrame([], schema)
     require_present(files, named)
     return _parquet(spark, files, schema, [f.path for f in named])
-
-
-def metrics_frame(spark: SparkSession, files: Files, manifest: Manifest | None) -> DataFrame:
-    """The metrics table."""
-    recent = spark.createDataFrame(table_of([] if manifest is None else manifest.recent))
-    if manifest is None or not manifest.metrics:
-        return recent
-    older = _parquet(spark, files, from_arrow_schema(SCHEMA), [file.path for file in manifest.metrics])
-    return older.unionByName(recent).orderBy("batch_id")
 
 
 def batch_frame(spark: SparkSession, files: Files, manifest: Manifest, query: str, plan: Plan, since: int) -> DataFrame:

@@ -1,0 +1,97 @@
+"""What every continuous query of a session has, wherever it runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+import midstream.checkpoint.graph_html  # noqa: F401  (how notebooks show what is here)
+from midstream.algebra.physical import render_physical
+from midstream.checkpoint.recorded import Records
+from midstream.checkpoint.stored import StoredDecision, StoredMigration
+from midstream.html import preformatted, section
+from midstream.optimizer.plans import Plan
+
+
+class ContinuousQuery:
+    """A continuous query: its plan, its results so far, and how it came to its plan."""
+
+    name: str
+    cql: str
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that runs."""
+        raise NotImplementedError
+
+    @property
+    def migrating(self) -> str | None:
+        """The plan it is migrating to, if it is."""
+        raise NotImplementedError
+
+    def explain(self) -> str:
+        """The plan as it runs, in words."""
+        raise NotImplementedError
+
+    def migrate(
+        self, plan: Plan | str, strategy: str = "auto", *, part: str = "auto", trigger: str = "asked for"
+    ) -> None:
+        """Goes over to another plan while results keep coming.
+
+        Only the part in which the plans differ migrates, unless `part` is "whole". The strategy must be legal for both
+        plans; with the part "smallest" it is enough that it is legal for the part.
+        """
+        raise NotImplementedError
+
+    def explain_migration(self, plan: Plan | str, *, part: str = "auto", preference: str = "least_silence") -> str:
+        """Which part of the plan would migrate to another one, and what each strategy is predicted to take."""
+        raise NotImplementedError
+
+    def cancel_migration(self) -> None:
+        """Goes back to the plan before the migration under way; nothing is lost or doubled."""
+        raise NotImplementedError
+
+    @property
+    def history(self) -> Records[StoredMigration]:
+        """Its migrations and other changes, oldest first, as `ms.open` gives them."""
+        raise NotImplementedError
+
+    @property
+    def decisions(self) -> Records[StoredDecision]:
+        """What was decided about its plan, also to stay, oldest first, as `ms.open` gives it."""
+        raise NotImplementedError
+
+    @property
+    def statistics(self) -> dict[str, Any]:
+        """Counts of what it did and holds."""
+        raise NotImplementedError
+
+    def results(self) -> Any:
+        """All results released so far: an Arrow table, on Spark a DataFrame."""
+        raise NotImplementedError
+
+    def table(self) -> pa.Table:
+        """All results released so far, in order, in this process."""
+        raise NotImplementedError
+
+    def to_pandas(self) -> Any:
+        """All results released so far as a pandas DataFrame."""
+        return self.table().to_pandas()
+
+    def to_polars(self) -> Any:
+        """All results released so far as a Polars DataFrame."""
+        from midstream.inputs.frames import polars_of
+
+        return polars_of(self.table())
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """All results released so far, for whatever reads Arrow."""
+        return self.table().__arrow_c_stream__(requested_schema)
+
+    def _repr_html_(self) -> str:
+        moving = f", migrating to {self.migrating}" if self.migrating else ""
+        plan = preformatted(render_physical(self.plan.physical))
+        shape = self.plan.text or "without joins"
+        changes = self.history._repr_html_()
+        return section(f"query {self.name}", preformatted(self.cql), section(f"plan {shape}{moving}", plan), changes)
