@@ -22,6 +22,7 @@ from midstream.interface.cli.query import query
 from midstream.interface.cli.results import results
 from midstream.interface.cli.run import run
 from midstream.interface.cli.state import state
+from midstream.interface.cli.top import top
 
 app = typer.Typer(
     name="midstream",
@@ -39,6 +40,7 @@ app.command()(query)
 app.command()(explain)
 app.command()(results)
 app.command()(dashboard)
+app.command()(top)
 app.command()(state)
 app.command()(bench)
 app.command()(experiment)

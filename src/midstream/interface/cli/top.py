@@ -1,0 +1,68 @@
+"""`midstream top`: a job in the terminal, live."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.live import Live
+
+from midstream.checkpoint.failures import MissingFile
+from midstream.checkpoint.reading import StoredJob
+from midstream.interface.cli import options
+from midstream.interface.cli.endings import ends_clearly
+from midstream.interface.cli.output import show_json
+from midstream.interface.dashboard.page_data import plain
+from midstream.interface.top.account import account_of
+from midstream.interface.top.drawing import drawn
+from midstream.interface.top.keys import Wait, pressed_keys
+
+WIDTH = 140
+"""How wide the view is where there is no terminal."""
+
+
+@ends_clearly
+def top(
+    checkpoint: Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The job's checkpoint.")],
+    every: Annotated[float, typer.Option("--every", min=0.2, help="Seconds between two looks at the job.")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Show the job once, and end.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Show a job in the terminal while it runs: rates, latency, state, plans, migrations under way and slots.
+
+    It reads the checkpoint, so the job may run elsewhere, or not at all. q or Ctrl-C ends it. Where the output is not a
+    terminal, and with --json, the job is shown once.
+
+    \b
+    Example:
+      midstream top orders.checkpoint
+      midstream top orders.checkpoint --once --json
+    """
+    job = StoredJob.open(checkpoint)
+    if json:
+        show_json(plain(account_of(job)))
+    elif once or not sys.stdout.isatty():
+        console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else WIDTH)
+        console.print(drawn(account_of(job), console.width))
+    else:
+        with suppress(KeyboardInterrupt), pressed_keys() as wait:
+            follow(job, Console(file=sys.stdout, highlight=False), wait, every)
+
+
+def follow(job: StoredJob, console: Console, wait: Wait, every: float) -> None:
+    """Draws the job again and again until q is pressed; a terminal of another size is drawn for as it is."""
+    told, size = account_of(job), console.size
+    with Live(
+        drawn(told, console.width), console=console, screen=True, auto_refresh=False, vertical_overflow="crop"
+    ) as live:
+        live.refresh()
+        while wait(every).lower() not in ("q", "\x03", "\x04"):
+            with suppress(MissingFile):  # collected since the manifest was read: the next look has a newer one
+                job = job.refresh()
+                newer = account_of(job)
+                if newer != told or console.size != size:
+                    told, size = newer, console.size
+                    live.update(drawn(told, console.width), refresh=True)

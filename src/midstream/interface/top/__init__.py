@@ -1,0 +1,1 @@
+"""A job as a terminal shows it while it runs."""

@@ -1,0 +1,119 @@
+"""What the terminal view tells of a job, as plain values: one object, which `midstream top --json` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from midstream.checkpoint.reading import StoredJob
+from midstream.checkpoint.stored import StoredMigration, StoredQuery
+
+RECENT = 60
+"""How many batches the view shows in its rows of bars."""
+
+Told = dict[str, Any]
+
+
+def account_of(job: StoredJob) -> Told:
+    """A job as of a batch: rates, streams, queries, migrations under way and slots."""
+    rates, holder = job.rates(), job.holder
+    recent = job.metrics(RECENT).to_pylist()[-RECENT:]
+    return {
+        "checkpoint": job.checkpoint,
+        "batch": job.batch,
+        "running": holder is not None,
+        "holder": None if holder is None else str(holder),
+        "finished": job.finished,
+        "batch_seconds": rates["batch_seconds"],
+        "rows_per_second": sum(rates["rows_per_second"].values()),
+        "results_per_second": sum(rates["results_per_second"].values()),
+        "state_bytes": sum(job.slots.bytes),
+        "dead_letters": job.dead_letter_rows,
+        "streams": [_stream(job, name, rates) for name in job.streams],
+        "queries": [_query(job, query, rates) for query in job.queries.values()],
+        "migrations": [_migration(q.migration, q) for q in job.queries.values() if q.migration is not None],
+        "slots": _slots(job),
+        "recent": {
+            "rows": [sum(dict(row["rows"]).values()) for row in recent],
+            "seconds": [dict(row["seconds"]).get("batch", dict(row["seconds"]).get("job")) for row in recent],
+        },
+    }
+
+
+def _stream(job: StoredJob, name: str, rates: Mapping[str, Any]) -> Told:
+    stream = job.streams[name]
+    return {
+        "name": name,
+        "rows": stream.rows,
+        "rows_per_second": rates["rows_per_second"].get(name, 0.0),
+        "late": stream.late,
+        "unusable": stream.unusable,
+        "register": stream.register,
+        "time": next((q.time for q in job.queries.values() if name in q.streams), "integer"),
+    }
+
+
+def _query(job: StoredJob, query: StoredQuery, rates: Mapping[str, Any]) -> Told:
+    waits = job.manifest.counters.get("waits", {}).get(query.name)
+    return {
+        "name": query.name,
+        "status": query.status,
+        "plan": query.plan,
+        "time": query.time,
+        "results": query.results,
+        "results_per_second": rates["results_per_second"].get(query.name, 0.0),
+        "behind": behind(job, query),
+        "state_rows": sum(state.rows for state in query.states),
+        "state_bytes": sum(state.bytes for state in query.states),
+        "adaptivity": query.adaptivity.mode,
+        "migrating_to": None if query.migration is None else query.migration.new_plan,
+        "waits_for": None if waits is None else waits.get("stream"),
+        "quarantine": None if query.quarantine is None else query.quarantine.reason,
+    }
+
+
+def behind(job: StoredJob, query: StoredQuery) -> int | None:
+    """How far its complete results are behind the newest row of its streams, in ticks; None before there are any."""
+    newest = [s.latest for name, s in job.streams.items() if name in query.streams and s.latest is not None]
+    if not newest or query.released is None:
+        return None
+    return max(0, max(newest) - query.released)
+
+
+def _migration(migration: StoredMigration, query: StoredQuery) -> Told:
+    actual = migration.actual
+    return {
+        "query": query.name,
+        "from": migration.old_plan,
+        "to": migration.new_plan,
+        "strategy": migration.strategy,
+        "status": migration.status,
+        "start_batch": migration.start_batch,
+        "trigger": migration.trigger,
+        "progress": progress(migration, query.advanced_to),
+        "batches": None if actual is None else actual.batches,
+        "seconds": None if actual is None else actual.wall_seconds,
+    }
+
+
+def progress(migration: StoredMigration, reached: int | None) -> float | None:
+    """How much of the way to its split time a migration has behind it; None for strategies that have none."""
+    begun = None if migration.actual is None else migration.actual.started_at
+    if migration.split_time is None or begun is None or reached is None:
+        return None
+    way = migration.split_time - begun
+    return 1.0 if way <= 0 else min(1.0, max(0.0, (reached - begun) / way))
+
+
+def _slots(job: StoredJob) -> list[Told]:
+    slots = job.slots
+    loads = slots.loads if len(slots.loads) == len(slots.routing) else (0.0,) * len(slots.routing)
+    return [
+        {
+            "slot": number,
+            "groups": sum(slot == number for slot in slots.routing),
+            "rows": round(sum(load for slot, load in zip(slots.routing, loads, strict=True) if slot == number), 1),
+            "state_bytes": slots.bytes[number] if number < len(slots.bytes) else 0,
+        }
+        for number in range(slots.count)
+    ]

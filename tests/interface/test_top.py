@@ -1,0 +1,84 @@
+"""`midstream top`: a job in the terminal, once or live, from its checkpoint alone."""
+
+import io
+import json
+from collections.abc import Iterator
+
+import pytest
+from rich.console import Console
+from tests.dashboard.jobs import NEW, batches, shop
+from typer.testing import CliRunner
+
+from midstream.checkpoint.reading import StoredJob
+from midstream.interface.cli import app
+from midstream.interface.cli.top import follow
+from midstream.interface.top.account import account_of
+
+
+@pytest.fixture(scope="module")
+def parts():
+    return batches(60)
+
+
+@pytest.fixture
+def job(tmp_path, parts):
+    made = shop(tmp_path / "shop")
+    for part in parts[:5]:
+        made.batch(part)
+    return made
+
+
+def test_a_job_is_shown_once_in_units_that_people_read(job, tmp_path):
+    done = CliRunner().invoke(app, ["top", str(tmp_path / "shop"), "--once"])
+    assert done.exit_code == 0, done.output
+    assert "((O P) S)" in done.output and "suggest" in done.output and "seconds" in done.output
+    assert "e-0" not in done.output and "\x1b" not in done.output
+    assert all(name in done.output for name in ("orders", "payments", "by-carrier", "large"))
+
+
+def test_json_has_the_same_as_one_object(job, tmp_path):
+    job.migrate_query("matches", NEW, "genmig")
+    job.batch(batches(60)[5])
+    done = CliRunner().invoke(app, ["top", str(tmp_path / "shop"), "--json"])
+    told = json.loads(done.stdout)
+    (moving,) = told["migrations"]
+    assert (moving["query"], moving["to"], moving["strategy"]) == ("matches", NEW, "genmig")
+    assert 0 <= moving["progress"] <= 1
+    assert {q["name"]: q["migrating_to"] for q in told["queries"]} == {
+        "by-carrier": None,
+        "large": None,
+        "matches": NEW,
+    }
+    assert sum(slot["groups"] for slot in told["slots"]) == 256 and len(told["slots"]) == 3
+    assert all(q["behind"] >= 0 for q in told["queries"])
+
+
+def test_a_live_view_follows_the_job_and_the_size_of_the_terminal_until_q(job, tmp_path, parts):
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, width=120, height=40, color_system=None)
+
+    def keys() -> Iterator[str]:
+        job.batch(parts[5])
+        yield ""
+        console.size = (60, 12)
+        yield "x"
+        yield "q"
+
+    pressed = keys()
+    follow(StoredJob.open(str(tmp_path / "shop")), console, lambda _: next(pressed), 1.0)
+    assert next(pressed, None) is None
+    shown = screen.getvalue()
+    assert "batch 4" in shown and "batch 5" in shown
+    assert shown.count("not running") == 3  # the first look, the new batch, the new size
+
+
+def test_a_query_is_as_far_behind_as_its_newest_row_is_ahead_of_its_results(job, tmp_path):
+    stored = StoredJob.open(str(tmp_path / "shop"))
+    told = {query["name"]: query for query in account_of(stored)["queries"]}
+    newest = stored.streams["shipments"].latest or 0
+    assert told["by-carrier"]["behind"] == newest - (stored.query("by-carrier").released or 0)
+
+
+def test_a_checkpoint_without_a_job_is_refused(tmp_path):
+    done = CliRunner().invoke(app, ["top", str(tmp_path / "none")])
+    assert done.exit_code == 2 and "no finished batch" in done.output
