@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,10 +91,12 @@ def run(
     history: list[MigrationRecord] | None = None,
     adaptive: Policy | Mode = "off",
     decisions: list[Decision] | None = None,
+    results: Callable[[pa.Table], None] | None = None,
 ) -> pa.Table:
     """Runs a query over finite tables, batch by batch, and gives all its results in order.
 
-    `history` is given the records of the migrations that ended, `decisions` what adaptation decided.
+    `history` is given the records of the migrations that ended, `decisions` what adaptation decided. `results` is
+    called with what each batch releases, as soon as it does.
     """
     if batch_rows < 1:
         raise QueryError(f"batch_rows must be positive, not {batch_rows}")
@@ -105,6 +107,13 @@ def run(
         query.adaptive = Adaptive(query.plan, policy, catalog.functions, time.monotonic)
     changes = planned_changes(query.plan, migrations, emit_every, catalog)
     released: list[Elements | None] = []
+
+    def advance() -> None:
+        part = query.advance({name: s.register for name, s in streams.items()})
+        released.append(part)
+        if results is not None and part is not None:
+            results(query.table(part))
+
     for parts in batches_and_cuts(streams, inputs, batch_rows, [change.at for change in changes]):
         if isinstance(parts, Cut):
             change = changes[parts.number]
@@ -115,12 +124,12 @@ def run(
             query.feed(name, *streams[name].accept(rows))
         for stream in streams.values():
             stream.settle()
-        released.append(query.advance({name: s.register for name, s in streams.items()}))
+        advance()
         if progress is not None:
             progress(sum(rows.num_rows for rows in parts.values()))
     for stream in streams.values():
         stream.close()
-    released.append(query.advance({name: s.register for name, s in streams.items()}))
+    advance()
     if history is not None:
         history.extend(query.history)
     if decisions is not None and query.adaptive is not None:

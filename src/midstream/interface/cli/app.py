@@ -21,6 +21,7 @@ from midstream.interface.cli.output import keep_quiet
 from midstream.interface.cli.query import query
 from midstream.interface.cli.results import results
 from midstream.interface.cli.run import run
+from midstream.interface.cli.shell import shell
 from midstream.interface.cli.state import state
 from midstream.interface.cli.top import top
 
@@ -37,6 +38,7 @@ app.command()(init)
 app.command()(check)
 app.command()(doctor)
 app.command()(query)
+app.command()(shell)
 app.command()(explain)
 app.command()(results)
 app.command()(dashboard)

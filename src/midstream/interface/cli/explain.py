@@ -67,10 +67,11 @@ def explain(
     elif why:
         show_text(explanation.why)
     else:
-        show_text(_as_text(str(question.plan), explanation))
+        show_text(explained(str(question.plan), explanation))
 
 
-def _as_text(logical: str, explanation: Explanation) -> str:
+def explained(logical: str, explanation: Explanation) -> str:
+    """A plan for people: what it means, what would run, what it costs, and what else there is."""
     chosen = explanation.plan
     shape = f" {chosen.text}" if chosen.text else ""
     parts = [

@@ -79,7 +79,7 @@ def streams_in(folder: Path) -> tuple[list[Found], list[str]]:
     for path in sorted(folder.iterdir()):
         if path.name.startswith((".", "_")) or path.name.endswith((".checkpoint", ".toml")):
             continue
-        files = _files(path)
+        files = data_files(path)
         if not files:
             continue
         try:
@@ -136,7 +136,8 @@ def _is_key(column: pa.Field, left: Found, right: Found) -> bool:
     return any(2 * len(pc.unique(s.sample.column(column.name))) > s.sample.num_rows for s in (left, right))
 
 
-def _files(path: Path) -> list[Path]:
+def data_files(path: Path) -> list[Path]:
+    """The file, or the files with rows in a folder and below, in order of their names."""
     inside = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
     return [file for file in inside if _suffix(file) in FORMATS and not file.name.startswith((".", "_"))]
 
@@ -159,10 +160,10 @@ def _stream(path: Path, files: list[Path], taken: set[str]) -> Found:
     options = {"header": "true", **({"sep": "\t"} if tabs else {})} if kind == "csv" else {}
     if path.is_file():
         options["pathGlobFilter"] = re.sub(r"([*?\[])", r"[\1]", path.name)
-    return Found(_name(path, taken), kind, path, sample, _time_column(sample.schema), options)
+    return Found(_name(path, taken), kind, path, sample, usual_time_column(sample.schema), options)
 
 
-def _time_column(schema: pa.Schema) -> str:
+def usual_time_column(schema: pa.Schema) -> str:
     """A timestamp, by a usual name if there is one; else a whole number by a usual name."""
     timed = [c.name for c in schema if pa.types.is_timestamp(c.type)]
     whole = [c.name for c in schema if pa.types.is_integer(c.type) and c.name.lower() in TIME_NAMES]
