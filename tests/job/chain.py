@@ -26,6 +26,7 @@ from midstream.job.driver import Driver, needed_columns
 from midstream.job.moving import Move
 from midstream.job.results import results_of_query
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.task.exchange import GROUP_BITS
 from midstream.job.task.layout import Layout
 from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report
@@ -58,6 +59,8 @@ class Chain:
     adaptive: Policy | None = None
     resize: int | None = None
     memory: Memory | None = None
+    bits: int = GROUP_BITS
+    by_group: bool = True
 
     @property
     def manifest(self) -> Manifest:
@@ -68,6 +71,7 @@ class Chain:
     def __post_init__(self) -> None:
         self._open()
         self.driver.memory = self.memory or Memory()
+        self.driver.group_bits, self.driver.by_group = self.bits, self.by_group
         self.driver.open(self.resize)
         self.cluster.routes = self.driver.routes
         manifest = self.driver.manifest
@@ -101,7 +105,16 @@ class Chain:
 
     def _running(self, plan: Plan) -> RunningQuery:
         known = self.driver.manifest is not None
-        query = RunningQuery.of("q", "", plan, self.catalog.functions, self.driver.routes, self.emit_every, known)
+        query = RunningQuery.of(
+            "q",
+            "",
+            plan,
+            self.catalog.functions,
+            self.driver.routes,
+            self.emit_every,
+            known,
+            self.driver.sort_bits,
+        )
         self.driver.routes.update(query.staged.routes)
         return query
 

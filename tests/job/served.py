@@ -11,7 +11,7 @@ from typing import Any
 from tests.job.many import Many
 
 from midstream.checkpoint.lease import Lease
-from midstream.job.forecast import forecast, require_slots
+from midstream.job.forecast import forecast
 from midstream.language import parse
 from midstream.optimizer.plans import plan_query
 
@@ -39,7 +39,6 @@ class Served(Many):
             case {"command": "rebalance"}:
                 return {"changes": driver.rebalance(None)}
             case {"command": "rescale", "slots": slots}:
-                require_slots(slots)
                 return {"changes": driver.rescale(slots)}
             case {"command": "adapt", "query": name, "mode": mode}:
                 driver.adapt(name, mode)

@@ -19,7 +19,7 @@ import midstream as ms
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.control import ask
 from midstream.cluster.session import Session
-from midstream.job.task.arrival_hash import arrival_hash
+from midstream.operators.arrival_hash import arrival_hash
 
 pytestmark = pytest.mark.spark
 

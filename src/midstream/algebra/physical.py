@@ -8,13 +8,14 @@ thing in another order. States are named by the content of the input they keep.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 from typing import Literal as OneOf
 
 import pyarrow as pa
 
 from midstream.algebra.expressions import AggregateCall, Expression, Named, conjuncts
+from midstream.algebra.partition import Partition
 from midstream.algebra.plan import JoinKind, SequenceMode, Stream, TimeOrder
 from midstream.algebra.time import TimeDomain
 from midstream.algebra.windows import Hop, Range, Unbounded, WindowSpec
@@ -111,6 +112,8 @@ class Source(PhysicalNode):
 
     stream: Stream
     window: WindowSpec | None = None
+    partition: Partition | None = field(default=None, kw_only=True, compare=False, repr=False)
+    """By what its rows are dealt to slots, where states are sorted by partition group."""
 
     @property
     def label(self) -> str:

@@ -49,21 +49,43 @@ class SegmentEntry:
     checksum: int
     hash_from: int = 0
     hash_to: int = ALL_HASHES
+    whole: int = 0
+    """How many rows the stored segment has, if this is a part of it."""
 
     @property
     def place(self) -> str:
         """What its segment says of where it is kept."""
         part = f"[{self.hash_from}:{self.hash_to}]" if self.is_part else ""
-        return f"{self.file}@{self.offset}{part}"
+        return f"{self.origin}{part}"
+
+    @property
+    def origin(self) -> str:
+        """Where the whole segment is kept, of which it may be a part."""
+        return f"{self.file}@{self.offset}"
 
     @property
     def is_part(self) -> bool:
-        """Whether it stands for some hashes of the stored segment only; `rows` and `bytes` are always of the whole."""
+        """Whether it stands for some hashes of the stored segment only."""
         return self.hash_from > 0 or self.hash_to < ALL_HASHES
 
     def part(self, hash_from: int, hash_to: int) -> SegmentEntry:
-        """The elements with hashes in `[hash_from, hash_to)`: a partition group moves by naming its part elsewhere."""
-        return replace(self, hash_from=max(self.hash_from, hash_from), hash_to=min(self.hash_to, hash_to))
+        """The elements with hashes in `[hash_from, hash_to)`: a partition group moves by naming its part elsewhere.
+
+        How many these are is guessed from the length of the range, until the part is opened.
+        """
+        hash_from, hash_to = max(self.hash_from, hash_from), min(self.hash_to, hash_to)
+        if (hash_from, hash_to) == (self.hash_from, self.hash_to):
+            return self
+        share = max(0, hash_to - hash_from) / (self.hash_to - self.hash_from)
+        rows, size = round(share * self.rows), round(share * self.bytes)
+        whole = self.whole or self.rows
+        return replace(self, hash_from=hash_from, hash_to=hash_to, rows=rows, bytes=size, whole=whole)
+
+    def counted(self, segment: Segment) -> SegmentEntry:
+        """The entry with what its segment turned out to hold."""
+        if not self.is_part or len(segment) == self.rows:
+            return self
+        return replace(self, rows=len(segment), bytes=segment.bytes, whole=self.whole or self.rows)
 
 
 def write_pack(files: Files, path: str, states: Mapping[StateKey, Sequence[Segment]]) -> list[SegmentEntry]:
@@ -97,18 +119,29 @@ def open_states(
     """
     found: dict[StateKey, list[Segment]] = {}
     packs: dict[str, Mapped] = {}
+    whole: dict[str, pa.RecordBatch] = {}
     for entry in entries:
-        segment = open_segment(files, entry, schemas.get(entry.state) if schemas else None, packs)
+        segment = open_segment(files, entry, schemas.get(entry.state) if schemas else None, packs, whole)
         if len(segment):
             found.setdefault((entry.state, entry.key), []).append(segment)
     return found
 
 
 def open_segment(
-    files: Files, entry: SegmentEntry, schema: pa.Schema | None = None, packs: dict[str, Mapped] | None = None
+    files: Files,
+    entry: SegmentEntry,
+    schema: pa.Schema | None = None,
+    packs: dict[str, Mapped] | None = None,
+    whole: dict[str, pa.RecordBatch] | None = None,
 ) -> Segment:
-    """The segment an entry names, mapped; `schema` is what its columns must be, `packs` are the files just opened."""
-    batch = _batch(_content(files, entry, {} if packs is None else packs), files, entry)
+    """The segment an entry names, mapped; `schema` is what its columns must be.
+
+    `packs` are the files just opened, `whole` the stored segments of which several parts are opened.
+    """
+    whole = {} if whole is None else whole
+    if entry.origin not in whole:
+        whole[entry.origin] = _batch(_content(files, entry, {} if packs is None else packs), files, entry)
+    batch = whole[entry.origin]
     hashes, valid_from, valid_to = (batch.column(i).to_numpy(zero_copy_only=True) for i in range(3))
     elements = Elements(_payload(batch, files, entry, schema), valid_from, valid_to)
     if entry.is_part:
@@ -125,6 +158,7 @@ def open_segment(
         entry.earliest_to,
         entry.latest_to,
         entry.place,
+        entry.origin if entry.is_part else None,
     )
 
 
@@ -184,7 +218,7 @@ def _batch(content: pa.Buffer, files: Files, entry: SegmentEntry) -> pa.RecordBa
         batch = pa.ipc.open_stream(content).read_next_batch()
     except (pa.ArrowException, OSError, StopIteration) as error:
         raise _damaged(files, entry, f"the segment at {entry.offset} cannot be read: {error}") from error
-    if batch.num_rows != entry.rows or tuple(batch.schema.names[:3]) != _TIMES:
+    if batch.num_rows != (entry.whole or entry.rows) or tuple(batch.schema.names[:3]) != _TIMES:
         raise _damaged(files, entry, f"the segment at {entry.offset} is not the one the manifest speaks of")
     return batch
 

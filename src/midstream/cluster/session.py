@@ -38,7 +38,7 @@ from midstream.job.driver import Driver, Progress
 from midstream.job.ending import finish, is_delivered, release
 from midstream.job.faults import OnError, on_error_of
 from midstream.job.finished import is_finished, require_unfinished
-from midstream.job.forecast import forecast, require_slots
+from midstream.job.forecast import forecast
 from midstream.job.rewording import Rewording, Text
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.task.memory import Memory
@@ -66,6 +66,9 @@ class Session(AnySession):
     With `carry="all"` every column of every stream reaches the tasks, so that no later query ever restarts Spark's
     stream. `scheduling` says which operator runs when; by default as the checkpoint has it, and depth first at first.
 
+    `group_bits` (8 to 12) is chosen when a checkpoint is made: keys are hashed into `2 ** group_bits` partition groups,
+    the units that move between slots.
+
     A session with a `name` goes on only with a checkpoint of that name, or one that has none yet.
     """
 
@@ -82,6 +85,7 @@ class Session(AnySession):
         scheduling: str | None = None,
         memory_per_slot: int | str = "1 GB",
         rebalancing: bool = False,
+        group_bits: int | None = None,
         metrics_retained: int = 100_000,
         name: str | None = None,
     ) -> None:
@@ -99,7 +103,7 @@ class Session(AnySession):
         self._driver.metrics_retained = _at_least_one("metrics_retained", metrics_retained)
         self._driver.rebalancing = Watch() if rebalancing else None
         self._driver.job = name
-        self._slots, self._carry = slots, carry
+        self._slots, self._carry, self._group_bits = slots, carry, group_bits
         self._declared: dict[str, dict[str, Any]] = {}
         self._left_out: set[str] = set()
         """What was declared, and what was dropped since the session was opened."""
@@ -109,7 +113,7 @@ class Session(AnySession):
 
     def _open(self) -> None:
         """Reads what the checkpoint has."""
-        self._driver.open(self._slots)
+        self._driver.open(self._slots, self._group_bits)
         self._arrival = Arrival(self._driver, self._carry)
         self._adding = Adding(self._driver, self.functions)
 
@@ -376,7 +380,6 @@ class Session(AnySession):
 
         False if there are so many already. A session that is opened with `slots` on this checkpoint goes back to those.
         """
-        require_slots(slots)
         return self._driver.rescale(slots)
 
     def adapt(self, name: str, mode: str) -> dict[str, str]:

@@ -25,6 +25,7 @@ from midstream.operators.box import ROOT, Box, Wire
 from midstream.operators.distinct import CoverageState
 from midstream.operators.elements import Elements, empty_elements, rows_without_columns
 from midstream.operators.sequence import FollowedBy
+from midstream.operators.state.grouping import Grouping
 from midstream.operators.state.portions import parts_by_hash, slices
 from midstream.operators.state.segment import Segment
 from midstream.operators.state.sorted_state import SortedState
@@ -44,6 +45,7 @@ class Origin:
     longest: int | None
     kind: Literal["input", "coverage", "own"]
     placed: Placed
+    grouping: Grouping | None = None
 
     def pieces(self, segments: Sequence[Segment], frontier: int, most: int) -> Iterator[Elements]:
         """What some of its segments hold that can still matter, about so many bytes at a time."""
@@ -65,7 +67,8 @@ class Origin:
 class Shipment:
     """A content of the old plan that a fragment of the new plan is given, under the name by which it asks for it.
 
-    `columns` are those of the old state, in the order of `schema`; `as_is` says that its segments can serve unchanged.
+    `columns` are those of the old state, in the order of `schema`; `as_is` says that its segments can serve unchanged,
+    `grouped` that old and new state are sorted by partition group.
     """
 
     fragment: int
@@ -77,6 +80,7 @@ class Shipment:
     placed: Placed
     origin: Origin | None
     as_is: bool = False
+    grouped: bool = False
 
     @property
     def address(self) -> tuple[int, What, str, Key]:
@@ -131,7 +135,12 @@ def _origins(old: Staged, functions: Functions) -> Iterator[tuple[StateName, Ori
             state = held.state
             name = (state.id, state.key)
             placed = placements(input_of(box, held))
-            yield name, Origin(fragment.number, name, state.schema, state.longest, _kind(held), placed)
+            kind = _kind(held)
+            yield name, Origin(fragment.number, name, state.schema, state.longest, kind, placed, state.grouping)
+
+
+def _same_order(old: Grouping | None, new: Grouping | None) -> bool:
+    return new is None if old is None else old.same_order(new)
 
 
 def _kind(held: Held) -> Literal["input", "coverage", "own"]:
@@ -205,7 +214,8 @@ class Asking:
                     columns,
                     placed,
                     origin,
-                    shareable(its.state, state),
+                    shareable(its.state, state) and _same_order(origin.grouping, state.grouping),
+                    state.grouping is not None,
                 )
             )
         return its

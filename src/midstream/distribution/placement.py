@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from midstream.algebra import physical as p
-from midstream.algebra.expressions import Column
+from midstream.algebra.partitioning import keys_above
 from midstream.distribution.fragments import Fragment, Key, Received, Route
 
 
@@ -54,8 +54,7 @@ class Placements:
         below = [self(child) for child in node.inputs]
         if any(placed.one for placed in below):
             return Placed(self.arrival, one=True)
-        names = set(node.schema.names)
-        return Placed(self.arrival, keys=frozenset(k for k in self._keys(node, below) if set(k) <= names))
+        return Placed(self.arrival, keys=keys_above(node, [placed.keys for placed in below]))
 
     def _leaf(self, node: p.Source) -> Placed:
         route = node.route if isinstance(node, Received) else self._arrival_route(node)
@@ -66,26 +65,3 @@ class Placements:
     def _arrival_route(self, node: p.Source) -> Route:
         key = self.arriving.get(node.stream.name, Route(None)).key
         return Route(None if key is None else tuple(f"{node.stream.alias}.{name}" for name in key))
-
-    def _keys(self, node: p.PhysicalNode, below: list[Placed]) -> frozenset[Key]:
-        match node:
-            case p.Compute(columns=columns):
-                names = {c.expression.name: c.name for c in columns if isinstance(c.expression, Column)}
-                return _renamed(below[0].keys, names)
-            case p.HashJoin() | p.MultiwayJoin():
-                return frozenset[Key]().union(*(placed.keys for placed in below))
-            case p.OuterJoin(kind="right"):
-                return below[1].keys
-            case p.OuterJoin(kind="full"):
-                return frozenset()
-            case p.SetOperation() | p.Concatenate():
-                named = [
-                    _renamed(placed.keys, dict(zip(child.schema.names, node.schema.names, strict=True)))
-                    for placed, child in zip(below, node.inputs, strict=True)
-                ]
-                return named[0].intersection(*named[1:])
-        return below[0].keys
-
-
-def _renamed(keys: frozenset[Key], names: Mapping[str, str]) -> frozenset[Key]:
-    return frozenset(tuple(names[name] for name in key) for key in keys if all(name in names for name in key))

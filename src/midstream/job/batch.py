@@ -21,7 +21,7 @@ from midstream.job.ports import Ports
 from midstream.job.reaching import Reaches
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.sharing_plan import Shares
-from midstream.job.task.exchange import GROUPS, default_routing
+from midstream.job.task.exchange import GROUP_BITS, default_routing
 from midstream.job.task.fragment_task import FragmentWork, MigrationWork
 from midstream.job.task.layout import Layout
 from midstream.job.task.memory import Memory
@@ -82,6 +82,10 @@ class Batch:
     job_seconds: float = 0.0
     shapes: Shapes = field(default_factory=Shapes)
     reaches: Reaches = field(default_factory=Reaches)
+    group_bits: int = GROUP_BITS
+    """How many bits of a key's hash are its partition group, on a new checkpoint."""
+    by_group: bool = True
+    """Whether states are sorted by partition group."""
     sifted: frozenset[str] = frozenset()
     """Queries for which rows that make their expressions fail are set aside."""
     _shares: Shares | None = None
@@ -122,7 +126,7 @@ class Batch:
     def routing(self) -> Sequence[int]:
         """The slot of each partition group."""
         known = () if self.before is None else self.before.routing
-        return known or default_routing(self.slots)
+        return known or default_routing(self.slots, 2**self.group_bits)
 
     def advanced_to(self, query: str) -> int:
         """The frontier a query had been advanced to by the last batch."""
@@ -411,7 +415,7 @@ class Batch:
         }
         counted["sharing"] = self.shares.to_json()
         counted[PLANS] = plans_of(self.queries, self.reports)
-        now = [0] * GROUPS
+        now = [0] * len(self.routing)
         for report in self.reports:
             for group, count in report.groups.items():
                 now[group] += count

@@ -29,6 +29,7 @@ from midstream.checkpoint.source_batches import counted, own_batches, source_bat
 from midstream.checkpoint.store import FOR_A_REPLAY, CheckpointStore
 from midstream.distribution.balancing import Watch
 from midstream.distribution.fragments import Route
+from midstream.distribution.routing import Routing
 from midstream.errors import InputError, JobError, MidstreamError, MigrationError
 from midstream.job.adaptivity import ADAPTIVE, Watchers
 from midstream.job.batch import Batch, entry_of
@@ -39,15 +40,19 @@ from midstream.job.delivery import Sink, deliver, identity_after
 from midstream.job.faults import Fault, Faults, at_fault, named, suspects
 from midstream.job.fingerprints import Shapes
 from midstream.job.finished import require_unfinished
+from midstream.job.group_bits import chosen_bits, require_bits
 from midstream.job.heartbeat import Heartbeat
 from midstream.job.migration_account import Account
 from midstream.job.migration_choice import decide, legal_strategy, require_cancellable
-from midstream.job.moving import Routing
 from midstream.job.progress import metrics_row, progress_of, told_in_a_line
 from midstream.job.reaching import Reaches
 from midstream.job.relocation import (
     ANOTHER_NUMBER,
+    BY_GROUP,
+    BY_KEY,
+    SORTED_BY,
     current_routing,
+    require_slots,
     rerouted,
     settle,
     still_wanted,
@@ -56,7 +61,7 @@ from midstream.job.relocation import (
 from midstream.job.replacing import name_of_old, with_archive
 from midstream.job.requests import Requests
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
-from midstream.job.task.exchange import default_routing
+from midstream.job.task.exchange import GROUP_BITS, bits_of, default_routing
 from midstream.job.task.layout import Layout
 from midstream.job.task.memory import Memory
 from midstream.migration.protocol import Situation
@@ -118,6 +123,10 @@ class Driver:
     shapes: Shapes = field(default_factory=Shapes)
     halting: bool = False
     """Whether Spark's query is being stopped: a batch that waits at the gate gives up."""
+    group_bits: int = GROUP_BITS
+    """How many bits of a key's hash are its partition group, chosen when the checkpoint is made."""
+    by_group: bool = True
+    """Whether states are sorted by partition group; those of older checkpoints are once they have moved."""
     wanted: Routing | None = None
     """Slots that state is to be moved to before the next batch that can."""
     rebalancing: Watch | None = None
@@ -141,16 +150,25 @@ class Driver:
         """The checkpoint's files."""
         return self.store.files
 
-    def open(self, wanted: int | None = None) -> None:
-        """Reads the newest manifest, and goes on with what it says; another number of slots comes with a batch."""
+    def open(self, wanted: int | None = None, bits: int | None = None) -> None:
+        """Reads the newest manifest, and goes on with what it says; another number of slots comes with a batch.
+
+        `bits` of partition groups are chosen by whoever makes a checkpoint, and asked for in vain later.
+        """
         self.manifest, self.committing = self.store.latest(), None
         if self.manifest is None:
+            self.group_bits = self.group_bits if bits is None else chosen_bits(bits)
+            require_slots(self.slots, 2**self.group_bits)
             return
         require_present(self.files, outputs_of(self.files, self.manifest))
-        self.slots = current_routing(self.manifest, self.slots).slots
+        now = current_routing(self.manifest, self.slots)
+        self.slots, self.group_bits = now.slots, bits_of(len(now.groups))
+        require_bits(bits, self.group_bits, self.store.uri)
+        self.by_group = self.manifest.counters.get(SORTED_BY) == BY_GROUP
         self.wanted = wanted_since(self.manifest)
         if wanted is not None and wanted != self.slots:
-            self.wanted = Routing(tuple(default_routing(wanted)), wanted, ANOTHER_NUMBER)
+            require_slots(wanted, 2**self.group_bits)
+            self.wanted = self._dealt_evenly(wanted, ANOTHER_NUMBER)
         self.routes = {name: _route(key) for name, key in self.manifest.counters.get("arrival", {}).items()}
         self.scheduling = self.manifest.counters.get("scheduling", self.scheduling)
         require_same_job(self.manifest, self.job, self.store.uri)
@@ -317,9 +335,9 @@ class Driver:
     ) -> Batch:
         assert self.arriving is not None
         self.watchers.settle(before, self.queries)
-        old = current_routing(before, self.slots)
-        move = self.cluster.move
-        settled = settle(self.store.uri, batch_id, before, self.queries, old, self.wanted, move, self.memory)
+        old = current_routing(before, self.slots, self.group_bits)
+        move, upgrade = self.cluster.move, None if self.by_group else self.group_bits
+        settled = settle(self.store.uri, batch_id, before, self.queries, old, self.wanted, move, self.memory, upgrade)
         return Batch(
             self.store.uri,
             query_id,
@@ -342,6 +360,8 @@ class Driver:
             moved=settled.moved,
             reaches=Reaches.of(self.streams.values(), before, clock),
             sifted=sifted,
+            group_bits=self.group_bits,
+            by_group=self.by_group or settled.upgraded,
         )
 
     def _commit(self, batch: Batch, offsets: str, **more: Any) -> None:
@@ -351,6 +371,7 @@ class Driver:
             "scheduling": batch.scheduling,
             "carry": self.carry,
             "slots": batch.slots,
+            SORTED_BY: BY_GROUP if batch.by_group else BY_KEY,
             "added": dict(self.added),
             "dropped": dict(self.dropped),
             "adapted": {name: mode for name, mode in self.adapted.items() if name in self.queries},
@@ -376,6 +397,9 @@ class Driver:
         self._retire(batch)
         self.slots = batch.slots
         self.queries.update({name: batch.queries[name].after_batch for name in batch.ended if name in self.queries})
+        if batch.by_group and not self.by_group:
+            self.by_group = True
+            self.queries = {name: query.sorted_by_group(self.group_bits) for name, query in self.queries.items()}
         self.cancelled.clear()
         if self.wanted is not None and tuple(manifest.routing) == self.wanted.groups:
             self.wanted = None
@@ -446,17 +470,36 @@ class Driver:
     def rebalance(self, routing: Sequence[int] | None, trigger: str = "asked for") -> bool:
         """Deals groups to slots anew, beginning with the next batch that can; false if nothing would change."""
         with self.gate:
-            wanted = rerouted(self.manifest, self.slots, routing, trigger)
+            wanted = rerouted(self.routing, self.loads, routing, trigger)
             self.wanted = self.wanted if wanted is None else wanted
             return wanted is not None
 
     def rescale(self, slots: int, trigger: str = "asked for") -> bool:
         """Deals groups to another number of slots, beginning with the next batch that can; false if it is the same."""
         with self.gate:
+            require_slots(slots, 2**self.group_bits)
             if slots == self.slots:
                 return False
-            self.wanted = Routing(tuple(default_routing(slots)), slots, trigger)
+            self.wanted = self._dealt_evenly(slots, trigger)
             return True
+
+    def _dealt_evenly(self, slots: int, trigger: str) -> Routing:
+        return Routing(tuple(default_routing(slots, 2**self.group_bits)), slots, trigger)
+
+    @property
+    def routing(self) -> Routing:
+        """How groups are dealt to slots now."""
+        return current_routing(self.manifest, self.slots, self.group_bits)
+
+    @property
+    def loads(self) -> list[float]:
+        """How much each group had to do lately; nothing before the first batch."""
+        return [] if self.manifest is None else list(self.manifest.counters.get("groups", ()))
+
+    @property
+    def sort_bits(self) -> int | None:
+        """By how many bits of groups states are sorted; None if they are sorted by key alone."""
+        return self.group_bits if self.by_group else None
 
     def adapt(self, name: str, mode: str) -> None:
         """Changes how a query adapts, from the next batch on, and remembers it; what it has seen is kept."""
@@ -494,7 +537,14 @@ class Driver:
     def target(self, query: RunningQuery, plan: Plan) -> RunningQuery:
         """The query by another plan; streams arrive as they do."""
         target = RunningQuery.of(
-            query.name, query.cql, plan, query.functions, self.routes, query.emit_every, settled=True
+            query.name,
+            query.cql,
+            plan,
+            query.functions,
+            self.routes,
+            query.emit_every,
+            settled=True,
+            bits=self.sort_bits,
         )
         target.share = query.share
         return target

@@ -14,14 +14,14 @@ from midstream.adaptation.policy import mode_of
 from midstream.algebra.plan import Relation
 from midstream.checkpoint.control import Request
 from midstream.distribution.balancing import skew
+from midstream.distribution.routing import Routing
 from midstream.errors import JobError, MigrationError, QueryError
 from midstream.job.driver import Driver
 from midstream.job.migration_choice import legal_strategy, require_cancellable
-from midstream.job.moving import Routing
 from midstream.job.plan_graph import graph_of
-from midstream.job.relocation import current_routing, rerouted
+from midstream.job.relocation import require_slots, rerouted
 from midstream.job.running_query import RunningQuery
-from midstream.job.task.exchange import GROUPS, default_routing
+from midstream.job.task.exchange import default_routing
 from midstream.migration.predict import predicted
 from midstream.migration.protocol import Situation
 from midstream.migration.registry import STRATEGIES
@@ -53,11 +53,11 @@ def forecast(driver: Driver, request: Request, parse: Parse) -> Told:
         case {"command": "drop", "query": str(name)}:
             return _drop(driver, query_named(driver, name))
         case {"command": "rebalance"}:
-            wanted = rerouted(driver.manifest, driver.slots, None, "")
-            return _reroute(driver, current_routing(driver.manifest, driver.slots) if wanted is None else wanted)
+            wanted = rerouted(driver.routing, driver.loads, None, "")
+            return _reroute(driver, driver.routing if wanted is None else wanted)
         case {"command": "rescale", "slots": int(slots)}:
-            require_slots(slots)
-            return _reroute(driver, Routing(tuple(default_routing(slots)), slots))
+            require_slots(slots, 2**driver.group_bits)
+            return _reroute(driver, Routing(tuple(default_routing(slots, 2**driver.group_bits)), slots))
         case {"command": "adapt", "query": str(name), "mode": str(mode)}:
             return _adapt(driver, query_named(driver, name), mode)
         case {"command": "resume", "query": str(name)}:
@@ -74,12 +74,6 @@ def query_named(driver: Driver, name: str) -> RunningQuery:
         known = ", ".join(driver.queries) or "none"
         raise QueryError(f"there is no query {name}", detail=f"the queries are {known}")
     return driver.queries[name]
-
-
-def require_slots(slots: int) -> None:
-    """Refuses a number of slots that cannot be."""
-    if isinstance(slots, bool) or not isinstance(slots, int) or not 1 <= slots <= GROUPS:
-        raise JobError(f"a job has 1 to {GROUPS} slots, not {slots!r}", hint="a slot owns at least one partition group")
 
 
 def offered_plans(driver: Driver, query: RunningQuery) -> list[Told]:
@@ -174,9 +168,8 @@ def _resume(driver: Driver, name: str) -> Told:
 
 def _reroute(driver: Driver, wanted: Routing) -> Told:
     """What dealing groups anew would move; a group's part of the state is about its part of the slot's load."""
-    now, manifest = current_routing(driver.manifest, driver.slots), driver.manifest
-    loads = [] if manifest is None else list(manifest.counters.get("groups", ()))
-    loads = loads or [1.0] * len(now.groups)
+    now, manifest = driver.routing, driver.manifest
+    loads = driver.loads or [1.0] * len(now.groups)
     moved = [group for group, (old, new) in enumerate(zip(now.groups, wanted.groups, strict=True)) if old != new]
     state = 0 if manifest is None else sum(entry.bytes for entry in manifest.entries())
     part = sum(loads[group] for group in moved) / max(sum(loads), 1e-9)

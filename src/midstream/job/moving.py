@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.moves import FragmentFill, Shipment, StateName, plan_move
+from midstream.distribution.routing import Routing
 from midstream.job.running_query import RunningQuery
 from midstream.job.segment_reuse import HandingOver, hand_over
 from midstream.job.task.layout import Layout
@@ -29,15 +30,6 @@ Stored = Mapping[int, Mapping[int, Sequence[SegmentEntry]]]
 """The segments of a plan: by fragment and slot."""
 
 _GIVEN = "given"
-
-
-@dataclass(frozen=True, slots=True)
-class Routing:
-    """The slot of each partition group, how many slots there are, and what made it so."""
-
-    groups: tuple[int, ...]
-    slots: int
-    trigger: str = ""
 
 
 @dataclass(slots=True)
@@ -61,7 +53,13 @@ class PlanMove:
         """Decides what is sent and what stays where it is."""
         for shipment in self.shipments():
             stored = {} if shipment.origin is None else self.stored.get(shipment.origin.fragment, {})
-            self.handed[_key(shipment)] = hand_over(shipment, stored, old.groups, new.groups)
+            self.handed[_key(shipment)] = hand_over(shipment, stored, old, new)
+
+    def entries(self) -> Iterator[SegmentEntry]:
+        """All segments that were there before, whole or in the parts that new slots name."""
+        stored = (entries for slots in self.stored.values() for entries in slots.values())
+        named = (entries for handed in self.handed.values() for entries in handed.kept.values())
+        return (entry for entries in (*stored, *named) for entry in entries)
 
     def shipments(self) -> Iterator[Shipment]:
         """All that new fragments ask for."""
@@ -117,6 +115,7 @@ class Move:
     new: Routing
     memory: Memory = field(default_factory=Memory)
     rows_sent: int = 0
+    bytes_written: int = 0
     working: list[PlanMove] = field(init=False)
     """The plans for which slots have something to do."""
 
@@ -155,11 +154,13 @@ class Move:
         found = {plan.name: plan.named() for plan in self.plans if plan.in_place}
         for plan in self.working:
             found[plan.name] = {}
+        known = {e.place for plan in self.plans for e in plan.entries()}
         for report in reports:
             self.rows_sent += sum(report.rows.values())
             for (name, fragment), part in report.fragments.items():
                 if part.entries:
                     found[name].setdefault(fragment, {})[report.slot] = part.entries
+                    self.bytes_written += sum(e.bytes for e in part.entries if e.place not in known)
         return found
 
     def _travelling(self) -> dict[tuple[str, object], pa.Schema]:

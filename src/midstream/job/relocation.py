@@ -10,15 +10,19 @@ from typing import Any
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.distribution.balancing import balanced
+from midstream.distribution.routing import Routing
 from midstream.errors import JobError
 from midstream.job.migration_account import Account
-from midstream.job.moving import Move, PlanMove, Routing
+from midstream.job.moving import Move, PlanMove
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
-from midstream.job.task.exchange import GROUPS, default_routing
+from midstream.job.task.exchange import GROUP_BITS, default_routing
 from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report, require_all
 
 ANOTHER_NUMBER = "another number of slots"
+
+SORTED_BY, BY_GROUP, BY_KEY = "sorted_by", "group", "key"
+"""What a manifest's counters say of the order of states; checkpoints that say nothing have them by key."""
 
 WANTED = "wanted"
 """Under what a manifest's counters have the slots that groups are dealt to once migrations have ended."""
@@ -35,12 +39,14 @@ class Settled:
     routing: Routing
     ended: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     moved: dict[str, Any] | None = None
+    upgraded: bool = False
+    """Whether states are sorted by partition group from now on, and were not before."""
 
 
-def current_routing(manifest: Manifest | None, slots: int) -> Routing:
-    """How groups are dealt to slots by a manifest, or at first."""
+def current_routing(manifest: Manifest | None, slots: int, bits: int = GROUP_BITS) -> Routing:
+    """How groups are dealt to slots by a manifest, or at first, when their number is chosen."""
     if manifest is None or not manifest.routing:
-        return Routing(tuple(default_routing(slots)), slots)
+        return Routing(tuple(default_routing(slots, 2**bits)), slots)
     known = manifest.counters.get("slots", max(manifest.routing) + 1)
     return Routing(tuple(manifest.routing), known)
 
@@ -60,21 +66,37 @@ def wanted_since(manifest: Manifest) -> Routing | None:
     return Routing(tuple(told["groups"]), told.get("slots", manifest.counters["slots"]), told["trigger"])
 
 
-def rerouted(manifest: Manifest | None, slots: int, routing: Sequence[int] | None, trigger: str) -> Routing | None:
+def rerouted(now: Routing, loads: Sequence[float], routing: Sequence[int] | None, trigger: str) -> Routing | None:
     """Groups dealt to slots anew: as told, or so that slots have alike to do; None if nothing would change."""
-    now = current_routing(manifest, slots)
     if routing is None:
-        loads = [] if manifest is None else list(manifest.counters.get("groups", ()))
         dealt = balanced(now.groups, loads, now.slots) if loads else now.groups
     else:
         dealt = tuple(routing)
-        if len(dealt) != GROUPS or not all(isinstance(s, int) and 0 <= s < now.slots for s in dealt):
-            raise JobError(
-                f"a routing names the slot of each of the {GROUPS} partition groups",
-                detail=f"the slots are 0 to {now.slots - 1}",
-                hint="another number of slots is a matter of Session(slots=...)",
-            )
+        require_routing(dealt, len(now.groups), now.slots)
     return None if dealt == now.groups else Routing(dealt, now.slots, trigger)
+
+
+def require_slots(slots: int, groups: int) -> None:
+    """Refuses a number of slots that cannot be."""
+    if isinstance(slots, bool) or not isinstance(slots, int) or not 1 <= slots <= groups:
+        raise JobError(
+            f"a job has 1 to {groups} slots, not {slots!r}",
+            detail=f"keys are hashed into {groups} partition groups, and a slot owns at least one of them",
+            hint="the number of groups is chosen when a checkpoint is made: Session(group_bits=...)",
+        )
+
+
+def require_routing(routing: Sequence[int], groups: int, slots: int) -> None:
+    """Refuses a routing that leaves groups out or names slots that are not there."""
+    if len(routing) == groups and all(type(slot) is int and 0 <= slot < slots for slot in routing):
+        return
+    strange = [slot for slot in routing if type(slot) is not int or not 0 <= slot < slots]
+    named = f"it names slot {strange[0]!r}" if strange else f"it names {len(routing)}"
+    raise JobError(
+        f"a routing names the slot of each of the {groups} partition groups",
+        detail=f"{named}; the slots are 0 to {slots - 1}",
+        hint="rescale() gives a job another number of slots",
+    )
 
 
 def settle(
@@ -86,16 +108,24 @@ def settle(
     wanted: Routing | None,
     run: Runner,
     memory: Memory,
+    upgrade: int | None = None,
 ) -> Settled:
-    """Moves the state that a batch wants elsewhere; other slots wait for the end of migrations inside tasks."""
+    """Moves the state that a batch wants elsewhere; other slots wait for the end of migrations inside tasks.
+
+    State that is sorted by key alone is sorted by groups of `upgrade` bits when it changes slots.
+    """
     busy = any(query.migration is not None and not query.migration.moves for query in queries.values())
     new = old if busy or wanted is None else wanted
     under_way = {name: q.migration for name, q in queries.items() if q.migration is not None}
     going = {name: m for name, m in under_way.items() if m.moves or (m.apart and m.cancelling)}
     targets = {name: _after(query) if name in going else query for name, query in queries.items()}
+    upgrade = None if new.groups == old.groups else upgrade
+    if upgrade is not None:
+        targets = {name: query.sorted_by_group(upgrade) for name, query in targets.items()}
     started = time.time()
     if before is None or (new.groups == old.groups and not going):
-        return Settled(before, targets, new, _ended(queries, going, batch_id, before, started, []))
+        ended = _ended(queries, going, batch_id, before, started, [])
+        return Settled(before, targets, new, ended, upgraded=upgrade is not None)
     moving = [name for name in queries if name in going or new.groups != old.groups]
     plans = [
         PlanMove(
@@ -112,9 +142,11 @@ def settle(
     reports = run(move) if move.working else []
     require_all(reports, move.stages, new.slots, batch_id)
     segments = {**before.segments, **move.segments(reports)}
-    moved = None if new.groups == old.groups else _told(move)
+    moved = None if new.groups == old.groups else _told(move, upgrade is not None)
     ended = _ended(queries, going, batch_id, before, started, reports)
-    return Settled(replace(before, segments=segments, routing=new.groups), targets, new, ended, moved)
+    return Settled(
+        replace(before, segments=segments, routing=new.groups), targets, new, ended, moved, upgrade is not None
+    )
 
 
 def _after(query: RunningQuery) -> RunningQuery:
@@ -147,7 +179,7 @@ def _ended(
     return found
 
 
-def _told(move: Move) -> dict[str, Any]:
+def _told(move: Move, upgraded: bool) -> dict[str, Any]:
     """What is remembered of a change of slots."""
     changed = sum(a != b for a, b in zip(move.old.groups, move.new.groups, strict=True))
     return {
@@ -156,4 +188,6 @@ def _told(move: Move) -> dict[str, Any]:
         "slots": [move.old.slots, move.new.slots],
         "groups": changed,
         "rows_sent": move.rows_sent,
+        "bytes_written": move.bytes_written,
+        **({SORTED_BY: BY_GROUP} if upgraded else {}),
     }

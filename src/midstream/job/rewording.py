@@ -99,7 +99,9 @@ class Rewording:
     def _fresh(self, text: Text) -> RunningQuery:
         plan = plan_query(text.relation, text.plan, text.every)
         functions = self.catalog.functions
-        made = RunningQuery.of(text.name, text.cql, plan, functions, self.driver.routes, text.every)
+        made = RunningQuery.of(
+            text.name, text.cql, plan, functions, self.driver.routes, text.every, bits=self.driver.sort_bits
+        )
         made.share = text.share
         return made
 

@@ -10,6 +10,7 @@ from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import Source
 from midstream.algebra.windows import Hop
 from midstream.distribution.fragments import Fragment, Received, Route, Staged, leaves
+from midstream.distribution.group_order import sorted_by_group
 from midstream.distribution.stages import cut
 from midstream.job.migration_account import Account
 from midstream.job.sources import reached
@@ -113,11 +114,24 @@ class RunningQuery:
         arriving: Mapping[str, Route],
         emit_every: int | None = None,
         settled: bool = False,
+        bits: int | None = None,
     ) -> RunningQuery:
-        """A query by a plan, whose streams arrive by the given routes; `settled` routes cannot be chosen any more."""
+        """A query by a plan, whose streams arrive by the given routes; `settled` routes cannot be chosen any more.
+
+        Its states are sorted by partition groups of so many bits; None: by key alone.
+        """
         staged = cut(plan.physical, arriving, settled)
+        staged = staged if bits is None else sorted_by_group(staged, bits)
         boxes = {f.number: Box(f.plan, functions) for f in staged.fragments}
         return RunningQuery(name, cql, plan, functions, staged, emit_every, boxes)
+
+    def sorted_by_group(self, bits: int) -> RunningQuery:
+        """The same query with states that are sorted by partition group."""
+        staged, migration = sorted_by_group(self.staged, bits), self.migration
+        boxes = {f.number: Box(f.plan, self.functions) for f in staged.fragments}
+        if migration is not None:
+            migration = replace(migration, target=migration.target.sorted_by_group(bits))
+        return replace(self, staged=staged, boxes=boxes, migration=migration, programs={})
 
     def program(self, fragment: Fragment) -> Shipped[Program]:
         """A fragment as it travels to slots."""

@@ -1,9 +1,9 @@
 """Which segments of a state serve another plan, routing or number of slots where they lie, and which must be sent.
 
 Where old and new plan place a state's rows by the same hash of the same key, a row changes its slot only with its
-partition group. Slots that lose no group keep their segments. Where the state is sorted by the very hash it is placed
-by, a group is a range of each segment, and another slot can have it by naming it. Elsewhere a slot that loses groups
-parts its segments: what stays is kept there, and only what leaves is sent.
+partition group. Slots that lose no group keep their segments. States are sorted by group, so a group is a range of each
+segment, and another slot has it by naming that range: nothing is written. Only where this would cut segments into too
+many ranges, or where a state is still sorted by its key alone, the rows themselves are sent.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from itertools import groupby
 
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.moves import Shipment
-from midstream.job.task.exchange import GROUP_BITS
+from midstream.distribution.routing import Routing
+from midstream.job.task.exchange import bits_of
 
-MOST_RANGES = 16
+MOST_RANGES = 64
 """Into how many ranges a segment may be cut before its rows are rather sent."""
 
 
@@ -30,22 +31,26 @@ class HandingOver:
 
 
 def hand_over(
-    shipment: Shipment, stored: Mapping[int, Sequence[SegmentEntry]], old: Sequence[int], new: Sequence[int]
+    shipment: Shipment, stored: Mapping[int, Sequence[SegmentEntry]], old: Routing, new: Routing
 ) -> HandingOver:
-    """Parts the segments of a shipment's state by what becomes of them; `old` and `new` are routings."""
+    """Parts the segments of a shipment's state by what becomes of them."""
     result = HandingOver()
     origin = shipment.origin
     if origin is None:
         return result
     named = {slot: [e for e in entries if (e.state, e.key) == origin.name] for slot, entries in stored.items()}
-    shared = shipment.placed.shared_key(origin.placed) if shipment.what == "state" and shipment.as_is else None
+    usable = shipment.what == "state" and shipment.as_is
+    shared = shipment.placed.shared_key(origin.placed) if usable else None
     for slot, entries in named.items():
         if not entries:
             continue
-        ranges = None if shared is None else _ranges(shipment, shared, slot, old, new)
+        if usable and shipment.placed.anywhere and origin.placed.anywhere:
+            ranges: list[Range] | None = [(slot % new.slots, 0, 2**64)]
+        else:
+            ranges = None if shared is None else _ranges(shipment, shared, slot, old.groups, new.groups)
         if ranges is None:
             result.sent[slot] = entries
-            if shared is not None and slot in new:
+            if shared is not None and slot in new.groups:
                 result.parted[slot] = [replace(e, state=shipment.name, key=shipment.key) for e in entries]
             continue
         for target, hash_from, hash_to in ranges:
@@ -68,15 +73,14 @@ def _ranges(
     mine = [(group, new[group]) for group, owner in enumerate(old) if owner == slot]
     if mine and all(target == slot for _, target in mine):
         return [(slot, *whole)]
-    if not mine or shipment.placed.arrival or shipment.key != shared:
+    if not mine or not shipment.grouped:
         return None
-    ranges = list(_runs(mine))
+    ranges = list(_runs(mine, 64 - bits_of(len(old))))
     return ranges if len(ranges) <= MOST_RANGES else None
 
 
-def _runs(groups: Sequence[tuple[int, int]]) -> Iterator[Range]:
-    """Runs of neighbouring groups that go to the same slot, as ranges of hashes."""
-    width = 64 - GROUP_BITS
+def _runs(groups: Sequence[tuple[int, int]], width: int) -> Iterator[Range]:
+    """Runs of neighbouring groups that go to the same slot, as ranges of hashes; a group is `2 ** width` of them."""
     for (target, _), run in groupby(enumerate(groups), key=lambda at: (at[1][1], at[1][0] - at[0])):
         members = [group for _, (group, _) in run]
         yield target, members[0] << width, (members[-1] + 1) << width

@@ -379,7 +379,7 @@ def _take_over(state: SortedState, twin: SortedState, frontier: int, portions: P
             part = stored.slice(start, min(portions.rows, len(stored) - start))
             part = arranged(part.where(part.valid_to > since), state.schema)
             if len(part):
-                state.append(*prepare(part, state.key, nulls_equal=True))
+                state.append(*prepare(part, state.key, True, state.grouping))
                 portions.after()
                 anew += len(part)
     return anew

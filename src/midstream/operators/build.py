@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import singledispatch
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow as pa
 from midstream.algebra import physical as p
 from midstream.algebra.declarations import AggregateFunction, UserFunction
 from midstream.algebra.expressions import Column, Expression, columns_of
+from midstream.algebra.partitioning import partition_of
 from midstream.errors import InternalError
 from midstream.operators import (
     aggregate,
@@ -25,6 +27,7 @@ from midstream.operators import (
 )
 from midstream.operators.base import Operator
 from midstream.operators.expressions import Predicate, compile_expression, compile_predicate
+from midstream.operators.state.grouping import Grouping
 from midstream.operators.state.sorted_state import SortedState
 
 Functions = Mapping[str, UserFunction]
@@ -81,11 +84,12 @@ def _(node: p.MultiwayJoin, functions: Functions) -> Operator:
     routes = [
         [
             multiway_join.Step(
-                asked[step.target][step.target_key],
+                (state := asked[step.target][step.target_key]),
                 step.key,
                 step.gathered,
                 _predicate(step.residual, step.gathered, functions),
                 step.nulls_equal,
+                _probing(step, state),
             )
             for step in route
         ]
@@ -112,6 +116,7 @@ def _(node: p.OuterJoin, functions: Functions) -> Operator:
 def _(node: p.Deduplicate, functions: Functions) -> Operator:
     names = tuple(node.schema.names)
     coverage = distinct.CoverageState(f"coverage of {node.content}", names, node.schema, node.longest)
+    coverage.grouping = grouping_of(node.input)
     return distinct.Deduplicate(node.schema, coverage)
 
 
@@ -142,7 +147,9 @@ def _(node: p.SetOperation, functions: Functions) -> Operator:
 
 @build.register
 def _(node: p.RowWindow, functions: Functions) -> Operator:
-    kept = SortedState(f"rows of {node.content}", node.partition_by, node.schema, None)
+    kept = SortedState(
+        f"rows of {node.content}", node.partition_by, node.schema, None, grouping=grouping_of(node.input)
+    )
     return row_window.RowWindow(node.schema, kept, node.count, tuple(node.schema.names), node.grid)
 
 
@@ -159,7 +166,7 @@ def _(node: p.Changes, functions: Functions) -> Operator:
 @build.register
 def _(node: p.FollowedBy, functions: Functions) -> Operator:
     def kept(what: str, side: p.PhysicalNode, key: tuple[str, ...]) -> SortedState:
-        return SortedState(f"{what} of {node.content}", key, side.schema, None)
+        return SortedState(f"{what} of {node.content}", key, side.schema, None, grouping=grouping_of(side))
 
     return sequence.FollowedBy(
         node.schema,
@@ -178,7 +185,22 @@ def _(node: p.FollowedBy, functions: Functions) -> Operator:
 
 def state_of(node: p.PhysicalNode, key: tuple[str, ...]) -> SortedState:
     """An empty state for a node's output, sorted by a key; named by what it will hold."""
-    return SortedState(node.content, key, node.schema, node.longest)
+    return SortedState(node.content, key, node.schema, node.longest, grouping=grouping_of(node))
+
+
+def grouping_of(node: p.PhysicalNode) -> Grouping | None:
+    """Of which partition groups a node's rows are, where states are sorted by group."""
+    return Grouping.of(partition_of(node), node.schema.names)
+
+
+def _probing(step: p.ProbeStep, state: SortedState) -> Grouping | None:
+    """The columns that say of what has been joined so far of which group it is: they equal those of the state."""
+    if state.grouping is None:
+        return None
+    equal = dict(zip(step.target_key, step.key, strict=True))
+    if not set(state.grouping.key) <= set(equal):
+        raise InternalError(f"a multi-way join looks up {state.id} without the columns that place it")
+    return replace(state.grouping, key=tuple(equal[name] for name in state.grouping.key))
 
 
 def _gathered(node: p.HashJoin, residual: Expression | None) -> pa.Schema:

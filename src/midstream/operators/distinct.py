@@ -23,10 +23,11 @@ from midstream.operators.elements import (
     concatenate,
     rows_without_columns,
 )
-from midstream.operators.hashing import columns_equal, hash_columns
+from midstream.operators.hashing import columns_equal
 from midstream.operators.join import Pairs, gather_stored
 from midstream.operators.ordering import group_rows
 from midstream.operators.sorting import hash_order
+from midstream.operators.state.grouping import key_hashes
 from midstream.operators.state.segment import Segment, expand, make_segment, matches
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.sweep import join_neighbours, sweep
@@ -166,7 +167,7 @@ class Deduplicate(Operator):
             return columns.slice(0, 1), np.zeros(len(batch), np.intp), np.zeros(1, np.uint64)
         groups, rows = group_rows(columns.columns)
         tuples = columns.take(pa.array(rows))
-        hashes = hash_columns(tuples.columns)
+        hashes = key_hashes(tuples, self.coverage.key, self.coverage.grouping)
         order, ordered = hash_order(hashes)
         number = np.empty(len(order), np.intp)
         number[order] = np.arange(len(order))

@@ -17,7 +17,8 @@ import pyarrow as pa
 from midstream.operators.base import Operator
 from midstream.operators.elements import Elements, Hashes, Indices, Key, concatenate
 from midstream.operators.expressions import Predicate
-from midstream.operators.hashing import columns_equal, hash_columns, key_validity
+from midstream.operators.hashing import columns_equal, key_validity
+from midstream.operators.state.grouping import Grouping, known_hashes
 from midstream.operators.state.segment import Segment, expand, matches, sort_by_hash
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.vectors import column_of, gather
@@ -43,19 +44,13 @@ def output_of(schema: pa.Schema, probing: pa.Schema, stored: pa.Schema) -> Outpu
     return Output(schema, tuple(places))
 
 
-def prepare(batch: Elements, key: Key, nulls_equal: bool) -> tuple[Elements, Hashes]:
+def prepare(batch: Elements, key: Key, nulls_equal: bool, grouping: Grouping | None = None) -> tuple[Elements, Hashes]:
     """A batch in order of its key's hash, without the rows whose null key can never match."""
-    columns = [batch.columns.column(name) for name in key]
     if not nulls_equal:
-        valid = key_validity(columns)
+        valid = key_validity([batch.columns.column(name) for name in key])
         if valid is not None:
             batch = batch.where(valid)
-            columns = [batch.columns.column(name) for name in key]
-    if batch.hashes is not None and key in batch.hashed:
-        hashes = batch.hashes
-    else:
-        hashes = hash_columns(columns) if columns else np.zeros(len(batch), np.uint64)
-    return sort_by_hash(batch, hashes)
+    return sort_by_hash(batch, known_hashes(batch, key, grouping))
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +211,7 @@ class SymmetricJoin(Operator):
 
     def pieces(self, port: int, batch: Elements) -> Iterator[Elements]:
         self.work.taken += len(batch)
-        batch, hashes = prepare(batch, self.sides[port].key, self.nulls_equal)
+        batch, hashes = self._prepared(port, batch)
         if len(batch) == 0:
             return
         for found, candidates in self.probes[port].pieces(batch, hashes, self.at_once):
@@ -229,7 +224,11 @@ class SymmetricJoin(Operator):
 
     def store(self, port: int, batch: Elements) -> None:
         self.work.taken += len(batch)
-        self._keep(port, *prepare(batch, self.sides[port].key, self.nulls_equal))
+        self._keep(port, *self._prepared(port, batch))
+
+    def _prepared(self, port: int, batch: Elements) -> tuple[Elements, Hashes]:
+        side = self.sides[port]
+        return prepare(batch, side.key, self.nulls_equal, side.grouping)
 
     def _keep(self, port: int, batch: Elements, hashes: Hashes) -> None:
         state = self.sides[port]

@@ -16,6 +16,7 @@ from midstream.operators.base import Operator
 from midstream.operators.elements import Elements, Key, concatenate
 from midstream.operators.expressions import Predicate
 from midstream.operators.join import PAIRS_AT_ONCE, Probe, output_of, prepare
+from midstream.operators.state.grouping import Grouping
 from midstream.operators.state.sorted_state import SortedState
 
 
@@ -28,6 +29,8 @@ class Step:
     gathered: pa.Schema
     residual: Predicate | None
     nulls_equal: bool = False
+    grouping: Grouping | None = None
+    """Of which partition group what has been joined so far is, if the state is sorted by group."""
 
 
 class MultiwayJoin(Operator):
@@ -81,7 +84,7 @@ class MultiwayJoin(Operator):
             yield from self._joined(port, number + 1, result)
 
     def _step(self, step: Step, probe: Probe, batch: Elements) -> Iterator[Elements]:
-        batch, hashes = prepare(batch, step.key, step.nulls_equal)
+        batch, hashes = prepare(batch, step.key, step.nulls_equal, step.grouping)
         if len(batch) == 0:
             return
         self.work.probed += len(batch)
@@ -95,7 +98,7 @@ class MultiwayJoin(Operator):
     def _store(self, port: int, batch: Elements) -> None:
         for state in self.indexes[port]:
             # A null key never matches anything but stays probing through the input's other keys.
-            kept, hashes = prepare(batch, state.key, nulls_equal=True)
+            kept, hashes = prepare(batch, state.key, True, state.grouping)
             state.append(kept, hashes)
             state.compact(self.frontier, len(kept))
         self.work.inserted += len(batch)

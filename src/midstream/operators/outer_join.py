@@ -66,8 +66,8 @@ class OuterJoin(SliceOperator):
         rows_left, rows_right = np.arange(len(left)), np.arange(len(right))
         left = _numbered(left, rows_left)
         right = _numbered(right, rows_right)
-        sorted_left, hashes_left = prepare(left, self.kept[0].key, self.nulls_equal)
-        sorted_right, hashes_right = prepare(right, self.kept[1].key, self.nulls_equal)
+        sorted_left, hashes_left = prepare(left, self.kept[0].key, self.nulls_equal, self.kept[0].grouping)
+        sorted_right, hashes_right = prepare(right, self.kept[1].key, self.nulls_equal, self.kept[1].grouping)
         here, there = pairs(hashes_left, hashes_right)
         overlap = np.maximum(sorted_left.valid_from[here], sorted_right.valid_from[there]) < np.minimum(
             sorted_left.valid_to[here], sorted_right.valid_to[there]

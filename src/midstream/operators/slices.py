@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import pyarrow as pa
 
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.algebra.windows import Hop
 from midstream.operators.base import Operator
 from midstream.operators.elements import Elements, Hashes
-from midstream.operators.hashing import hash_columns
 from midstream.operators.hops import boundary_at_or_before
+from midstream.operators.state.grouping import known_hashes
 from midstream.operators.state.sorted_state import SortedState
 
 
@@ -82,12 +81,8 @@ class SliceOperator(Operator):
 
     def hashes(self, port: int, batch: Elements) -> Hashes:
         """The hash the port's state is sorted by."""
-        key = self.kept[port].key
-        if batch.hashes is not None and key in batch.hashed:
-            return batch.hashes
-        if not key:
-            return np.zeros(len(batch), np.uint64)
-        return hash_columns([batch.columns.column(name) for name in key])
+        state = self.kept[port]
+        return known_hashes(batch, state.key, state.grouping)
 
     def alive(self, port: int, start: int, end: int) -> Elements:
         """The port's elements within the slice, clipped to it."""

@@ -23,10 +23,10 @@ from midstream.distribution.fragments import Route
 from midstream.job.batch import Batch
 from midstream.job.moving import Move
 from midstream.job.results import results_of_query
-from midstream.job.task.arrival_hash import arrival_hash
-from midstream.job.task.exchange import GROUPS, ONE_SLOT_GROUP, groups_of
+from midstream.job.task.exchange import ONE_SLOT_GROUP, groups_of
 from midstream.job.task.layout import GROUP, NOTE, PORT, SLOT, Layout
 from midstream.job.task.reports import Report
+from midstream.operators.arrival_hash import arrival_hash
 from midstream.optimizer.plans import Plan
 
 Arriving = Mapping[str, pa.RecordBatch | pa.Table]
@@ -123,23 +123,23 @@ class LocalCluster:
         routing = np.asarray(batch.routing, np.int32)
         for port, declaration in batch.streams.items():
             for arrived in _pieces(rows.get(declaration.name)):
-                groups = self._groups(declaration, arrived)
+                groups = self._groups(declaration, arrived, len(routing))
                 owners = np.where(groups < 0, 0, routing[groups])
                 self._deal(_tagged(batch.arriving, port, groups, arrived), owners, slots)
         return slots
 
-    def _groups(self, declaration: StreamDeclaration, rows: pa.RecordBatch) -> Owners:
+    def _groups(self, declaration: StreamDeclaration, rows: pa.RecordBatch, count: int) -> Owners:
         route = self.routes.get(declaration.name, Route(None))
         if route.is_one_slot:
             return np.full(rows.num_rows, ONE_SLOT_GROUP, np.int32)
         if route.key is not None:
             hashes = arrival_hash([rows.column(name) for name in route.key])
-            keyed: Owners = np.asarray(groups_of(hashes), np.int32)
+            keyed: Owners = np.asarray(groups_of(hashes, count), np.int32)
             return keyed
         if self.shuffle is not None:
-            drawn: Owners = self.shuffle.integers(0, GROUPS, rows.num_rows, dtype=np.int32)
+            drawn: Owners = self.shuffle.integers(0, count, rows.num_rows, dtype=np.int32)
             return drawn
-        spread: Owners = np.asarray(np.arange(rows.num_rows) * GROUPS // rows.num_rows, np.int32)
+        spread: Owners = np.asarray(np.arange(rows.num_rows) * count // rows.num_rows, np.int32)
         return spread
 
     def _run(self, steps: Sequence[Step], slots: Dealt, count: int) -> list[Report]:

@@ -81,7 +81,7 @@ class SparkBackend:
         if newest is not None and newest.query_id == LOCAL and not sinks_called(self.files, newest):
             driver.repeat(source_batch(newest))
         unread = [self._unread(stream, driver.manifest) for stream in inputs]
-        union, driver.arriving = tagged_union(unread, driver.routes, needed)
+        union, driver.arriving = tagged_union(unread, driver.routes, needed, driver.group_bits)
         writer = union.writeStream.foreachBatch(lambda rows, number: driver.on_batch(rows, log.base + number)).option(
             "checkpointLocation", spark_path(self.files.full(log.folder))
         )

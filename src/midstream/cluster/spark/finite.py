@@ -31,7 +31,7 @@ from midstream.cluster.session import Session
 from midstream.cluster.spark.environment import require_classic
 from midstream.errors import QueryError
 from midstream.job.ingest import DeadLetters, report
-from midstream.job.task.layout import carried, carrier
+from midstream.operators.carriers import carried, carrier
 from midstream.optimizer.plans import Plan, plan_query
 
 

@@ -129,6 +129,7 @@ def open_session(job: Job, replace: bool = False, drop: Sequence[str] = ()) -> A
         memory_per_slot=job.memory_per_slot,
         metrics_retained=job.metrics_retained,
         rebalancing=job.rebalancing,
+        group_bits=job.group_bits,
         name=job.name,
     )
     for name in drop:

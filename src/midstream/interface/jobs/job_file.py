@@ -16,6 +16,7 @@ from midstream.errors import JobError, MidstreamError
 from midstream.interface.jobs.adaptivity import OFF, policy_in
 from midstream.interface.jobs.keys import JOB_KEYS, QUERY_KEYS, STREAM_KEYS, Key
 from midstream.job.faults import OnError
+from midstream.job.group_bits import chosen_bits
 from midstream.job.task.memory import Memory
 
 MISSING = ""
@@ -83,6 +84,7 @@ class Job:
     name: str | None = None
     """What the checkpoint knows the job by."""
     on: Literal["spark", "local"] = "spark"
+    group_bits: int | None = None
 
 
 def read_job(path: Path) -> Job:
@@ -145,9 +147,19 @@ def _described(content: Mapping[str, Any], folder: Path, name: str | None) -> tu
             bool(job.optional("rebalancing")),
             job.optional("name") or name,
             "local" if job.choice("on", "spark") == "local" else "spark",
+            _group_bits(job),
         ),
         mistakes,
     )
+
+
+def _group_bits(job: _Section) -> int | None:
+    bits: int | None = job.optional("group_bits")
+    try:
+        return None if bits is None else chosen_bits(bits)
+    except JobError as error:
+        job.refuse("group_bits", error)
+        return None
 
 
 def _positive(job: _Section, key: str, usual: int | None) -> int | None:

@@ -45,6 +45,7 @@ JOB_KEYS: Mapping[str, Key] = {
     "carry": Key(TEXT, "Which columns reach the tasks: those that queries need, or all.", ("needed", "all")),
     "scheduling": Key(TEXT, "Which operator runs when: dfs, bfs, rr, batch:K or chain."),
     "adaptivity": _ADAPTIVITY,
+    "group_bits": Key(NUMBER, "How many bits of a key's hash are its partition group, 8 to 12; 8 by default."),
     "rebalancing": Key(FLAG, "Whether partition groups move by themselves when one slot has much more to do."),
 }
 

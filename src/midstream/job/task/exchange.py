@@ -14,8 +14,12 @@ from midstream.job.task.reports import Report
 from midstream.operators.elements import Elements, Hashes
 
 GROUP_BITS = 8
+"""How many bits of a key's hash are its partition group, unless a checkpoint was made with another number."""
+
 GROUPS = 2**GROUP_BITS
-"""Into how many partition groups keys are hashed; a slot owns some of them."""
+"""Into how many partition groups keys are hashed then; a slot owns some of them."""
+
+FEWEST_BITS, MOST_BITS = GROUP_BITS, 12
 
 ONE_SLOT_GROUP = -1
 """The group of rows that all belong to the first slot."""
@@ -72,20 +76,29 @@ class Exchange:
         return pa.RecordBatch.from_arrays([*fixed, *wide], names=self.names)
 
 
-def groups_of(hashes: Hashes) -> npt.NDArray[np.intp]:
-    """The partition groups of keys."""
-    return (hashes >> np.uint64(64 - GROUP_BITS)).astype(np.intp)
+def bits_of(groups: int) -> int:
+    """How many bits tell so many groups apart.
+
+    >>> bits_of(256)
+    8
+    """
+    return groups.bit_length() - 1
+
+
+def groups_of(hashes: Hashes, groups: int) -> npt.NDArray[np.intp]:
+    """The partition groups of keys, of so many there are."""
+    return (hashes >> np.uint64(64 - bits_of(groups))).astype(np.intp)
 
 
 def slots_of(hashes: Hashes, routing: Sequence[int]) -> Slots:
     """The slots of keys."""
-    return np.asarray(routing, np.int32)[groups_of(hashes)]
+    return np.asarray(routing, np.int32)[groups_of(hashes, len(routing))]
 
 
-def default_routing(slots: int) -> list[int]:
+def default_routing(slots: int, groups: int = GROUPS) -> list[int]:
     """Groups dealt to slots in runs of equal length.
 
     >>> default_routing(2)[126:130]
     [0, 0, 1, 1]
     """
-    return [group * slots // GROUPS for group in range(GROUPS)]
+    return [group * slots // groups for group in range(groups)]

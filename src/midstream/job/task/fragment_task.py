@@ -299,7 +299,7 @@ class FragmentLife:
         """The entries of segments that lie in files already, under the names their states have now."""
         known = {entry.place: entry for entry in self.entries}
         return [
-            replace(known[segment.place], state=state, key=key)
+            replace(known[segment.place].counted(segment), state=state, key=key)
             for (state, key), segments in held.items()
             for segment in segments
             if segment.place is not None

@@ -135,7 +135,7 @@ class Pool:
 
     def entry(self, segment: Segment, name: StateKey) -> SegmentEntry:
         """Where a segment is, under the name of a state."""
-        known = self.written[id(segment)] if segment.place is None else self.entries[segment.place]
+        known = self.written[id(segment)] if segment.place is None else self.entries[segment.place].counted(segment)
         return known if (known.state, known.key) == name else replace(known, state=name[0], key=name[1])
 
 

@@ -19,7 +19,6 @@ from midstream.checkpoint.packs import SegmentEntry, kept_entries, open_segment,
 from midstream.distribution.fragments import Received, leaves
 from midstream.distribution.moves import FragmentFill, Gathered, Shipment, StateName
 from midstream.distribution.placement import Placed
-from midstream.job.task.arrival_hash import arrival_hash
 from midstream.job.task.exchange import Slots, slots_of
 from midstream.job.task.fragment_task import remove_unused
 from midstream.job.task.memory import Memory
@@ -28,6 +27,7 @@ from midstream.job.task.output_buffer import GivenOn
 from midstream.job.task.reports import FragmentReport
 from midstream.migration.execution import SingleBox
 from midstream.migration.state_move import Portions, StateMove
+from midstream.operators.arrival_hash import arrival_hash
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements
 from midstream.operators.hashing import hash_columns
@@ -135,7 +135,7 @@ class Filling:
                 continue
             name = (shipment.name, shipment.key)
             like = own[name]
-            state = type(like)(like.id, like.key, like.schema, like.longest)
+            state = type(like)(like.id, like.key, like.schema, like.longest, grouping=like.grouping)
             entries = list(self.work.shared.get(name, {}).get(self.slot, ()))
             self.opened += entries
             state.replace_segments(open_states(self.files, entries, {like.id: like.schema}).get(name, []))
@@ -143,7 +143,7 @@ class Filling:
                 state.replace_segments([*state.segments, segment])
                 self._settle([state])
             for part in self.sent.get(ports.get(shipment.address, -1), ()):
-                kept, hashes = prepare(part, state.key, nulls_equal=True)
+                kept, hashes = prepare(part, state.key, True, state.grouping)
                 state.append(kept, hashes)
                 self._settle([state])
             yield name, state

@@ -203,7 +203,7 @@ class StageStep:
     def _slots(self, route: Route, slot: int, output: Elements, report: Report) -> Slots:
         if not route.key:
             return np.full(len(output), slot if route.key is None else 0, np.int32)
-        groups = groups_of(hash_columns([output.columns.column(name) for name in route.key]))
+        groups = groups_of(hash_columns([output.columns.column(name) for name in route.key]), len(self.routing))
         report.count_groups(groups)
         return np.asarray(self.routing, np.int32)[groups]
 

@@ -26,7 +26,8 @@ HASH, FROM, TO = "#hash", "#from", "#to"
 class Segment:
     """Elements sorted by hash, with bounds of their validity, their time bucket and the append that made them.
 
-    `place` is where a store keeps the segment; None while it exists only in memory.
+    `place` is where a store keeps the segment; None while it exists only in memory. `origin` is the stored segment of
+    which it is a part; None if it is no part of another.
     """
 
     elements: Elements
@@ -37,6 +38,7 @@ class Segment:
     earliest_to: int
     latest_to: int
     place: str | None = None
+    origin: str | None = None
     views: dict[int, Numbers | None] = field(default_factory=dict, compare=False, repr=False)
 
     def view(self, column: int) -> Numbers | None:

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from midstream.algebra.time import INFINITY
 from midstream.operators.elements import Elements, Hashes, Key, Ticks, concatenate, empty_elements
+from midstream.operators.state.grouping import Grouping
 from midstream.operators.state.segment import Segment, make_segment, merge, sort_by_hash
 
 TIER = 4
@@ -51,6 +52,8 @@ class SortedState:
     """How many rows an append must have to be worth more than one segment."""
     dead_share: ClassVar[float] = 0.15
     """The share of expired rows at which a closed segment is rewritten."""
+    grouping: Grouping | None = None
+    """Of which partition group its rows are, if it is sorted by group."""
     most_merged: int | None = None
     """How many bytes may be merged into one segment, where memory is bounded."""
 
@@ -93,7 +96,7 @@ class SortedState:
         budget = MERGE_ROWS + TIER * appended
         for due in self._due(frontier):
             size = sum(map(len, due))
-            if (size > budget and len(self.segments) < 3 * BUCKETS) or self.too_large(due):
+            if (size > budget and self._crowd() < 3 * BUCKETS) or self.too_large(due):
                 continue
             budget -= size
             self._replace(due, self.merged(due, frontier))
@@ -154,20 +157,30 @@ class SortedState:
         due = []
         for segments in by_bucket.values():
             closed = self.longest is not None and max(s.born for s in segments) <= self.appends - RESTED
-            if closed and len(segments) > 1:
+            if closed and (_origins(segments) > 1 or len(segments) > TIER):
                 due.append(segments)
-            elif closed:
+            elif closed and len(segments) == 1:
                 if _dead_share(segments[0], frontier) > self.dead_share:
                     due.append(segments)
-            else:
+            elif not closed:
                 due.extend(_full_tiers(segments))
         return due
+
+    def _crowd(self) -> int:
+        """How many segments there are; parts of one that a partition group has left cost less than others."""
+        origins = _origins(self.segments)
+        return origins + (len(self.segments) - origins) // TIER
 
     def _replace(self, old: list[Segment], new: Segment | None) -> None:
         gone = {id(segment) for segment in old}
         self.segments = [segment for segment in self.segments if id(segment) not in gone]
         if new is not None:
             self.segments.append(new)
+
+
+def _origins(segments: Sequence[Segment]) -> int:
+    """How many segments some are parts of."""
+    return len({id(segment) if segment.origin is None else segment.origin for segment in segments})
 
 
 def _full_tiers(segments: list[Segment]) -> list[list[Segment]]:

@@ -20,8 +20,9 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.cluster.spark.frames.sources import NamedSource
 from midstream.distribution.fragments import Route
 from midstream.errors import InputError
-from midstream.job.task.exchange import GROUP_BITS, ONE_SLOT_GROUP, default_routing
-from midstream.job.task.layout import FROM, GROUP, NOTE, PORT, SLOT, TO, Layout, carrier
+from midstream.job.task.exchange import GROUP_BITS, ONE_SLOT_GROUP, bits_of, default_routing
+from midstream.job.task.layout import FROM, GROUP, NOTE, PORT, SLOT, TO, Layout
+from midstream.operators.carriers import carrier
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,10 @@ def columns_of_frame(name: str, frame: DataFrame) -> pa.Schema:
 
 
 def tagged_union(
-    streams: Sequence[StreamInput], routes: Mapping[str, Route], needed: Mapping[str, Sequence[str]]
+    streams: Sequence[StreamInput],
+    routes: Mapping[str, Route],
+    needed: Mapping[str, Sequence[str]],
+    group_bits: int = GROUP_BITS,
 ) -> tuple[DataFrame, Layout]:
     """All streams in one DataFrame, with the columns that are needed, and how these lie in it."""
     schemas = {
@@ -56,15 +60,15 @@ def tagged_union(
         for port, stream in enumerate(streams)
     }
     layout = Layout.of(schemas)
-    tagged = [_tagged(port, stream, routes, layout) for port, stream in enumerate(streams)]
+    tagged = [_tagged(port, stream, routes, layout, group_bits) for port, stream in enumerate(streams)]
     return reduce(DataFrame.unionAll, tagged), layout
 
 
-def _tagged(port: int, stream: StreamInput, routes: Mapping[str, Route], layout: Layout) -> DataFrame:
+def _tagged(port: int, stream: StreamInput, routes: Mapping[str, Route], layout: Layout, group_bits: int) -> DataFrame:
     declaration, frame = stream.declaration, stream.frame
     place_of = dict(zip(layout.schemas[port].names, layout.places[port], strict=True))
     held = {place: name for name, place in place_of.items()}
-    columns = [F.lit(port).cast(IntegerType()).alias(PORT), _group(declaration, routes).alias(GROUP)]
+    columns = [F.lit(port).cast(IntegerType()).alias(PORT), _group(declaration, routes, group_bits).alias(GROUP)]
     for i, field in enumerate(layout.columns):
         kind = from_arrow_type(field.type)
         value = column(held[i]).cast(kind) if i in held else F.lit(None).cast(kind)
@@ -72,13 +76,13 @@ def _tagged(port: int, stream: StreamInput, routes: Mapping[str, Route], layout:
     return frame.select(*columns)
 
 
-def _group(declaration: StreamDeclaration, routes: Mapping[str, Route]) -> Column:
+def _group(declaration: StreamDeclaration, routes: Mapping[str, Route], group_bits: int) -> Column:
     route = routes.get(declaration.name)
     if route is not None and route.is_one_slot:
         return F.lit(ONE_SLOT_GROUP).cast(IntegerType())
     names = _spreading(declaration) if route is None or route.key is None else tuple(route.key)
     hashed = F.xxhash64(*(_normal(declaration, name) for name in names))
-    return F.shiftrightunsigned(hashed, 64 - GROUP_BITS).cast(IntegerType())
+    return F.shiftrightunsigned(hashed, 64 - group_bits).cast(IntegerType())
 
 
 def _spreading(declaration: StreamDeclaration) -> tuple[str, ...]:
@@ -103,8 +107,8 @@ def column(name: str) -> Column:
 
 def slot_of(routing: Sequence[int], slots: int) -> Column:
     """The slot of a row, from its partition group."""
-    if list(routing) == default_routing(slots):
-        spread = f"shiftright(`{GROUP}` * {slots}, {GROUP_BITS})"
+    if list(routing) == default_routing(slots, len(routing)):
+        spread = f"shiftright(`{GROUP}` * {slots}, {bits_of(len(routing))})"
     else:
         spread = f"get(array({', '.join(map(str, routing))}), `{GROUP}`)"
     # One text instead of a tree of columns: each node of one is a call to Java.

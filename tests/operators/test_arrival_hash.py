@@ -7,7 +7,7 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 
-from midstream.job.task.arrival_hash import arrival_hash
+from midstream.operators.arrival_hash import arrival_hash
 
 LONGEST = {
     "-5": -459432569088617147,

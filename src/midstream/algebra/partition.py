@@ -1,0 +1,19 @@
+"""By what rows are dealt to slots: the hash of a key, whose first bits are the number of a partition group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+Key = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Keys that are all equal in every row, and how many bits of their hash are the row's group.
+
+    `arrival` says that the hash is the one by which streams arrive, rather than the one of exchanges.
+    """
+
+    keys: frozenset[Key]
+    bits: int
+    arrival: bool
