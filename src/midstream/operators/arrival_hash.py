@@ -31,7 +31,7 @@ _1, _2, _3, _4, _5 = (
     )
 )
 AT_ONCE = 16_384
-"""How many rows are hashed at a time: what lies between two steps stays in a core's cache, which is three times faster."""
+"""How many rows are hashed at a time: what lies between two steps then stays in a core's cache."""
 
 Words = npt.NDArray[np.uint64]
 
