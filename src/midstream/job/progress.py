@@ -29,6 +29,15 @@ def seconds_of(batch: Batch) -> dict[str, float]:
     return {**seconds, "job": job, "spark": max(0.0, job - sum(longest.values()))}
 
 
+def slot_seconds(batch: Batch) -> dict[int, float]:
+    """How long each slot was at work for a batch itself, over all stages: without waiting for rows."""
+    found: dict[int, float] = {}
+    for report in batch.reports:
+        own = sum(report.seconds.get(name, 0.0) for name in PARTS if name != "transfer")
+        found[report.slot] = found.get(report.slot, 0.0) + own
+    return found
+
+
 def metrics_row(event: Mapping[str, Any], now: float) -> dict[str, Any]:
     """A batch's row in the metrics table; `now` is in seconds since 1970."""
     queries = event["queries"]
@@ -112,6 +121,7 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
         "plans": {name: query.plan.text for name, query in batch.queries.items()},
         "migrations": {name: q.migration.target.plan.text for name, q in batch.queries.items() if q.migration},
         "seconds": seconds,
+        "slots": slot_seconds(batch),
         "warnings": warnings_of(batch, manifest),
         "decisions": {
             name: kept["decided"] for name, kept in (manifest.counters.get(ADAPTIVE, {}) if manifest else {}).items()

@@ -13,13 +13,14 @@ from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import show_json
 from midstream.lab.bench.figures import Report
-from midstream.lab.bench.registry import BENCH_PARTS, BENCHES
+from midstream.lab.bench.registry import BENCH_PARTS, BENCHES, SIZED
 
 
 @ends_clearly
 def bench(
     name: Annotated[str, typer.Argument(help=f"One of: {', '.join(BENCHES)}.")],
     only: Annotated[list[str] | None, typer.Option(help="Run just this part; can be given several times.")] = None,
+    state: Annotated[str | None, typer.Option(help="How much state rescale moves, such as '1 GB'.")] = None,
     json: options.Json = False,
 ) -> None:
     """Measure ratios in one run on the same data.
@@ -28,10 +29,14 @@ def bench(
     Example:
       midstream bench operators --json
       midstream bench spark-join --only two-way-100k --only genmig
+      midstream bench rescale --state '1 GB'
     """
     if name not in BENCHES:
         raise JobError(f"there is no benchmark {name!r}", hint=f"use one of {', '.join(BENCHES)}")
-    report = BENCHES[name](only=_parts(name, only)) if only else BENCHES[name]()
+    if state is not None and name not in SIZED:
+        raise JobError(f"benchmark {name} has no state of a size to choose", hint="run it without --state")
+    chosen: dict[str, object] = {} if state is None else {"state": state}
+    report = BENCHES[name](**chosen, **({"only": _parts(name, only)} if only else {}))
     if json:
         show_json(report.to_json())
     else:

@@ -9,10 +9,12 @@ from midstream.lab.bench.adaptivity_spark import bench_adaptivity_on_spark
 from midstream.lab.bench.figures import Report
 from midstream.lab.bench.local import bench_local, bench_spark_floor
 from midstream.lab.bench.operators import bench_operators
+from midstream.lab.bench.rescale import bench_rescale
 from midstream.lab.bench.scheduling import bench_scheduling
 from midstream.lab.bench.sharing import bench_sharing
 from midstream.lab.bench.sharing_spark import bench_sharing_on_spark
 from midstream.lab.bench.silent_stream import bench_silent_stream
+from midstream.lab.bench.skew import bench_skew
 from midstream.lab.bench.soak import bench_soak
 from midstream.lab.bench.spark_join import PARTS, bench_spark_join
 
@@ -21,7 +23,9 @@ BENCHES: dict[str, Callable[..., Report]] = {
     "adaptivity-on-spark": bench_adaptivity_on_spark,
     "local": bench_local,
     "operators": bench_operators,
+    "rescale": bench_rescale,
     "silent-stream": bench_silent_stream,
+    "skew": bench_skew,
     "soak": bench_soak,
     "scheduling": bench_scheduling,
     "sharing": bench_sharing,
@@ -32,3 +36,6 @@ BENCHES: dict[str, Callable[..., Report]] = {
 
 BENCH_PARTS: dict[str, Mapping[str, object]] = {"spark-join": PARTS}
 """The benchmarks that can be run in parts, and their parts: `only=` takes their names."""
+
+SIZED = frozenset({"rescale"})
+"""The benchmarks whose state can be of any size: `state=` takes it."""
