@@ -32,7 +32,7 @@ def seconds_of(batch: Batch) -> dict[str, float]:
 def slot_seconds(batch: Batch) -> dict[int, float]:
     """How long each slot was at work for a batch itself, over all stages: without waiting for rows."""
     found: dict[int, float] = {}
-    for report in batch.reports:
+    for report in (report for report in batch.reports if report.slot >= 0):
         own = sum(report.seconds.get(name, 0.0) for name in PARTS if name != "transfer")
         found[report.slot] = found.get(report.slot, 0.0) + own
     return found
