@@ -97,14 +97,6 @@ def test_ci_runs_the_test_command_that_the_readme_gives():
     assert command in (ROOT / ".ci/run").read_text()
 
 
-def test_the_readme_example_runs():
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert blocks
-    names: dict[str, object] = {}
-    for block in blocks:
-        exec(compile(block, "README.md", "exec"), names)
-
-
 def test_the_readme_query_runs():
     line = next(line for line in (ROOT / "README.md").read_text().splitlines() if "midstream query" in line)
     arguments = shlex.split(line.partition("midstream query")[2])

@@ -60,7 +60,7 @@ def ends_clearly(command: Callable[P, R]) -> Callable[P, R]:
 
 def _unexpected(error: Exception) -> InternalError:
     return InternalError(
-        "Midstream failed, and the fault is not yours",
+        "internal error: this is a defect of Midstream",
         detail=f"{type(error).__name__}: {str(error)[:500]}",
         hint="midstream --debug … shows where it happened",
     )

@@ -1,0 +1,1 @@
+"""Reference pages that are written from the program: `python -m scripts.reference` writes them anew."""

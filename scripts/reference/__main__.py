@@ -1,0 +1,4 @@
+from scripts.reference.pages import write_pages
+
+for page in write_pages():
+    print(page)

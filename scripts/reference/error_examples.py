@@ -1,0 +1,168 @@
+"""What provokes each class of error, why it happens and what to do about it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import midstream as ms
+from midstream.checkpoint.failures import told
+from midstream.checkpoint.local_files import LocalFiles
+from midstream.cluster.spark.failures import in_words
+from midstream.inputs.ddl import schema_of_ddl
+from midstream.interface.cli.endings import _unexpected
+from midstream.interface.jobs.job_file import job_of
+
+KEYS = [{"ts": ts, "k": ts % 3, "v": ts} for ts in range(20)]
+STREAMS = {"A": KEYS, "B": KEYS}
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """An error that `provoke` raises, a warning that it gives, or the text of one that only a running job can raise."""
+
+    provoke: Callable[[], Any]
+    cause: str
+    remedy: str
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+def _missing_file() -> None:
+    with told("read", "orders.checkpoint/state/3-0.pack"):
+        Path("3-0.pack").read_bytes()
+
+
+def _taken_name() -> None:
+    files = LocalFiles(str(Path("orders.checkpoint").absolute()))
+    for _ in range(2):
+        files.write_atomic("manifests/17", b"batch 17", only_if_absent=True)
+
+
+def _refused_migration() -> None:
+    change = ms.Migration(at=10, plan="(B A)", strategy="parallel_track")
+    query = "SELECT DISTINCT A.k FROM A [RANGE 5], B [RANGE 5] WHERE A.k = B.k"
+    ms.run(query, STREAMS, plan="(A B)", migrations=[change])
+
+
+def _unknown_strategy() -> None:
+    change = ms.Migration(at=10, plan="(B A)", strategy="genmg")
+    ms.run("SELECT A.k FROM A [RANGE 5], B [RANGE 5] WHERE A.k = B.k", STREAMS, plan="(A B)", migrations=[change])
+
+
+def _late_rows() -> None:
+    ms.run("SELECT k FROM A [RANGE 5]", {"A": [*KEYS, {"ts": 3, "k": 1, "v": 0}]}, lateness=2, batch_rows=5)
+
+
+def _wrong_key() -> None:
+    job_of(tomllib.loads('[job]\ncheckpoint = "a"\nslot = 2\n[streams.a]\nformat = "csv"\npath = "a"\n'), Path())
+
+
+EXAMPLES: dict[str, tuple[Example, ...]] = {
+    "QueryError": (
+        Example(
+            lambda: ms.run("SELECT kk FROM A [NOW]", STREAMS),
+            "a name that no stream of FROM has.",
+            "correct the name; the caret shows where it stands.",
+        ),
+        Example(
+            lambda: ms.run("SELECT A.k FROM A, B WHERE A.k = B.k", STREAMS),
+            "an operator that would have to remember a stream for ever.",
+            "give the stream a [window](../how-to/windows.md); `[UNBOUNDED]` says that its state may grow.",
+        ),
+        Example(
+            lambda: ms.run("SELECT k FROM A [RANGE 5] WHERE count(*) > 1", STREAMS),
+            "WHERE is evaluated for single rows, before they are grouped.",
+            "put conditions on groups into HAVING.",
+        ),
+        Example(
+            lambda: ms.run("SELECT k FROM A [RANGE 5] ORDER BY k", STREAMS),
+            "a clause that has no meaning for a result without an end.",
+            "leave it out; order rows where they are read.",
+        ),
+    ),
+    "InputError": (
+        Example(
+            lambda: ms.run("SELECT k FROM A [NOW]", {"A": "orders.parquet"}),
+            "an input that cannot be read.",
+            "correct the path; [Sources](../how-to/sources.md) lists formats.",
+        ),
+        Example(
+            lambda: ms.run("SELECT k FROM A [NOW]", {"A": pa.table({"k": [1]})}),
+            "a stream without the time column that was declared, by default `ts`.",
+            "name the column: `time=` in Python, `--time` on the command line, `time` in a job file.",
+        ),
+    ),
+    "SchemaError": (
+        Example(
+            lambda: schema_of_ddl("id BIGNT, ts TIMESTAMP"),
+            "`schema` of a stream in a job file that cannot be read.",
+            "write pairs of name and type as Spark does. `midstream check` finds all such mistakes at once.",
+        ),
+    ),
+    "MigrationError": (
+        Example(
+            _refused_migration,
+            "a strategy that would give wrong results for this plan.",
+            "use the strategy of the hint, or `auto`; [Choosing a strategy](../how-to/choose-a-strategy.md).",
+        ),
+        Example(_unknown_strategy, "a name that no strategy has.", "use one of the names in the hint."),
+    ),
+    "JobError": (
+        Example(_wrong_key, "a mistake in a job file.", "`midstream check JOB.toml` shows all of them at once."),
+        Example(
+            lambda: ms.open("orders.checkpoint"),
+            "no checkpoint where one was named: the job was never started, or the path is wrong.",
+            "correct the path, or start the job.",
+        ),
+    ),
+    "MissingFile": (
+        Example(
+            _missing_file,
+            "a file of the checkpoint was deleted or lost.",
+            "restore the checkpoint from a copy; [Recovering](../how-to/recover.md) says what can be repaired.",
+        ),
+    ),
+    "AlreadyThere": (
+        Example(
+            _taken_name,
+            "two drivers tried to commit the same batch; exactly one succeeds.",
+            "nothing: the driver that lost stops by itself. Find out who runs the job twice.",
+        ),
+    ),
+    "PutOff": (
+        Example(
+            lambda: "batch 17 was put off: the session is being stopped",
+            "the job is being stopped while Spark already offers the next batch.",
+            "nothing: the batch is run by the next start.",
+        ),
+    ),
+    "ClusterError": (
+        Example(
+            lambda: _raise(in_words(ConnectionResetError(), None, "orders.checkpoint")),  # type: ignore[arg-type]
+            "a process that the job runs on has died, often for want of memory.",
+            "start the job again: it goes on with the batch under way. A supervisor can do so on exit code 75.",
+        ),
+    ),
+    "InternalError": (
+        Example(
+            lambda: _raise(_unexpected(KeyError("slot"))),
+            "a defect of Midstream.",
+            "report it with what `--debug` shows. The checkpoint is as the last batch left it.",
+        ),
+    ),
+    "DeadLetterWarning": (
+        Example(
+            _late_rows,
+            "rows that are later than `lateness` permits, have no time, or are too far ahead.",
+            "declare a larger `lateness`, or read the rows: [Late and unusable data](../how-to/late-data.md).",
+        ),
+    ),
+}
