@@ -25,6 +25,7 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import dead_letters_of, sources_of
 from midstream.checkpoint.manifest import Manifest, SourceFile
 from midstream.checkpoint.outputs import open_output
+from midstream.checkpoint.process import this_process
 from midstream.checkpoint.source_batches import source_batch
 from midstream.checkpoint.spark_log import LOCAL, note_sinks_called, paths_read, sinks_called
 from midstream.cluster.local.cluster import LocalCluster
@@ -265,7 +266,7 @@ class LocalBackend:
 
     def _batch(self, driver: Driver, rows: Mapping[str, pa.Table], files: Mapping[str, Sequence[SourceFile]]) -> None:
         manifest = driver.manifest
-        number, now = source_batch(manifest) + 1, time.time_ns() // 1000
+        number, now = source_batch(manifest) + 1, int(this_process().now() * 1e6)
         self.cluster.reading, self.cluster.clocks = self._told(files), {number: now}
         arriving = dict(self._arriving(rows, {} if manifest is None else manifest.latest, now))
         with _told_if_done(driver, number):
@@ -291,6 +292,8 @@ class LocalBackend:
             declaration = self._inputs[name].declaration
             if declaration.timestamps != "external":
                 stamp = _moment(max(now, latest.get(name, now)), table.num_rows)
+                if declaration.time in table.column_names:
+                    table = table.drop_columns([declaration.time])
                 table = table.append_column(declaration.time, stamp)
             yield name, table.select(declaration.columns.names)
         if TICKS in self._inputs:

@@ -7,7 +7,6 @@ of the rest; its history says which. A stream that is silent while others come s
 from __future__ import annotations
 
 import logging
-import time as clock_time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Self
@@ -18,6 +17,7 @@ from midstream.algebra.declarations import Catalog, Timestamps, UserFunction, fu
 from midstream.algebra.physical import PhysicalNode
 from midstream.algebra.plan import ToStream, streams_of
 from midstream.algebra.time import BEGINNING, ticks
+from midstream.checkpoint.process import this_process
 from midstream.cluster.local.embedded_query import Query
 from midstream.cluster.local.live_query import LiveQuery
 from midstream.cluster.local.session_streams import SessionStream
@@ -245,7 +245,7 @@ class Session(AnySession):
     def _now(self, name: str) -> int:
         if self._clock is not None:
             return self._clock()
-        return self._pushes if self.streams[name].declaration.domain.is_integer else clock_time.time_ns() // 1000
+        return self._pushes if self.streams[name].declaration.domain.is_integer else int(this_process().now() * 1e6)
 
     def _registers(self) -> dict[str, int]:
         return {name: stream.register for name, stream in self.streams.items()}

@@ -1,0 +1,18 @@
+"""For tests of users' own queries: streams from literals, comparison by snapshots, a fake clock, and crashes.
+
+With pytest installed, the fixtures `midstream_clock`, `midstream_session` and `midstream_job` are there by themselves.
+"""
+
+from midstream.testing.clocks import FakeClock
+from midstream.testing.comparing import assert_every_plan_agrees, assert_snapshot_equal
+from midstream.testing.crashes import POINTS, assert_survives_crashes
+from midstream.testing.literals import stream
+
+__all__ = [
+    "POINTS",
+    "FakeClock",
+    "assert_every_plan_agrees",
+    "assert_snapshot_equal",
+    "assert_survives_crashes",
+    "stream",
+]
