@@ -6,7 +6,7 @@ exchanges, manifests, released results.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from midstream.cluster.local.cluster import LocalCluster
 from midstream.cluster.local.embedded import Stream, batches
 from midstream.job.batch import Batch, finished
 from midstream.job.driver import Driver, needed_columns
+from midstream.job.local_plans import LOCAL, resume
 from midstream.job.moving import Move
 from midstream.job.results import results_of_query
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
@@ -81,6 +82,8 @@ class Chain:
         self.driver.queries["q"] = self._running(plan)
         if manifest and "q" in manifest.migration:
             self._resume_migration(manifest.migration["q"])
+        if manifest:
+            resume(self.query, manifest.counters.get(LOCAL, {}).get("q", {}), self._by_plan)
         if self.adaptive is not None:
             self.driver.watchers.watch(self.query, self.adaptive)
         names = sorted({s.name for s in streams_of(self.relation)})
@@ -119,8 +122,10 @@ class Chain:
         return query
 
     def _resume_migration(self, told: Mapping[str, Any]) -> None:
-        target = self.driver.target(self.query, plan_query(self.relation, told["plan"], self.emit_every))
-        self.query.migration = MigrationUnderWay.resumed(target, told)
+        self.query.migration = MigrationUnderWay.resumed(self._by_plan(told["plan"]), told)
+
+    def _by_plan(self, plan: str) -> RunningQuery:
+        return self.driver.target(self.query, plan_query(self.relation, plan, self.emit_every))
 
     @property
     def query(self) -> RunningQuery:
@@ -132,10 +137,9 @@ class Chain:
         """The batch that comes next."""
         return 0 if self.driver.manifest is None else self.driver.manifest.batch_id + 1
 
-    def migrate(self, plan: str, strategy: str, part: str = "auto") -> None:
-        """Starts a migration with the next batch."""
-        target = self.driver.target(self.query, plan_query(self.relation, plan, self.emit_every))
-        self.driver.begin_migration("q", target, strategy, "a test", part)
+    def migrate(self, plan: str, strategy: str, part: str = "auto", slots: Sequence[int] | None = None) -> None:
+        """Starts a migration with the next batch, of all slots or of some."""
+        self.driver.begin_migration("q", self._by_plan(plan), strategy, "a test", part, slots)
 
     def cut(self, inputs: Mapping[str, pa.Table], batch_rows: int) -> list[dict[str, pa.RecordBatch]]:
         """The batches of finite inputs."""

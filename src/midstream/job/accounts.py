@@ -8,6 +8,7 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
 from midstream.job.adaptivity import ADAPTIVE
 from midstream.job.driver import Driver
+from midstream.job.local_plans import status_of, under_way
 from midstream.job.running_query import RunningQuery
 from midstream.job.task.sides import base_name
 
@@ -18,9 +19,8 @@ def history_of(driver: Driver, query: RunningQuery) -> list[dict[str, Any]]:
     past = list(manifest.counters.get("history", {}).get(query.name, ())) if manifest else []
     # Asked in the moment after a commit, the driver may not have followed the manifest yet.
     if migration is None or (migration.done and manifest is not None and query.name not in manifest.migration):
-        return past
-    status = "waiting" if migration.begun is None else "under way"
-    return [*past, migration.record(query.plan.text, None, status)]
+        return [*past, *under_way(query)]
+    return [*past, migration.record(query.plan.text, None, status_of(migration))]
 
 
 def statistics_of(driver: Driver, query: RunningQuery) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.balancing import remembered
 from midstream.job.attention import reads_of, waits_after
 from midstream.job.fingerprints import Shapes
+from midstream.job.local_plans import LOCAL, after, at_work, ended_locally, local_after
 from midstream.job.migration_account import Account, extra
 from midstream.job.plan_graph import PLANS, plans_of
 from midstream.job.ports import Ports
@@ -206,7 +207,12 @@ class Batch:
         return {} if self.before is None else self.before.segments.get(part.stored, {}).get(fragment, {})
 
     def _work(self, part: Part, stage: int, ports: Ports) -> list[FragmentWork]:
-        query = part.query
+        works = self._work_by(part, part.query, stage, ports)
+        local = {slot: self._work_by(part, own, stage, ports) for slot, own in part.query.local.items()}
+        return [replace(work, local={s: o[i] for s, o in local.items()}) for i, work in enumerate(works)]
+
+    def _work_by(self, part: Part, query: RunningQuery, stage: int, ports: Ports) -> list[FragmentWork]:
+        """What fragments have to do by a plan, in all slots that run by it."""
         restored = query.frontiers(self.advanced_to(query.name))
         advanced = query.frontiers(self.advance_to(query))
         return [
@@ -254,7 +260,7 @@ class Batch:
             batch_id=self.batch_id,
             offsets=offsets,
             epoch=before.epoch,
-            queries={name: entry_of(query.after_batch) for name, query in self.queries.items()},
+            queries={name: entry_of(after(query, self.slots)) for name, query in self.queries.items()},
             registers=registers,
             latest=latest,
             advanced_to={name: self.advance_to(query) for name, query in self.queries.items()},
@@ -263,7 +269,7 @@ class Batch:
             results=results,
             released={name: self._released(query, registers) for name, query in self.queries.items()},
             dead_letters=[*before.dead_letters, *(f for r in self.reports for f in r.dead_letters)],
-            migration={name: m for name, query in self.queries.items() if (m := self._migration_after(query))},
+            migration={name: m for name, query in self.queries.items() if (m := self.migration_after(query))},
             counters={
                 **settings,
                 **self._counters(before.counters),
@@ -315,21 +321,30 @@ class Batch:
 
     def _released(self, query: RunningQuery, registers: Mapping[str, int]) -> int:
         before = BEGINNING if self.before is None else self.before.released.get(query.name, BEGINNING)
+        plans = at_work(query, self.slots)
+        return max(before, min(self._reached(own, registers, slots) for own, slots in plans))
+
+    def _reached(self, query: RunningQuery, registers: Mapping[str, int], slots: Collection[int] | None) -> int:
+        """How far the results of a plan are complete in the slots that run by it."""
         # What must wait was worked through up to the last registers only; the rest is complete up to the new ones.
         migration = query.migration
         if migration is not None and migration.apart:
             first = migration.decision["split_after"] + 1
             old, new = (self._complete(q, registers) for q in (query, migration.target))
-            reached = new if migration.done else old if old < first else max(first, new)
-        elif migration is not None:
-            reached = self._complete_while_migrating(query, migration.target, registers)
-        else:
-            reached = self._complete(query, registers)
-        return max(before, reached)
+            return new if migration.done else old if old < first else max(first, new)
+        if migration is not None:
+            return self._complete_while_migrating(query, migration.target, registers, slots)
+        return self._complete(query, registers)
 
-    def _complete_while_migrating(self, query: RunningQuery, target: RunningQuery, registers: Mapping[str, int]) -> int:
+    def _complete_while_migrating(
+        self,
+        query: RunningQuery,
+        target: RunningQuery,
+        registers: Mapping[str, int],
+        slots: Collection[int] | None,
+    ) -> int:
         """How far the results of two plans in one box are complete."""
-        roots = self._roots(query)
+        roots = self._roots(query, slots)
         if query.waits or target.waits:
             return min([self.advance_to(query), *(part.passed for part in roots)])
         held = [part.held_from for part in roots if part.held_from is not None]
@@ -339,7 +354,8 @@ class Batch:
         """How far a plan's results are complete."""
         return query.passed(self.advance_to(query)) if query.waits else query.reached(registers)
 
-    def _migration_after(self, query: RunningQuery) -> dict[str, Any] | None:
+    def migration_after(self, query: RunningQuery, slot: int | None = None) -> dict[str, Any] | None:
+        """What the manifest says of a query's migration, or of that of a slot by itself; None if there is none."""
         migration = query.migration
         if migration is None or migration.done or migration.cancelling:
             return None
@@ -347,18 +363,18 @@ class Batch:
             first = migration.decision["split_after"] + 1
             done = all(q.passed(self.advance_to(query)) >= first for q in (query, migration.target))
         else:
-            done = all(part.migrated is not False for part in self._roots(query))
+            done = all(part.migrated is not False for part in self._roots(query, None if slot is None else (slot,)))
         begun = self.batch_id if migration.begun is None else migration.begun
-        account = self._account(query, migration).to_json()
+        account = self.account(query, migration, slot).to_json()
         return {**migration.to_json(), "begun": begun, "done": done, "account": account}
 
-    def _account(self, query: RunningQuery, migration: MigrationUnderWay) -> Account:
-        """What a migration has cost by the end of this batch."""
+    def account(self, query: RunningQuery, migration: MigrationUnderWay, slot: int | None = None) -> Account:
+        """What a migration has cost by the end of this batch, in all slots or in the one that migrates."""
         known = migration.account or Account.opened(self.advanced_to(query.name), self.started)
         reports: dict[tuple[str, int], list[FragmentReport]] = {}
         for report in self.reports:
             for place, part in report.fragments.items():
-                if base_name(place[0]) == query.name:
+                if base_name(place[0]) == query.name and slot in (None, report.slot):
                     reports.setdefault(place, []).append(part)
         return known.after(self.advance_to(query), time.time(), self._heard(query), *extra(reports, query.name + NEW))
 
@@ -370,9 +386,13 @@ class Batch:
         files = [*waiting, *self._results(query.name)]
         return any(file.first_from < until and file.last_from >= since for file in files)
 
-    def _roots(self, query: RunningQuery) -> list[FragmentReport]:
+    def _roots(self, query: RunningQuery, slots: Collection[int] | None) -> list[FragmentReport]:
         root = (query.name, query.staged.root.number)
-        return [report.fragments[root] for report in self.reports if root in report.fragments]
+        return [
+            report.fragments[root]
+            for report in self.reports
+            if root in report.fragments and (slots is None or report.slot in slots)
+        ]
 
     def _segments(self) -> dict[str, dict[int, dict[int, list[SegmentEntry]]]]:
         found: dict[str, dict[int, dict[int, list[SegmentEntry]]]] = {part.name: {} for part in self.parts()}
@@ -415,6 +435,7 @@ class Batch:
         }
         counted["sharing"] = self.shares.to_json()
         counted[PLANS] = plans_of(self.queries, self.reports)
+        counted[LOCAL] = local_after(self)
         now = [0] * len(self.routing)
         for report in self.reports:
             for group, count in report.groups.items():
@@ -433,12 +454,12 @@ class Batch:
 
     def _finished_migration(self, query: RunningQuery) -> list[dict[str, Any]]:
         """The migration that this batch ends, if any."""
-        ended = list(self.ended.get(query.name, ()))
+        ended = [*self.ended.get(query.name, ()), *ended_locally(self, query)]
         migration = query.migration
         if migration is None or not (migration.done or migration.cancelling):
             return ended
         status = "cancelled" if migration.cancelling else "done"
-        return [*ended, migration.record(query.plan.text, self.batch_id, status, self._account(query, migration))]
+        return [*ended, migration.record(query.plan.text, self.batch_id, status, self.account(query, migration))]
 
 
 def finished(registers: Mapping[str, int], streams: Mapping[int, StreamDeclaration]) -> dict[str, int]:

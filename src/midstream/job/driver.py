@@ -42,6 +42,7 @@ from midstream.job.fingerprints import Shapes
 from midstream.job.finished import require_unfinished
 from midstream.job.group_bits import chosen_bits, require_bits
 from midstream.job.heartbeat import Heartbeat
+from midstream.job.local_plans import LOCAL, follow, require_slots_of
 from midstream.job.migration_account import Account
 from midstream.job.migration_choice import decide, legal_strategy, require_cancellable
 from midstream.job.progress import metrics_row, progress_of, told_in_a_line
@@ -458,6 +459,9 @@ class Driver:
     def _follow(self, manifest: Manifest) -> None:
         """Goes on with what the manifest says of migrations."""
         for name, query in list(self.queries.items()):
+            if query.local:
+                told = manifest.counters.get(LOCAL, {}).get(name, {})
+                self.queries[name] = follow(query, told, manifest.counters["slots"], name in self.faults.stopped)
             if query.migration is None:
                 continue
             told = manifest.migration.get(name)
@@ -549,21 +553,57 @@ class Driver:
         target.share = query.share
         return target
 
-    def begin_migration(self, name: str, target: RunningQuery, strategy: str, trigger: str, part: str = "auto") -> None:
-        """Starts a migration with the next batch; of plans in several stages, always as a whole."""
+    def begin_migration(
+        self,
+        name: str,
+        target: RunningQuery,
+        strategy: str,
+        trigger: str,
+        part: str = "auto",
+        slots: Sequence[int] | None = None,
+    ) -> None:
+        """Starts a migration with the next batch, of all slots or of some; plans in several stages go as a whole."""
         with self.gate:
             query = self.queries[name]
             self._require_at_work(name)
+            if slots is not None or query.local:
+                self._begin_locally(query, target, strategy, trigger, part, slots)
+                return
             if query.migration is not None:
                 raise MigrationError(
                     f"query {name} is migrating already, to {query.migration.target.plan.text}",
                     hint="wait for the end of that migration",
                 )
-            chosen, apart = legal_strategy(query, target, strategy, part)
-            known = replace(self.situation(query), old=query.plan, new=target.plan, functions=query.functions)
-            watcher = self.watchers.by_query.get(name)
-            decision = decide(chosen, apart, known, None if watcher is None else watcher.observed)
-            query.migration = MigrationUnderWay(target, chosen.name, decision, None, False, trigger, apart)
+            query.migration = self._migration(query, target, strategy, trigger, part)
+
+    def _migration(
+        self, query: RunningQuery, target: RunningQuery, strategy: str, trigger: str, part: str
+    ) -> MigrationUnderWay:
+        """A migration as it was decided, before it begins; refuses one that would be wrong."""
+        chosen, apart = legal_strategy(query, target, strategy, part)
+        known = replace(self.situation(query), old=query.plan, new=target.plan, functions=query.functions)
+        watcher = self.watchers.by_query.get(query.name)
+        decision = decide(chosen, apart, known, None if watcher is None else watcher.observed)
+        return MigrationUnderWay(target, chosen.name, decision, None, False, trigger, apart)
+
+    def _begin_locally(
+        self,
+        query: RunningQuery,
+        target: RunningQuery,
+        strategy: str,
+        trigger: str,
+        part: str,
+        slots: Sequence[int] | None,
+    ) -> None:
+        """Starts a migration of each of some slots, or of all, that runs by another plan than the target."""
+        asked = sorted(set(range(self.slots) if slots is None else slots))
+        require_slots_of(query, target, asked, self.slots)
+        leaving = [slot for slot in asked if query.in_slot(slot).plan.text != target.plan.text]
+        begun = {}
+        for slot in leaving:
+            own = query.in_slot(slot)
+            begun[slot] = replace(own, local={}, migration=self._migration(own, target, strategy, trigger, part))
+        query.local = {**query.local, **begun}
 
     def _require_at_work(self, name: str) -> None:
         if name in self.faults.stopped:
@@ -578,12 +618,14 @@ class Driver:
         with self.gate:
             query = self.queries[name]
             self._require_at_work(name)
-            migration = require_cancellable(query)
-            if migration.begun is None:
-                self.cancelled.setdefault(name, []).append(migration.record(query.plan.text, None, "cancelled"))
-                query.migration = None
-            else:
-                migration.cancelling = True
+            migrating = [own for own in query.local.values() if own.migration is not None] or [query]
+            for migration in [require_cancellable(own) for own in migrating]:
+                migration.cancelling = migration.begun is not None
+            for own in migrating:
+                if own.migration is not None and own.migration.begun is None:
+                    record = own.migration.record(own.plan.text, None, "cancelled")
+                    self.cancelled.setdefault(name, []).append(record)
+                    own.migration = None
 
     def begin_decided(self) -> None:
         """Starts the migrations that watchers decided on after the last batch, as its manifest says."""

@@ -56,7 +56,7 @@ def _waits(driver: Driver, before: Manifest) -> bool:
     return any(
         query.reached(before.registers) > before.advanced_to.get(name, BEGINNING)
         for name, query in driver.queries.items()
-        if query.waits or query.migration is not None
+        if query.migrates or any(own.waits for own in (query, *query.local.values()))
     )
 
 

@@ -23,6 +23,7 @@ from typing import Any, Literal, get_args
 
 from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.errors import InputError, JobError, MidstreamError, QueryError
+from midstream.job.local_plans import LOCAL
 from midstream.job.replacing import BY_QUERY
 from midstream.job.task.reports import Report
 from midstream.job.task.sides import base_name
@@ -130,7 +131,7 @@ class Faults:
             name: replace(known.queries.get(name, entries[name]), status=QUARANTINED) for name in idle
         }
         counters = dict(manifest.counters)
-        for part in ("results", "history", "adaptive", "plans"):
+        for part in ("results", "history", "adaptive", "plans", LOCAL):
             counters[part] = {**counters.get(part, {}), **_of(idle, known.counters.get(part, {}))}
         for name, news in self.news.items():
             if name in queries:

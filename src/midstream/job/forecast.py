@@ -179,7 +179,7 @@ def _reroute(driver: Driver, wanted: Routing) -> Told:
         "groups": len(moved),
         "state_bytes": round(part * state),
         "skew": [round(skew(now.groups, loads, now.slots), 3), round(skew(wanted.groups, loads, wanted.slots), 3)],
-        "waits": any(q.migration is not None and not q.migration.moves for q in driver.queries.values()),
+        "waits": any(q.migrates and not (q.migration and q.migration.moves) for q in driver.queries.values()),
     }
 
 

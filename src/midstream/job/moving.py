@@ -43,6 +43,8 @@ class PlanMove:
     advanced_to: int
     feeds: bool = False
     """Whether the plan, which stays, is given what its side of a split has left out."""
+    into: frozenset[int] | None = None
+    """The slots that run by the new plan, if others do not."""
     fills: list[FragmentFill] = field(init=False)
     handed: dict[tuple[int, str, str, StateName], HandingOver] = field(default_factory=dict)
 
@@ -53,7 +55,7 @@ class PlanMove:
         """Decides what is sent and what stays where it is."""
         for shipment in self.shipments():
             stored = {} if shipment.origin is None else self.stored.get(shipment.origin.fragment, {})
-            self.handed[_key(shipment)] = hand_over(shipment, stored, old, new)
+            self.handed[_key(shipment)] = hand_over(shipment, stored, old, new).into(self.into)
 
     def entries(self) -> Iterator[SegmentEntry]:
         """All segments that were there before, whole or in the parts that new slots name."""
@@ -185,6 +187,7 @@ class Move:
                 frontiers[shipment.fragment],
                 handed.sent,
                 frozenset(handed.parted),
+                plan.into,
             )
             for shipment in plan.shipments()
             if (handed := plan.handing_over(shipment)).sent
@@ -207,4 +210,5 @@ class Move:
                 {ports[plan.name, (_GIVEN, f.fragment)]: f.stream.alias for f in given},
                 ports.get((plan.name, (_GIVEN, fill.fragment.number)), -2),
                 plan.ahead(fill),
+                plan.into,
             )

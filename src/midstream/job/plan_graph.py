@@ -31,6 +31,9 @@ def plans_of(queries: Mapping[str, RunningQuery], slots: Sequence[Report]) -> di
     """The plan that each query runs by after a batch, and the one it goes over to, if it does."""
     found, reports = {}, _by_part(slots)
     for name, query in queries.items():
+        if query.local:
+            found[name] = _by_slots(name, query, slots)
+            continue
         after, migration = query.after_batch, query.migration
         ended = after is not query and migration is not None and not migration.cancelling
         told = {**graph_of(after), "figures": _figures(reports, name, after, "target" if ended else "old")}
@@ -39,6 +42,16 @@ def plans_of(queries: Mapping[str, RunningQuery], slots: Sequence[Report]) -> di
             told["target"] = {**graph_of(target), "figures": _figures(reports, name, target, "target")}
         found[name] = told
     return found
+
+
+def _by_slots(name: str, query: RunningQuery, slots: Sequence[Report]) -> Told:
+    """A query whose slots run by different plans: its own plan, and under `local` those of the other slots."""
+    rest = _by_part([report for report in slots if report.slot not in query.local])
+    told: Told = {**graph_of(query), "figures": _figures(rest, name, query, "old"), "local": {}}
+    for slot, own in sorted(query.local.items()):
+        reports = [report for report in slots if report.slot == slot]
+        told["local"][str(slot)] = {"plan": own.after_batch.plan.text, **plans_of({name: own}, reports)[name]}
+    return told
 
 
 def graph_of(query: RunningQuery) -> Told:

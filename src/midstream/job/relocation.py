@@ -11,7 +11,8 @@ from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.distribution.balancing import balanced
 from midstream.distribution.routing import Routing
-from midstream.errors import JobError
+from midstream.errors import JobError, MigrationError
+from midstream.job.local_moves import after_move, pair_moves, put_together, unified
 from midstream.job.migration_account import Account
 from midstream.job.moving import Move, PlanMove
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
@@ -114,7 +115,7 @@ def settle(
 
     State that is sorted by key alone is sorted by groups of `upgrade` bits when it changes slots.
     """
-    busy = any(query.migration is not None and not query.migration.moves for query in queries.values())
+    busy = any(query.migrates and not (query.migration and query.migration.moves) for query in queries.values())
     new = old if busy or wanted is None else wanted
     under_way = {name: q.migration for name, q in queries.items() if q.migration is not None}
     going = {name: m for name, m in under_way.items() if m.moves or (m.apart and m.cancelling)}
@@ -127,26 +128,45 @@ def settle(
         ended = _ended(queries, going, batch_id, before, started, [])
         return Settled(before, targets, new, ended, upgraded=upgrade is not None)
     moving = [name for name in queries if name in going or new.groups != old.groups]
-    plans = [
-        PlanMove(
-            name,
-            queries[name],
-            targets[name],
-            before.segments.get(name, {}),
-            before.advanced_to.get(name, BEGINNING),
-            feeds=name in going and going[name].cancelling,
+    plans: list[PlanMove] = []
+    united: dict[str, list[dict[str, Any]]] = {}
+    for name in moving:
+        if queries[name].local:
+            targets[name], between, told = _between_plans(queries[name], targets[name], before, old, new)
+            plans += between
+            united.update({name: told} if told else {})
+            continue
+        plans.append(
+            PlanMove(
+                name,
+                queries[name],
+                targets[name],
+                before.segments.get(name, {}),
+                before.advanced_to.get(name, BEGINNING),
+                feeds=name in going and going[name].cancelling,
+            )
         )
-        for name in moving
-    ]
     move = Move(checkpoint, batch_id, plans, old, new, memory)
     reports = run(move) if move.working else []
     require_all(reports, move.stages, new.slots, batch_id)
-    segments = {**before.segments, **move.segments(reports)}
+    segments = {**before.segments, **put_together(move.segments(reports))}
     moved = None if new.groups == old.groups else _told(move, upgrade is not None)
-    ended = _ended(queries, going, batch_id, before, started, reports)
+    ended = {**_ended(queries, going, batch_id, before, started, reports), **united}
     return Settled(
         replace(before, segments=segments, routing=new.groups), targets, new, ended, moved, upgrade is not None
     )
+
+
+def _between_plans(
+    query: RunningQuery, sorted_query: RunningQuery, before: Manifest, old: Routing, new: Routing
+) -> tuple[RunningQuery, list[PlanMove], list[dict[str, Any]]]:
+    """A query whose slots run by different plans, in other slots; what the history says if they come to one plan."""
+    target = after_move(sorted_query, new.slots)
+    try:
+        return target, pair_moves(query, target, before, old, new), []
+    except MigrationError as error:
+        target, moves, record = unified(query, sorted_query, before, old, new, error)
+        return target, moves, [record]
 
 
 def _after(query: RunningQuery) -> RunningQuery:

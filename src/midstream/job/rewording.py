@@ -10,6 +10,7 @@ from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.errors import JobError, MidstreamError
 from midstream.job.adding import Adding
 from midstream.job.driver import Driver
+from midstream.job.local_plans import LOCAL
 from midstream.job.replacing import (
     Difference,
     emits_alike,
@@ -76,6 +77,12 @@ class Rewording:
                 f"query {name} has another text than in the checkpoint, and it is migrating",
                 detail=f"there it is: {entry.cql}",
                 hint="change the text once the migration has ended",
+            )
+        if manifest.counters.get(LOCAL, {}).get(name):
+            raise JobError(
+                f"query {name} has another text than in the checkpoint, and its slots run by different plans",
+                detail=f"there it is: {entry.cql}",
+                hint="migrate all its slots to one plan, then change the text",
             )
 
     def _old(self, name: str, entry: QueryEntry) -> RunningQuery | None:

@@ -104,6 +104,8 @@ class RunningQuery:
     """Its fragments as they travel, once they have."""
     graph: dict[str, Any] | None = None
     """Its plan as manifests tell it, once they have."""
+    local: dict[int, RunningQuery] = field(default_factory=dict)
+    """The query by the plans of slots that have or migrate to one of their own; it does not migrate itself then."""
 
     @staticmethod
     def of(
@@ -131,7 +133,8 @@ class RunningQuery:
         boxes = {f.number: Box(f.plan, self.functions) for f in staged.fragments}
         if migration is not None:
             migration = replace(migration, target=migration.target.sorted_by_group(bits))
-        return replace(self, staged=staged, boxes=boxes, migration=migration, programs={})
+        local = {slot: own.sorted_by_group(bits) for slot, own in self.local.items()}
+        return replace(self, staged=staged, boxes=boxes, migration=migration, programs={}, local=local)
 
     def program(self, fragment: Fragment) -> Shipped[Program]:
         """A fragment as it travels to slots."""
@@ -147,8 +150,18 @@ class RunningQuery:
 
     @property
     def sources_read(self) -> tuple[Source, ...]:
-        """Its sources, and those of the plan it migrates to."""
-        return self.sources if self.migration is None else (*self.sources, *self.migration.target.sources)
+        """Its sources, and those of the plan it migrates to, in any slot."""
+        mine = self.sources if self.migration is None else (*self.sources, *self.migration.target.sources)
+        return (*mine, *(source for own in self.local.values() for source in own.sources_read))
+
+    @property
+    def migrates(self) -> bool:
+        """Whether it goes over to another plan, in any slot."""
+        return self.migration is not None or any(own.migration is not None for own in self.local.values())
+
+    def in_slot(self, slot: int) -> RunningQuery:
+        """The query by the plan that a slot runs."""
+        return self.local.get(slot, self)
 
     @property
     def streams(self) -> frozenset[str]:

@@ -8,7 +8,7 @@ many ranges, or where a state is still sorted by its key alone, the rows themsel
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -28,6 +28,13 @@ class HandingOver:
     kept: dict[int, list[SegmentEntry]] = field(default_factory=dict)
     sent: dict[int, Sequence[SegmentEntry]] = field(default_factory=dict)
     parted: dict[int, list[SegmentEntry]] = field(default_factory=dict)
+
+    def into(self, slots: Collection[int] | None) -> HandingOver:
+        """What of it is for some new slots; None stands for all."""
+        if slots is None:
+            return self
+        kept, parted = ({s: e for s, e in part.items() if s in slots} for part in (self.kept, self.parted))
+        return HandingOver(kept, self.sent, parted)
 
 
 def hand_over(

@@ -6,7 +6,7 @@ others have, and with them their beginning. Once everything that came before a b
 longer matters. Queries share a graph in each stage if they read streams of equal progress, and what goes from one stage
 to the next goes once; windows of streams are kept once anyway.
 A query that migrates is alone, and stays so until what it held then has ended: a new plan may have kept less of a
-window than its name says.
+window than its name says. So is a query that does not run by one plan in all slots.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Shares:
         told = Record.from_json(self._told[query.name])
         aliases = {source.stream.alias for source in query.sources}
         record = replace(told, since={alias: told.since.get(alias, self.batch_id) for alias in aliases})
-        if query.migration is not None or query.name in self.migrated:
+        if query.migration is not None or query.local or query.name in self.migrated:
             return Record(record.since, record.start, self._whole_at(query), True)
         if record.whole_at is not None and self._worked_through(query) >= record.whole_at:
             return Record(dict.fromkeys(record.since, ALWAYS), record.start)
@@ -177,7 +177,7 @@ class Shares:
         return min(found, key=lambda f: f[0])[1:] if found else None
 
     def _can_share(self, query: RunningQuery, record: Record) -> bool:
-        return query.share and query.migration is None and not record.own
+        return query.share and query.migration is None and not query.local and not record.own
 
     def _whole_at(self, query: RunningQuery) -> int | None:
         """When everything that has come by now has ended for a query."""

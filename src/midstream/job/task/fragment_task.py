@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -85,6 +85,12 @@ class FragmentWork:
     """Whether another query's fragment, which gives the same, sends it for both."""
     sifts: bool = False
     """Whether rows that make its expressions fail are set aside."""
+    local: Mapping[int, FragmentWork] = field(default_factory=dict)
+    """What slots do instead that have a plan of their own."""
+
+    def in_slot(self, slot: int) -> FragmentWork:
+        """What a slot does."""
+        return self.local.get(slot, self)
 
     @property
     def fragment(self) -> Fragment:

@@ -37,6 +37,8 @@ class Parcel:
     entries: Entries
     parted: frozenset[int]
     """The old slots that keep what stays with them."""
+    into: frozenset[int] | None = None
+    """The new slots that it is for; None: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,9 @@ class SendStep:
                 if slot in parcel.parted:
                     leaving = slots != slot
                     elements, slots = elements.where(leaving), slots[leaving]
+                if parcel.into is not None:
+                    wanted = np.isin(slots, list(parcel.into))
+                    elements, slots = elements.where(wanted), slots[wanted]
                 if len(elements):
                     report.rows[parcel.query] = report.rows.get(parcel.query, 0) + len(elements)
                     yield exchange.rows(parcel.port, slots, elements)
@@ -100,6 +105,8 @@ class FillStep:
         files = files_at(self.checkpoint)
         sent = yield from self._arrived(batches, exchange)
         for work in self.work:
+            if work.into is not None and slot not in work.into:
+                continue
             filling = Filling(work, files, slot, sent, self.routing, self.memory)
             report.fragments[work.query, work.fill.fragment.number] = filling.run(self.batch_id)
             if work.fill.fragment.reader is not None:

@@ -58,6 +58,8 @@ class FillWork:
     port: int
     ahead: Mapping[str, Entries] | None = None
     """What it is fed with afterwards, silently, by source; None: it is not fed."""
+    into: frozenset[int] | None = None
+    """The slots in which it is filled; None: all."""
 
 
 class Filling:

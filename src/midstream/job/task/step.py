@@ -131,7 +131,7 @@ class StageStep:
         lives: list[Life] = [
             SharedLife(work, files, slot, pool, self.batch_id, memory)
             if isinstance(work, SharedWork)
-            else FragmentLife(work, files, slot, self.batch_id, memory)
+            else FragmentLife(work.in_slot(slot), files, slot, self.batch_id, memory)
             for work in self.work
         ]
         at = _lap(report, "state", at)

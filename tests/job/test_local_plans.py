@@ -1,0 +1,172 @@
+"""Slots of one query that run by different plans: whatever runs where, migrates and moves, results are the same."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.job.chain import Chain
+from tests.job.test_chain import GROUPS, KEYS, THREE, as_multiset, tables
+
+import midstream as ms
+from midstream.api import ask
+from midstream.job.accounts import history_of
+from midstream.job.local_plans import plans_by_slot
+from midstream.job.task.exchange import default_routing
+
+ROWS = THREE.replace("A [RANGE 20]", "A [PARTITION BY k ROWS 3]")
+DISTINCT = THREE.replace("SELECT A.v AS a, B.v AS b, C.v AS c", "SELECT DISTINCT A.k AS k")
+ENTERED = THREE.replace("SELECT", "SELECT ISTREAM")
+LEFT = THREE.replace("SELECT", "SELECT DSTREAM")
+FOR_EVER = THREE.replace("A [RANGE 20]", "A [UNBOUNDED]")
+HOPS = GROUPS.replace("C [RANGE 20]", "C [HOP 20, 5]")
+QUERIES = {
+    "join": THREE,
+    "groups": GROUPS,
+    "rows": ROWS,
+    "distinct": DISTINCT,
+    "istream": ENTERED,
+    "dstream": LEFT,
+    "unbounded": FOR_EVER,
+    "hops": HOPS,
+}
+PLANS = ("((A B) C)", "(A (B C))", "((A C) B)")
+STRATEGIES = ("auto", "moving_state", "moving_state_paced", "genmig")
+
+
+def many_keys(rows: int = 90, last: int = 150, seed: int = 4) -> dict[str, pa.Table]:
+    made = tables(rows, last, seed)
+    keys = np.random.default_rng(seed)
+    return {name: table.set_column(0, "k", pa.array(keys.integers(0, 14, rows))) for name, table in made.items()}
+
+
+def opened(query: str, inputs: dict[str, pa.Table], folder: Path, slots: int = 3) -> Chain:
+    question = ask(query, inputs)
+    return Chain(question.plan, question.catalog, folder, slots=slots, plan="((A B) C)")
+
+
+def texts(chain: Chain) -> list[str]:
+    return [plan.text for plan in plans_by_slot(chain.query, chain.driver.slots).values()]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("name", ["join", "groups", "rows"])
+def test_one_slot_goes_over_to_a_plan_of_its_own(name, strategy, tmp_path):
+    query, inputs = QUERIES[name], many_keys()
+    chain = opened(query, inputs, tmp_path)
+    for i, part in enumerate(chain.cut(inputs, 20)):
+        if i == 3:
+            chain.migrate("(A (B C))", strategy, "smallest", slots=[1])
+        chain.batch(part)
+    assert texts(chain) == ["((A B) C)", "(A (B C))", "((A B) C)"]
+    assert chain.manifest.queries["q"].plan == "((A B) C)"
+    chain.batch({}, end=True)
+    (record,) = history_of(chain.driver, chain.query)
+    assert (record["slots"], record["status"], record["new_plan"]) == ([1], "done", "(A (B C))")
+    assert ms.snapshot_equal(chain.results(), ms.run(query, inputs))
+    if name == "join":
+        assert as_multiset(chain.results()) == as_multiset(ms.run(query, inputs))
+
+
+def test_a_plan_that_all_slots_have_come_to_is_the_plan_of_the_query(tmp_path):
+    inputs = many_keys()
+    chain = opened(THREE, inputs, tmp_path)
+    for i, part in enumerate(chain.cut(inputs, 15)):
+        if i in (2, 5, 8):
+            chain.migrate("(A (B C))", "moving_state", slots=[i // 3])
+        chain.batch(part)
+    assert chain.query.plan.text == "(A (B C))"
+    assert chain.query.local == {}
+    assert chain.manifest.queries["q"].plan == "(A (B C))"
+    chain.batch({}, end=True)
+    assert ms.snapshot_equal(chain.results(), ms.run(THREE, inputs))
+
+
+def test_all_slots_come_to_one_plan_again(tmp_path):
+    inputs = many_keys()
+    chain = opened(THREE, inputs, tmp_path)
+    for i, part in enumerate(chain.cut(inputs, 15)):
+        if i == 2:
+            chain.migrate("(A (B C))", "genmig", slots=[0, 2])
+        if i == 9:
+            chain.migrate("((A C) B)", "moving_state")
+        chain.batch(part)
+    assert chain.query.plan.text == "((A C) B)"
+    assert chain.query.local == {}
+    chain.batch({}, end=True)
+    assert [record["slots"] for record in history_of(chain.driver, chain.query)] == [[0], [2], [0], [1], [2]]
+    assert ms.snapshot_equal(chain.results(), ms.run(THREE, inputs))
+
+
+def test_a_migration_of_one_slot_is_cancelled(tmp_path):
+    inputs = many_keys()
+    chain = opened(THREE, inputs, tmp_path)
+    for i, part in enumerate(chain.cut(inputs, 10)):
+        if i == 4:
+            chain.migrate("(A (B C))", "genmig", slots=[1])
+        if i == 6:
+            chain.driver.cancel_migration("q")
+        chain.batch(part)
+    assert texts(chain) == ["((A B) C)"] * 3
+    chain.batch({}, end=True)
+    (record,) = history_of(chain.driver, chain.query)
+    assert (record["slots"], record["status"]) == ([1], "cancelled")
+    assert as_multiset(chain.results()) == as_multiset(ms.run(THREE, inputs))
+
+
+@pytest.mark.parametrize("slots", [[], [3], [-1], ["1"]])
+def test_slots_that_are_not_there_are_refused(slots, tmp_path):
+    chain = opened(THREE, many_keys(), tmp_path)
+    with pytest.raises(ms.MigrationError, match="cannot migrate in slots") as refused:
+        chain.migrate("(A (B C))", "auto", slots=slots)
+    assert refused.value.detail == "the slots are 0 to 2"
+
+
+def test_a_slot_that_migrates_is_not_sent_elsewhere(tmp_path):
+    inputs = many_keys()
+    chain = opened(THREE, inputs, tmp_path)
+    chain.batch(chain.cut(inputs, 30)[0])
+    chain.migrate("(A (B C))", "genmig", slots=[1])
+    with pytest.raises(ms.MigrationError, match="is migrating already in slot 1"):
+        chain.migrate("((A C) B)", "genmig", slots=[0, 1])
+    assert chain.query.in_slot(0).migration is None
+
+
+def test_plans_of_several_stages_are_the_same_in_all_slots(tmp_path):
+    chain = opened(KEYS, many_keys(), tmp_path)
+    with pytest.raises(ms.MigrationError, match="several stages"):
+        chain.migrate("(A (B C))", "auto", slots=[1])
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_random_plans_per_slot_moves_rescales_and_restarts(seed, tmp_path):
+    draw = random.Random(seed)
+    name = sorted(QUERIES)[seed % len(QUERIES)]
+    query, inputs = QUERIES[name], many_keys(seed=seed)
+    chain = opened(query, inputs, tmp_path, slots=draw.randint(1, 4))
+    parts = chain.cut(inputs, draw.randint(8, 25))
+    question, done = ask(query, inputs), []
+    for part in parts:
+        event = draw.choice(["migrate", "migrate", "move", "rescale", "restart", "nothing"])
+        if event == "migrate":
+            free = [s for s in range(chain.driver.slots) if chain.query.in_slot(s).migration is None]
+            slots = draw.sample(free, draw.randint(0, len(free)))
+            plan, strategy = draw.choice(PLANS), draw.choice(STRATEGIES)
+            try:
+                chain.migrate(plan, strategy, "smallest", slots=slots)
+            except ms.MigrationError as refused:
+                done.append(str(refused))
+        elif event == "move":
+            chain.driver.rebalance([draw.randrange(chain.driver.slots) for _ in default_routing(1)])
+        elif event == "rescale":
+            chain.driver.rescale(draw.randint(1, 4))
+        elif event == "restart":
+            chain = Chain(question.plan, question.catalog, tmp_path, slots=chain.driver.slots, plan="((A B) C)")
+        done.append(event)
+        chain.batch(part)
+    chain.batch({}, end=True)
+    difference = ms.snapshot_equal(chain.results(), ms.reference(query, inputs))
+    assert difference, f"{difference}\n{done}"
