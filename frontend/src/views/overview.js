@@ -46,7 +46,7 @@ export function Overview({ job, series }) {
         rows=${job.queries.map((query) => ({ ...query, key: query.name }))}
         columns=${[
           { title: "Query", show: (q) => html`<a href=${address("plan", q.name)}><strong>${q.name}</strong></a>` },
-          { title: "Plan", show: (q) => html`<code class="plan">${q.plan || "without joins"}</code>` },
+          { title: "Plan", show: (q) => html`<code class="plan">${q.plans || q.plan || "without joins"}</code>` },
           { title: "State", show: (q) => queryState(q) },
           { title: "Results", number: true, show: (q) => count(q.results) },
           {

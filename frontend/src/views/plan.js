@@ -17,7 +17,7 @@ export function Plan({ job, query, settings, live, inflow }) {
   return html`
     <${Card}
       title=${`Plan of ${query.name}`}
-      note=${html`<code class="plan">${query.plan || "without joins"}</code>${query.graph.complete
+      note=${html`<code class="plan">${query.plans || query.plan || "without joins"}</code>${query.graph.complete
           ? ""
           : " Only the join tree of this plan is known."}`}
       actions=${html`

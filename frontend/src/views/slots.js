@@ -54,7 +54,7 @@ export function Slots({ job }) {
         rows=${job.queries}
         columns=${[
           { title: "Query", show: (q) => html`<a href=${address("plan", q.name)}>${q.name}</a>` },
-          { title: "All slots run", show: (q) => html`<code>${q.plan || "without joins"}</code>` },
+          { title: "Slots run", show: (q) => html`<code>${q.plans || q.plan || "without joins"}</code>` },
           { title: "Going over to", show: (q) => (q.migration ? html`<code>${q.migration.new_plan}</code>` : "–") },
         ]}
       />

@@ -251,6 +251,7 @@ def _query(manifest: Manifest, name: str, entry: QueryEntry) -> StoredQuery:
         Records(past_migration(name, record, entry.time) for record in counters.get("history", {}).get(name, ())),
         tuple(_states(manifest, name)),
         None if (fault := counters.get("quarantine", {}).get(name)) is None else Quarantine(**fault),
+        {int(slot): told["plan"] for slot, told in counters.get("local_plans", {}).get(name, {}).items()},
     )
 
 
@@ -306,6 +307,7 @@ def past_migration(name: str, told: Mapping[str, Any], time: str) -> StoredMigra
         note=f"shares state with {', '.join(told['shares'])}" if told.get("shares") else "",
         time=time,
         record=told,
+        slots=tuple(told["slots"]) if "slots" in told else None,
     )
 
 

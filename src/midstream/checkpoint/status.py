@@ -11,6 +11,7 @@ from midstream.checkpoint.metrics import metrics_of, rates
 from midstream.checkpoint.outputs import GIVEN_UP
 from midstream.checkpoint.request_log import told_of
 from midstream.checkpoint.store import CheckpointStore
+from midstream.distribution.plan_texts import told_beside
 from midstream.errors import JobError
 
 LOOKED_AT = 4096
@@ -61,9 +62,10 @@ def measured(store: CheckpointStore, manifest: Manifest | None) -> dict[str, Any
 
 def _query(manifest: Manifest, name: str) -> dict[str, Any]:
     entry, counters = manifest.queries[name], manifest.counters
+    local = counters.get("local_plans", {}).get(name, {})
     return {
         "cql": entry.cql,
-        "plan": entry.plan,
+        "plan": told_beside(entry.plan, {int(slot): told["plan"] for slot, told in local.items()}),
         "status": entry.status,
         "migrating_to": manifest.migration.get(name, {}).get("plan"),
         "added": name in counters.get("added", {}),

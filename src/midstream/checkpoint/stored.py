@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from midstream.checkpoint.recorded import Recorded, Records
+from midstream.distribution.plan_texts import told_beside
 from midstream.html import drawn, escaped, section, side_by_side, table
 
 
@@ -116,6 +117,8 @@ class StoredMigration(Recorded):
     time: str = "integer"
     record: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     """All that was recorded of it."""
+    slots: tuple[int, ...] | None = None
+    """The slots that migrated by themselves; None: all of them together."""
 
     @property
     def forecast(self) -> Forecast | None:
@@ -231,6 +234,13 @@ class StoredQuery:
     history: Records[StoredMigration]
     states: tuple[StoredState, ...]
     quarantine: Quarantine | None = None
+    local: Mapping[int, str] = field(default_factory=dict)
+    """The plans of slots that run by another one than `plan`, by slot."""
+
+    @property
+    def plans(self) -> str:
+        """The plan that runs, with those of slots that run by another one, in one line."""
+        return told_beside(self.plan, self.local)
 
     @property
     def streams(self) -> tuple[str, ...]:

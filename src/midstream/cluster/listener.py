@@ -14,6 +14,7 @@ from midstream.job.accounts import adaptivity_of, history_of, shared_with, told_
 from midstream.job.attention import WAITS
 from midstream.job.faults import told_of_faults
 from midstream.job.forecast import forecast
+from midstream.job.local_plans import migrating_to, plan_text
 from midstream.job.requests import without_deadline
 from midstream.language import parse
 from midstream.optimizer.growth import growth
@@ -74,6 +75,7 @@ class Listener:
                     request.get("strategy", "moving_state"),
                     part=request.get("part", "auto"),
                     trigger=request.get("trigger", "asked for"),
+                    slots=request.get("slots"),
                 )
                 return {"query": name, "from": query.plan.text, "to": query.migrating}
             case {"command": "schedule", "scheduling": str(name)}:
@@ -136,8 +138,8 @@ def status(session: Session) -> dict[str, Any]:
         "queries": {
             name: {
                 "cql": query.cql,
-                "plan": query.plan.text,
-                "migrating_to": query.migration.target.plan.text if query.migration else None,
+                "plan": plan_text(query, driver.slots),
+                "migrating_to": migrating_to(query),
                 "added": name in driver.added,
                 "results": counters.get("results", {}).get(name, 0),
                 "released": told_tick(manifest.released.get(name)) if manifest else None,

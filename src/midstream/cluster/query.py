@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from midstream.checkpoint.recorded import Records
 from midstream.checkpoint.stored import StoredDecision, StoredMigration
 from midstream.cluster.continuous_query import ContinuousQuery
 from midstream.job.accounts import decisions_of, history_of, shared_with, statistics_of
+from midstream.job.local_plans import SlotPlans, explained, migrating_to, plans_by_slot
 from midstream.job.results import results_of_query
 from midstream.job.running_query import RunningQuery
 from midstream.migration.predict import foretell
@@ -40,9 +42,15 @@ class Query(ContinuousQuery):
         return self._running.cql
 
     @property
-    def plan(self) -> Plan:
-        """The plan that runs."""
-        return self._running.plan
+    def plan(self) -> Plan | SlotPlans:
+        """The plan that runs; the plan of each slot where they differ."""
+        running = self._running
+        return SlotPlans(self.plans) if running.local else running.plan
+
+    @property
+    def plans(self) -> dict[int, Plan]:
+        """The plan that each slot runs."""
+        return plans_by_slot(self._running, self.session._driver.slots)
 
     @property
     def quarantine(self) -> dict[str, Any] | None:
@@ -55,13 +63,12 @@ class Query(ContinuousQuery):
         self.session.resume(self.name)
 
     def explain(self) -> str:
-        """The plan in fragments, as it runs."""
-        shape = f" {self.plan.text}" if self.plan.text else ""
-        session = self.session
-        streams = [session.catalog.streams[name] for name in sorted(self._running.streams)]
+        """The plan in fragments, as it runs; every plan with its slots where they differ."""
+        running, session = self._running, self.session
+        streams = [session.catalog.streams[name] for name in sorted(running.streams)]
         selected = session._backend.explanation(session._driver, streams)
-        warnings = [f"Warning: {sentence}" for sentence in growth(self.plan.physical)]
-        return "\n".join([f"Plan{shape}\n\n{self._running.staged}", *selected, *self._shared(), *warnings])
+        warnings = [f"Warning: {sentence}" for sentence in growth(running.plan.physical)]
+        return "\n".join([explained(running, session._driver.slots), *selected, *self._shared(), *warnings])
 
     def _shared(self) -> list[str]:
         manifest = self.session._driver.manifest
@@ -69,14 +76,22 @@ class Query(ContinuousQuery):
         return [f"Keeps {rows:,} rows of state together with {other}" for other, rows in common.items()]
 
     def migrate(
-        self, plan: Plan | str, strategy: str = "auto", *, part: str = "auto", trigger: str = "asked for"
+        self,
+        plan: Plan | str,
+        strategy: str = "auto",
+        *,
+        part: str = "auto",
+        trigger: str = "asked for",
+        slots: Sequence[int] | None = None,
     ) -> None:
         """Goes over to another plan, beginning with the next batch, while results keep coming.
+
+        With `slots` only these do, each by itself; plans of one stage may differ from slot to slot.
 
         Only the part in which the plans differ migrates, unless `part` is "whole". The strategy must be legal for both
         plans; with the part "smallest" it is enough that it is legal for the part.
         """
-        self.session._migrate(self.name, plan, strategy, trigger, part)
+        self.session._migrate(self.name, plan, strategy, trigger, part, slots)
 
     def explain_migration(self, plan: Plan | str, *, part: str = "auto", preference: str = "least_silence") -> str:
         """Which part of the plan would migrate to another one, and what each strategy is predicted to take."""
@@ -91,14 +106,13 @@ class Query(ContinuousQuery):
 
     @property
     def migrating(self) -> str | None:
-        """The plan it is migrating to, if it is."""
-        under_way = self._running.migration
-        return None if under_way is None else under_way.target.plan.text
+        """The plan it is migrating to, if it is; what slots migrate to, if only some of them do."""
+        return migrating_to(self._running)
 
     @property
     def history(self) -> Records[StoredMigration]:
         """Its migrations, oldest first, also those before a restart; the last may be waiting or under way."""
-        time = "integer" if self.plan.query.domain.is_integer else "timestamp"
+        time = "integer" if self._running.plan.query.domain.is_integer else "timestamp"
         told = history_of(self.session._driver, self._running)
         return Records(past_migration(self.name, record, time) for record in told)
 
@@ -128,8 +142,8 @@ class Query(ContinuousQuery):
         if driver.manifest is None:
             from midstream.job.result_table import result_table
 
-            return result_table(self.plan, None)
-        return results_of_query(driver.files, driver.manifest, self.name, self.plan)
+            return result_table(self._running.plan, None)
+        return results_of_query(driver.files, driver.manifest, self.name, self._running.plan)
 
     def __repr__(self) -> str:
         return f"Query({self.name!r}, {self._running.cql!r})"

@@ -39,6 +39,7 @@ from midstream.job.ending import finish, is_delivered, release
 from midstream.job.faults import OnError, on_error_of
 from midstream.job.finished import is_finished, require_unfinished
 from midstream.job.forecast import forecast
+from midstream.job.local_plans import LOCAL, resume, withdraw
 from midstream.job.rewording import Rewording, Text
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.task.memory import Memory
@@ -258,7 +259,7 @@ class Session(AnySession):
             reworded = Rewording(self._driver, self._adding, self.catalog).make_way(text, replace)
             settled = self._arrival.settled(self._started)
             running = self._adding.query(name, cql, relation, plan, every, settled, share, policy is not None)
-            running.migration = self._remembered_migration(running)
+            self._remember_migrations(running)
             if policy is not None:
                 self._driver.watchers.watch(running, policy)
             self._take_up(running)
@@ -288,20 +289,28 @@ class Session(AnySession):
         driver.routes.update(running.staged.routes)
         driver.queries[running.name] = running
 
-    def _migrate(self, name: str, plan: Plan | str, strategy: str, trigger: str, part: str = "auto") -> None:
+    def _migrate(
+        self,
+        name: str,
+        plan: Plan | str,
+        strategy: str,
+        trigger: str,
+        part: str = "auto",
+        slots: Sequence[int] | None = None,
+    ) -> None:
         driver = self._driver
         with driver.gate:
             query = self._query(name)
             chosen = plan_query(query.plan.query, plan, query.emit_every)
             target = driver.target(query, chosen)
-            driver.begin_migration(name, target, strategy, trigger, part)
+            driver.begin_migration(name, target, strategy, trigger, part, slots)
             streaming = self._backend.active
             if streaming and not self._arrival.serves(target, self._declarations):
                 self._carry_other_columns(query)
 
     def _carry_other_columns(self, query: RunningQuery) -> None:
         if self._driver.in_batch:
-            query.migration = None
+            withdraw(query)
             raise MigrationError("the new plan reads columns that the batch under way does not carry")
         self._restart()
 
@@ -329,15 +338,18 @@ class Session(AnySession):
         """Whether a query of this very text was dropped by request."""
         return self._driver.dropped.get(name) == cql
 
-    def _remembered_migration(self, running: RunningQuery) -> MigrationUnderWay | None:
-        """The migration that the checkpoint says is under way."""
+    def _remember_migrations(self, running: RunningQuery) -> None:
+        """Goes on with the migration and the plans of slots that the checkpoint tells of."""
         manifest = self._driver.manifest
-        told = manifest.migration.get(running.name) if manifest else None
-        if told is None:
-            return None
-        plan = plan_query(running.plan.query, told["plan"], running.emit_every)
-        target = self._driver.target(running, plan)
-        return MigrationUnderWay.resumed(target, told)
+        if manifest is None:
+            return
+
+        def by_plan(text: str) -> RunningQuery:
+            return self._driver.target(running, plan_query(running.plan.query, text, running.emit_every))
+
+        if (told := manifest.migration.get(running.name)) is not None:
+            running.migration = MigrationUnderWay.resumed(by_plan(told["plan"]), told)
+        resume(running, manifest.counters.get(LOCAL, {}).get(running.name, {}), by_plan)
 
     def drop(self, name: str) -> None:
         """Ends a query; its state goes with the next batch, its results with the next collection.

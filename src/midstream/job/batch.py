@@ -269,7 +269,7 @@ class Batch:
             results=results,
             released={name: self._released(query, registers) for name, query in self.queries.items()},
             dead_letters=[*before.dead_letters, *(f for r in self.reports for f in r.dead_letters)],
-            migration={name: m for name, query in self.queries.items() if (m := self.migration_after(query))},
+            migration={name: m for name, query in self.queries.items() if (m := self._migration_after(query))},
             counters={
                 **settings,
                 **self._counters(before.counters),
@@ -354,7 +354,7 @@ class Batch:
         """How far a plan's results are complete."""
         return query.passed(self.advance_to(query)) if query.waits else query.reached(registers)
 
-    def migration_after(self, query: RunningQuery, slot: int | None = None) -> dict[str, Any] | None:
+    def _migration_after(self, query: RunningQuery, slot: int | None = None) -> dict[str, Any] | None:
         """What the manifest says of a query's migration, or of that of a slot by itself; None if there is none."""
         migration = query.migration
         if migration is None or migration.done or migration.cancelling:
@@ -365,10 +365,10 @@ class Batch:
         else:
             done = all(part.migrated is not False for part in self._roots(query, None if slot is None else (slot,)))
         begun = self.batch_id if migration.begun is None else migration.begun
-        account = self.account(query, migration, slot).to_json()
+        account = self._account(query, migration, slot).to_json()
         return {**migration.to_json(), "begun": begun, "done": done, "account": account}
 
-    def account(self, query: RunningQuery, migration: MigrationUnderWay, slot: int | None = None) -> Account:
+    def _account(self, query: RunningQuery, migration: MigrationUnderWay, slot: int | None = None) -> Account:
         """What a migration has cost by the end of this batch, in all slots or in the one that migrates."""
         known = migration.account or Account.opened(self.advanced_to(query.name), self.started)
         reports: dict[tuple[str, int], list[FragmentReport]] = {}
@@ -435,7 +435,7 @@ class Batch:
         }
         counted["sharing"] = self.shares.to_json()
         counted[PLANS] = plans_of(self.queries, self.reports)
-        counted[LOCAL] = local_after(self)
+        counted[LOCAL] = local_after(self.queries, self.slots, self._migration_after)
         now = [0] * len(self.routing)
         for report in self.reports:
             for group, count in report.groups.items():
@@ -454,12 +454,12 @@ class Batch:
 
     def _finished_migration(self, query: RunningQuery) -> list[dict[str, Any]]:
         """The migration that this batch ends, if any."""
-        ended = [*self.ended.get(query.name, ()), *ended_locally(self, query)]
+        ended = [*self.ended.get(query.name, ()), *ended_locally(query, self.batch_id, self._account)]
         migration = query.migration
         if migration is None or not (migration.done or migration.cancelling):
             return ended
         status = "cancelled" if migration.cancelling else "done"
-        return [*ended, migration.record(query.plan.text, self.batch_id, status, self.account(query, migration))]
+        return [*ended, migration.record(query.plan.text, self.batch_id, status, self._account(query, migration))]
 
 
 def finished(registers: Mapping[str, int], streams: Mapping[int, StreamDeclaration]) -> dict[str, int]:

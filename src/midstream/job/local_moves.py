@@ -19,7 +19,7 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.routing import Routing
 from midstream.errors import MigrationError
-from midstream.job.local_plans import plans_by_slot, told_plans
+from midstream.job.local_plans import SlotPlans, plans_by_slot
 from midstream.job.moving import PlanMove
 from midstream.job.running_query import RunningQuery
 
@@ -40,7 +40,7 @@ def pair_moves(
     stored = before.segments.get(query.name, {})
     frontier = before.advanced_to.get(query.name, BEGINNING)
     going = _going(query, old, new)
-    moves = []
+    moves: list[PlanMove] = []
     for sender, senders in _by_plan(query, old.slots):
         for receiver, receivers in _by_plan(target, new.slots):
             from_slots = {slot for slot in senders if going[slot] & receivers}
@@ -99,7 +99,7 @@ def _record(
     plans = plans_by_slot(query, slots)
     return {
         "trigger": f"groups move between slots whose plans cannot give each other their state: {refusal.message}",
-        "old_plan": told_plans({slot: plan.text for slot, plan in plans.items()}),
+        "old_plan": SlotPlans(plans).text,
         "new_plan": target.plan.text,
         "strategy": "moving_state",
         "slots": [slot for slot, plan in plans.items() if plan.text != target.plan.text],

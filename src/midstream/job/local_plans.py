@@ -7,18 +7,16 @@ slot may go over to another one by itself. A query's own plan is that of all slo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from midstream.distribution.plan_texts import told_plans, told_slots
 from midstream.errors import MigrationError
 from midstream.job.migration_account import Account
 from midstream.job.migration_choice import fit_one_box
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
 from midstream.optimizer.plans import Plan
-
-if TYPE_CHECKING:
-    from midstream.job.batch import Batch
 
 LOCAL = "local_plans"
 """Under what a manifest's counters have the plans of slots that differ from their query's, by query and slot."""
@@ -31,6 +29,65 @@ def plans_by_slot(query: RunningQuery, slots: int) -> dict[int, Plan]:
     return {slot: query.in_slot(slot).plan for slot in range(slots)}
 
 
+class SlotPlans(Mapping[int, Plan]):
+    """The plans of slots that differ, by slot."""
+
+    def __init__(self, plans: Mapping[int, Plan]) -> None:
+        self._plans = dict(plans)
+
+    def __getitem__(self, slot: int) -> Plan:
+        return self._plans[slot]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._plans)
+
+    def __len__(self) -> int:
+        return len(self._plans)
+
+    @property
+    def text(self) -> str:
+        """All of them in one line."""
+        return told_plans({slot: plan.text for slot, plan in self.items()})
+
+    def __repr__(self) -> str:
+        return f"SlotPlans({self.text!r})"
+
+
+def plan_text(query: RunningQuery, slots: int) -> str:
+    """The plan that runs, or the plans of the slots where they differ, in one line."""
+    return SlotPlans(plans_by_slot(query, slots)).text if query.local else query.plan.text
+
+
+def migrating_to(query: RunningQuery) -> str | None:
+    """The plan that a query goes over to, or those that some of its slots do; None if it does not migrate."""
+    if query.migration is not None:
+        return query.migration.target.plan.text
+    going = {slot: own.migration.target.plan.text for slot, own in query.local.items() if own.migration is not None}
+    return told_plans(going) if going else None
+
+
+def explained(query: RunningQuery, slots: int) -> str:
+    """Every plan that runs, in fragments, with its slots."""
+    by_plan: dict[str, tuple[RunningQuery, list[int]]] = {}
+    for slot in range(slots):
+        own = query.in_slot(slot)
+        by_plan.setdefault(own.plan.text, (own, []))[1].append(slot)
+    shown = []
+    for text, (own, its) in by_plan.items():
+        shape = f" {text}" if text else ""
+        where = "" if len(by_plan) == 1 else f" in {told_slots(its)}"
+        shown.append(f"Plan{shape}{where}\n\n{own.staged}")
+    return "\n\n".join(shown)
+
+
+def withdraw(query: RunningQuery) -> None:
+    """Gives up migrations that have not begun."""
+    query.migration = None
+    for own in query.local.values():
+        if own.migration is not None and own.migration.begun is None:
+            own.migration = None
+
+
 def at_work(query: RunningQuery, slots: int) -> list[tuple[RunningQuery, tuple[int, ...] | None]]:
     """The query by every plan that runs, with the slots that run it by that; None stands for all."""
     if not query.local:
@@ -40,15 +97,16 @@ def at_work(query: RunningQuery, slots: int) -> list[tuple[RunningQuery, tuple[i
 
 
 def after(query: RunningQuery, slots: int) -> RunningQuery:
-    """What runs after a batch in some slots; a plan that all of them have come to is the query's own."""
+    """What runs after a batch in some slots; the query's own plan is always that of some slot."""
     if not query.local:
         return query.after_batch
     ended = {slot: own.after_batch for slot, own in query.local.items() if slot < slots}
     local = {s: own for s, own in ended.items() if own.migration is not None or own.plan.text != query.plan.text}
-    plans = {local[slot].plan.text if slot in local else None for slot in range(slots)}
-    if len(plans) == 1 and None not in plans and not any(own.migration for own in local.values()):
-        return replace(local[0], local={})
-    return replace(query, local=local)
+    if len(local) < slots or any(own.plan.text == query.plan.text for own in local.values()):
+        return replace(query, local=local)
+    first = replace(local[0], local={}, migration=None)
+    others = {s: own for s, own in local.items() if own.migration is not None or own.plan.text != first.plan.text}
+    return replace(first, local=others)
 
 
 def follow(query: RunningQuery, told: Mapping[str, Any], slots: int, idle: bool = False) -> RunningQuery:
@@ -102,25 +160,29 @@ def require_slots_of(query: RunningQuery, target: RunningQuery, wanted: Sequence
             )
 
 
-def local_after(batch: Batch) -> dict[str, dict[str, Told]]:
-    """What a manifest says of the plans of slots after a batch, by query."""
+def local_after(
+    queries: Mapping[str, RunningQuery], slots: int, migration_after: Callable[[RunningQuery, int], Told | None]
+) -> dict[str, dict[str, Told]]:
+    """What a manifest says of the plans of slots after a batch, by query; `migration_after` of a slot's migration."""
     found: dict[str, dict[str, Told]] = {}
-    for name, query in batch.queries.items():
-        for slot, own in after(query, batch.slots).local.items():
-            migration = None if own.migration is None else batch.migration_after(own, slot)
+    for name, query in queries.items():
+        for slot, own in after(query, slots).local.items():
+            migration = None if own.migration is None else migration_after(own, slot)
             found.setdefault(name, {})[str(slot)] = {"plan": own.plan.text, "migration": migration}
     return found
 
 
-def ended_locally(batch: Batch, query: RunningQuery) -> list[Told]:
+def ended_locally(
+    query: RunningQuery, batch_id: int, account_of: Callable[[RunningQuery, MigrationUnderWay, int], Account]
+) -> list[Told]:
     """What the history says of the migrations of slots that a batch ends."""
     found = []
     for slot, own in sorted(query.local.items()):
         migration = own.migration
         if migration is not None and (migration.done or migration.cancelling):
             status = "cancelled" if migration.cancelling else "done"
-            account = batch.account(own, migration, slot)
-            found.append({**migration.record(own.plan.text, batch.batch_id, status, account), "slots": [slot]})
+            account = account_of(own, migration, slot)
+            found.append({**migration.record(own.plan.text, batch_id, status, account), "slots": [slot]})
     return found
 
 
@@ -136,22 +198,3 @@ def under_way(query: RunningQuery) -> list[Told]:
 def status_of(migration: MigrationUnderWay) -> str:
     """Whether a migration has begun."""
     return "waiting" if migration.begun is None else "under way"
-
-
-def told_plans(plans: Mapping[int, str]) -> str:
-    """The plans of slots in one line.
-
-    >>> told_plans({0: "((A B) C)", 1: "((A B) C)"})
-    '((A B) C)'
-    >>> told_plans({0: "((A B) C)", 1: "(A (B C))", 2: "((A B) C)"})
-    '((A B) C) in slots 0, 2; (A (B C)) in slot 1'
-    """
-    by_plan: dict[str, list[int]] = {}
-    for slot, text in sorted(plans.items()):
-        by_plan.setdefault(text, []).append(slot)
-    if len(by_plan) == 1:
-        return next(iter(by_plan))
-    named = (
-        f"{text} in slot{'s' * (len(slots) > 1)} {', '.join(map(str, slots))}" for text, slots in by_plan.items()
-    )
-    return "; ".join(named)

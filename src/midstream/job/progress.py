@@ -10,8 +10,7 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.job.adaptivity import ADAPTIVE
 from midstream.job.attention import WAITS, Wait, is_worth_telling, told_late, told_wait
 from midstream.job.batch import Batch
-from midstream.job.local_plans import plans_by_slot, told_plans
-from midstream.job.running_query import RunningQuery
+from midstream.job.local_plans import migrating_to, plan_text
 from midstream.job.task.sides import base_name
 
 PARTS = ("transfer", "state", "kernel", "write", "watch")
@@ -120,8 +119,8 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
         "queries": by_query,
         "registers": dict(manifest.registers) if manifest else {},
         "released": dict(manifest.released) if manifest else {},
-        "plans": {name: _plans(query, batch.slots) for name, query in batch.queries.items()},
-        "migrations": {name: _targets(query) for name, query in batch.queries.items() if query.migrates},
+        "plans": {name: plan_text(query, batch.slots) for name, query in batch.queries.items()},
+        "migrations": {name: migrating_to(query) for name, query in batch.queries.items() if query.migrates},
         "seconds": seconds,
         "slots": slot_seconds(batch),
         "warnings": warnings_of(batch, manifest),
@@ -129,21 +128,6 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
             name: kept["decided"] for name, kept in (manifest.counters.get(ADAPTIVE, {}) if manifest else {}).items()
         },
     }
-
-
-def _plans(query: RunningQuery, slots: int) -> str:
-    """The plan of a query, or the plans of its slots."""
-    if not query.local:
-        return query.plan.text
-    return told_plans({slot: plan.text for slot, plan in plans_by_slot(query, slots).items()})
-
-
-def _targets(query: RunningQuery) -> str:
-    """The plan that a query goes over to, or those that its slots do."""
-    if query.migration is not None:
-        return query.migration.target.plan.text
-    going = {slot: own.migration.target.plan.text for slot, own in query.local.items() if own.migration is not None}
-    return told_plans(going)
 
 
 def _summed(counts: Any) -> dict[str, int]:

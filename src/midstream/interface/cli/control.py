@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from midstream.distribution.plan_texts import told_slots
 from midstream.errors import JobError
 from midstream.interface.asking import asked
 from midstream.interface.cli import options
@@ -13,6 +14,7 @@ from midstream.interface.cli.endings import USER_ERROR, ends_clearly
 from midstream.interface.cli.forecasts import migration_forecast
 from midstream.interface.cli.output import show_json, show_text
 from midstream.interface.leaving import dropped, repaired, resumed, stopped
+from midstream.interface.slots import slots_named
 
 Checkpoint = Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The checkpoint of the running job.")]
 QueryName = Annotated[str, typer.Argument(metavar="QUERY", help="The query's name.")]
@@ -76,6 +78,9 @@ def migrate(
         str | None, typer.Option(help="Which operator runs when, for all queries: dfs, bfs, rr, k=10 or chain.")
     ] = None,
     part: Annotated[str, typer.Option(help="What migrates: auto (where plans differ), smallest, whole.")] = "auto",
+    slots: Annotated[
+        str | None, typer.Option(help="The slots that migrate, such as 1 or 0,2, each by itself; all by default.")
+    ] = None,
     cancel: Annotated[
         bool, typer.Option("--cancel", help="Go back to the plan before the migration under way.")
     ] = False,
@@ -88,6 +93,7 @@ def migrate(
     \b
     Example:
       midstream migrate orders.checkpoint hot "(A (B C))" --strategy genmig
+      midstream migrate orders.checkpoint hot "(A (B C))" --slots 1
       midstream migrate orders.checkpoint hot --cancel
       midstream migrate orders.checkpoint --scheduling bfs
     """
@@ -101,7 +107,9 @@ def migrate(
             return
     if query is None or plan is None:
         raise JobError("a migration needs a query and a plan", hint="or only --scheduling, for all queries")
-    wanted = {"command": "migrate", "query": query, "plan": plan, "strategy": strategy, "part": part}
+    wanted: dict[str, Any] = {"command": "migrate", "query": query, "plan": plan, "strategy": strategy, "part": part}
+    if slots is not None:
+        wanted["slots"] = slots_named(slots)
     told = asked(checkpoint, timeout, dry_run=dry_run, **wanted)
     words = migration_forecast(told) if dry_run else f"query {query} changes from {told['from']} to {told['to']}"
     show_json(told) if json else show_text(words)
@@ -298,8 +306,9 @@ def _migration(record: dict[str, Any]) -> str:
         return f"  {record['event']} with batch {record['end_batch']}{since}: {record['trigger']}"
     batches = f"batches {record['start_batch']} to {record['end_batch']}" if record["status"] == "done" else "not ended"
     part = f" in {record['part']}" if record.get("part") else ""
+    where = f" in {told_slots(record['slots'])}" if record.get("slots") else ""
     return (
-        f"  {record['old_plan']} to {record['new_plan']} by {record['strategy']}{part}, {record['trigger']}: "
+        f"  {record['old_plan']} to {record['new_plan']}{where} by {record['strategy']}{part}, {record['trigger']}: "
         f"{record['status']}, {batches}"
     )
 

@@ -91,7 +91,7 @@ def run(folder: Path, scenario: Scenario, view: View) -> tuple[pa.Table, list[Ac
         def show(event: Account) -> None:
             event["migrating"] = query.migrating
             events.append(event)
-            view.batch(event, query.plan.text, str(query.plan.physical), query.migrating)
+            view.batch(event, query.plan.text, str(query.plans[0].physical), query.migrating)
 
         session.on_progress(show)
         view.say("running")

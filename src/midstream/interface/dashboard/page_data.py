@@ -126,7 +126,7 @@ def _then(job: StoredJob, name: str, old: str, new: str, batch: int) -> StoredMi
 
 def _query(query: StoredQuery) -> Told:
     told = asdict(query)
-    told["streams"] = query.streams
+    told["streams"], told["plans"] = query.streams, query.plans
     told["graph"] = _graph(query.graph)
     told["migration"] = _migration(query.migration)
     told["history"] = [_migration(past) for past in query.history]

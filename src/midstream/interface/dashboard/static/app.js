@@ -418,7 +418,7 @@
         label="Queries"
         empty="The job has no queries."
         rows=${e.queries.map(a=>({...a,key:a.name}))}
-        columns=${[{title:"Query",show:a=>v`<a href=${ne("plan",a.name)}><strong>${a.name}</strong></a>`},{title:"Plan",show:a=>v`<code class="plan">${a.plan||"without joins"}</code>`},{title:"State",show:a=>Vm(a)},{title:"Results",number:!0,show:a=>Q(a.results)},{title:"Complete before",show:a=>v`<span class="tabular">${pt(a.released,a.time)}</span>`},{title:"Adapts",show:a=>v`<${pe} kind=${a.adaptivity.mode}>${a.adaptivity.mode}<//>`}]}
+        columns=${[{title:"Query",show:a=>v`<a href=${ne("plan",a.name)}><strong>${a.name}</strong></a>`},{title:"Plan",show:a=>v`<code class="plan">${a.plans||a.plan||"without joins"}</code>`},{title:"State",show:a=>Vm(a)},{title:"Results",number:!0,show:a=>Q(a.results)},{title:"Complete before",show:a=>v`<span class="tabular">${pt(a.released,a.time)}</span>`},{title:"Adapts",show:a=>v`<${pe} kind=${a.adaptivity.mode}>${a.adaptivity.mode}<//>`}]}
       />
     <//>
     <div class="two">
@@ -446,7 +446,7 @@
   </a>`}function tu({job:e,query:t,settings:n,live:o,inflow:r}){if(!t)return v`<${Ce}>The job has no queries.<//>`;let l=Pn[n.get("metric")]?n.get("metric"):"time",i=n.get("node"),s=n.get("focus"),a=n.get("all")==="1",u=t.graph.nodes,c=u.find(p=>p.id===i),f=va(u,l),m=f[0]?.value??1;return v`
     <${ee}
       title=${`Plan of ${t.name}`}
-      note=${v`<code class="plan">${t.plan||"without joins"}</code>${t.graph.complete?"":" Only the join tree of this plan is known."}`}
+      note=${v`<code class="plan">${t.plans||t.plan||"without joins"}</code>${t.graph.complete?"":" Only the join tree of this plan is known."}`}
       actions=${v`
         <${nn}
           label="Colour by"
@@ -540,7 +540,7 @@
       <${_e}
         label="Plans by slot"
         rows=${e.queries}
-        columns=${[{title:"Query",show:f=>v`<a href=${ne("plan",f.name)}>${f.name}</a>`},{title:"All slots run",show:f=>v`<code>${f.plan||"without joins"}</code>`},{title:"Going over to",show:f=>f.migration?v`<code>${f.migration.new_plan}</code>`:"–"}]}
+        columns=${[{title:"Query",show:f=>v`<a href=${ne("plan",f.name)}>${f.name}</a>`},{title:"Slots run",show:f=>v`<code>${f.plans||f.plan||"without joins"}</code>`},{title:"Going over to",show:f=>f.migration?v`<code>${f.migration.new_plan}</code>`:"–"}]}
       />
     <//>
     <${ee} title="Moves" note="Groups that went to other slots, their state with them.">

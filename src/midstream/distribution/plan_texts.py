@@ -1,0 +1,43 @@
+"""The plans of slots in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+
+def told_plans(plans: Mapping[int, str]) -> str:
+    """The plans of slots in one line.
+
+    >>> told_plans({0: "((A B) C)", 1: "((A B) C)"})
+    '((A B) C)'
+    >>> told_plans({0: "((A B) C)", 1: "(A (B C))", 2: "((A B) C)"})
+    '((A B) C) in slots 0, 2; (A (B C)) in slot 1'
+    """
+    by_plan: dict[str, list[int]] = {}
+    for slot, text in sorted(plans.items()):
+        by_plan.setdefault(text, []).append(slot)
+    if len(by_plan) == 1:
+        return next(iter(by_plan))
+    return "; ".join(f"{text} in {told_slots(slots)}" for text, slots in by_plan.items())
+
+
+def told_slots(slots: Sequence[int]) -> str:
+    """Some slots in words.
+
+    >>> told_slots([0, 2])
+    'slots 0, 2'
+    """
+    return f"slot{'s' * (len(slots) > 1)} {', '.join(map(str, slots))}"
+
+
+def told_beside(plan: str, local: Mapping[int, str]) -> str:
+    """A query's plan and those of slots that run by another one, in one line.
+
+    >>> told_beside("((A B) C)", {1: "(A (B C))", 2: "((A B) C)"})
+    '((A B) C); (A (B C)) in slot 1'
+    """
+    by_plan: dict[str, list[int]] = {}
+    for slot, text in sorted(local.items()):
+        by_plan.setdefault(text, []).append(slot)
+    others = (f"{text} in {told_slots(slots)}" for text, slots in by_plan.items() if text != plan)
+    return "; ".join([plan, *others])
