@@ -8,13 +8,14 @@ from tests.local.test_durable_sessions import SCHEMA, drawn
 
 import midstream as ms
 from midstream.cluster.listener import Listener, status
+from midstream.cluster.session import Session
 from midstream.interface.dashboard.page_data import plain
 
 JOIN = "SELECT A.k, C.v FROM A [RANGE 30], B [RANGE 30], C [RANGE 30] WHERE A.k = B.k AND B.k = C.k"
 
 
-def opened(folder: object) -> ms.Session:
-    session = ms.Session(checkpoint=str(folder), on="local", slots=3)
+def opened(folder: object) -> Session:
+    session = Session(checkpoint=str(folder), on="local", slots=3)
     for name in "ABC":
         session.stream(name, SCHEMA)
     session.query("q", JOIN, plan="((A B) C)")
@@ -33,10 +34,12 @@ def test_a_session_shows_the_plans_of_its_slots_and_goes_on_with_them(tmp_path):
     assert isinstance(query.plan, ms.Plan)
     query.migrate("(A (B C))", "moving_state", slots=[1])
     assert query.migrating == "(A (B C))"
-    push(1), push(2)
+    push(1)
+    push(2)
     both = "((A B) C) in slots 0, 2; (A (B C)) in slot 1"
-    assert {slot: plan.text for slot, plan in query.plan.items()} == {0: "((A B) C)", 1: "(A (B C))", 2: "((A B) C)"}
+    assert {slot: plan.text for slot, plan in query.plans.items()} == {0: "((A B) C)", 1: "(A (B C))", 2: "((A B) C)"}
     assert query.plan.text == both
+    assert "in slot 1" in query._repr_html_()
     assert "Plan ((A B) C) in slots 0, 2\n" in query.explain() and "Plan (A (B C)) in slot 1\n" in query.explain()
     assert status(session)["queries"]["q"]["plan"] == both
     assert [record["slots"] for record in query.history] == [[1]]
@@ -54,7 +57,8 @@ def test_a_session_shows_the_plans_of_its_slots_and_goes_on_with_them(tmp_path):
     Listener(session).answer(
         {"command": "migrate", "query": "q", "plan": "(A (B C))", "strategy": "moving_state", "slots": [0]}
     )
-    push(5), push(6)
+    push(5)
+    push(6)
     assert isinstance(query.plan, ms.Plan) and query.plan.text == "(A (B C))"
     push(7)
     session.finish()

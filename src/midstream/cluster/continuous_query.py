@@ -89,9 +89,13 @@ class ContinuousQuery:
         """All results released so far, for whatever reads Arrow."""
         return self.table().__arrow_c_stream__(requested_schema)
 
+    def _drawn(self) -> str:
+        """The operators of the plan."""
+        return render_physical(self.plan.physical)
+
     def _repr_html_(self) -> str:
         moving = f", migrating to {self.migrating}" if self.migrating else ""
-        plan = preformatted(render_physical(self.plan.physical))
+        plan = preformatted(self._drawn())
         shape = self.plan.text or "without joins"
         changes = self.history._repr_html_()
         return section(f"query {self.name}", preformatted(self.cql), section(f"plan {shape}{moving}", plan), changes)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from midstream.algebra.physical import render_physical
 from midstream.algebra.statistics import UNKNOWN, Statistics
 from midstream.checkpoint.reading import past_migration
 from midstream.checkpoint.recorded import Records
@@ -42,7 +43,7 @@ class Query(ContinuousQuery):
         return self._running.cql
 
     @property
-    def plan(self) -> Plan | SlotPlans:
+    def plan(self) -> Plan | SlotPlans:  # type: ignore[override]
         """The plan that runs; the plan of each slot where they differ."""
         running = self._running
         return SlotPlans(self.plans) if running.local else running.plan
@@ -69,6 +70,10 @@ class Query(ContinuousQuery):
         selected = session._backend.explanation(session._driver, streams)
         warnings = [f"Warning: {sentence}" for sentence in growth(running.plan.physical)]
         return "\n".join([explained(running, session._driver.slots), *selected, *self._shared(), *warnings])
+
+    def _drawn(self) -> str:
+        different = {plan.text: plan for plan in self.plans.values()}
+        return "\n\n".join(render_physical(plan.physical) for plan in different.values())
 
     def _shared(self) -> list[str]:
         manifest = self.session._driver.manifest
