@@ -77,7 +77,12 @@ def after_move(query: RunningQuery, slots: int) -> RunningQuery:
 
 
 def unified(
-    query: RunningQuery, sorted_query: RunningQuery, before: Manifest, old: Routing, new: Routing, refusal: MigrationError
+    query: RunningQuery,
+    sorted_query: RunningQuery,
+    before: Manifest,
+    old: Routing,
+    new: Routing,
+    refusal: MigrationError,
 ) -> tuple[RunningQuery, list[PlanMove], dict[str, Any]]:
     """The query by one plan in all slots, how its state comes to that, and what the history says of it.
 
