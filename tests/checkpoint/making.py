@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.names import name_for
 from midstream.checkpoint.packs import SegmentEntry, StateKey, write_pack
+from midstream.checkpoint.records import Outputs
 from midstream.operators.elements import Elements, rows_without_columns
 from midstream.operators.state.segment import Segment, make_segment
 
@@ -39,7 +41,9 @@ def pack(files: Files, batch_id: int = 0, segments: Sequence[Segment] = (), stat
 def manifest(batch_id: int = 0, entries: Sequence[SegmentEntry] = (), **more: Any) -> Manifest:
     """A manifest of one query with its segments in slot 0."""
     queries = {"hot": QueryEntry("SELECT A.k FROM orders [RANGE 100] AS A", "A")}
-    return Manifest("spark-query", batch_id, queries=queries, segments={"hot": {0: {0: tuple(entries)}}}, **more)
+    files = {f.name: more.pop(f.name) for f in fields(Outputs) if f.name in more}
+    segments = {"hot": {0: {0: tuple(entries)}}}
+    return Manifest("spark-query", batch_id, queries=queries, segments=segments, outputs=Outputs(**files), **more)
 
 
 def same(left: Segment, right: Segment) -> bool:

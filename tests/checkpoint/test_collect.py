@@ -14,9 +14,10 @@ from tests.checkpoint.storages import objects
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.check import check
 from midstream.checkpoint.collect import collect, garbage
+from midstream.checkpoint.file_entries import DeadLetterFile, ResultFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import dead_letters_of, listed_in, results_of, shorten
-from midstream.checkpoint.manifest import DeadLetterFile, Manifest, ResultFile
+from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import DATA_FOLDERS, batch_of, name_for
 from midstream.checkpoint.packs import SegmentEntry, open_segment
 from midstream.checkpoint.store import CheckpointStore
@@ -137,8 +138,8 @@ def _play(files, steps):
             pack(files, batch_id)
         held = [entry for i, entry in enumerate(held) if i not in dropped]
         held += [entry for _ in range(added) for entry in pack(files, batch_id)]
-        outputs = (*last.results.get("hot", ()), *(result(files, batch_id) for _ in range(results)))
-        last = manifest(batch_id, held, results={"hot": outputs}, released={"hot": batch_id}, listed=last.listed)
+        given = (*last.outputs.results.get("hot", ()), *(result(files, batch_id) for _ in range(results)))
+        last = manifest(batch_id, held, results={"hot": given}, released={"hot": batch_id}, listed=last.outputs.listed)
         last = shorten(files, last, most=2)
         store.commit(last)
         coming = pack(files, batch_id + 1)
@@ -168,11 +169,11 @@ def test_old_results_move_into_lists_and_none_is_lost():
         dead.append(dead_letter(files, batch_id))
         last = manifest(
             batch_id,
-            results={"hot": (*last.results.get("hot", ()), written[-1])},
+            results={"hot": (*last.outputs.results.get("hot", ()), written[-1])},
             released={"hot": batch_id},
-            listed=last.listed,
-            dead_letters=(*last.dead_letters, dead[-1]),
-            listed_dead_letters=last.listed_dead_letters,
+            listed=last.outputs.listed,
+            dead_letters=(*last.outputs.dead_letters, dead[-1]),
+            listed_dead_letters=last.outputs.listed_dead_letters,
         )
         last = shorten(files, last, most=3)
         store.commit(last)
@@ -180,8 +181,8 @@ def test_old_results_move_into_lists_and_none_is_lost():
         collect(store, files)
     assert list(results_of(files, last, "hot")) == written
     assert list(dead_letters_of(files, last)) == dead
-    assert sum(listed.files for listed in last.listed["hot"]) + len(last.results["hot"]) == 200
-    assert len(last.listed["hot"]) < 20 and len(last.results["hot"]) <= 4
+    assert sum(listed.files for listed in last.outputs.listed["hot"]) + len(last.outputs.results["hot"]) == 200
+    assert len(last.outputs.listed["hot"]) < 20 and len(last.outputs.results["hot"]) <= 4
     assert garbage(store, files) == [] and check(files, last) == []
 
 
@@ -189,18 +190,18 @@ def test_the_listed_results_of_a_dropped_query_go_with_it(files):
     store = CheckpointStore(files)
     written = tuple(result(files, 0) for _ in range(5))
     first = shorten(files, manifest(0, results={"hot": written}, released={"hot": 9}), most=2)
-    assert first.results["hot"] == () and len(first.listed["hot"]) == 1
+    assert first.outputs.results["hot"] == () and len(first.outputs.listed["hot"]) == 1
     store.commit(first)
     store.commit(manifest(1, pack(files, 1)))
     store.retain(1)
-    assert collect(store, files) == sorted([*(file.path for file in written), first.listed["hot"][0].path])
+    assert collect(store, files) == sorted([*(file.path for file in written), first.outputs.listed["hot"][0].path])
 
 
 def test_results_that_are_not_released_stay_in_the_manifest(files):
     waiting = tuple(ResultFile(f"results/hot/{i}", 1, i, i, 0) for i in range(10))
-    assert shorten(files, manifest(0, results={"hot": waiting}), most=2).results["hot"] == waiting
+    assert shorten(files, manifest(0, results={"hot": waiting}), most=2).outputs.results["hot"] == waiting
     shortened = shorten(files, manifest(0, results={"hot": waiting}, released={"hot": 7}), most=2)
-    assert shortened.results["hot"] == waiting[7:]
+    assert shortened.outputs.results["hot"] == waiting[7:]
 
 
 def test_a_short_manifest_stays_as_it_is(files):

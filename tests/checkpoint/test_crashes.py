@@ -29,7 +29,9 @@ from midstream.checkpoint.collect import collect
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.lease import Lease
 from midstream.checkpoint.lists import shorten
-from midstream.checkpoint.manifest import Manifest, ResultFile
+from midstream.checkpoint.file_entries import ResultFile
+from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.records import Outputs
 from midstream.checkpoint.names import name_for
 from midstream.checkpoint.packs import kept_entries, open_states, write_pack
 from midstream.checkpoint.store import CheckpointStore
@@ -48,9 +50,9 @@ with Lease.take(files) as lease:
         made = write_pack(files, name_for("state", batch_id, 0, 0), held)
         path = name_for("results/hot", batch_id, 0, 0)
         files.write_atomic(path, b"rows of batch %d" % batch_id, point="results", sync=False)
-        results = {{"hot": (*last.results.get("hot", ()), ResultFile(path, 1, batch_id, batch_id, batch_id))}}
-        done = Manifest("q", batch_id, segments={{"hot": {{0: {{0: (*kept, *made)}}}}}}, results=results,
-                        released={{"hot": batch_id}}, listed=last.listed)
+        results = {{"hot": (*last.outputs.results.get("hot", ()), ResultFile(path, 1, batch_id, batch_id, batch_id))}}
+        done = Manifest("q", batch_id, segments={{"hot": {{0: {{0: (*kept, *made)}}}}}}, released={{"hot": batch_id}},
+                        outputs=Outputs(results=results, listed=last.outputs.listed))
         lease.beat()
         store.commit(shorten(files, done, most=1))
         store.retain(2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 from tests.checkpoint.making import STATE, flip, pack, segment
@@ -11,9 +10,11 @@ from typer.testing import CliRunner
 
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.addresses import files_at
+from midstream.checkpoint.file_entries import ListFile, ResultFile
 from midstream.checkpoint.inspect import _query, describe
 from midstream.checkpoint.lease import Lease
-from midstream.checkpoint.manifest import ListFile, Manifest, QueryEntry, ResultFile
+from midstream.checkpoint.manifest import Manifest, QueryEntry
+from midstream.checkpoint.records import Outputs, Slots, Streams
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError
 from midstream.interface.cli import app
@@ -35,15 +36,12 @@ def checkpoint(tmp_path):
             2,
             epoch=4,
             queries={"hot": QueryEntry("SELECT …", "(A B)", time="timestamp")},
-            registers={"A": 5_000_000, "B": BEGINNING},
-            latest={"A": 6_000_000},
+            streams=Streams(registers={"A": 5_000_000, "B": BEGINNING}, latest={"A": 6_000_000}),
             advanced_to={"hot": 4_000_000},
-            routing=(0, 1) * 128,
+            slots=Slots(routing=(0, 1) * 128),
             segments={"hot": {0: {0: (first[0], parts[0]), 1: (parts[1], *second)}}},
-            results={"hot": (ResultFile("results/hot/x", 3, 1, 2, 2),)},
+            outputs=Outputs(results={"hot": (ResultFile("results/hot/x", 3, 1, 2, 2),)}, listed={"hot": ()}),
             released={"hot": 3_000_000},
-            listed={"hot": ()},
-            listed_dead_letters=(),
         )
     )
     return files
@@ -73,7 +71,7 @@ def test_lists_of_older_files_are_counted(checkpoint):
     last = store.latest()
     assert last is not None
     listed = {"hot": (ListFile("lists/none", 100, 1000),)}
-    found = replace(last, listed=listed)
+    found = last.with_outputs(listed=listed)
     assert _query(found, "hot")["results"] == {"files": 101, "rows": 1003}
 
 

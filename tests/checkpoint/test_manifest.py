@@ -14,15 +14,10 @@ from hypothesis import strategies as st
 
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint import manifest as manifests
-from midstream.checkpoint.manifest import (
-    FORMAT_VERSION,
-    DeadLetterFile,
-    ListFile,
-    Manifest,
-    QueryEntry,
-    ResultFile,
-)
+from midstream.checkpoint.file_entries import DeadLetterFile, ListFile, MetricsFile, ResultFile, SourceFile, Superseded
+from midstream.checkpoint.manifest import FORMAT_VERSION, Manifest, QueryEntry
 from midstream.checkpoint.packs import ALL_HASHES, SegmentEntry
+from midstream.checkpoint.records import Asked, Fault, Outputs, QueryAccount, SetAside, Settings, Slots, Streams, Wanted
 from midstream.errors import InternalError, JobError
 
 names = st.text(min_size=1, max_size=12)
@@ -47,6 +42,72 @@ opaque = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=5,
 )
+records = st.dictionaries(st.text(), opaque, max_size=2)
+history = st.lists(records, max_size=2).map(tuple)
+by_name = st.dictionaries(names, counts, max_size=2)
+
+
+def some(kind: type, *fields: Any) -> st.SearchStrategy[tuple[Any, ...]]:
+    return st.lists(st.builds(kind, *fields), max_size=2).map(tuple)
+
+
+settings = st.builds(
+    Settings,
+    job=st.none() | names,
+    identity=st.none() | names,
+    declared=st.dictionaries(names, records, max_size=2),
+    arrival=st.dictionaries(names, st.none() | st.lists(names, max_size=2), max_size=2),
+    scheduling=names,
+    carry=names,
+    finished=st.booleans(),
+)
+streams = st.builds(
+    Streams,
+    source_batch=st.none() | counts,
+    own_batches=counts,
+    registers=by_query,
+    latest=by_query,
+    rows=by_name,
+    late=by_name,
+    unusable=by_name,
+    silent=by_name,
+    waits=st.dictionaries(names, records, max_size=2),
+    doubted=st.lists(names, max_size=2).map(tuple),
+    files=st.dictionaries(names, some(SourceFile, names, counts, counts), max_size=2),
+    listed=st.dictionaries(names, lists, max_size=2),
+)
+slots = st.builds(
+    Slots,
+    routing=st.lists(st.integers(0, 9), max_size=8).map(tuple),
+    number=st.none() | counts,
+    loads=st.lists(counts, max_size=3).map(tuple),
+    wanted=st.none() | st.builds(Wanted, st.lists(counts, max_size=3).map(tuple), counts, names),
+    moves=history,
+)
+accounts = st.builds(
+    QueryAccount,
+    results=counts,
+    history=history,
+    graph=st.none() | records,
+    sharing=st.none() | records,
+    knowledge=st.none() | records,
+    mode=st.none() | names,
+    added=st.none() | records,
+    on_error=st.none() | names,
+    fault=st.none() | st.builds(Fault, counts, names, st.none() | names, st.none() | names),
+    set_aside=st.none() | st.builds(SetAside, counts, counts),
+)
+outputs = st.builds(
+    Outputs,
+    results=st.dictionaries(names, some(ResultFile, names, counts, ticks, ticks, counts), max_size=2),
+    listed=st.dictionaries(names, lists, max_size=2),
+    dead_letters=some(DeadLetterFile, names, counts, counts),
+    listed_dead_letters=lists,
+    superseded=some(Superseded, names, st.floats(0, 1e9)),
+    given_up=history,
+    metrics=some(MetricsFile, names, counts, counts, counts),
+    recent=history,
+)
 any_manifest = st.builds(
     Manifest,
     query_id=st.text(),
@@ -56,20 +117,16 @@ any_manifest = st.builds(
     queries=st.dictionaries(
         names, st.builds(QueryEntry, st.text(), st.text(), st.none() | counts, st.text()), max_size=2
     ),
-    registers=by_query,
-    latest=by_query,
+    settings=settings,
+    streams=streams,
+    slots=slots,
+    accounts=st.dictionaries(names, accounts, max_size=2),
     advanced_to=by_query,
-    routing=st.lists(st.integers(0, 9), max_size=8).map(tuple),
-    segments=st.dictionaries(names, by_stage, max_size=2),
-    results=st.dictionaries(
-        names, st.lists(st.builds(ResultFile, names, counts, ticks, ticks, counts), max_size=2).map(tuple), max_size=2
-    ),
     released=by_query,
-    dead_letters=st.lists(st.builds(DeadLetterFile, names, counts, counts), max_size=2).map(tuple),
-    migration=st.dictionaries(names, st.dictionaries(st.text(), opaque, max_size=2), max_size=2),
-    counters=st.dictionaries(st.text(), opaque, max_size=2),
-    listed=st.dictionaries(names, lists, max_size=2),
-    listed_dead_letters=lists,
+    segments=st.dictionaries(names, by_stage, max_size=2),
+    migration=st.dictionaries(names, records, max_size=2),
+    outputs=outputs,
+    asked=st.builds(Asked, history, st.dictionaries(names, st.text(), max_size=2)),
 )
 
 
@@ -102,14 +159,15 @@ def test_a_small_manifest_can_be_read_by_anybody():
 
 def test_numbers_of_numpy_are_numbers():
     registers: Any = {"A": np.int64(7)}
-    written = Manifest("q", 3, registers=registers, counters={"seconds": np.float64(0.5)})
-    assert Manifest.from_bytes(written.to_bytes()) == Manifest("q", 3, registers={"A": 7}, counters={"seconds": 0.5})
+    written = Manifest("q", 3, streams=Streams(registers=registers), slots=Slots(loads=(np.float64(0.5),)))
+    plain = Manifest("q", 3, streams=Streams(registers={"A": 7}), slots=Slots(loads=(0.5,)))
+    assert Manifest.from_bytes(written.to_bytes()) == plain
 
 
 @pytest.mark.parametrize("value", [float("nan"), object(), {1, 2}])
 def test_what_json_cannot_say_is_refused_before_anything_is_written(value):
     with pytest.raises(InternalError):
-        Manifest("q", 3, counters={"x": value}).to_bytes()
+        Manifest("q", 3, accounts={"q": QueryAccount(knowledge={"x": value})}).to_bytes()
 
 
 @pytest.mark.parametrize("written", [Manifest("q", 3, offsets="some text"), large()], ids=["plain", "compressed"])
@@ -137,17 +195,18 @@ def test_no_truncated_manifest_passes(written):
 
 
 def test_a_newer_format_is_named_and_refused():
-    content = Manifest("q", 3, format_version=FORMAT_VERSION + 1).to_bytes()
+    content = Manifest("q", 3).to_bytes(FORMAT_VERSION + 1)
     with pytest.raises(JobError, match=f"the file x has format {FORMAT_VERSION + 1}"):
         Manifest.from_bytes(content, "the file x")
 
 
 def test_an_older_format_is_upgraded_or_refused_by_name(monkeypatch):
-    older = Manifest("q", 3, offsets="old", format_version=0).to_bytes()
+    older = Manifest("q", 3, offsets="old").to_bytes(0)
     with pytest.raises(JobError, match=f"format {0}, which this version .* no longer reads"):
         Manifest.from_bytes(older, "the file x")
+    same = dict.fromkeys(range(1, FORMAT_VERSION), lambda content: content)
     upgrade = {0: lambda content: {**content, "offsets": content["offsets"] + " made new"}}
-    monkeypatch.setattr(manifests, "UPGRADES", {**manifests.UPGRADES, **upgrade})
+    monkeypatch.setattr(manifests, "UPGRADES", same | upgrade)
     assert Manifest.from_bytes(older) == Manifest("q", 3, offsets="old made new")
 
 

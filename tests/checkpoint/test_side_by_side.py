@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from midstream.checkpoint.file_entries import DeadLetterFile
 from midstream.checkpoint.files import Data, Files
 from midstream.checkpoint.local_files import LocalFiles
-from midstream.checkpoint.manifest import DeadLetterFile, Manifest
+from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import name_for
 from midstream.checkpoint.parallel_writes import SideBySide
+from midstream.checkpoint.records import Outputs
 from midstream.checkpoint.store import CheckpointStore, manifest_path
 from midstream.errors import JobError
 
@@ -84,7 +86,7 @@ def test_a_manifest_appears_once_the_folders_of_its_files_are_safe(tmp_path: Pat
     path = name_for("dead_letters", 0, 0, 0)
     files.make("dead_letters")
     opened = opening(gate)
-    store.commit(Manifest("query", 0, dead_letters=[DeadLetterFile(path, 1, 0)]))
+    store.commit(Manifest("query", 0, outputs=Outputs(dead_letters=[DeadLetterFile(path, 1, 0)])))
     assert 0 in store.batch_ids()
     assert files.made_safe == [("dead_letters", False)]
     opened()

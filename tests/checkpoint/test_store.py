@@ -13,8 +13,10 @@ from tests.checkpoint.storages import hdfs, objects
 from midstream.checkpoint import local_files
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.failures import MissingFile
+from midstream.checkpoint.file_entries import ResultFile
 from midstream.checkpoint.local_files import LocalFiles
-from midstream.checkpoint.manifest import Manifest, ResultFile
+from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.records import Streams
 from midstream.checkpoint.store import CheckpointStore, manifest_path
 from midstream.errors import JobError
 
@@ -171,7 +173,7 @@ def test_a_store_can_be_made_over_files_or_an_address(tmp_path):
 
 def test_batches_of_our_own_belong_to_the_batch_of_the_source_before_them(store):
     for batch_id, source in enumerate([0, 1, 1, 2, 2, 2]):
-        store.commit(Manifest("spark-query", batch_id, counters={"source_batch": source}))
+        store.commit(Manifest("spark-query", batch_id, streams=Streams(source_batch=source)))
     assert store.before(3, "spark-query") == store.read(5)
     assert [(b and b.batch_id, m.batch_id) for b, m in store.done(2)] == [(2, 3), (3, 4), (4, 5)]
     assert [(b and b.batch_id, m.batch_id) for b, m in store.done(1)] == [(0, 1), (1, 2)]

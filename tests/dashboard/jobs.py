@@ -13,7 +13,8 @@ from tests.job.served import Served
 
 from midstream.adaptation.policy import Policy
 from midstream.api import ask
-from midstream.checkpoint.manifest import Manifest, MetricsFile
+from midstream.checkpoint.file_entries import MetricsFile
+from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.metrics import table_of
 from midstream.checkpoint.names import METRICS, name_for
 from midstream.checkpoint.store import CheckpointStore
@@ -84,7 +85,7 @@ def with_long_history(folder: Path, batches_done: int) -> None:
     store = CheckpointStore(str(folder))
     newest = store.latest()
     assert newest is not None
-    row = newest.recent[-1]
+    row = newest.outputs.recent[-1]
     rows = [
         {
             **row,
@@ -100,7 +101,7 @@ def with_long_history(folder: Path, batches_done: int) -> None:
     store.files.write_atomic(path, sink.getvalue(), point="metrics")
     recent = [{**row, "batch_id": batches_done}]
     files = [MetricsFile(path, batches_done, 0, batches_done - 1)]
-    store.commit(replace(newest, batch_id=batches_done, recent=recent, metrics=files))
+    store.commit(replace(newest.with_outputs(recent=recent, metrics=files), batch_id=batches_done))
 
 
 def with_wide_plan(folder: Path, operators: int) -> Manifest:
@@ -118,9 +119,8 @@ def with_wide_plan(folder: Path, operators: int) -> Manifest:
     figures = {
         n["id"]: [int(v) for v in random.integers(1, 10_000, 2)] + [float(random.random()), 10, 1000] for n in nodes
     }
-    plans = dict(newest.counters["plans"])
-    plans["matches"] = {**plans["matches"], "nodes": nodes, "figures": figures}
-    changed = replace(newest, batch_id=newest.batch_id + 1, counters={**newest.counters, "plans": plans})
+    graph = {**(newest.account("matches").graph or {}), "nodes": nodes, "figures": figures}
+    changed = replace(newest.with_account("matches", graph=graph), batch_id=newest.batch_id + 1)
     store.commit(changed)
     return changed
 

@@ -23,7 +23,7 @@ from midstream.cluster.local.cluster import LocalCluster
 from midstream.cluster.local.embedded import Stream, batches
 from midstream.job.batch import Batch, finished
 from midstream.job.driver import Driver, needed_columns
-from midstream.job.local_plans import LOCAL, resume
+from midstream.job.local_plans import resume
 from midstream.job.moving import Move
 from midstream.job.results import results_of_query
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
@@ -83,7 +83,7 @@ class Chain:
         if manifest and "q" in manifest.migration:
             self._resume_migration(manifest.migration["q"])
         if manifest:
-            resume(self.query, manifest.counters.get(LOCAL, {}).get("q", {}), self._by_plan)
+            resume(self.query, manifest.account("q").local_plans, self._by_plan)
         if self.adaptive is not None:
             self.driver.watchers.watch(self.query, self.adaptive)
         names = sorted({s.name for s in streams_of(self.relation)})
@@ -181,5 +181,5 @@ class Chain:
             return made
 
         batch = self.driver.attempt(make, parts)
-        self.driver._commit(batch, "")
+        self.driver._commit(batch, "", batch.batch_id, ended=False)
         return batch

@@ -64,7 +64,7 @@ class Many(Chain):
 
     def history(self, name: str) -> list[Mapping[str, Any]]:
         """A query's history."""
-        return list(self.manifest.counters["history"][name])
+        return list(self.manifest.account(name).history)
 
     def table(self, name: str) -> pa.Table:
         """What a query has released by now."""

@@ -45,7 +45,7 @@ def run_batch(chain: Chain, parts: Parts, end: bool = False) -> Batch:
         batch.registers_now = finished(batch.registers, chain.driver.streams)
     arriving = (rows for part in parts for rows in chain.cluster._dealt(batch, part)[0])
     batch.reports = carried_out(batch.steps(), arriving)
-    chain.driver._commit(batch, "")
+    chain.driver._commit(batch, "", batch.batch_id, ended=False)
     return batch
 
 

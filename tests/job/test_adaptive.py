@@ -25,7 +25,7 @@ from midstream.interface.cli.decided import decided, decided_text
 from midstream.interface.demo.check import compare
 from midstream.interface.demo.streams import SECOND, START, Scenario, generate
 from midstream.job.accounts import decisions_of, history_of, statistics_of
-from midstream.job.adaptivity import ADAPTIVE, ATTENTION
+from midstream.job.adaptivity import ATTENTION
 from midstream.job.task.samples import LookRequest, Looks, add_looks, look_at
 from midstream.lab.bench.adaptivity_streams import Phase, chain_columns, chain_query, record
 
@@ -183,7 +183,7 @@ def test_restarts_change_nothing_of_what_is_seen_and_decided(every, tmp_path):
         if i % every == 0:
             chain = chain_of(question, tmp_path / "restarted", "(A (B C))", Policy("auto"))
         chain.batch(parts)
-        kept = [untimed(c.manifest.counters[ADAPTIVE]["q"]) for c in (steady, chain)]
+        kept = [untimed(dict(c.manifest.account("q").knowledge or {})) for c in (steady, chain)]
         assert kept[0] == kept[1], f"batch {i}"
     assert chain.query.plan.text == steady.query.plan.text == "((A B) C)"
 

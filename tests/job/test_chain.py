@@ -126,7 +126,7 @@ def test_every_batch_of_a_migration_side_by_side_can_be_told(tmp_path):
             chain.migrate("(A (B C))", "genmig")
         told += progress_of(chain.batch(parts), chain.manifest)["queries"]["q"]["results"]
     assert chain.query.plan.text == "(A (B C))"
-    assert told == chain.manifest.counters["results"]["q"]
+    assert told == chain.manifest.account("q").results
 
 
 def test_the_history_outlives_a_restart(tmp_path):
@@ -192,24 +192,24 @@ def test_a_silent_stream_holds_others_back_unless_its_skew_is_declared(tmp_path)
     willing = silent_chain(tmp_path / "says", skew=5, on_demand=True)
     for chain in (waiting, willing):
         chain.batch({"A": rows((1, 10, 100)), "B": rows((1, 20, 90))})
-        assert chain.manifest.registers == {"A": 100, "B": 90}
+        assert chain.manifest.streams.registers == {"A": 100, "B": 90}
         chain.batch({"A": rows((1, 11, 130))})
         chain.batch({"A": rows((1, 12, 131))})
-    assert waiting.manifest.registers == {"A": 131, "B": 90}
+    assert waiting.manifest.streams.registers == {"A": 131, "B": 90}
     assert waiting.results().num_rows == 0
-    assert willing.manifest.registers == {"A": 131, "B": 126}
+    assert willing.manifest.streams.registers == {"A": 131, "B": 126}
     assert willing.results().column("a").to_pylist() == [10]
 
 
 def test_rows_below_what_a_silent_stream_has_said_are_late(tmp_path):
     chain = silent_chain(tmp_path, skew=5, on_demand=True)
     chain.batch({"A": rows((1, 10, 100))})
-    assert chain.manifest.registers["B"] == 95
+    assert chain.manifest.streams.registers["B"] == 95
     resumed = silent_chain(tmp_path, skew=5, on_demand=True)
     resumed.batch({"B": rows((1, 20, 94), (1, 21, 95))})
     manifest = resumed.manifest
-    assert manifest.counters["late"] == {"B": 1}
-    assert len(manifest.dead_letters) == 1
+    assert manifest.streams.late == {"B": 1}
+    assert len(manifest.outputs.dead_letters) == 1
     resumed.batch({}, end=True)
     assert resumed.results().column("b").to_pylist() == [21]
 
@@ -219,10 +219,10 @@ def test_a_silent_stamped_stream_follows_stamped_streams_only(tmp_path):
     chain = silent_chain(tmp_path, kind=pa.timestamp("us"), **stamped)
     a = rows((1, 10, 1_000), kind=pa.timestamp("us"))
     chain.batch({"A": a})
-    assert "B" not in chain.manifest.registers
+    assert "B" not in chain.manifest.streams.registers
     chain.driver.streams[0] = replace(chain.driver.streams[0], **stamped)
     chain.batch({"A": a})
-    assert chain.manifest.registers == {"A": 1_000, "B": 1_000}
+    assert chain.manifest.streams.registers == {"A": 1_000, "B": 1_000}
 
 
 def test_a_driver_that_lost_its_lease_commits_nothing(tmp_path):
@@ -296,7 +296,7 @@ def test_every_schedule_gives_the_same_and_is_remembered(query, scheduling, tmp_
     chain = Chain(question.plan, question.catalog, tmp_path, slots=3)
     parts = chain.cut(question.tables, 30)
     chain.batch(parts[0])
-    assert chain.manifest.counters["scheduling"] == "dfs"
+    assert chain.manifest.settings.scheduling == "dfs"
     chain.driver.scheduling = scheduling
     chain.batch(parts[1])
     resumed = Chain(question.plan, question.catalog, tmp_path, slots=3)

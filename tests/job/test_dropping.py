@@ -32,7 +32,7 @@ def test_a_query_dropped_at_rest_is_gone_and_the_others_go_on(tmp_path):
     many, rest = two(tmp_path)
     last = many.manifest.batch_id
     made = drop_at_rest(many.driver.store, "n")
-    assert made.batch_id == last + 1 and made.counters["dropped"] == {"n": OTHER}
+    assert made.batch_id == last + 1 and made.asked.dropped == {"n": OTHER}
     many = opened(tmp_path)
     assert set(many.driver.queries) == {"q"} and many.driver.dropped == {"n": OTHER}
     for part in rest:
@@ -42,7 +42,7 @@ def test_a_query_dropped_at_rest_is_gone_and_the_others_go_on(tmp_path):
     collect(many.driver.store, many.driver.files)
     expected = ms.reference(OLD, tables(), time="ts")
     assert sorted(map(str, many.table("q").to_pylist())) == sorted(map(str, expected.to_pylist()))
-    assert "n" not in many.manifest.segments and "n" not in many.manifest.results
+    assert "n" not in many.manifest.segments and "n" not in many.manifest.outputs.results
     assert not [path for path in many.driver.files.list("results") if path.startswith("results/n/")]
 
 

@@ -85,7 +85,7 @@ def test_a_release_leaves_registers_as_they_are_and_happens_once(tmp_path):
     before = fed.manifest
     assert before.released["n"] < before.released["q"]
     assert release(fed.driver)
-    assert fed.manifest.registers == before.registers and fed.manifest.offsets == before.offsets
+    assert fed.manifest.streams.registers == before.streams.registers and fed.manifest.offsets == before.offsets
     assert fed.manifest.released["n"] > before.released["n"]
     assert not release(fed.driver)
 
@@ -98,9 +98,9 @@ def test_silence_while_nothing_is_read_raises_no_register(tmp_path):
     fed.add("n", both)
     parts = {name: rows(first).combine_chunks().to_batches()[0] for name, first in (("A", 0), ("B", 50))}
     fed.driver.on_batch(parts, 0)
-    known = dict(fed.manifest.registers)
+    known = dict(fed.manifest.streams.registers)
     assert known["A"] < known["B"] and release(fed.driver)
-    assert dict(fed.manifest.registers) == known
+    assert dict(fed.manifest.streams.registers) == known
 
 
 def test_the_cluster_is_asked_whether_a_batch_is_repeated_with_the_same_rows(tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from tests.job.many import Many
 import midstream as ms
 from midstream.algebra.declarations import Catalog, ScalarFunction, StreamDeclaration
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.records import Fault, SetAside
 from midstream.job.driver import Driver
 from midstream.job.dropping import without_query
 from midstream.job.task.step import StageStep
@@ -27,6 +28,17 @@ COUNTED = "SELECT k, count(*) AS n FROM A [RANGE 9] GROUP BY k"
 CAST_COUNTED = "SELECT n, count(*) AS c FROM (SELECT CAST(v AS BIGINT) AS n FROM A [RANGE 9]) GROUP BY n"
 
 Rows = list[tuple[int, int, str]]
+
+
+def faults(manifest: Manifest | None) -> dict[str, Fault]:
+    """The queries in quarantine."""
+    known = {} if manifest is None else manifest.accounts
+    return {name: account.fault for name, account in known.items() if account.fault is not None}
+
+
+def set_aside(manifest: Manifest) -> dict[str, SetAside]:
+    """The queries for which rows were set aside."""
+    return {name: a.set_aside for name, a in manifest.accounts.items() if a.set_aside is not None}
 
 
 def rows(*some: tuple[int, int, str]) -> pa.RecordBatch:
@@ -70,8 +82,8 @@ def test_a_bad_value_stops_its_query_alone_and_the_others_go_on(tmp_path):
     assert many.manifest.queries["cast"].status == "quarantined"
     assert many.manifest.queries["late"].status == "quarantined"
     assert {many.manifest.queries[n].status for n in ("plain", "counted")} == {"running"}
-    fault = many.manifest.counters["quarantine"]["cast"]
-    assert (fault["batch"], fault["reason"]) == (len(GOOD), "cannot cast 'abc' to int64")
+    fault = faults(many.manifest)["cast"]
+    assert (fault.batch, fault.reason) == (len(GOOD), "cannot cast 'abc' to int64")
     assert many.history("cast")[-1]["event"] == "quarantined"
     run(many, *LATER, end=True)
     require_equal(many, "plain", PLAIN, *GOOD, BAD, *LATER)
@@ -83,7 +95,7 @@ def test_a_query_that_shares_operators_with_the_one_at_fault_goes_on(tmp_path):
     many = job(tmp_path, {"plain": PLAIN, "same": PLAIN, "late": JOINED_CAST})
     run(many, *GOOD)
     run(many, BAD, *LATER, end=True)
-    assert many.manifest.counters["quarantine"].keys() == {"late"}
+    assert faults(many.manifest).keys() == {"late"}
     for name in ("plain", "same"):
         require_equal(many, name, PLAIN, *GOOD, BAD, *LATER)
 
@@ -117,7 +129,7 @@ def test_a_resumed_query_goes_on_as_if_the_rows_in_between_had_never_come(tmp_pa
     many.driver.resume("cast")
     run(many, *LATER[1:], end=True)
     assert many.manifest.queries["cast"].status == "running"
-    assert many.manifest.counters["quarantine"] == {}
+    assert faults(many.manifest) == {}
     assert [e["event"] for e in many.history("cast") if "event" in e] == ["quarantined", "resumed"]
     require_equal(many, "cast", cql, *GOOD, *LATER[1:])
     require_equal(many, "plain", PLAIN, *GOOD, BAD, *LATER)
@@ -128,7 +140,7 @@ def test_a_query_that_is_resumed_too_early_is_stopped_again(tmp_path):
     run(many, BAD)
     many.driver.resume("cast")
     run(many, {"A": rows((15, 1, "def"))})
-    assert many.manifest.counters["quarantine"]["cast"]["reason"] == "cannot cast 'def' to int64"
+    assert faults(many.manifest)["cast"].reason == "cannot cast 'def' to int64"
     with pytest.raises(ms.JobError, match="is not in quarantine"):
         many.driver.resume("plain")
 
@@ -139,10 +151,10 @@ def test_a_query_in_quarantine_can_be_dropped_and_does_not_migrate(tmp_path):
     with pytest.raises(ms.MigrationError, match="is in quarantine"):
         many.migrate_query("late", "(B A)", "moving_state")
     left = without_query(many.manifest, "late")
-    assert "late" not in left.queries and left.counters["quarantine"] == {}
+    assert "late" not in left.queries and faults(left) == {}
     many.drop("late")
     run(many, *LATER, end=True)
-    assert "late" not in many.manifest.queries and many.manifest.counters["quarantine"] == {}
+    assert "late" not in many.manifest.queries and faults(many.manifest) == {}
     require_equal(many, "plain", PLAIN, BAD, *LATER)
 
 
@@ -167,14 +179,14 @@ def test_rows_that_fail_by_themselves_are_set_aside_and_the_query_goes_on(tmp_pa
     usable = {"A": rows((13, 1, "13"), (14, 1, "14"))}
     require_equal(many, "cast", cql, *GOOD, usable, *LATER)
     require_equal(many, "plain", PLAIN, *GOOD, BAD, *LATER)
-    assert many.manifest.counters["set_aside"] == {"cast": {"batch": len(GOOD), "rows": 1}}
+    assert set_aside(many.manifest) == {"cast": SetAside(len(GOOD), 1)}
     assert buried(many) == [(len(GOOD), "A", "query cast: cannot cast 'abc' to int64")]
 
 
 def buried(many: Many) -> list[tuple[int, str, str]]:
     import pyarrow.parquet as pq
 
-    files = [many.driver.files.read(file.path) for file in many.manifest.dead_letters]
+    files = [many.driver.files.read(file.path) for file in many.manifest.outputs.dead_letters]
     letters = [letter for content in files for letter in pq.read_table(pa.BufferReader(content)).to_pylist()]
     return [(letter["batch_id"], letter["stream"], letter["reason"]) for letter in letters]
 
@@ -183,7 +195,7 @@ def test_where_no_row_is_at_fault_by_itself_the_query_is_stopped(tmp_path):
     many = job(tmp_path, {"plain": PLAIN, "late": JOINED_CAST}, late="dead_letter")
     run(many, *GOOD, BAD)
     assert many.manifest.queries["late"].status == "quarantined"
-    assert many.manifest.counters["set_aside"] == {}
+    assert set_aside(many.manifest) == {}
 
 
 def test_windows_without_the_rows_set_aside_are_shared_only_once_these_are_past(tmp_path):
@@ -193,7 +205,7 @@ def test_windows_without_the_rows_set_aside_are_shared_only_once_these_are_past(
     run(many, *GOOD, BAD)
     many.add("new", "SELECT A.k, B.v AS w, A.v FROM A [RANGE 9], B [RANGE 9] WHERE A.k = B.k")
     run(many, *LATER, end=True)
-    assert many.manifest.counters["quarantine"] == {}
+    assert faults(many.manifest) == {}
     require_equal(many, "cast", joined, *GOOD, {**BAD, "A": rows((13, 1, "13"), (14, 1, "14"))}, *LATER)
 
 
@@ -203,7 +215,7 @@ def test_a_batch_that_is_repeated_comes_to_the_same_decision(tmp_path, monkeypat
         run(many, *GOOD)
         if crash:
 
-            def die(*_: Any) -> None:
+            def die(*_: Any, **__: Any) -> None:
                 raise KeyboardInterrupt
 
             with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
@@ -215,8 +227,8 @@ def test_a_batch_that_is_repeated_comes_to_the_same_decision(tmp_path, monkeypat
 
     once, twice = manifest_of(tmp_path / "once", False), manifest_of(tmp_path / "twice", True)
     assert once.queries == twice.queries
-    assert once.counters["quarantine"] == twice.counters["quarantine"]
-    assert once.counters["set_aside"] == twice.counters["set_aside"]
+    assert faults(once) == faults(twice)
+    assert set_aside(once) == set_aside(twice)
 
 
 def test_state_of_a_query_in_quarantine_moves_with_the_slots(tmp_path):
@@ -243,7 +255,7 @@ def test_few_queries_at_fault_among_many_are_found_in_few_attempts(tmp_path, mon
 
     monkeypatch.setattr(StageStep, "run", counted)
     run(many, BAD)
-    assert many.manifest.counters["quarantine"].keys() == {"late"}
+    assert faults(many.manifest).keys() == {"late"}
     assert steps.count(0) <= 14
 
 

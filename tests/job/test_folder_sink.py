@@ -12,8 +12,9 @@ from tests.job.many import Many
 
 from midstream.api import ask
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.records import Settings
 from midstream.cluster.sinks import folder
-from midstream.job.delivery import IDENTITY, deliver
+from midstream.job.delivery import deliver
 
 TABLE = pa.table({"k": [1, 2], "ts": [1, 2]})
 CATALOG = ask("SELECT k FROM A [NOW]", {"A": TABLE}).catalog
@@ -58,13 +59,13 @@ def test_the_file_of_a_batch_of_an_earlier_version_is_known(tmp_path):
     sink.files.write_atomic("000000000003.parquet", b"as it was")
     deliver(sink, TABLE, "q", Manifest("x", 3))
     assert sink.files.list("") == ["000000000003.parquet"]
-    deliver(sink, TABLE, "q", Manifest("x", 4, counters={IDENTITY: "abc"}))
+    deliver(sink, TABLE, "q", Manifest("x", 4, settings=Settings(identity="abc")))
     assert sink.files.list("") == ["000000000003.parquet", "000000000004-q-abc.parquet"]
 
 
 def test_a_checkpoint_keeps_its_identity(tmp_path):
-    first = run(tmp_path, folder(str(tmp_path / "out")), [1]).manifest.counters[IDENTITY]
-    assert run(tmp_path, folder(str(tmp_path / "out")), [2]).manifest.counters[IDENTITY] == first
+    first = run(tmp_path, folder(str(tmp_path / "out")), [1]).manifest.settings.identity
+    assert run(tmp_path, folder(str(tmp_path / "out")), [2]).manifest.settings.identity == first
 
 
 @pytest.mark.parametrize("times", [1, 2])

@@ -68,7 +68,7 @@ def test_a_wrong_query_is_refused_with_its_place(job):
 
 def test_dropping_foretells_what_goes(job):
     told = foretold(job, command="drop", query="q")
-    assert told["state_rows"] > 0 and told["results"] == job.manifest.counters["results"]["q"]
+    assert told["state_rows"] > 0 and told["results"] == job.manifest.account("q").results
     with pytest.raises(ms.QueryError, match="no query"):
         foretold(job, command="drop", query="r")
 

@@ -17,7 +17,6 @@ from tests.job.test_chain import KEYS, KEYS_GROUPED, STAGES, tables
 import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint.packs import open_segment
-from midstream.job.relocation import BY_GROUP, BY_KEY, SORTED_BY
 
 ONE_KEY = "SELECT A.v AS a, B.v AS b FROM A [RANGE 40], B [RANGE 40] WHERE A.k = B.k"
 QUERIES = {
@@ -46,7 +45,7 @@ def chain_of(query: str, folder: Path, inputs: dict[str, pa.Table], **options: A
 def owned(chain: Chain) -> int:
     """Checks that each slot holds rows of its own groups only; gives how many segments were looked at."""
     manifest, looked_at = chain.manifest, 0
-    routing, width = np.array(manifest.routing), np.uint64(64 - chain.driver.group_bits)
+    routing, width = np.array(manifest.slots.routing), np.uint64(64 - chain.driver.group_bits)
     for fragment in chain.query.staged.fragments:
         grouped = {(s.id, s.key) for s in chain.query.boxes[fragment.number].states() if s.grouping is not None}
         for slot, entries in manifest.segments["q"].get(fragment.number, {}).items():
@@ -103,7 +102,7 @@ def test_moving_a_group_writes_nothing(name, tmp_path):
     chain, parts = chain_of(query, tmp_path, inputs, slots=2)
     for part in parts[:6]:
         chain.batch(part)
-    loads, routing = chain.driver.loads, list(chain.manifest.routing)
+    loads, routing = chain.driver.loads, list(chain.manifest.slots.routing)
     group = max((g for g, slot in enumerate(routing) if slot == 0), key=lambda g: loads[g])
     routing[group] = 1
     before, bytes_before = {e.origin for e in chain.manifest.entries()}, stored_bytes(chain)
@@ -127,7 +126,7 @@ def test_what_a_group_left_behind_is_not_merged_for_that(tmp_path):
     for part in parts[:12]:
         chain.batch(part)
     before = {e.origin for e in chain.manifest.entries()}
-    routing = list(chain.manifest.routing)
+    routing = list(chain.manifest.slots.routing)
     routing[3] = 1
     chain.driver.rebalance(routing)
     chain.batch({})
@@ -141,23 +140,23 @@ def test_states_of_the_old_order_go_on_and_are_sorted_by_group_by_the_first_move
     chain, parts = chain_of(query, tmp_path, inputs, slots=2, by_group=False)
     for part in parts[:2]:
         chain.batch(part)
-    assert chain.manifest.counters[SORTED_BY] == BY_KEY
+    assert not chain.manifest.slots.sorted_by_group
     chain, _ = chain_of(query, tmp_path, inputs)
     chain.batch(parts[2])
     assert chain.driver.sort_bits is None
     assert chain.driver.rescale(3)
     chain.batch(parts[3])
-    (told,) = chain.manifest.counters["moves"]
-    assert told[SORTED_BY] == BY_GROUP and told["bytes_written"] > 0
-    assert chain.manifest.counters[SORTED_BY] == BY_GROUP
+    (told,) = chain.manifest.slots.moves
+    assert told["sorted_by"] == "group" and told["bytes_written"] > 0
+    assert chain.manifest.slots.sorted_by_group
     assert owned(chain)
     chain, _ = chain_of(query, tmp_path, inputs)
     assert chain.driver.sort_bits == 8
     chain.driver.rescale(2)
     for part in parts[4:]:
         chain.batch(part)
-    _, told = chain.manifest.counters["moves"]
-    assert SORTED_BY not in told and told["bytes_written"] == 0
+    _, told = chain.manifest.slots.moves
+    assert "sorted_by" not in told and told["bytes_written"] == 0
     chain.batch({}, end=True)
     assert ms.snapshot_equal(chain.results(), answer(query, inputs))
 
@@ -183,7 +182,7 @@ def test_more_slots_than_groups_are_refused(slots, tmp_path):
 def test_the_number_of_groups_is_chosen_with_the_checkpoint(tmp_path):
     chain, parts = chain_of(ONE_KEY, tmp_path, tables(), slots=2, bits=10)
     chain.batch(parts[0])
-    assert len(chain.manifest.routing) == len(chain.manifest.counters["groups"]) == 1024
+    assert len(chain.manifest.slots.routing) == len(chain.manifest.slots.loads) == 1024
     chain, _ = chain_of(ONE_KEY, tmp_path, tables())
     assert chain.driver.sort_bits == 10
     chain.driver.open(bits=10)

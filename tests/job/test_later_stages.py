@@ -132,7 +132,7 @@ def test_a_query_in_stages_migrates_out_of_what_it_shares_and_joins_again_after(
         if len(watched.batches) == 8:
             watched.open()
     assert watched.many.driver.queries["q1"].plan.text == "(A (B C))"
-    assert watched.many.manifest.counters["sharing"]["q1"]["own"] is False
+    assert (watched.many.manifest.account("q1").sharing or {})["own"] is False
     watched.add("q2", STAGES, wanted="(A (B C))")
     run(watched, 5, 8)
     assert places(watched, "q1") == places(watched, "q2") != places(watched, "q0")
@@ -143,7 +143,7 @@ def test_what_is_shared_after_an_exchange_follows_the_groups_to_other_slots(tmp_
     watched = filled(tmp_path, [STAGES, STAGES, LATER[3]], batches=6)
     watched.many = Many(catalog=CATALOG, folder=tmp_path, resize=3, seed=1)
     run(watched, 3)
-    assert watched.many.manifest.counters["slots"] == 3
+    assert watched.many.manifest.slots.number == 3
     assert places(watched, "q0") == places(watched, "q1") < places(watched, "q2")
     check_all(watched)
 

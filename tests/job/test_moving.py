@@ -81,7 +81,7 @@ def test_a_stream_that_is_behind_still_meets_what_others_have_left_behind(tmp_pa
     chain = Chain(question.plan, question.catalog, tmp_path, slots=3, plan="((A B) C)")
     chain.batch({"A": rows((1, 1, 0), (9, 9, 20)), "B": rows((1, 7, 5), (9, 9, 20)), "C": rows((0, 0, 3))})
     chain.batch({"A": rows((9, 9, 20))})
-    assert chain.manifest.registers == {"A": 20, "B": 20, "C": 3}
+    assert chain.manifest.streams.registers == {"A": 20, "B": 20, "C": 3}
     chain.migrate("(A (B C))", "moving_state")
     chain.batch({"C": rows((2, 7, 6))})
     chain.batch({}, end=True)
@@ -100,7 +100,7 @@ def test_another_number_of_slots(name, before, after, tmp_path):
     chain = Chain(question.plan, question.catalog, tmp_path, resize=after)
     got = chain.run(question.tables, 25)
     assert chain.driver.slots == after
-    (told,) = chain.manifest.counters["moves"]
+    (told,) = chain.manifest.slots.moves
     assert told["slots"] == [before, after]
     assert ms.snapshot_equal(got, ms.run(query, inputs))
 
@@ -172,15 +172,15 @@ def test_rebalancing_moves_the_state_of_groups_with_them(name, tmp_path):
     chain = Chain(question.plan, question.catalog, tmp_path, slots=4)
     parts = chain.cut(question.tables, 200)
     chain.batch(parts[0])
-    loads, before = chain.manifest.counters["groups"], chain.manifest.routing
+    loads, before = chain.manifest.slots.loads, chain.manifest.slots.routing
     assert skew(before, loads, 4) > 1.2
     assert chain.driver.rebalance(None)
     for part in parts[1:]:
         chain.batch(part)
     chain.batch({}, end=True)
-    (told,) = chain.manifest.counters["moves"]
+    (told,) = chain.manifest.slots.moves
     assert 0 < told["groups"] < 128
-    assert skew(chain.manifest.routing, loads, 4) < skew(before, loads, 4)
+    assert skew(chain.manifest.slots.routing, loads, 4) < skew(before, loads, 4)
     assert ms.snapshot_equal(chain.results(), ms.run(query, inputs))
 
 
@@ -192,9 +192,9 @@ def test_groups_move_by_themselves_only_after_a_while(tmp_path):
     for i, part in enumerate(chain.cut(question.tables, 60)):
         chain.batch(part)
         if i < PATIENCE:
-            assert chain.manifest.counters["moves"] == []
+            assert chain.manifest.slots.moves == []
     chain.batch({}, end=True)
-    moves = chain.manifest.counters["moves"]
+    moves = chain.manifest.slots.moves
     assert 1 <= len(moves) <= 4
     assert {told["trigger"] for told in moves} == {"a slot with much more than others"}
     assert ms.snapshot_equal(chain.results(), ms.run(KEYS, inputs))
@@ -233,7 +233,7 @@ def test_a_crash_in_the_middle_of_moves_changes_nothing(name, tmp_path, monkeypa
             crashes += 1
             reached, crash_at = 0, 5 + crashes * 17 % 140
     assert crashes > 3
-    assert len(chain.manifest.counters["moves"]) > 1
+    assert len(chain.manifest.slots.moves) > 1
     assert ms.snapshot_equal(got, ms.run(query, inputs))
     collect(chain.driver.store, chain.driver.files)
     named = set().union(*(chain.driver.store.named(i).files for i in chain.driver.store.batch_ids()))
@@ -368,7 +368,7 @@ def test_slots_change_under_queries_that_share(seed, tmp_path):
         if rng.random() < 0.3:
             watched.many = Many(catalog=CATALOG, folder=tmp_path, resize=rng.randrange(1, 5), seed=seed)
     watched.many.batch({}, end=True)
-    assert watched.many.manifest.counters["moves"]
+    assert watched.many.manifest.slots.moves
     for name in watched.many.driver.queries:
         watched.check(name)
 
@@ -379,7 +379,7 @@ def test_what_stays_where_it_is_is_named_and_not_copied(tmp_path):
     parts = chain.cut(question.tables, 60)
     chain.batch(parts[0])
     before = {entry.place for entry in chain.manifest.entries()}
-    routing, loads = list(chain.manifest.routing), chain.manifest.counters["groups"]
+    routing, loads = list(chain.manifest.slots.routing), chain.manifest.slots.loads
     routing[max((g for g, slot in enumerate(routing) if slot == 2), key=lambda g: loads[g])] = 0
     assert chain.driver.rebalance(routing)
     batch = chain.driver._batch("test", 1, chain.manifest)

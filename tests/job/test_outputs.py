@@ -48,7 +48,7 @@ def outputs(chain: Chain, kind: str) -> list[str]:
 def test_every_file_of_results_and_dead_letters_has_a_checksum_also_when_it_was_merged(chain):
     named = list(outputs_of(chain.driver.files, chain.manifest))
     assert {o.path.partition("/")[0] for o in named} == {"results", "dead_letters"}
-    assert chain.manifest.superseded, "nothing was merged"
+    assert chain.manifest.outputs.superseded, "nothing was merged"
     assert all(o.checksum is not None for o in named)
     assert check(chain.driver.files, chain.manifest) == [] and unchecked(chain.driver.files, chain.manifest) == 0
 
@@ -93,8 +93,9 @@ def test_a_result_file_that_was_deleted_is_named_by_whoever_reads_results(chain)
 def test_entries_without_a_checksum_are_reported_as_unchecked(tmp_path):
     chain = chain_on(tmp_path)
     chain.batch({"A": rows(1, 2)})
-    named = chain.manifest.results["q"]
-    old = replace(chain.manifest, batch_id=1, results={"q": [replace(f, checksum=None) for f in named]})
+    named = chain.manifest.outputs.results["q"]
+    unchecked = chain.manifest.with_outputs(results={"q": [replace(f, checksum=None) for f in named]})
+    old = replace(unchecked, batch_id=1)
     chain.driver.store.commit(old)
     shown = CliRunner().invoke(app, ["state", str(tmp_path), "--verify"])
     assert shown.exit_code == 0 and "unchecked: 1 files" in shown.output
@@ -108,15 +109,15 @@ def test_files_of_metrics_are_kept_for_readers_that_began_before(tmp_path, monke
     for i in range(6):
         chain.batch({"A": rows(i)})
     before = chain.manifest
-    assert before.metrics
+    assert before.outputs.metrics
     for i in range(6, 18):
         chain.batch({"A": rows(i)})
     collect(chain.driver.store, chain.driver.files)
-    assert not {file.path for file in before.metrics} & {file.path for file in chain.manifest.metrics}
+    assert not {file.path for file in before.outputs.metrics} & {file.path for file in chain.manifest.outputs.metrics}
     assert metrics_of(chain.driver.files, before).num_rows == 6
     assert metrics_of(chain.driver.files, chain.manifest).num_rows == 18
     monkeypatch.setattr(merging, "KEPT_SECONDS", 0.0)
     for i in range(18, 22):
         chain.batch({"A": rows(i)})
     collect(chain.driver.store, chain.driver.files)
-    assert not any(chain.driver.files.exists(file.path) for file in before.metrics)
+    assert not any(chain.driver.files.exists(file.path) for file in before.outputs.metrics)

@@ -82,7 +82,7 @@ class Run:
 
     def on(self, disk: VolatileDisk) -> pa.Table:
         chain = Chain(self.question.plan, self.question.catalog, insert(self.name, disk), slots=2, plan=self.plan)
-        if chain.driver.manifest is not None and min(chain.driver.manifest.registers.values()) > 10**12:
+        if chain.driver.manifest is not None and min(chain.driver.manifest.streams.registers.values()) > 10**12:
             return chain.results()  # the last batch was done
         if chain.driver.manifest is not None:
             assert check(chain.driver.files, chain.driver.manifest) == []

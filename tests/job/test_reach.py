@@ -83,7 +83,7 @@ def test_times_beyond_the_range_are_dead_letters(time, tmp_path):
     chain.batch({"A": rows(1, time)})
     chain.batch({"A": rows(2)})
     assert taken(chain) == [1, 2] and reasons(chain) == {"time out of range": 1}
-    assert chain.manifest.counters["unusable"] == {"A": 1} and chain.manifest.counters["late"] == {}
+    assert chain.manifest.streams.unusable == {"A": 1} and chain.manifest.streams.late == {}
 
 
 @pytest.mark.parametrize("batch", [(1_000_000,), (12, 1_000_000), (12, 1_000_000, 1_000_000)])
@@ -93,7 +93,7 @@ def test_a_row_far_ahead_does_not_make_others_late(batch, tmp_path):
     chain.batch({"A": rows(*batch)})
     chain.batch({"A": rows(13, 14)})
     assert [k for k in taken(chain) if k != 12] == [10, 11, 13, 14]
-    assert chain.manifest.counters["late"] == {} and set(reasons(chain)) == {"too far ahead"}
+    assert chain.manifest.streams.late == {} and set(reasons(chain)) == {"too far ahead"}
 
 
 def test_the_first_batch_is_believed_around_its_median(tmp_path):
@@ -142,7 +142,7 @@ def test_what_is_believed_does_not_depend_on_slots_or_order(tmp_path_factory, ba
         chain = chain_of(tmp_path_factory.mktemp("reach"), STEP, slots=slots, seed=order)
         for times in batches:
             chain.batch({"A": rows(*times)})
-        found.append((sorted(taken(chain)), reasons(chain), dict(chain.manifest.latest)))
+        found.append((sorted(taken(chain)), reasons(chain), dict(chain.manifest.streams.latest)))
     assert found[0] == found[1]
 
 

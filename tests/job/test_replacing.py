@@ -97,7 +97,7 @@ OTHER_WINDOW = SUM.replace("[RANGE 20]", "[RANGE 15]")
 def test_a_query_that_takes_the_place_keeps_the_windows_that_both_have(cql, keeps, tmp_path):
     many, rest = started(tmp_path, 6)
     old_results = many.table("q")
-    last = max(many.manifest.latest.values())
+    last = max(many.manifest.streams.latest.values())
     assert not reword(many, cql, replace=True)
     aside = f"q@{many.next_batch}"
     replaced_at = many.next_batch
@@ -110,7 +110,7 @@ def test_a_query_that_takes_the_place_keeps_the_windows_that_both_have(cql, keep
     record = next(r for r in many.history("q") if r["strategy"] == "replace")
     assert bool(record["kept"]) == keeps and bool(record["lost"]) != keeps
     got, expected = many.table("q"), ms.run(cql, tables())
-    whole = many.manifest.counters["sharing"]["q"]["start"] if keeps else last + 16
+    whole = (many.manifest.account("q").sharing or {})["start"] if keeps else last + 16
     assert got.num_rows
     assert ms.snapshot_equal(clipped(got, whole), clipped(expected, whole))
     entry = many.manifest.queries[aside]

@@ -159,12 +159,11 @@ def test_a_request_is_carried_out_once_wherever_the_job_dies(command, point, tmp
     with pytest.raises(Crash):
         run(tmp_path, 4)
     assert died == [point]
-    shown = last_manifest(tmp_path).counters["requests"]
+    shown = last_manifest(tmp_path).asked.requests
     job = run(tmp_path, 5)
     assert job.asked == ([] if shown else [command])
     job.batch({}, end=True)
-    told = job.manifest.counters
-    assert [(record["id"], record["command"]) for record in told["requests"]] == [("1", command)]
+    assert [(record["id"], record["command"]) for record in job.manifest.asked.requests] == [("1", command)]
     assert job.driver.files.list(TAKEN) == job.driver.files.list(REQUESTS) == []
     migrations = [record for record in job.history("q") if "old_plan" in record]
     effects = {
@@ -175,9 +174,9 @@ def test_a_request_is_carried_out_once_wherever_the_job_dies(command, point, tmp
     assert job.driver.queries["q"].plan.text == ("(A (B C))" if command == "migrate" else "((A B) C)")
     assert ("more" in job.manifest.queries) == (command == "add")
     assert ("other" in job.manifest.queries) == (command != "drop")
-    assert len(told["moves"]) == (command == "rebalance")
-    assert (list(job.manifest.routing) == OPPOSITE) == (command == "rebalance")
-    assert (told["scheduling"] == "bfs") == (command == "schedule")
+    assert len(job.manifest.slots.moves) == (command == "rebalance")
+    assert (list(job.manifest.slots.routing) == OPPOSITE) == (command == "rebalance")
+    assert (job.manifest.settings.scheduling == "bfs") == (command == "schedule")
     assert as_multiset(job.table("q")) == expected()
 
 
@@ -190,7 +189,7 @@ def test_requests_that_wait_are_carried_out_in_the_order_they_were_taken_up(tmp_
     job = run(tmp_path, 2)
     assert job.asked == ["migrate", "cancel"]
     assert [record["status"] for record in job.history("q") if "old_plan" in record] == ["cancelled"]
-    assert [record["id"] for record in job.manifest.counters["requests"]] == ["2", "1"]
+    assert [record["id"] for record in job.manifest.asked.requests] == ["2", "1"]
 
 
 def test_a_request_that_comes_back_after_its_effect_was_shown_is_not_carried_out_again(tmp_path):
@@ -227,11 +226,11 @@ def test_groups_that_wait_for_a_migration_move_also_after_a_crash(tmp_path):
     put(tmp_path, command="rebalance", routing=OPPOSITE)
     job.listen()
     job.batch(part(1))
-    assert job.manifest.migration and list(job.manifest.routing) != OPPOSITE
+    assert job.manifest.migration and list(job.manifest.slots.routing) != OPPOSITE
     job = run(tmp_path, 5)
     job.batch({}, end=True)
-    assert job.asked == [] and list(job.manifest.routing) == OPPOSITE
-    assert "wanted" not in job.manifest.counters and len(job.manifest.counters["moves"]) == 1
+    assert job.asked == [] and list(job.manifest.slots.routing) == OPPOSITE
+    assert job.manifest.slots.wanted is None and len(job.manifest.slots.moves) == 1
     assert as_multiset(job.table("q")) == expected()
 
 
@@ -245,7 +244,7 @@ def test_a_request_that_makes_its_batch_fail_is_given_up_and_told(tmp_path):
     job.driver.requests.failed(InputError("integer overflow"))
     job = run(tmp_path, 2)
     assert job.asked == ["schedule"] and "more" not in job.manifest.queries
-    refused, done = job.manifest.counters["requests"]
+    refused, done = job.manifest.asked.requests
     assert refused["id"] == "1" and "failed" in refused["refused"] and done["id"] == "2"
 
 

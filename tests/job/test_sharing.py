@@ -226,7 +226,7 @@ def test_a_query_migrates_out_of_what_it_shares_and_joins_again_after(strategy, 
         if step == 8:
             watched.open()
     assert watched.many.driver.queries["q1"].plan.text == "(A (B C))"
-    records = watched.many.manifest.counters["sharing"]
+    records = {name: account.sharing or {} for name, account in watched.many.manifest.accounts.items()}
     assert records["q1"]["own"] is False
     watched.add("q2", THREE, wanted="(A (B C))")
     for step in range(14, 20):

@@ -28,7 +28,7 @@ def stamps(folder: Path, seconds: list[int], lateness: int = 0) -> list[int]:
         column = pa.array([now * SECOND] * 3, SCHEMA.field("ts").type)
         chain.batch({"A": pa.record_batch({"k": pa.array([i] * 3), "ts": column})})
     chain.batch({}, end=True)
-    assert chain.manifest.counters["late"] == {}
+    assert chain.manifest.streams.late == {}
     found = chain.results()
     assert found["ts"].cast(pa.int64()).to_pylist() == found["valid_from"].cast(pa.int64()).to_pylist()
     by_batch = dict(zip(found["k"].to_pylist(), found["ts"].cast(pa.int64()).to_pylist(), strict=True))

@@ -12,12 +12,13 @@ from typer.testing import CliRunner
 import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint import lists, merging, metrics
-from midstream.checkpoint import manifest as manifests
 from midstream.checkpoint.collect import collect
+from midstream.checkpoint.file_entries import ResultFile
 from midstream.checkpoint.lists import dead_letters_of, listed_in, results_of
-from midstream.checkpoint.manifest import Manifest, ResultFile
+from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.metrics import SCHEMA, metrics_of
 from midstream.checkpoint.names import batch_of
+from midstream.checkpoint.records import Outputs
 from midstream.interface.cli.app import app
 
 QUERY = "SELECT A.v AS a, B.v AS b FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k"
@@ -59,7 +60,7 @@ def test_many_batches_leave_few_files_and_the_same_results(chain):
     assert sorted(map(str, got.to_pylist())) == sorted(map(str, ms.run(QUERY, tables()).to_pylist()))
     assert len(parts) > 50 and most < 40
     named = list(dead_letters_of(chain.driver.files, chain.manifest))
-    assert sum(file.rows for file in named) == sum(chain.manifest.counters["late"].values()) > 40
+    assert sum(file.rows for file in named) == sum(chain.manifest.streams.late.values()) > 40
     assert len(named) < 30
     stored = [pq.read_table(chain.driver.files.full(file.path)).num_rows for file in named]
     assert stored == [file.rows for file in named]
@@ -84,7 +85,7 @@ def test_files_kept_for_readers_stay_but_do_not_swell_the_manifest(chain, monkey
         chain.batch(part)
         if chain.driver.compactor.round is not None:
             chain.driver.compactor.round.result()
-    files, kept = chain.driver.files, chain.manifest.superseded
+    files, kept = chain.driver.files, chain.manifest.outputs.superseded
     names = {file.path for file in kept if not file.is_list}
     names |= listed_in(files, [file.path for file in kept if file.is_list])
     assert len(names) > 2 * lists.MOST_KEPT > 2 * (len(kept) - 10)
@@ -98,9 +99,10 @@ def test_a_merge_of_files_that_are_gone_by_then_is_not_adopted(chain):
         chain.driver.compactor.take(wait=True)
     (merge, *_) = merging.due(chain.manifest)
     assert isinstance(merge, merging.Merge)
-    other = Manifest("q", 1, results={"q": [file for file in merge.old[1:] if isinstance(file, ResultFile)]})
+    left = {"q": [file for file in merge.old[1:] if isinstance(file, ResultFile)]}
+    other = Manifest("q", 1, outputs=Outputs(results=left))
     adopted = merging.adopt(other, [(merge, merge.merged("results/q/x.parquet"))], 0.0)
-    assert adopted.results == other.results and not adopted.superseded
+    assert adopted.outputs.results == left and not adopted.outputs.superseded
 
 
 def test_every_batch_has_a_row_in_the_metrics_table(chain, monkeypatch):
@@ -115,9 +117,9 @@ def test_every_batch_has_a_row_in_the_metrics_table(chain, monkeypatch):
     for row in table.column("rows").to_pylist():
         for name, count in row:
             total[name] = total.get(name, 0) + count
-    assert total == chain.manifest.counters["rows"]
+    assert total == chain.manifest.streams.rows
     assert all(len(dict(row)) > 0 for row in table.column("seconds").to_pylist())
-    assert 1 < len(chain.manifest.metrics) < len(parts) // 5
+    assert 1 < len(chain.manifest.outputs.metrics) < len(parts) // 5
     chain.driver.metrics_retained = 10
     for _ in range(8):
         chain.batch({})
@@ -132,11 +134,3 @@ def test_status_tells_of_a_job_that_does_not_run(chain):
     assert told.exit_code == 0, told.output
     assert "not running" in told.output and "rows/s A" in told.output
     assert "query q" in told.output
-
-
-def test_a_manifest_of_the_first_format_is_read(monkeypatch):
-    old = Manifest("id", 7, offsets="o")
-    monkeypatch.setattr(manifests, "FORMAT_VERSION", 1)
-    content = Manifest("id", 7, offsets="o", format_version=1).to_bytes()
-    monkeypatch.undo()
-    assert Manifest.from_bytes(content) == old

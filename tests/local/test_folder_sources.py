@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from midstream.checkpoint.manifest import SourceFile
+from midstream.checkpoint.file_entries import SourceFile
 from midstream.cluster.local.folders import ATTEMPTS, FolderSource
 from midstream.errors import InputError
 

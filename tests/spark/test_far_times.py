@@ -25,8 +25,8 @@ def test_a_row_far_ahead_of_its_stream_does_not_make_others_late(query, spark, t
     session.finish()
     taken = sorted(row["k"] for row in session.results("q").collect())
     assert taken == [1, 2, 3, 4, *(() if "WHERE" in query else range(FAR, FAR + 10))]
-    counters = session._driver.manifest.counters
-    assert counters["unusable"] == {"A": 3} and counters["late"] == {} and counters["rows"] == {"A": 17}
+    known = session._driver.manifest.streams
+    assert known.unusable == {"A": 3} and known.late == {} and known.rows == {"A": 17}
     assert {row["reason"] for row in session.dead_letters().collect()} == {"too far ahead"}
     session.stop()
 

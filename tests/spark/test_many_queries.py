@@ -26,7 +26,7 @@ def wait_for_rows(session: Session, rows: int) -> None:
     until = time.monotonic() + 120
     while True:
         manifest = session._driver.manifest
-        if manifest is not None and manifest.counters["rows"] == {"A": rows, "B": rows}:
+        if manifest is not None and manifest.streams.rows == {"A": rows, "B": rows}:
             return
         assert time.monotonic() < until, "the rows did not come"
         time.sleep(0.05)
@@ -74,7 +74,7 @@ def test_queries_come_and_go_without_restarting_the_stream(spark, tmp_path: Path
         session.finish()
         same, counted = session.queries["same"].table(), session.queries["other"].table()
         manifest = session._driver.manifest
-        assert manifest is not None and {bool(file.part) for file in manifest.results["same"]} == {True, False}
+        assert manifest is not None and {bool(file.part) for file in manifest.outputs.results["same"]} == {True, False}
         read = session.queries["same"].results().toArrow()
         assert sorted(read.to_pylist(), key=str) == sorted(same.to_pylist(), key=str)
     assert started.record["inherited"] == {"A": 0, "B": 0}
@@ -84,4 +84,4 @@ def test_queries_come_and_go_without_restarting_the_stream(spark, tmp_path: Path
     assert set(counted["v"].to_pylist()) == {21, 30, 40, 50}
     held = describe(checkpoint)
     assert set(held["queries"]) == {"same", "other"}
-    assert held["counters"]["scheduling"] == "bfs"
+    assert held["settings"]["scheduling"] == "bfs"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.records import Streams
 from midstream.checkpoint.spark_log import SparkLog
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError
@@ -107,7 +108,7 @@ def test_an_entry_that_no_manifest_has_is_refused(tmp_path):
 
 def test_batches_of_our_own_have_the_entry_of_the_batch_before(tmp_path):
     checkpoint = Checkpoint(tmp_path, 5)
-    checkpoint.store.commit(Manifest(IDENTITY, 5, entry(4), counters={"source_batch": 4}))
+    checkpoint.store.commit(Manifest(IDENTITY, 5, entry(4), streams=Streams(source_batch=4)))
     checkpoint.lose("offsets/4", "offsets/3")
     checkpoint.log.repair(checkpoint.store)
     assert checkpoint.offsets() == {batch: entry(batch) for batch in range(5)}

@@ -261,8 +261,9 @@ def journal(spark: Any, folder: Path, feeds: dict[str, Feed], **declared: Any) -
         dead = [(r.stream, r.reason, r.row) for r in session.dead_letters().collect()]
         return {
             "events": events,
-            "latest": manifest.latest,
-            "counters": {name: manifest.counters[name] for name in ("rows", "late", "unusable", "results")},
+            "latest": manifest.streams.latest,
+            "counts": [manifest.streams.rows, manifest.streams.late, manifest.streams.unusable],
+            "given": {name: account.results for name, account in manifest.accounts.items()},
             "dead": sorted(dead),
             "results": sorted(map(str, query.table().to_pylist())),
         }
@@ -293,7 +294,7 @@ def test_nobody_can_tell_that_spark_selected(spark, tmp_path, monkeypatch):
     assert seen and all(push.conditions for push in seen)
     monkeypatch.setattr(spark_cluster, "push_down", lambda *_: PushDown({}, {}, {}))
     assert pushed == journal(spark, tmp_path / "plain", feeds, **declared)
-    assert pushed["counters"]["rows"] == {"A": 11, "B": 5}
+    assert pushed["counts"][0] == {"A": 11, "B": 5}
     assert pushed["dead"] and pushed["results"]
 
 

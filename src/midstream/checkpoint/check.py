@@ -46,7 +46,7 @@ def unchecked(files: Files, manifest: Manifest) -> int:
 
 def _others(manifest: Manifest) -> list[str]:
     """The files that have neither segments nor results, and are not merely kept for readers."""
-    return [file.path for file in manifest.metrics]
+    return [file.path for file in manifest.outputs.metrics]
 
 
 def _each_once(entries: Iterable[SegmentEntry]) -> Iterable[SegmentEntry]:

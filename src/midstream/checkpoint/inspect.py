@@ -13,7 +13,7 @@ from typing import Any
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.collect import garbage
 from midstream.checkpoint.lease import seen
-from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.manifest import FORMAT_VERSION, Manifest
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError
@@ -30,17 +30,22 @@ def describe(checkpoint_uri: str) -> dict[str, Any]:
     present = seen(store.files)
     return {
         "checkpoint": store.uri,
-        "format": manifest.format_version,
+        "format": FORMAT_VERSION,
         "spark_query": manifest.query_id,
         "batch": manifest.batch_id,
         "retained_batches": store.batch_ids(),
         "epoch": manifest.epoch,
         "holder": None if present is None or present.holder.released else asdict(present.holder),
-        "partition_groups": len(manifest.routing),
+        "partition_groups": len(manifest.slots.routing),
         "streams": dict(_streams(manifest)),
         "queries": {name: _query(manifest, name) for name in sorted({*manifest.queries, *manifest.segments})},
-        "dead_letters": _outputs(manifest.dead_letters, manifest.listed_dead_letters),
-        "counters": {name: value for name, value in manifest.counters.items() if name != "adaptive"},
+        "dead_letters": _outputs(manifest.outputs.dead_letters, manifest.outputs.listed_dead_letters),
+        "settings": asdict(manifest.settings),
+        "rows": dict(manifest.streams.rows),
+        "late": dict(manifest.streams.late),
+        "unusable": dict(manifest.streams.unusable),
+        "moves": list(manifest.slots.moves),
+        "requests": list(manifest.asked.requests),
         "totals": _size(manifest.entries()),
         "garbage": garbage(store, store.files),
     }
@@ -52,10 +57,10 @@ def tick(ticks: int | None) -> int | None:
 
 
 def _streams(manifest: Manifest) -> Iterator[tuple[str, dict[str, int | None]]]:
-    for name in sorted({*manifest.registers, *manifest.latest}):
+    for name in sorted({*manifest.streams.registers, *manifest.streams.latest}):
         yield (
             name,
-            {"register": tick(manifest.registers.get(name)), "latest": tick(manifest.latest.get(name))},
+            {"register": tick(manifest.streams.registers.get(name)), "latest": tick(manifest.streams.latest.get(name))},
         )
 
 
@@ -67,8 +72,8 @@ def _query(manifest: Manifest, name: str) -> dict[str, Any]:
         "advanced_to": tick(manifest.advanced_to.get(name)),
         "released": tick(manifest.released.get(name)),
         "migration": manifest.migration.get(name),
-        "adaptivity": manifest.counters.get("adaptive", {}).get(name, {}).get("mode", "off"),
-        "results": _outputs(manifest.results.get(name, ()), manifest.listed.get(name, ())),
+        "adaptivity": (manifest.account(name).knowledge or {}).get("mode", "off"),
+        "results": _outputs(manifest.outputs.results.get(name, ()), manifest.outputs.listed.get(name, ())),
         **_size(entry for slots in stages.values() for entries in slots.values() for entry in entries),
         "stages": {
             str(stage): {str(slot): _slot(entries) for slot, entries in sorted(slots.items())}

@@ -8,13 +8,14 @@ manifest names a logarithmic number of them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple, replace
+from dataclasses import astuple
 from functools import lru_cache
 from typing import Any
 
 from midstream.checkpoint.envelope import Upgrades, damaged, seal, unseal
+from midstream.checkpoint.file_entries import DeadLetterFile, ListFile, ResultFile, SourceFile, Superseded
 from midstream.checkpoint.files import Files
-from midstream.checkpoint.manifest import DeadLetterFile, ListFile, Manifest, ResultFile, SourceFile, Superseded
+from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import LISTS, name_for
 
 KIND = "list"
@@ -36,26 +37,23 @@ def shorten(files: Files, manifest: Manifest, most: int = MOST_NAMED) -> Manifes
 
     To be called before the commit; it writes lists only when it moves something.
     """
-    results, listed = dict(manifest.results), dict(manifest.listed)
-    for query, named in manifest.results.items():
+    results, listed = dict(manifest.outputs.results), dict(manifest.outputs.listed)
+    for query, named in manifest.outputs.results.items():
         released = manifest.released.get(query)
         done = [file for file in named if released is not None and file.last_from < released]
         if len(done) > most:
             gone = set(done)
             results[query] = tuple(file for file in named if file not in gone)
             listed[query] = _grown(files, manifest.batch_id, listed.get(query, ()), done)
-    dead, dead_listed = manifest.dead_letters, manifest.listed_dead_letters
+    dead, dead_listed = manifest.outputs.dead_letters, manifest.outputs.listed_dead_letters
     if len(dead) > most:
         dead, dead_listed = (), _grown(files, manifest.batch_id, dead_listed, dead)
-    sources, sources_listed = dict(manifest.sources), dict(manifest.listed_sources)
-    for stream, read in manifest.sources.items():
+    sources, sources_listed = dict(manifest.streams.files), dict(manifest.streams.listed)
+    for stream, read in manifest.streams.files.items():
         if len(read) > most:
             sources_listed[stream] = _grown(files, manifest.batch_id, sources_listed.get(stream, ()), read)
             sources[stream] = ()
-    return replace(
-        manifest,
-        sources=sources,
-        listed_sources=sources_listed,
+    return manifest.with_streams(files=sources, listed=sources_listed).with_outputs(
         results=results,
         listed=listed,
         dead_letters=dead,
@@ -66,35 +64,35 @@ def shorten(files: Files, manifest: Manifest, most: int = MOST_NAMED) -> Manifes
 
 def _superseded(files: Files, manifest: Manifest) -> Sequence[Superseded]:
     """The files that were merged, in a list of their own where they have become many."""
-    single = [file for file in manifest.superseded if not file.is_list]
+    single = [file for file in manifest.outputs.superseded if not file.is_list]
     if len(single) <= MOST_KEPT:
-        return manifest.superseded
+        return manifest.outputs.superseded
     path = name_for(LISTS, manifest.batch_id, slot=0, stage=0)
     rows = [(file.path, file.since) for file in single]
     files.write_atomic(path, seal(KIND, FORMAT_VERSION, {"files": rows}), point="list", sync=False)
-    lists = [file for file in manifest.superseded if file.is_list]
+    lists = [file for file in manifest.outputs.superseded if file.is_list]
     return [*lists, Superseded(path, max(file.since for file in single))]
 
 
 def results_of(files: Files, manifest: Manifest, query: str) -> Iterator[ResultFile]:
     """All result files of a query, oldest first."""
-    for named in manifest.listed.get(query, ()):
+    for named in manifest.outputs.listed.get(query, ()):
         yield from (ResultFile(*row) for row in read_list(files, named.path))
-    yield from manifest.results.get(query, ())
+    yield from manifest.outputs.results.get(query, ())
 
 
 def sources_of(files: Files, manifest: Manifest, stream: str) -> Iterator[SourceFile]:
     """All files that were read of a stream's folder, oldest first."""
-    for named in manifest.listed_sources.get(stream, ()):
+    for named in manifest.streams.listed.get(stream, ()):
         yield from (SourceFile(*row) for row in read_list(files, named.path))
-    yield from manifest.sources.get(stream, ())
+    yield from manifest.streams.files.get(stream, ())
 
 
 def dead_letters_of(files: Files, manifest: Manifest) -> Iterator[DeadLetterFile]:
     """All dead-letter files, oldest first."""
-    for named in manifest.listed_dead_letters:
+    for named in manifest.outputs.listed_dead_letters:
         yield from (DeadLetterFile(*row) for row in read_list(files, named.path))
-    yield from manifest.dead_letters
+    yield from manifest.outputs.dead_letters
 
 
 def listed_in(files: Files, lists: Iterable[str]) -> set[str]:

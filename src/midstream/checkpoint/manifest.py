@@ -1,4 +1,4 @@
-"""A manifest: all that batch n leaves to batch n+1, in one file.
+"""A manifest: all that batch n leaves to batch n+1, in one file. It is the state of a job, written down.
 
 Which data files count, how far each stream and query is, which plans run and where rows go. Whoever holds a manifest
 and its files can go on from there; a step is a function of it and the batch's rows.
@@ -6,23 +6,25 @@ and its files can go on from there; a step is a function of it and the batch's r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from operator import attrgetter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from midstream.checkpoint.entries_format import Reader, Writer
 from midstream.checkpoint.envelope import Upgrades, damaged, seal, unseal
-from midstream.checkpoint.names import LISTS
+from midstream.checkpoint.file_entries import ListFile
 from midstream.checkpoint.packs import SegmentEntry
+from midstream.checkpoint.records import Asked, Outputs, QueryAccount, Settings, Slots, Streams
+from midstream.checkpoint.records_format import read, sections, written
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """The format that this version of Midstream writes."""
 
 UPGRADES: Upgrades = {
     1: lambda content: {**content, "metrics": [], "recent": [], "superseded": []},
     2: lambda content: content,  # no file of results was shared
     3: lambda content: {**content, "sources": {}, "listed_sources": {}},  # and results had no checksums
+    4: sections,
 }
 """How older formats become newer ones."""
 
@@ -48,107 +50,44 @@ class QueryEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class ResultFile:
-    """A file of results: they start at `first_from` at the earliest and at `last_from` at the latest.
-
-    Several queries can share a file; `part` is then the name by which it tells the rows of one from those of others.
-    `checksum` is that of the whole file; entries of older formats have none.
-    """
-
-    path: str
-    rows: int
-    first_from: int
-    last_from: int
-    batch_id: int
-    part: str = ""
-    checksum: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetterFile:
-    """A file of rows that could not be used, with the reasons; entries of older formats have no checksum."""
-
-    path: str
-    rows: int
-    batch_id: int
-    checksum: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SourceFile:
-    """A file of a folder that is read as a stream: its path, its size and when it was last written, in nanoseconds."""
-
-    path: str
-    size: int
-    modified: int
-
-
-@dataclass(frozen=True, slots=True)
-class ListFile:
-    """A file that lists older result, dead-letter or source files, so that manifests stay short."""
-
-    path: str
-    files: int
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class MetricsFile:
-    """A file of the metrics table: a row for each of some batches."""
-
-    path: str
-    rows: int
-    first_batch: int
-    last_batch: int
-
-
-@dataclass(frozen=True, slots=True)
-class Superseded:
-    """A file whose content lies in a larger one by now, or a list of such; kept for readers that began before."""
-
-    path: str
-    since: float
-
-    @property
-    def is_list(self) -> bool:
-        """Whether it names others."""
-        return self.path.startswith(f"{LISTS}/")
-
-
-@dataclass(frozen=True, slots=True)
 class Manifest:
     """What a batch left behind.
 
-    `epoch` is the number of the lease it was made under.
-    `registers` and `latest` are by stream; `advanced_to`, `released`, `results`, `segments` and `migration` by query.
-    `listed` are the lists of older result files by query, `listed_dead_letters` those of older dead letters. `recent`
-    are the newest rows of the metrics table, `metrics` the files with the others. `sources` are the files read of
-    each folder that is a stream, `listed_sources` the lists of older ones; Spark keeps account of its own sources.
+    `query_id` and `offsets` say whose batch it was and up to where it read; `epoch` is the number of the lease it was
+    made under. `accounts`, `advanced_to`, `released`, `segments` and `migration` are by query.
     """
 
     query_id: str
     batch_id: int
     offsets: str = ""
     epoch: int = 0
+    settings: Settings = field(default_factory=Settings)
+    streams: Streams = field(default_factory=Streams)
+    slots: Slots = field(default_factory=Slots)
     queries: Mapping[str, QueryEntry] = field(default_factory=dict)
-    registers: Mapping[str, int] = field(default_factory=dict)
-    latest: Mapping[str, int] = field(default_factory=dict)
+    accounts: Mapping[str, QueryAccount] = field(default_factory=dict)
     advanced_to: Mapping[str, int] = field(default_factory=dict)
-    routing: Sequence[int] = ()
-    segments: Segments = field(default_factory=dict)
-    results: Mapping[str, Sequence[ResultFile]] = field(default_factory=dict)
     released: Mapping[str, int] = field(default_factory=dict)
-    dead_letters: Sequence[DeadLetterFile] = ()
+    segments: Segments = field(default_factory=dict)
     migration: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    counters: Mapping[str, Any] = field(default_factory=dict)
-    format_version: int = FORMAT_VERSION
-    listed: Mapping[str, Sequence[ListFile]] = field(default_factory=dict)
-    listed_dead_letters: Sequence[ListFile] = ()
-    metrics: Sequence[MetricsFile] = ()
-    recent: Sequence[Mapping[str, Any]] = ()
-    superseded: Sequence[Superseded] = ()
-    sources: Mapping[str, Sequence[SourceFile]] = field(default_factory=dict)
-    listed_sources: Mapping[str, Sequence[ListFile]] = field(default_factory=dict)
+    outputs: Outputs = field(default_factory=Outputs)
+    asked: Asked = field(default_factory=Asked)
+
+    def account(self, query: str) -> QueryAccount:
+        """What is remembered of a query."""
+        return self.accounts.get(query) or QueryAccount()
+
+    def with_account(self, query: str, **changes: Any) -> Manifest:
+        """The manifest that remembers other things of a query."""
+        return replace(self, accounts={**self.accounts, query: replace(self.account(query), **changes)})
+
+    def with_outputs(self, **changes: Any) -> Manifest:
+        """The manifest that names other files of results, dead letters or metrics."""
+        return replace(self, outputs=replace(self.outputs, **changes))
+
+    def with_streams(self, **changes: Any) -> Manifest:
+        """The manifest that says something else of streams."""
+        return replace(self, streams=replace(self.streams, **changes))
 
     def entries(self) -> Iterator[SegmentEntry]:
         """All segments of all queries."""
@@ -163,59 +102,58 @@ class Manifest:
 
     def lists(self) -> Iterator[ListFile]:
         """All lists of older files."""
-        for lists in (*self.listed.values(), *self.listed_sources.values()):
+        for lists in (*self.outputs.listed.values(), *self.streams.listed.values()):
             yield from lists
-        yield from self.listed_dead_letters
-        yield from (ListFile(file.path, 0, 0) for file in self.superseded if file.is_list)
+        yield from self.outputs.listed_dead_letters
+        yield from (ListFile(file.path, 0, 0) for file in self.outputs.superseded if file.is_list)
 
     def files(self) -> set[str]:
         """All files it names itself; lists name more."""
         named = {entry.file for entry in self.entries()}
-        for results in self.results.values():
+        for results in self.outputs.results.values():
             named.update(file.path for file in results)
-        named.update(file.path for file in self.dead_letters)
+        named.update(file.path for file in self.outputs.dead_letters)
         named.update(file.path for file in self.lists())
-        named.update(file.path for file in self.metrics)
-        named.update(file.path for file in self.superseded)
+        named.update(file.path for file in self.outputs.metrics)
+        named.update(file.path for file in self.outputs.superseded)
         return named
 
-    def to_bytes(self) -> bytes:
+    def to_bytes(self, version: int = FORMAT_VERSION) -> bytes:
         """The manifest as a file's content."""
-        return seal(KIND, self.format_version, _content(self))
+        return seal(KIND, version, _content(self))
 
     @staticmethod
     def from_bytes(content: bytes, name: str = "the manifest") -> Manifest:
         """The manifest in a file's content, checked; `name` is what errors call the file."""
-        parsed = unseal(KIND, FORMAT_VERSION, UPGRADES, content, name)
         try:
-            return _manifest(parsed)
+            return _manifest(unseal(KIND, FORMAT_VERSION, UPGRADES, content, name))
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             raise damaged(name, f"{type(error).__name__}: {error}") from error
 
 
-_PLAIN = ("query_id", "batch_id", "offsets", "epoch", "registers", "latest", "advanced_to", "released")
-_OPAQUE = ("migration", "counters")
+_PLAIN = ("query_id", "batch_id", "offsets", "epoch", "advanced_to", "released", "migration")
+_RECORDS: dict[str, type] = {
+    "settings": Settings,
+    "streams": Streams,
+    "slots": Slots,
+    "outputs": Outputs,
+    "asked": Asked,
+}
 
 
 def _content(manifest: Manifest) -> dict[str, Any]:
     writer = Writer()
-    content = {name: getattr(manifest, name) for name in (*_PLAIN, *_OPAQUE)}
-    content["routing"] = list(manifest.routing)
-    content["queries"] = {name: asdict(entry) for name, entry in manifest.queries.items()}
-    content["segments"] = {
-        query: {stage: _slots(slots, writer) for stage, slots in sorted(stages.items())}
-        for query, stages in sorted(manifest.segments.items())
+    return {
+        **{name: getattr(manifest, name) for name in _PLAIN},
+        **{name: written(getattr(manifest, name)) for name in _RECORDS},
+        "queries": {name: asdict(entry) for name, entry in manifest.queries.items()},
+        "accounts": {name: written(account) for name, account in manifest.accounts.items()},
+        "segments": {
+            query: {stage: _slots(slots, writer) for stage, slots in sorted(stages.items())}
+            for query, stages in sorted(manifest.segments.items())
+        },
+        **writer.texts(),
     }
-    content["results"] = {query: _rows(results) for query, results in manifest.results.items()}
-    content["dead_letters"] = _rows(manifest.dead_letters)
-    content["listed"] = {query: _rows(lists) for query, lists in manifest.listed.items()}
-    content["listed_dead_letters"] = _rows(manifest.listed_dead_letters)
-    content["metrics"] = _rows(manifest.metrics)
-    content["recent"] = list(manifest.recent)
-    content["superseded"] = _rows(manifest.superseded)
-    content["sources"] = {stream: _rows(read) for stream, read in manifest.sources.items()}
-    content["listed_sources"] = {stream: _rows(lists) for stream, lists in manifest.listed_sources.items()}
-    return {**content, **writer.texts()}
 
 
 def _slots(slots: Mapping[int, Sequence[SegmentEntry]], writer: Writer) -> dict[int, Any]:
@@ -223,39 +161,19 @@ def _slots(slots: Mapping[int, Sequence[SegmentEntry]], writer: Writer) -> dict[
     return {slot: writer.once(entries) for slot, entries in sorted(slots.items())}
 
 
-def _rows(values: Sequence[Any]) -> list[tuple[Any, ...]]:
-    return list(map(_ROW[type(values[0])], values)) if values else []
-
-
-_KINDS = (ResultFile, DeadLetterFile, SourceFile, ListFile, MetricsFile, Superseded)
-_ROW: dict[type, Callable[[Any], tuple[Any, ...]]] = {
-    kind: attrgetter(*(f.name for f in fields(kind))) for kind in _KINDS
-}
-
-
 def _manifest(parsed: dict[str, Any]) -> Manifest:
     reader = Reader(parsed)
     return Manifest(
-        **{name: parsed[name] for name in (*_PLAIN, *_OPAQUE)},
-        routing=tuple(parsed["routing"]),
+        **{name: parsed[name] for name in _PLAIN},
+        **{name: read(kind, parsed[name]) for name, kind in _RECORDS.items()},
         queries={name: QueryEntry(**entry) for name, entry in parsed["queries"].items()},
+        accounts={name: read(QueryAccount, account) for name, account in parsed["accounts"].items()},
         segments={
             query: {
                 int(stage): {int(slot): reader.once(columns) for slot, columns in _in_order(slots)}
                 for stage, slots in _in_order(stages)
             }
             for query, stages in sorted(parsed["segments"].items())
-        },
-        results={query: tuple(ResultFile(*row) for row in rows) for query, rows in parsed["results"].items()},
-        dead_letters=tuple(DeadLetterFile(*row) for row in parsed["dead_letters"]),
-        listed={query: tuple(ListFile(*row) for row in rows) for query, rows in parsed["listed"].items()},
-        listed_dead_letters=tuple(ListFile(*row) for row in parsed["listed_dead_letters"]),
-        metrics=tuple(MetricsFile(*row) for row in parsed["metrics"]),
-        recent=tuple(parsed["recent"]),
-        superseded=tuple(Superseded(*row) for row in parsed["superseded"]),
-        sources={stream: tuple(SourceFile(*row) for row in rows) for stream, rows in parsed["sources"].items()},
-        listed_sources={
-            stream: tuple(ListFile(*row) for row in rows) for stream, rows in parsed["listed_sources"].items()
         },
     )
 

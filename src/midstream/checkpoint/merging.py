@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from midstream.algebra.time import BEGINNING
-from midstream.checkpoint.manifest import DeadLetterFile, Manifest, ResultFile, Superseded
+from midstream.checkpoint.file_entries import DeadLetterFile, ResultFile, Superseded
+from midstream.checkpoint.manifest import Manifest
 
 FEWEST = 8
 """How many files of like size are merged."""
@@ -92,7 +93,10 @@ Made = File | Mapping[str, ResultFile]
 
 def due(manifest: Manifest, turn: int = 0) -> list[AnyMerge]:
     """What can be merged now, within a budget of rows; `turn` says whose turn it is first."""
-    found: list[AnyMerge] = [*_of_results(manifest), *(Merge(None, files) for files in _alike(manifest.dead_letters))]
+    found: list[AnyMerge] = [
+        *_of_results(manifest),
+        *(Merge(None, files) for files in _alike(manifest.outputs.dead_letters)),
+    ]
     found += _of_shared(manifest)
     chosen, left = [], AT_ONCE
     for merge in found[turn % len(found) :] + found[: turn % len(found)] if found else []:
@@ -103,7 +107,7 @@ def due(manifest: Manifest, turn: int = 0) -> list[AnyMerge]:
 
 
 def _of_results(manifest: Manifest) -> Iterator[Merge]:
-    for query in manifest.results:
+    for query in manifest.outputs.results:
         own = [file for file in _done(manifest, query) if not file.part]
         yield from (Merge(query, alike) for alike in _alike(own))
 
@@ -112,12 +116,12 @@ def _done(manifest: Manifest, query: str) -> Iterator[ResultFile]:
     """The files that no longer change how a query goes on."""
     released = manifest.released.get(query, BEGINNING)
     # What the newest batch gave or released is what its sinks read.
-    return (f for f in manifest.results[query] if f.last_from < released and f.batch_id < manifest.batch_id)
+    return (f for f in manifest.outputs.results[query] if f.last_from < released and f.batch_id < manifest.batch_id)
 
 
 def _of_shared(manifest: Manifest) -> Iterator[SharedMerge]:
     users: dict[str, list[tuple[str, ResultFile]]] = defaultdict(list)
-    for query in manifest.results:
+    for query in manifest.outputs.results:
         for file in _done(manifest, query):
             if file.part:
                 users[file.path].append((query, file))
@@ -150,8 +154,8 @@ def _alike(files: Sequence[AnyFile]) -> Iterator[tuple[AnyFile, ...]]:
 
 def adopt(manifest: Manifest, merges: Iterable[tuple[AnyMerge, Made]], now: float) -> Manifest:
     """The manifest with merged files in the places of the old ones, where it still names all of those."""
-    results: dict[str, Sequence[ResultFile]] = dict(manifest.results)
-    dead: Sequence[DeadLetterFile] = manifest.dead_letters
+    results: dict[str, Sequence[ResultFile]] = dict(manifest.outputs.results)
+    dead: Sequence[DeadLetterFile] = manifest.outputs.dead_letters
     gone: dict[str, None] = {}
     for merge, new in merges:
         if isinstance(new, DeadLetterFile):
@@ -164,9 +168,9 @@ def adopt(manifest: Manifest, merges: Iterable[tuple[AnyMerge, Made]], now: floa
             if query in results and set(old) <= set(results[query]):
                 results[query] = _exchanged(results[query], old, one)
                 gone |= dict.fromkeys(file.path for file in old)
-    superseded = [file for file in manifest.superseded if now - file.since < KEPT_SECONDS]
+    superseded = [file for file in manifest.outputs.superseded if now - file.since < KEPT_SECONDS]
     superseded += [Superseded(path, now) for path in gone]
-    return replace(manifest, results=results, dead_letters=dead, superseded=superseded)
+    return manifest.with_outputs(results=results, dead_letters=dead, superseded=superseded)
 
 
 def _by_query(merge: AnyMerge, new: Made) -> Iterator[tuple[str, Sequence[File], ResultFile]]:

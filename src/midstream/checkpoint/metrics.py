@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from midstream.checkpoint.file_entries import MetricsFile, Superseded
 from midstream.checkpoint.files import Files
-from midstream.checkpoint.manifest import Manifest, MetricsFile, Superseded
+from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import METRICS, name_for
 
 RECENT = 32
@@ -58,34 +58,36 @@ def remember(files: Files, manifest: Manifest, row: Row, retained: int) -> Manif
 
     Files that it no longer names are kept for a while for those that began to read before.
     """
-    recent = [*manifest.recent, row]
+    recent = [*manifest.outputs.recent, row]
     if len(recent) <= RECENT:
-        return replace(manifest, recent=recent)
+        return manifest.with_outputs(recent=recent)
     # The newest rows stay: that of the last batch is not yet complete.
     path = name_for(METRICS, manifest.batch_id, 0, 0)
     _write(files, path, table_of(recent[:-2]))
     made = MetricsFile(path, len(recent) - 2, recent[0]["batch_id"], recent[-3]["batch_id"])
-    named = _newest(_merged(files, manifest.batch_id, [*manifest.metrics, made]), retained)
+    named = _newest(_merged(files, manifest.batch_id, [*manifest.outputs.metrics, made]), retained)
     kept = {file.path for file in named}
-    gone = [Superseded(file.path, row["at"]) for file in manifest.metrics if file.path not in kept]
-    return replace(manifest, recent=recent[-2:], metrics=named, superseded=[*manifest.superseded, *gone])
+    gone = [Superseded(file.path, row["at"]) for file in manifest.outputs.metrics if file.path not in kept]
+    return manifest.with_outputs(recent=recent[-2:], metrics=named, superseded=[*manifest.outputs.superseded, *gone])
 
 
 def completed(manifest: Manifest, seconds: Mapping[str, float]) -> Manifest:
     """The manifest with what is known only after its batch's commit, in the row of that batch."""
-    if not manifest.recent or not seconds:
+    if not manifest.outputs.recent or not seconds:
         return manifest
-    last = manifest.recent[-1]
-    return replace(manifest, recent=[*manifest.recent[:-1], {**last, "seconds": {**last["seconds"], **seconds}}])
+    last = manifest.outputs.recent[-1]
+    return manifest.with_outputs(
+        recent=[*manifest.outputs.recent[:-1], {**last, "seconds": {**last["seconds"], **seconds}}]
+    )
 
 
 def metrics_of(files: Files, manifest: Manifest | None, batches: int | None = None) -> pa.Table:
     """The table, or as many files from its end as hold some number of batches."""
     if manifest is None:
         return SCHEMA.empty_table()
-    tables = [table_of(manifest.recent)]
-    rows = len(manifest.recent)
-    for file in reversed(manifest.metrics):
+    tables = [table_of(manifest.outputs.recent)]
+    rows = len(manifest.outputs.recent)
+    for file in reversed(manifest.outputs.metrics):
         if batches is not None and rows >= batches:
             break
         rows += file.rows

@@ -12,15 +12,13 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from midstream.checkpoint.failures import MissingFile
+from midstream.checkpoint.file_entries import DeadLetterFile, ResultFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import dead_letters_of, results_of
-from midstream.checkpoint.manifest import DeadLetterFile, Manifest, ResultFile
+from midstream.checkpoint.manifest import Manifest
 from midstream.errors import JobError
 
 Output = ResultFile | DeadLetterFile
-
-GIVEN_UP = "given_up"
-"""Under what a manifest's counters have the files that were given up: path, rows and the batch that made each."""
 
 _RESTORE = "restore it from a copy of the checkpoint, or give it up: midstream repair CHECKPOINT --give-up"
 
@@ -51,7 +49,7 @@ def outputs_of(files: Files, manifest: Manifest) -> Iterator[Output]:
     """All files of results and dead letters, each once however many queries share it."""
     seen: set[str] = set()
     named: list[Iterable[Output]] = [
-        *(results_of(files, manifest, query) for query in {**manifest.results, **manifest.listed}),
+        *(results_of(files, manifest, query) for query in {**manifest.outputs.results, **manifest.outputs.listed}),
         dead_letters_of(files, manifest),
     ]
     for outputs in named:

@@ -118,12 +118,12 @@ class StoredJob:
     @property
     def finished(self) -> bool:
         """Whether all streams were declared to have ended."""
-        return bool(self.manifest.counters.get("finished"))
+        return self.manifest.settings.finished
 
     @property
     def scheduling(self) -> str:
         """Which operator runs when."""
-        return str(self.manifest.counters.get("scheduling", "dfs"))
+        return self.manifest.settings.scheduling
 
     @cached_property
     def queries(self) -> Mapping[str, StoredQuery]:
@@ -140,29 +140,30 @@ class StoredJob:
     @cached_property
     def streams(self) -> Mapping[str, StoredStream]:
         """The streams by name."""
-        counters, manifest = self.manifest.counters, self.manifest
-        names = sorted({*manifest.registers, *manifest.latest, *counters.get("rows", {})})
+        known = self.manifest.streams
         return {
             name: StoredStream(
                 name,
-                tick(manifest.registers.get(name)),
-                tick(manifest.latest.get(name)),
-                *(counters.get(kind, {}).get(name, 0) for kind in ("rows", "late", "unusable")),
+                tick(known.registers.get(name)),
+                tick(known.latest.get(name)),
+                known.rows.get(name, 0),
+                known.late.get(name, 0),
+                known.unusable.get(name, 0),
             )
-            for name in names
+            for name in sorted({*known.registers, *known.latest, *known.rows})
         }
 
     @cached_property
     def slots(self) -> Slots:
         """How partition groups are dealt to slots."""
-        counters, routing = self.manifest.counters, tuple(self.manifest.routing)
-        count = counters.get("slots", max(routing, default=0) + 1)
+        known = self.manifest.slots
+        count = known.count
         held = [0] * count
         for slot, entry in _by_slot(self.manifest):
             if slot < count:
                 held[slot] += entry.bytes
-        moves = tuple(GroupMove(m["batch"], m["trigger"], dict(m)) for m in counters.get("moves", ()))
-        return Slots(count, routing, tuple(counters.get("groups", ())), tuple(held), moves)
+        moves = tuple(GroupMove(m["batch"], m["trigger"], dict(m)) for m in known.moves)
+        return Slots(count, tuple(known.routing), tuple(known.loads), tuple(held), moves)
 
     @property
     def requests(self) -> tuple[StoredRequest, ...]:
@@ -199,8 +200,8 @@ class StoredJob:
     @property
     def dead_letter_rows(self) -> int:
         """How many rows could not be used."""
-        named = sum(file.rows for file in self.manifest.dead_letters)
-        return named + sum(listed.rows for listed in self.manifest.listed_dead_letters)
+        named = sum(file.rows for file in self.manifest.outputs.dead_letters)
+        return named + sum(listed.rows for listed in self.manifest.outputs.listed_dead_letters)
 
     def dead_letters(self, limit: int | None = None) -> pa.Table:
         """Rows that could not be used, with the reasons, newest batch first; no more than `limit`."""
@@ -234,24 +235,24 @@ _NO_DEAD_LETTERS = pa.schema(
 
 
 def _query(manifest: Manifest, name: str, entry: QueryEntry) -> StoredQuery:
-    counters = manifest.counters
-    plan = counters.get("plans", {}).get(name, {})
+    account = manifest.account(name)
+    plan, fault = account.graph or {}, account.fault
     return StoredQuery(
         name,
         entry.cql,
         entry.plan,
         entry.time,
         entry.status,
-        counters.get("results", {}).get(name, 0),
+        account.results,
         tick(manifest.advanced_to.get(name)),
         tick(manifest.released.get(name)),
         graph_told(entry.plan, plan) if plan else join_tree(entry.plan),
-        _knowledge(name, counters.get("adaptive", {}).get(name, {})),
+        _knowledge(name, account.knowledge or {}),
         _under_way(manifest, name, entry, plan),
-        Records(past_migration(name, record, entry.time) for record in counters.get("history", {}).get(name, ())),
+        Records(past_migration(name, record, entry.time) for record in account.history),
         tuple(_states(manifest, name)),
-        None if (fault := counters.get("quarantine", {}).get(name)) is None else Quarantine(**fault),
-        {int(slot): told["plan"] for slot, told in counters.get("local_plans", {}).get(name, {}).items()},
+        None if fault is None else Quarantine(**fault.to_json()),
+        account.plans_of_slots,
     )
 
 

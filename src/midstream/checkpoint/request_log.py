@@ -33,9 +33,6 @@ from midstream.errors import MidstreamError
 
 log = logging.getLogger(__name__)
 
-REQUESTS = "requests"
-"""Under what a manifest's counters have the requests whose effects it shows."""
-
 UNREAD_FOR = 3600.0
 """After how many seconds an answer that nobody has read goes."""
 
@@ -153,7 +150,7 @@ def record_of(number: str, request: Request) -> dict[str, object]:
 
 def told_of(files: Files, manifest: Manifest | None) -> dict[str, list[dict[str, object]]]:
     """The requests that wait, and those that a manifest tells of."""
-    done = [] if manifest is None else list(manifest.counters.get(REQUESTS, ()))
+    done = [] if manifest is None else [dict(record) for record in manifest.asked.requests]
     known = {record["id"] for record in done}
     waiting = [record_of(*asked) for asked in TakenRequests(files).waiting() if asked[0] not in known]
     return {"waiting": waiting, "done": done}

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from midstream.checkpoint.file_entries import ResultFile
 from midstream.checkpoint.files import Files
-from midstream.checkpoint.manifest import ResultFile
 from midstream.checkpoint.outputs import Output, open_output
 
 QUERY = "#query"

@@ -11,26 +11,26 @@ from dataclasses import replace
 
 from midstream.checkpoint.manifest import Manifest
 
-SOURCE_BATCH, OWN = "source_batch", "own_batches"
-"""Under what a manifest's counters have the number of the source's batch, and how many of our own came after it."""
-
 
 def source_batch(manifest: Manifest | None) -> int:
     """The batch of the source whose rows were taken in last; -1 if there was none."""
-    return -1 if manifest is None else int(manifest.counters.get(SOURCE_BATCH, manifest.batch_id))
+    if manifest is None:
+        return -1
+    number = manifest.streams.source_batch
+    return manifest.batch_id if number is None else number
 
 
 def own_batches(manifest: Manifest | None) -> int:
     """How many batches of our own came after that of the source."""
-    return 0 if manifest is None else int(manifest.counters.get(OWN, 0))
+    return 0 if manifest is None else manifest.streams.own_batches
 
 
 def counted(before: Manifest | None, number: int) -> dict[str, int]:
     """What the manifest after another says of batches, if it takes in a batch of the source, or is one of our own."""
-    return {SOURCE_BATCH: number, OWN: own_batches(before) + 1 if number == source_batch(before) else 0}
+    return {"source_batch": number, "own_batches": own_batches(before) + 1 if number == source_batch(before) else 0}
 
 
 def of_our_own(before: Manifest, content: Manifest) -> Manifest:
     """A manifest of our own that comes after another, with some content."""
-    counters = {**content.counters, **counted(before, source_batch(before))}
-    return replace(content, batch_id=before.batch_id + 1, offsets=before.offsets, counters=counters)
+    numbered = content.with_streams(**counted(before, source_batch(before)))
+    return replace(numbered, batch_id=before.batch_id + 1, offsets=before.offsets)

@@ -8,7 +8,6 @@ from midstream.checkpoint.inspect import tick
 from midstream.checkpoint.lease import likely_holder
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.metrics import metrics_of, rates
-from midstream.checkpoint.outputs import GIVEN_UP
 from midstream.checkpoint.request_log import told_of
 from midstream.checkpoint.store import CheckpointStore
 from midstream.distribution.plan_texts import told_beside
@@ -31,23 +30,25 @@ def stored_status(store: CheckpointStore) -> dict[str, Any]:
             f"no job runs on {store.uri}, and no batch is done there",
             hint="is this the checkpoint that the job was started with?",
         )
-    counters = manifest.counters
+    streams = manifest.streams
     return {
         "checkpoint": store.uri,
         "running": False,
         "batch": manifest.batch_id,
-        "slots": counters.get("slots", max(manifest.routing, default=0) + 1),
-        "scheduling": counters.get("scheduling", "dfs"),
+        "slots": manifest.slots.count,
+        "scheduling": manifest.settings.scheduling,
         "streams": {
             name: {
-                **{kind: counters.get(kind, {}).get(name, 0) for kind in ("rows", "late", "unusable")},
-                "register": tick(manifest.registers.get(name)),
+                "rows": streams.rows.get(name, 0),
+                "late": streams.late.get(name, 0),
+                "unusable": streams.unusable.get(name, 0),
+                "register": tick(streams.registers.get(name)),
             }
-            for name in sorted(manifest.latest | counters.get("rows", {}))
+            for name in sorted({*streams.latest, *streams.rows})
         },
         "queries": {name: _query(manifest, name) for name in manifest.queries},
-        "dropped": dict(counters.get("dropped", {})),
-        "given_up": list(counters.get(GIVEN_UP, ())),
+        "dropped": dict(manifest.asked.dropped),
+        "given_up": list(manifest.outputs.given_up),
         "requests": told_of(store.files, manifest),
         **measured(store, manifest),
     }
@@ -56,24 +57,23 @@ def stored_status(store: CheckpointStore) -> dict[str, Any]:
 def measured(store: CheckpointStore, manifest: Manifest | None) -> dict[str, Any]:
     """The last batch, and rates over the minutes before it."""
     table = metrics_of(store.files, manifest, LOOKED_AT)
-    last = None if manifest is None or not manifest.recent else dict(manifest.recent[-1])
+    last = None if manifest is None or not manifest.outputs.recent else dict(manifest.outputs.recent[-1])
     return {"last_batch": last, "rates": rates(table)}
 
 
 def _query(manifest: Manifest, name: str) -> dict[str, Any]:
-    entry, counters = manifest.queries[name], manifest.counters
-    local = counters.get("local_plans", {}).get(name, {})
+    entry, account = manifest.queries[name], manifest.account(name)
     return {
         "cql": entry.cql,
-        "plan": told_beside(entry.plan, {int(slot): told["plan"] for slot, told in local.items()}),
+        "plan": told_beside(entry.plan, account.plans_of_slots),
         "status": entry.status,
         "migrating_to": manifest.migration.get(name, {}).get("plan"),
-        "added": name in counters.get("added", {}),
-        "results": counters.get("results", {}).get(name, 0),
+        "added": account.added is not None,
+        "results": account.results,
         "released": tick(manifest.released.get(name)),
-        "history": list(counters.get("history", {}).get(name, ())),
+        "history": list(account.history),
         "adaptivity": None,
-        "quarantine": counters.get("quarantine", {}).get(name),
-        "set_aside": counters.get("set_aside", {}).get(name, {}).get("rows", 0),
-        "waits_for": counters.get("waits", {}).get(name),
+        "quarantine": None if account.fault is None else account.fault.to_json(),
+        "set_aside": 0 if account.set_aside is None else account.set_aside.rows,
+        "waits_for": manifest.streams.waits.get(name),
     }

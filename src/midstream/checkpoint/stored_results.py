@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.failures import MissingFile
+from midstream.checkpoint.file_entries import ResultFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import results_of
-from midstream.checkpoint.manifest import Manifest, ResultFile
+from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.plan_graphs import schema_told
 from midstream.checkpoint.result_files import read_results
 from midstream.checkpoint.status import is_running
@@ -107,7 +108,7 @@ def valid_now(table: pa.Table, manifest: Manifest, query: str) -> pa.Table:
         )
     until = manifest.released.get(query, BEGINNING)
     if until == INFINITY:  # all streams have ended: after their newest row nothing changes but by time
-        until = max(manifest.latest.values(), default=BEGINNING) + 1
+        until = max(manifest.streams.latest.values(), default=BEGINNING) + 1
     if until <= BEGINNING:
         return table.slice(0, 0)
     now = _moment(table.schema, until - 1)
@@ -152,7 +153,7 @@ def _in_one(column: pa.ChunkedArray) -> pa.Array:
 
 def require_query(manifest: Manifest, query: str) -> None:
     """Refuses a query that a checkpoint has no results of."""
-    if query not in manifest.queries and query not in manifest.results:
+    if query not in manifest.queries and query not in manifest.outputs.results:
         known = ", ".join(manifest.queries) or "none"
         raise QueryError(f"the job has no query {query}", detail=f"its queries are {known}")
 
@@ -167,7 +168,7 @@ def _newest(store: CheckpointStore) -> Manifest:
 
 
 def _schema(manifest: Manifest, query: str, tables: list[pa.Table]) -> pa.Schema | None:
-    told = manifest.counters.get("plans", {}).get(query)
+    told = manifest.account(query).graph
     if told is not None:
         return schema_told(told)
     return tables[0].schema.remove_metadata() if tables else None

@@ -6,12 +6,12 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from midstream.checkpoint.control import Request
+from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.process import Repeated, this_process
 from midstream.checkpoint.request_log import told_of
 from midstream.checkpoint.status import measured
 from midstream.errors import JobError, MidstreamError
 from midstream.job.accounts import adaptivity_of, history_of, shared_with, told_tick
-from midstream.job.attention import WAITS
 from midstream.job.faults import told_of_faults
 from midstream.job.forecast import forecast
 from midstream.job.local_plans import migrating_to, plan_text
@@ -118,7 +118,7 @@ def status(session: Session) -> dict[str, Any]:
     """How far a session is."""
     driver = session._driver
     manifest = driver.manifest
-    counters = manifest.counters if manifest else {}
+    known = manifest or Manifest("", -1)
     return {
         "checkpoint": session.checkpoint,
         "running": True,
@@ -128,10 +128,10 @@ def status(session: Session) -> dict[str, Any]:
         "scheduling": driver.scheduling,
         "streams": {
             name: {
-                "rows": counters.get("rows", {}).get(name, 0),
-                "late": counters.get("late", {}).get(name, 0),
-                "unusable": counters.get("unusable", {}).get(name, 0),
-                "register": told_tick(manifest.registers.get(name)) if manifest else None,
+                "rows": known.streams.rows.get(name, 0),
+                "late": known.streams.late.get(name, 0),
+                "unusable": known.streams.unusable.get(name, 0),
+                "register": told_tick(known.streams.registers.get(name)),
             }
             for name in session.catalog.streams
         },
@@ -141,14 +141,14 @@ def status(session: Session) -> dict[str, Any]:
                 "plan": plan_text(query, driver.slots),
                 "migrating_to": migrating_to(query),
                 "added": name in driver.added,
-                "results": counters.get("results", {}).get(name, 0),
-                "released": told_tick(manifest.released.get(name)) if manifest else None,
+                "results": known.account(name).results,
+                "released": told_tick(known.released.get(name)),
                 "history": history_of(driver, query),
                 "warnings": list(growth(query.plan.physical)),
-                "shared_with": shared_with(manifest, name) if manifest else {},
+                "shared_with": shared_with(known, name),
                 "adaptivity": adaptivity_of(driver, name),
-                **told_of_faults(name, driver.faults.stopped.get(name), counters),
-                "waits_for": counters.get(WAITS, {}).get(name),
+                **told_of_faults(driver.faults.stopped.get(name), known.account(name).set_aside),
+                "waits_for": known.streams.waits.get(name),
             }
             for name, query in driver.queries.items()
         },

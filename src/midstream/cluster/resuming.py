@@ -18,7 +18,7 @@ from midstream.algebra.plan import Relation
 from midstream.errors import MidstreamError
 from midstream.job.arrival import Arrival
 from midstream.job.declared import require_same_streams
-from midstream.job.driver import Driver
+from midstream.job.driver import Driver, added_to
 from midstream.job.dropping import cannot_go_on, undeclared, without_query
 from midstream.job.heartbeat import Heartbeat
 from midstream.job.task.layout import Layout
@@ -75,8 +75,7 @@ def leave_out(session: Session, name: str) -> None:
     driver = session._driver
     assert driver.manifest is not None
     driver.manifest = without_query(driver.manifest, name)
-    driver.added = dict(driver.manifest.counters.get("added", {}))
-    driver.dropped = dict(driver.manifest.counters.get("dropped", {}))
+    driver.added, driver.dropped = added_to(driver.manifest), dict(driver.manifest.asked.dropped)
 
 
 def _read_again(session: Session) -> None:

@@ -31,7 +31,7 @@ from midstream.errors import InputError, JobError, MigrationError, QueryError
 from midstream.inputs import Duration, StreamSettings
 from midstream.job.adding import Adding
 from midstream.job.arrival import Arrival, Carry
-from midstream.job.attention import SILENT, reads_of, told_wait, waits
+from midstream.job.attention import reads_of, told_wait, waits
 from midstream.job.batch import TICKS
 from midstream.job.delivery import Sink
 from midstream.job.driver import Driver, Progress
@@ -39,7 +39,7 @@ from midstream.job.ending import finish, is_delivered, release
 from midstream.job.faults import OnError, on_error_of
 from midstream.job.finished import is_finished, require_unfinished
 from midstream.job.forecast import forecast
-from midstream.job.local_plans import LOCAL, resume, withdraw
+from midstream.job.local_plans import resume, withdraw
 from midstream.job.rewording import Rewording, Text
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.task.memory import Memory
@@ -349,7 +349,7 @@ class Session(AnySession):
 
         if (told := manifest.migration.get(running.name)) is not None:
             running.migration = MigrationUnderWay.resumed(by_plan(told["plan"]), told)
-        resume(running, manifest.counters.get(LOCAL, {}).get(running.name, {}), by_plan)
+        resume(running, manifest.account(running.name).local_plans, by_plan)
 
     def drop(self, name: str) -> None:
         """Ends a query; its state goes with the next batch, its results with the next collection.
@@ -414,7 +414,7 @@ class Session(AnySession):
     def moves(self) -> list[dict[str, Any]]:
         """The changes of slots that the checkpoint remembers, oldest first."""
         manifest = self._driver.manifest
-        return list(manifest.counters.get("moves", ())) if manifest else []
+        return [dict(move) for move in manifest.slots.moves] if manifest else []
 
     @property
     def waits(self) -> list[str]:
@@ -422,9 +422,9 @@ class Session(AnySession):
         driver = self._driver
         if driver.manifest is None:
             return []
-        counters, streams = driver.manifest.counters, self.catalog.streams
-        found = waits(reads_of(driver.queries), driver.manifest.registers, counters.get(SILENT, {}))
-        return [told_wait(wait, streams[wait.stream]) for wait in found]
+        known = driver.manifest.streams
+        found = waits(reads_of(driver.queries), known.registers, known.silent)
+        return [told_wait(wait, self.catalog.streams[wait.stream]) for wait in found]
 
     def sink(self, name: str, write: Sink) -> None:
         """Calls `write(frame, batch_id)` with the results that each batch releases, in order of their start."""

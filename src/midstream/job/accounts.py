@@ -6,7 +6,6 @@ from typing import Any
 
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
-from midstream.job.adaptivity import ADAPTIVE
 from midstream.job.driver import Driver
 from midstream.job.local_plans import status_of, under_way
 from midstream.job.running_query import RunningQuery
@@ -16,7 +15,7 @@ from midstream.job.task.sides import base_name
 def history_of(driver: Driver, query: RunningQuery) -> list[dict[str, Any]]:
     """The migrations of a query that the manifest remembers, and the one that waits or is under way."""
     manifest, migration = driver.manifest, query.migration
-    past = list(manifest.counters.get("history", {}).get(query.name, ())) if manifest else []
+    past = [dict(record) for record in manifest.account(query.name).history] if manifest else []
     # Asked in the moment after a commit, the driver may not have followed the manifest yet.
     if migration is None or (migration.done and manifest is not None and query.name not in manifest.migration):
         return [*past, *under_way(query)]
@@ -27,23 +26,21 @@ def statistics_of(driver: Driver, query: RunningQuery) -> dict[str, Any]:
     """Counts of what a query did and holds, as of the newest manifest."""
     committed, event = driver.manifest, driver.last_event
     manifest = committed or Manifest("", -1)
-    counters = manifest.counters
+    account, known = manifest.account(query.name), manifest.streams
     streams = sorted(query.streams)
     states = states_of(manifest, query.name)
-    kept = counters.get(ADAPTIVE, {}).get(query.name)
     return {
-        **({} if kept is None else {"observed": kept["observed"]}),
+        **({} if account.knowledge is None else {"observed": account.knowledge["observed"]}),
         "batch": None if committed is None else committed.batch_id,
-        **{
-            kind: {stream: counters.get(kind, {}).get(stream, 0) for stream in streams}
-            for kind in ("rows", "late", "unusable")
-        },
-        "results": counters.get("results", {}).get(query.name, 0),
+        "rows": {stream: known.rows.get(stream, 0) for stream in streams},
+        "late": {stream: known.late.get(stream, 0) for stream in streams},
+        "unusable": {stream: known.unusable.get(stream, 0) for stream in streams},
+        "results": account.results,
         "states": states,
         "state_rows": sum(state["rows"] for state in states.values()),
         "state_bytes": sum(state["bytes"] for state in states.values()),
         "shared_with": shared_with(manifest, query.name),
-        "registers": {stream: told_tick(manifest.registers.get(stream)) for stream in streams},
+        "registers": {stream: told_tick(known.registers.get(stream)) for stream in streams},
         "frontier": told_tick(manifest.advanced_to.get(query.name)),
         "released": told_tick(manifest.released.get(query.name)),
         "seconds": {} if event is None else dict(event["seconds"]),
@@ -63,8 +60,8 @@ def shared_with(manifest: Manifest, query: str) -> dict[str, int]:
 
 def decisions_of(driver: Driver, query: str) -> list[dict[str, Any]]:
     """What was decided about a query's plan, as the newest manifest remembers it, oldest first."""
-    counters = driver.manifest.counters if driver.manifest else {}
-    return list(counters.get(ADAPTIVE, {}).get(query, {}).get("decisions", ()))
+    known = driver.manifest.account(query).knowledge if driver.manifest else None
+    return list((known or {}).get("decisions", ()))
 
 
 def adaptivity_of(driver: Driver, query: str) -> dict[str, Any] | None:

@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ADAPTIVE = "adaptive"
-"""Where manifests keep what adaptive queries know, among their counters."""
-
 ATTENTION = Attention(apart=(4, 8), rows_per_look=25_000, following=4, most_sampled=3072)
 """Looks are rare, and frequent when something has changed; what is remembered goes into every manifest."""
 
@@ -261,7 +258,7 @@ class Watchers:
         batch_id = None if before is None else before.batch_id
         for name, watcher in self.by_query.items():
             if watcher.as_of != batch_id and name in queries:
-                kept = None if before is None else before.counters.get(ADAPTIVE, {}).get(name)
+                kept = None if before is None else before.account(name).knowledge
                 watcher.go_on(batch_id, kept, queries[name].plan)
 
     def requests(self, batch_id: int, slots: int) -> tuple[LookRequest, ...]:
@@ -272,13 +269,14 @@ class Watchers:
     def after(self, batch: Batch, way: Way) -> dict[str, Any]:
         """What the manifest of a batch that was run is to keep, by query."""
         started = time.perf_counter()
-        before = {} if batch.before is None else batch.before.counters.get(ADAPTIVE, {})
+        before = {} if batch.before is None else batch.before.accounts
         kept = {}
         for name in batch.queries:
             watcher = self.by_query.get(name)
             if watcher is None:
-                if name in before:
-                    kept[name] = {**before[name], "mode": "off", "wish": None, "decided": None}
+                known = before[name].knowledge if name in before else None
+                if known is not None:
+                    kept[name] = {**known, "mode": "off", "wish": None, "decided": None}
                 continue
             if batch.registers_now is None:
                 watcher.see(batch, way)

@@ -55,8 +55,8 @@ class Adding:
 
         if manifest is not None and name in manifest.queries:
             plan = _remembered(relation, manifest.queries[name].plan, every)
-            columns = manifest.counters.get("sharing", {}).get(name, {}).get("core")
-            core = None if columns is None else core_of(plan.query, plan.emission)
+            columns = (manifest.account(name).sharing or {}).get("core") or ()
+            core = core_of(plan.query, plan.emission) if columns else None
             return running(plan) if core is None else running(_over(plan, core, columns), tuple(columns))
         plain = running(plan_query(relation, wanted, every))
         if not share or wanted is not None or self._has_partner(plain):

@@ -30,7 +30,7 @@ class Arrival:
 
     def __post_init__(self) -> None:
         manifest = self.driver.manifest
-        self.driver.carry = "all" if manifest and manifest.counters.get("carry") == "all" else self.carry
+        self.driver.carry = "all" if manifest and manifest.settings.carry == "all" else self.carry
 
     def settled(self, streaming: bool) -> bool:
         """Whether a query must take its streams as they arrive."""

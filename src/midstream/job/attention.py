@@ -9,15 +9,10 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING
 from midstream.job.running_query import RunningQuery
-from midstream.job.task.reports import Report
-
-SILENT, WAITS = "silent", "waits"
-"""Under what a manifest's counters have for how many batches streams were silent, and which queries wait for which."""
 
 FIRST_TOLD = 3
 """After how many batches a silent stream that others wait for is first warned of; again after ten times as many."""
@@ -65,24 +60,6 @@ def waits(reads: Mapping[str, Collection[str]], registers: Mapping[str, int], si
 def reads_of(queries: Mapping[str, RunningQuery]) -> dict[str, set[str]]:
     """The streams that each query reads."""
     return {name: {source.stream.name for source in query.sources} for name, query in queries.items()}
-
-
-def waits_after(
-    before: Mapping[str, Any],
-    streams: Iterable[StreamDeclaration],
-    reports: Iterable[Report],
-    reads: Mapping[str, Collection[str]],
-    registers: Mapping[str, int],
-) -> dict[str, Any]:
-    """What a manifest remembers of streams that are silent, given the counters of the one before."""
-    names = {stream.name for stream in streams if not stream.name.startswith("#")}
-    rows: dict[str, int] = {}
-    for report in reports:
-        for name, count in report.rows.items():
-            if name in names:
-                rows[name] = rows.get(name, 0) + count
-    silent = silences(before.get(SILENT, {}), sorted(names), rows)
-    return {SILENT: silent, WAITS: {w.query: w.to_json() for w in waits(reads, registers, silent) if w.batches}}
 
 
 def told_wait(wait: Wait, declaration: StreamDeclaration) -> str:

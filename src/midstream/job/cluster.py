@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from midstream.checkpoint.manifest import Manifest, SourceFile
+from midstream.checkpoint.file_entries import SourceFile
+from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.store import CheckpointStore
 from midstream.job.batch import Batch
 from midstream.job.moving import Move

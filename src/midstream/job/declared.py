@@ -7,24 +7,21 @@ back.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.checkpoint.manifest import Manifest
 from midstream.errors import JobError
 
-JOB, STREAMS = "job", "streams"
-"""Under what a manifest's counters have the job's name, and its streams."""
-
-Told = dict[str, dict[str, Any]]
+Told = dict[str, Mapping[str, Any]]
 Needed = Iterable[tuple[StreamDeclaration, Iterable[str]]]
 """Streams, with the columns of them that are read."""
 
 
 def told_of_streams(before: Manifest | None, needed: Needed) -> Told:
     """What a manifest says of streams; those not declared now stay known."""
-    known: Told = {} if before is None else dict(before.counters.get(STREAMS, {}))
+    known: Told = {} if before is None else dict(before.settings.declared)
     for stream, columns in needed:
         known[stream.name] = {
             "time": stream.time,
@@ -36,7 +33,7 @@ def told_of_streams(before: Manifest | None, needed: Needed) -> Told:
 
 def require_same_streams(manifest: Manifest | None, needed: Needed) -> None:
     """Fails if a stream is declared in another way than the checkpoint was made with."""
-    known = {} if manifest is None else manifest.counters.get(STREAMS, {})
+    known = {} if manifest is None else manifest.settings.declared
     for stream, columns in needed:
         told = known.get(stream.name)
         if told is None:
@@ -61,7 +58,7 @@ def _other(stream: str, what: str, old: str, new: str) -> JobError:
 
 def require_same_job(manifest: Manifest | None, name: str | None, uri: str) -> None:
     """Fails if a checkpoint belongs to a job of another name."""
-    known = None if manifest is None else manifest.counters.get(JOB)
+    known = None if manifest is None else manifest.settings.job
     if known is not None and name is not None and known != name:
         raise JobError(
             f"the checkpoint {uri} belongs to job {known}, not to {name}",

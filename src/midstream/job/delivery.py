@@ -16,9 +16,6 @@ from midstream.checkpoint.process import this_process
 
 Sink = Callable[[Any, int], None]
 
-IDENTITY = "identity"
-"""Under what a manifest's counters have the identity of its checkpoint."""
-
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
@@ -29,10 +26,10 @@ class Delivery:
     checkpoint: str | None
 
 
-def identity_after(before: Manifest | None) -> dict[str, str]:
+def identity_after(before: Manifest | None) -> str:
     """The identity of a checkpoint, as its next manifest has it."""
-    known = None if before is None else before.counters.get(IDENTITY)
-    return {IDENTITY: this_process().token(6) if known is None else str(known)}
+    known = None if before is None else before.settings.identity
+    return this_process().token(6) if known is None else known
 
 
 def deliver(sink: Sink, results: Any, query: str, manifest: Manifest) -> None:
@@ -41,4 +38,4 @@ def deliver(sink: Sink, results: Any, query: str, manifest: Manifest) -> None:
     if told is None:
         sink(results, manifest.batch_id)
     else:
-        told(results, Delivery(query, manifest.batch_id, manifest.counters.get(IDENTITY)))
+        told(results, Delivery(query, manifest.batch_id, manifest.settings.identity))

@@ -24,34 +24,32 @@ from midstream.checkpoint.merging import adopt
 from midstream.checkpoint.metrics import completed, remember
 from midstream.checkpoint.outputs import outputs_of, require_present
 from midstream.checkpoint.process import this_process
-from midstream.checkpoint.request_log import REQUESTS
+from midstream.checkpoint.records import Asked, Fault, Settings
 from midstream.checkpoint.source_batches import counted, own_batches, source_batch
 from midstream.checkpoint.store import FOR_A_REPLAY, CheckpointStore
 from midstream.distribution.balancing import Watch
 from midstream.distribution.fragments import Route
 from midstream.distribution.routing import Routing
 from midstream.errors import InputError, JobError, MidstreamError, MigrationError
-from midstream.job.adaptivity import ADAPTIVE, Watchers
+from midstream.job.adaptivity import Watchers
 from midstream.job.batch import Batch, entry_of
 from midstream.job.cluster import Cluster, Rows
 from midstream.job.compaction import Compactor
-from midstream.job.declared import JOB, STREAMS, require_same_job, told_of_streams
+from midstream.job.declared import require_same_job, told_of_streams
 from midstream.job.delivery import Sink, deliver, identity_after
-from midstream.job.faults import Fault, Faults, at_fault, named, suspects
+from midstream.job.faults import Faults, at_fault, named, suspects
 from midstream.job.fingerprints import Shapes
 from midstream.job.finished import require_unfinished
 from midstream.job.group_bits import chosen_bits, require_bits
 from midstream.job.heartbeat import Heartbeat
-from midstream.job.local_plans import LOCAL, follow, require_slots_of
+from midstream.job.local_plans import follow, require_slots_of
 from midstream.job.migration_account import Account
 from midstream.job.migration_choice import decide, legal_strategy, require_cancellable
+from midstream.job.outcome import Outcome, Terms
 from midstream.job.progress import metrics_row, progress_of, told_in_a_line
 from midstream.job.reaching import Reaches
 from midstream.job.relocation import (
     ANOTHER_NUMBER,
-    BY_GROUP,
-    BY_KEY,
-    SORTED_BY,
     current_routing,
     require_slots,
     rerouted,
@@ -109,7 +107,7 @@ class Driver:
     compactor: Compactor = field(init=False)
     retiring: set[str] = field(default_factory=set)
     """Queries that another takes the place of with the next batch, under the names their results keep."""
-    added: dict[str, dict[str, Any]] = field(default_factory=dict)
+    added: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     dropped: dict[str, str] = field(default_factory=dict)
     """Queries that were added and dropped by request: what they are, and the texts they had."""
     adapted: dict[str, Mode] = field(default_factory=dict)
@@ -165,18 +163,19 @@ class Driver:
         now = current_routing(self.manifest, self.slots)
         self.slots, self.group_bits = now.slots, bits_of(len(now.groups))
         require_bits(bits, self.group_bits, self.store.uri)
-        self.by_group = self.manifest.counters.get(SORTED_BY) == BY_GROUP
+        self.by_group = self.manifest.slots.sorted_by_group
         self.wanted = wanted_since(self.manifest)
         if wanted is not None and wanted != self.slots:
             require_slots(wanted, 2**self.group_bits)
             self.wanted = self._dealt_evenly(wanted, ANOTHER_NUMBER)
-        self.routes = {name: _route(key) for name, key in self.manifest.counters.get("arrival", {}).items()}
-        self.scheduling = self.manifest.counters.get("scheduling", self.scheduling)
+        settings = self.manifest.settings
+        self.routes = {name: _route(key) for name, key in settings.arrival.items()}
+        self.scheduling = settings.scheduling
         require_same_job(self.manifest, self.job, self.store.uri)
-        self.job = self.manifest.counters.get(JOB, self.job)
-        self.added = dict(self.manifest.counters.get("added", {}))
-        self.dropped = dict(self.manifest.counters.get("dropped", {}))
-        self.adapted = dict(self.manifest.counters.get("adapted", {}))
+        self.job = settings.job or self.job
+        self.added, self.dropped = added_to(self.manifest), dict(self.manifest.asked.dropped)
+        known = self.manifest.accounts.items()
+        self.adapted = {name: mode_of(account.mode) for name, account in known if account.mode is not None}
         self.faults.follow(self.manifest)
 
     def resume(self, name: str) -> Fault:
@@ -228,11 +227,12 @@ class Driver:
         before: Manifest | None,
         number: int,
         registers: Mapping[str, int] | None = None,
-        **more: Any,
+        ended: bool = False,
     ) -> None:
         """Runs a batch, commits it and calls its sinks; `number` is the source's.
 
-        A batch of our own, without rows, works with the given registers; listeners are not told of it.
+        A batch of our own, without rows, works with the given registers; listeners are not told of it. After the last
+        one all streams have `ended`.
         """
         started = time.perf_counter()
         self._require_whole()
@@ -249,7 +249,7 @@ class Driver:
 
         batch = self.attempt(make, rows)
         ran = time.perf_counter()
-        self._commit(batch, self._offsets(number, before), **counted(before, number), **more)
+        self._commit(batch, self._offsets(number, before), number, ended)
         committed = time.perf_counter()
         assert self.manifest is not None
         self.call_sinks(before, self.manifest)
@@ -365,29 +365,25 @@ class Driver:
             by_group=self.by_group or settled.upgraded,
         )
 
-    def _commit(self, batch: Batch, offsets: str, **more: Any) -> None:
-        arrival = {name: route.key for name, route in self.routes.items()}
-        settings = {
-            "arrival": arrival,
-            "scheduling": batch.scheduling,
-            "carry": self.carry,
-            "slots": batch.slots,
-            SORTED_BY: BY_GROUP if batch.by_group else BY_KEY,
-            "added": dict(self.added),
-            "dropped": dict(self.dropped),
-            "adapted": {name: mode for name, mode in self.adapted.items() if name in self.queries},
-            **identity_after(batch.before),
-            STREAMS: told_of_streams(batch.before, self.needed()),
-            **({} if self.job is None else {JOB: self.job}),
-            REQUESTS: self.requests.told(batch.before, batch.batch_id),
-            **still_wanted(self.wanted, Routing(tuple(batch.routing), batch.slots)),
-            **more,
-        }
-        if adaptive := self.watchers.after(batch, self.check_migration):
-            settings[ADAPTIVE] = adaptive
+    def _commit(self, batch: Batch, offsets: str, number: int, ended: bool) -> None:
+        terms = Terms(
+            Settings(
+                self.job,
+                identity_after(batch.before),
+                told_of_streams(batch.before, self.needed()),
+                {name: route.key for name, route in self.routes.items()},
+                batch.scheduling,
+                self.carry,
+                ended,
+            ),
+            Asked(self.requests.told(batch.before, batch.batch_id), dict(self.dropped)),
+            still_wanted(self.wanted, Routing(tuple(batch.routing), batch.slots)),
+            counted(batch.before, number),
+            self.watchers.after(batch, self.check_migration),
+        )
         entries = {name: entry_of(query) for name, query in self.queries.items()}
-        made = self.faults.in_manifest(batch.manifest(offsets, settings), batch.before, entries)
-        manifest = self._tidied(batch, made)
+        made = self.faults.in_manifest(Outcome(batch).manifest(offsets, terms), batch.before, entries)
+        manifest = self._tidied(batch, self._with_requested(made))
         if self.lease is not None:
             manifest = replace(manifest, epoch=self.lease.epoch)
         self.check_lease()
@@ -402,10 +398,10 @@ class Driver:
             self.by_group = True
             self.queries = {name: query.sorted_by_group(self.group_bits) for name, query in self.queries.items()}
         self.cancelled.clear()
-        if self.wanted is not None and tuple(manifest.routing) == self.wanted.groups:
+        if self.wanted is not None and tuple(manifest.slots.routing) == self.wanted.groups:
             self.wanted = None
         if self.rebalancing is not None and self.wanted is None:
-            dealt = self.rebalancing.after(manifest.routing, manifest.counters["groups"], self.slots)
+            dealt = self.rebalancing.after(manifest.slots.routing, manifest.slots.loads, self.slots)
             self.wanted = None if dealt is None else Routing(dealt, self.slots, "a slot with much more than others")
         self.requests.committed()
         self.faults.committed()
@@ -414,6 +410,12 @@ class Driver:
             collect(self.store, self.files, self.check_lease)
         self.compactor.begin(manifest)
         self.committing = None
+
+    def _with_requested(self, manifest: Manifest) -> Manifest:
+        """The manifest that remembers the queries that were added, and the adaptivity that was asked for."""
+        known = manifest.accounts.items()
+        accounts = {n: replace(a, added=self.added.get(n), mode=self.adapted.get(n)) for n, a in known}
+        return replace(manifest, accounts=accounts)
 
     @property
     def torn(self) -> bool:
@@ -460,8 +462,8 @@ class Driver:
         """Goes on with what the manifest says of migrations."""
         for name, query in list(self.queries.items()):
             if query.local:
-                told = manifest.counters.get(LOCAL, {}).get(name, {})
-                self.queries[name] = follow(query, told, manifest.counters["slots"], name in self.faults.stopped)
+                local = manifest.account(name).local_plans
+                self.queries[name] = follow(query, local, manifest.slots.count, name in self.faults.stopped)
             if query.migration is None:
                 continue
             told = manifest.migration.get(name)
@@ -498,7 +500,7 @@ class Driver:
     @property
     def loads(self) -> list[float]:
         """How much each group had to do lately; nothing before the first batch."""
-        return [] if self.manifest is None else list(self.manifest.counters.get("groups", ()))
+        return [] if self.manifest is None else list(self.manifest.slots.loads)
 
     @property
     def sort_bits(self) -> int | None:
@@ -523,7 +525,7 @@ class Driver:
         """Where a query stands, as migration strategies ask for it."""
         if self.manifest is None:
             return Situation(query.sources)
-        latest, registers = self.manifest.latest, self.manifest.registers
+        latest, registers = self.manifest.streams.latest, self.manifest.streams.registers
         aliases = {source.stream.alias: source.stream.name for source in query.sources}
         stages = self.manifest.segments.get(query.name, {})
         ends: dict[str, int] = {}
@@ -698,6 +700,11 @@ def _together(*records: Mapping[str, list[dict[str, Any]]]) -> dict[str, list[di
         for name, told in some.items():
             found.setdefault(name, []).extend(told)
     return found
+
+
+def added_to(manifest: Manifest) -> dict[str, Mapping[str, Any]]:
+    """The queries that were added while the job ran, and what they were added with."""
+    return {name: account.added for name, account in manifest.accounts.items() if account.added is not None}
 
 
 def _route(key: Any) -> Route:

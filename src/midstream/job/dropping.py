@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from typing import Any
 
 from midstream.checkpoint.lease import Lease
 from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.source_batches import of_our_own
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError, MidstreamError, QueryError
-from midstream.job.faults import FAULTS, POLICIES, QUARANTINED, resumed
-from midstream.job.replacing import BY_QUERY, COUNTED
+from midstream.job.faults import QUARANTINED, resumed
+from midstream.job.replacing import mapped
 from midstream.job.task.sides import base_name
 
 RUNNING = "running"
@@ -45,21 +44,11 @@ def without_query(manifest: Manifest, name: str) -> Manifest:
     if name not in manifest.queries:
         known = ", ".join(manifest.queries) or "none"
         raise QueryError(f"there is no query {name}", detail=f"the queries are {known}")
-    parts: dict[str, Any] = {
-        part: _without(getattr(manifest, part), name) for part in ("queries", "migration", *BY_QUERY)
-    }
-    counters = dict(manifest.counters)
-    for part in (*COUNTED, "adaptive", "added", FAULTS, POLICIES):
-        if part in counters:
-            counters[part] = _without(counters[part], name)
-    if manifest.queries[name].status in ALIVE and name not in manifest.counters.get("added", {}):
-        counters["dropped"] = {**counters.get("dropped", {}), name: manifest.queries[name].cql}
-    return replace(manifest, **parts, counters=counters)
-
-
-def _without(by_query: Any, name: str) -> dict[str, Any]:
     # A migration's new plan keeps its state under the query's name with a sign after it.
-    return {query: value for query, value in by_query.items() if base_name(query) != name}
+    left = mapped(manifest, lambda by_query: {q: value for q, value in by_query.items() if base_name(q) != name})
+    if manifest.queries[name].status not in ALIVE or manifest.account(name).added is not None:
+        return left
+    return replace(left, asked=replace(left.asked, dropped={**left.asked.dropped, name: manifest.queries[name].cql}))
 
 
 def drop_at_rest(store: CheckpointStore, name: str) -> Manifest:

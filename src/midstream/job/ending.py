@@ -23,7 +23,7 @@ def release(driver: Driver) -> bool:
         before = driver.manifest
         if before is None or is_finished(before) or not _waits(driver, before):
             return False
-        _batch_of_our_own(driver, before, dict(before.registers))
+        _batch_of_our_own(driver, before, dict(before.streams.registers))
         return True
 
 
@@ -32,8 +32,8 @@ def finish(driver: Driver) -> None:
     with driver.gate:
         before = driver.manifest
         if not is_finished(before):
-            registers = finished({} if before is None else before.registers, driver.streams)
-            _batch_of_our_own(driver, before, registers, **{FINISHED: True})
+            registers = finished({} if before is None else before.streams.registers, driver.streams)
+            _batch_of_our_own(driver, before, registers, ended=True)
         elif is_delivered(driver):
             return
         else:
@@ -54,7 +54,7 @@ def _note(manifest: Manifest) -> str:
 
 def _waits(driver: Driver, before: Manifest) -> bool:
     return any(
-        query.reached(before.registers) > before.advanced_to.get(name, BEGINNING)
+        query.reached(before.streams.registers) > before.advanced_to.get(name, BEGINNING)
         for name, query in driver.queries.items()
         if query.migrates or any(own.waits for own in (query, *query.local.values()))
     )

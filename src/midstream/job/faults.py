@@ -19,14 +19,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from midstream.checkpoint.manifest import Manifest, QueryEntry
+from midstream.checkpoint.records import Fault, QueryAccount, SetAside
 from midstream.errors import InputError, JobError, MidstreamError, QueryError
-from midstream.job.local_plans import LOCAL
-from midstream.job.replacing import BY_QUERY
 from midstream.job.task.reports import Report
 from midstream.job.task.sides import base_name
+
+T = TypeVar("T")
 
 OnError = Literal["stop_query", "dead_letter", "stop_job"]
 
@@ -36,9 +37,6 @@ DEFAULT: OnError = "stop_query"
 QUARANTINED = "quarantined"
 """The status of a query that takes in nothing because a value stopped it."""
 
-FAULTS, POLICIES = "quarantine", "on_error"
-"""Under what a manifest's counters have the queries in quarantine, and what queries do about errors."""
-
 
 def on_error_of(value: object) -> OnError:
     """What a query does about errors, if there is such a way."""
@@ -46,20 +44,6 @@ def on_error_of(value: object) -> OnError:
         if value == known:
             return known  # type: ignore[no-any-return]
     raise QueryError(f"on_error cannot be {value!r}", hint=f"use one of {', '.join(get_args(OnError))}")
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Why a query is in quarantine, and since which batch."""
-
-    batch: int
-    reason: str
-    detail: str | None = None
-    hint: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """What a manifest says of it."""
-        return {"batch": self.batch, "reason": self.reason, "detail": self.detail, "hint": self.hint}
 
 
 @dataclass(slots=True)
@@ -75,11 +59,11 @@ class Faults:
 
     def follow(self, manifest: Manifest) -> None:
         """Goes on with what a manifest says, and with what was asked for since."""
-        counters = manifest.counters
-        told = {name: Fault(**fault) for name, fault in counters.get(FAULTS, {}).items()}
-        self.stopped = told
-        self.policies = {**counters.get(POLICIES, {}), **self.policies}
-        for name in self.resuming & told.keys():
+        known = manifest.accounts.items()
+        self.stopped = {name: account.fault for name, account in known if account.fault is not None}
+        asked = {name: on_error_of(account.on_error) for name, account in known if account.on_error is not None}
+        self.policies = {**asked, **self.policies}
+        for name in self.resuming & self.stopped.keys():
             self.resume(name)
 
     def policy(self, query: str) -> OnError:
@@ -124,27 +108,39 @@ class Faults:
         """
         idle = [name for name in self.stopped if name in entries]
         known = before or Manifest(manifest.query_id, -1)
-        parts: dict[str, Any] = {
-            part: {**getattr(manifest, part), **_of(idle, getattr(known, part))} for part in ("migration", *BY_QUERY)
-        }
-        queries = dict(manifest.queries) | {
-            name: replace(known.queries.get(name, entries[name]), status=QUARANTINED) for name in idle
-        }
-        counters = dict(manifest.counters)
-        for part in ("results", "history", "adaptive", "plans", LOCAL):
-            counters[part] = {**counters.get(part, {}), **_of(idle, known.counters.get(part, {}))}
-        for name, news in self.news.items():
-            if name in queries:
-                told = [{**event, "end_batch": manifest.batch_id} for event in news]
-                counters["history"] = {**counters["history"], name: [*counters["history"].get(name, ()), *told]}
-        counters[FAULTS] = {name: self.stopped[name].to_json() for name in idle}
-        counters[POLICIES] = {name: p for name, p in self.policies.items() if name in queries and p != DEFAULT}
-        return replace(manifest, queries=queries, counters=counters, **parts)
 
+        def with_idle(new: Mapping[str, T], old: Mapping[str, T]) -> dict[str, T]:
+            # A migration's new plan keeps its state under the query's name with a sign after it.
+            return {**new, **{name: value for name, value in old.items() if base_name(name) in idle}}
 
-def _of(names: Collection[str], by_query: Mapping[str, Any]) -> dict[str, Any]:
-    # A migration's new plan keeps its state under the query's name with a sign after it.
-    return {name: value for name, value in by_query.items() if base_name(name) in names}
+        queries = with_idle(manifest.queries, {name: known.queries.get(name, entries[name]) for name in idle})
+        accounts = with_idle(manifest.accounts, known.accounts)
+        return replace(
+            manifest,
+            queries={n: replace(entry, status=QUARANTINED) if n in idle else entry for n, entry in queries.items()},
+            accounts={n: self._account(n, accounts.get(n) or QueryAccount(), manifest.batch_id) for n in queries},
+            migration=with_idle(manifest.migration, known.migration),
+            advanced_to=with_idle(manifest.advanced_to, known.advanced_to),
+            released=with_idle(manifest.released, known.released),
+            segments=with_idle(manifest.segments, known.segments),
+            outputs=replace(
+                manifest.outputs,
+                results=with_idle(manifest.outputs.results, known.outputs.results),
+                listed=with_idle(manifest.outputs.listed, known.outputs.listed),
+            ),
+        )
+
+    def _account(self, query: str, account: QueryAccount, batch_id: int) -> QueryAccount:
+        """What is remembered of a query, with its faults."""
+        news = [{**event, "end_batch": batch_id} for event in self.news.get(query, ())]
+        fault, policy = self.stopped.get(query), self.policy(query)
+        return replace(
+            account,
+            history=[*account.history, *news] if news else account.history,
+            sharing=account.sharing if fault is None else None,
+            on_error=None if policy == DEFAULT else policy,
+            fault=fault,
+        )
 
 
 def _event(what: str, start: int, end: int | None, reason: str) -> dict[str, Any]:
@@ -160,12 +156,12 @@ def _event(what: str, start: int, end: int | None, reason: str) -> dict[str, Any
     }
 
 
-def told_of_faults(query: str, fault: Fault | None, counters: Mapping[str, Any]) -> dict[str, Any]:
+def told_of_faults(fault: Fault | None, set_aside: SetAside | None) -> dict[str, Any]:
     """What people are told of a query's errors."""
     return {
         "status": "running" if fault is None else QUARANTINED,
         "quarantine": None if fault is None else fault.to_json(),
-        "set_aside": counters.get("set_aside", {}).get(query, {}).get("rows", 0),
+        "set_aside": 0 if set_aside is None else set_aside.rows,
     }
 
 

@@ -6,12 +6,12 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.errors import JobError
 
 FINISHED = "finished"
-"""Under what a manifest's counters say that all streams have ended; also the folder of the note that sinks know it."""
+"""The folder of the note that sinks know that all streams have ended."""
 
 
 def is_finished(manifest: Manifest | None) -> bool:
     """Whether all streams were declared to have ended."""
-    return manifest is not None and bool(manifest.counters.get(FINISHED))
+    return manifest is not None and manifest.settings.finished
 
 
 def require_unfinished(manifest: Manifest | None, uri: str) -> None:

@@ -147,7 +147,7 @@ def _drop(driver: Driver, query: RunningQuery) -> Told:
     manifest = driver.manifest
     stages: Mapping[int, Any] = {} if manifest is None else manifest.segments.get(query.name, {})
     held = [entry for slots in stages.values() for entries in slots.values() for entry in entries]
-    results = 0 if manifest is None else manifest.counters.get("results", {}).get(query.name, 0)
+    results = 0 if manifest is None else manifest.account(query.name).results
     return {
         "query": query.name,
         "cql": query.cql,

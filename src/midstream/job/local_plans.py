@@ -18,9 +18,6 @@ from midstream.job.migration_choice import fit_one_box
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
 from midstream.optimizer.plans import Plan
 
-LOCAL = "local_plans"
-"""Under what a manifest's counters have the plans of slots that differ from their query's, by query and slot."""
-
 Told = dict[str, Any]
 
 
@@ -161,15 +158,16 @@ def require_slots_of(query: RunningQuery, target: RunningQuery, wanted: Sequence
 
 
 def local_after(
-    queries: Mapping[str, RunningQuery], slots: int, migration_after: Callable[[RunningQuery, int], Told | None]
-) -> dict[str, dict[str, Told]]:
-    """What a manifest says of the plans of slots after a batch, by query; `migration_after` of a slot's migration."""
-    found: dict[str, dict[str, Told]] = {}
-    for name, query in queries.items():
-        for slot, own in after(query, slots).local.items():
-            migration = None if own.migration is None else migration_after(own, slot)
-            found.setdefault(name, {})[str(slot)] = {"plan": own.plan.text, "migration": migration}
-    return found
+    query: RunningQuery, slots: int, migration_after: Callable[[RunningQuery, int], Told | None]
+) -> dict[str, Told]:
+    """What a manifest says of the plans of slots after a batch; `migration_after` of a slot's migration."""
+    return {
+        str(slot): {
+            "plan": own.plan.text,
+            "migration": None if own.migration is None else migration_after(own, slot),
+        }
+        for slot, own in after(query, slots).local.items()
+    }
 
 
 def ended_locally(

@@ -21,9 +21,6 @@ from midstream.job.task.reports import FragmentReport, Report
 from midstream.job.task.samples import OperatorReport
 from midstream.job.task.sides import NEW
 
-PLANS = "plans"
-"""Where manifests keep the graphs of plans, among their counters."""
-
 Told = dict[str, Any]
 
 

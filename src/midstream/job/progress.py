@@ -7,8 +7,7 @@ from typing import Any
 
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
-from midstream.job.adaptivity import ADAPTIVE
-from midstream.job.attention import WAITS, Wait, is_worth_telling, told_late, told_wait
+from midstream.job.attention import Wait, is_worth_telling, told_late, told_wait
 from midstream.job.batch import Batch
 from midstream.job.local_plans import migrating_to, plan_text
 from midstream.job.task.sides import base_name
@@ -64,7 +63,7 @@ def warnings_of(batch: Batch, manifest: Manifest | None) -> list[str]:
         by = max((report.late_by[name] for report in batch.reports if name in report.late_by), default=None)
         if late:
             sentences.append(told_late(declaration, late, rows, by))
-    waiting = manifest.counters.get(WAITS, {}) if manifest else {}
+    waiting = manifest.streams.waits if manifest else {}
     for query, told in waiting.items():
         wait = Wait(query, told["stream"], told["behind"], told["batches"])
         if is_worth_telling(wait.batches):
@@ -117,7 +116,7 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
         "late": _summed(report.late for report in batch.reports),
         "unusable": _summed(report.unusable for report in batch.reports),
         "queries": by_query,
-        "registers": dict(manifest.registers) if manifest else {},
+        "registers": dict(manifest.streams.registers) if manifest else {},
         "released": dict(manifest.released) if manifest else {},
         "plans": {name: plan_text(query, batch.slots) for name, query in batch.queries.items()},
         "migrations": {name: migrating_to(query) for name, query in batch.queries.items() if query.migrates},
@@ -125,7 +124,9 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
         "slots": slot_seconds(batch),
         "warnings": warnings_of(batch, manifest),
         "decisions": {
-            name: kept["decided"] for name, kept in (manifest.counters.get(ADAPTIVE, {}) if manifest else {}).items()
+            name: account.knowledge["decided"]
+            for name, account in (manifest.accounts if manifest else {}).items()
+            if account.knowledge is not None
         },
     }
 

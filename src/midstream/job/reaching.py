@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from midstream.algebra.declarations import StreamDeclaration
@@ -10,9 +10,6 @@ from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.job.reach import Reach, Span, believed, merged, reach_of
 from midstream.job.task.reports import Report
-
-DOUBTED = "doubted"
-"""Under what a manifest's counters have the streams whose last rows lay beyond their reach."""
 
 
 @dataclass(slots=True)
@@ -25,8 +22,8 @@ class Reaches:
     @staticmethod
     def of(streams: Iterable[StreamDeclaration], before: Manifest | None, clock: int | None) -> Reaches:
         """What is known before the batch; `clock` is in microseconds since 1970."""
-        latest = {} if before is None else before.latest
-        doubted = () if before is None else before.counters.get(DOUBTED, ())
+        latest = {} if before is None else before.streams.latest
+        doubted = () if before is None else before.streams.doubted
         reaches = {d.name: reach_of(d, latest.get(d.name, BEGINNING), clock) for d in streams}
         return Reaches(reaches, frozenset(doubted))
 
@@ -46,10 +43,6 @@ class Reaches:
                 self.by_stream[name] = replace(reach, until=until)
                 more = True
         return more
-
-    def to_json(self) -> Mapping[str, list[str]]:
-        """What the manifest remembers."""
-        return {DOUBTED: sorted(self.doubted)}
 
 
 def _includes(until: int, beyond: Sequence[Span]) -> bool:

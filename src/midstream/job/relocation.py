@@ -9,6 +9,7 @@ from typing import Any
 
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.records import Wanted
 from midstream.distribution.balancing import balanced
 from midstream.distribution.routing import Routing
 from midstream.errors import JobError, MigrationError
@@ -21,12 +22,6 @@ from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report, require_all
 
 ANOTHER_NUMBER = "another number of slots"
-
-SORTED_BY, BY_GROUP, BY_KEY = "sorted_by", "group", "key"
-"""What a manifest's counters say of the order of states; checkpoints that say nothing have them by key."""
-
-WANTED = "wanted"
-"""Under what a manifest's counters have the slots that groups are dealt to once migrations have ended."""
 
 Runner = Callable[[Move], list[Report]]
 
@@ -46,25 +41,22 @@ class Settled:
 
 def current_routing(manifest: Manifest | None, slots: int, bits: int = GROUP_BITS) -> Routing:
     """How groups are dealt to slots by a manifest, or at first, when their number is chosen."""
-    if manifest is None or not manifest.routing:
+    if manifest is None or not manifest.slots.routing:
         return Routing(tuple(default_routing(slots, 2**bits)), slots)
-    known = manifest.counters.get("slots", max(manifest.routing) + 1)
-    return Routing(tuple(manifest.routing), known)
+    return Routing(tuple(manifest.slots.routing), manifest.slots.count)
 
 
-def still_wanted(wanted: Routing | None, now: Routing) -> dict[str, Any]:
+def still_wanted(wanted: Routing | None, now: Routing) -> Wanted | None:
     """What a manifest says of slots that had to wait; a number of slots that a session was opened with is not kept."""
     if wanted is None or wanted.groups == now.groups or wanted.trigger == ANOTHER_NUMBER:
-        return {}
-    return {WANTED: {"groups": list(wanted.groups), "trigger": wanted.trigger, "slots": wanted.slots}}
+        return None
+    return Wanted(list(wanted.groups), wanted.slots, wanted.trigger)
 
 
 def wanted_since(manifest: Manifest) -> Routing | None:
     """The slots that had to wait."""
-    told = manifest.counters.get(WANTED)
-    if told is None:
-        return None
-    return Routing(tuple(told["groups"]), told.get("slots", manifest.counters["slots"]), told["trigger"])
+    wanted = manifest.slots.wanted
+    return None if wanted is None else Routing(tuple(wanted.groups), wanted.slots, wanted.trigger)
 
 
 def rerouted(now: Routing, loads: Sequence[float], routing: Sequence[int] | None, trigger: str) -> Routing | None:
@@ -152,9 +144,8 @@ def settle(
     segments = {**before.segments, **put_together(move.segments(reports))}
     moved = None if new.groups == old.groups else _told(move, upgrade is not None)
     ended = {**_ended(queries, going, batch_id, before, started, reports), **united}
-    return Settled(
-        replace(before, segments=segments, routing=new.groups), targets, new, ended, moved, upgrade is not None
-    )
+    after = replace(before, segments=segments, slots=replace(before.slots, routing=new.groups))
+    return Settled(after, targets, new, ended, moved, upgrade is not None)
 
 
 def _between_plans(
@@ -209,5 +200,5 @@ def _told(move: Move, upgraded: bool) -> dict[str, Any]:
         "groups": changed,
         "rows_sent": move.rows_sent,
         "bytes_written": move.bytes_written,
-        **({SORTED_BY: BY_GROUP} if upgraded else {}),
+        **({"sorted_by": "group"} if upgraded else {}),
     }

@@ -15,7 +15,7 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.lease import Lease
 from midstream.checkpoint.lists import dead_letters_of, results_of
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.outputs import GIVEN_UP, Output, open_output, outputs_of
+from midstream.checkpoint.outputs import Output, open_output, outputs_of
 from midstream.checkpoint.source_batches import of_our_own
 from midstream.checkpoint.spark_log import log_after
 from midstream.checkpoint.store import CheckpointStore
@@ -66,13 +66,12 @@ def without(files: Files, manifest: Manifest, lost: Iterable[Output]) -> Manifes
     """The manifest without some files of results or dead letters, which it remembers to have had."""
     gone = list(lost)
     paths = {output.path for output in gone}
-    queries = {*manifest.results, *manifest.listed}
+    queries = {*manifest.outputs.results, *manifest.outputs.listed}
     records = [{"path": output.path, "rows": output.rows, "batch": output.batch_id} for output in gone]
-    return replace(
-        manifest,
+    return manifest.with_outputs(
         results={q: tuple(f for f in results_of(files, manifest, q) if f.path not in paths) for q in sorted(queries)},
         listed={},
         dead_letters=tuple(f for f in dead_letters_of(files, manifest) if f.path not in paths),
         listed_dead_letters=(),
-        counters={**manifest.counters, GIVEN_UP: [*manifest.counters.get(GIVEN_UP, ()), *records]},
+        given_up=(*manifest.outputs.given_up, *records),
     )

@@ -9,24 +9,33 @@ goes, and its results stay readable under that name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from midstream.algebra.emission import emission_of
 from midstream.algebra.plan import Relation, is_monotone
 from midstream.checkpoint.manifest import Manifest, QueryEntry
+from midstream.checkpoint.records import QueryAccount
 from midstream.errors import JobError
 from midstream.job.running_query import RunningQuery
+
+T = TypeVar("T")
 
 REPLACED = "replaced"
 """The status of a query of which only the results are left."""
 
-BY_QUERY = ("advanced_to", "segments", "results", "released", "listed")
-"""What a manifest has by query, besides the queries and their migrations."""
+Change = Callable[[Mapping[str, Any]], dict[str, Any]]
+"""Makes something else of what is known by query."""
 
-COUNTED = ("results", "history", "sharing")
-"""What a manifest's counters have by query."""
+
+def mapped(manifest: Manifest, change: Change) -> Manifest:
+    """The manifest with all that it has by query changed in the same way."""
+    by_query = ("queries", "accounts", "advanced_to", "released", "segments", "migration")
+    parts: dict[str, Any] = {part: change(getattr(manifest, part)) for part in by_query}
+    outputs = manifest.outputs
+    changed = replace(outputs, results=change(outputs.results), listed=change(outputs.listed))
+    return replace(manifest, **parts, outputs=changed)
 
 
 def same_query(old: RunningQuery, new: RunningQuery) -> bool:
@@ -113,11 +122,8 @@ def name_of_old(manifest: Manifest, name: str) -> str:
 def with_name_free(manifest: Manifest, name: str, cql: str, plan: str, difference: Difference) -> Manifest:
     """The manifest in which a query goes by another name, so that another can take its own."""
     old, entry = name_of_old(manifest, name), manifest.queries[name]
-    moved: dict[str, Any] = {part: _renamed(getattr(manifest, part), name, old) for part in ("queries", *BY_QUERY)}
-    counters = dict(manifest.counters)
-    for part in COUNTED:
-        if part in counters:
-            counters[part] = _renamed(counters[part], name, old)
+    moved = mapped(manifest, lambda by_query: {old if q == name else q: value for q, value in by_query.items()})
+    past = manifest.account(name)
     record = {
         "trigger": "another text",
         "old_plan": entry.plan,
@@ -132,14 +138,9 @@ def with_name_free(manifest: Manifest, name: str, cql: str, plan: str, differenc
         "lost": dict(difference.lost),
         "old_results": old,
     }
-    counters["adaptive"] = {query: told for query, told in counters.get("adaptive", {}).items() if query != name}
-    past = counters.get("history", {}).get(old, ())
-    counters["history"] = {**counters.get("history", {}), name: [*past, record]}
-    return replace(manifest, **moved, counters=counters)
-
-
-def _renamed(by_query: Mapping[str, Any], name: str, new: str) -> dict[str, Any]:
-    return {new if query == name else query: value for query, value in by_query.items()}
+    kept = QueryAccount(results=past.results, history=past.history, sharing=past.sharing)
+    accounts = {**moved.accounts, old: kept, name: QueryAccount(history=[*past.history, record])}
+    return replace(moved, accounts=accounts)
 
 
 def with_archive(manifest: Manifest, before: Manifest | None, retired: Iterable[str]) -> Manifest:
@@ -149,24 +150,27 @@ def with_archive(manifest: Manifest, before: Manifest | None, retired: Iterable[
     kept = [name for name, entry in known.items() if entry.status == REPLACED and name not in manifest.queries]
     if not gone and not kept:
         return manifest
-    queries = {name: _left(entry) if name in gone else entry for name, entry in manifest.queries.items()}
-    parts: dict[str, Any] = {part: dict(getattr(manifest, part)) for part in BY_QUERY}
-    counters = dict(manifest.counters)
-    for name in kept:
-        assert before is not None
-        queries[name] = known[name]
-        for part in ("results", "released", "listed"):
-            if name in getattr(before, part):
-                parts[part][name] = getattr(before, part)[name]
-        counted = before.counters.get("results", {}).get(name, 0)
-        counters["results"] = {**counters.get("results", {}), name: counted}
-    for name in gone:
-        for part in ("advanced_to", "segments"):
-            parts[part].pop(name, None)
-        for part in ("sharing", "adaptive", "history"):
-            counters[part] = {query: told for query, told in counters.get(part, {}).items() if query != name}
-    return replace(manifest, queries=queries, counters=counters, **parts)
+    past = before or manifest
+    archived = {name: QueryAccount(results=manifest.account(name).results) for name in gone}
+    archived |= {name: QueryAccount(results=past.account(name).results) for name in kept}
+    return replace(
+        manifest,
+        queries={
+            **manifest.queries,
+            **{name: replace(manifest.queries[name], status=REPLACED) for name in gone},
+            **_some(past.queries, kept),
+        },
+        accounts={**manifest.accounts, **archived},
+        advanced_to=_some(manifest.advanced_to, manifest.advanced_to.keys() - gone),
+        segments=_some(manifest.segments, manifest.segments.keys() - gone),
+        released={**manifest.released, **_some(past.released, kept)},
+        outputs=replace(
+            manifest.outputs,
+            results={**manifest.outputs.results, **_some(past.outputs.results, kept)},
+            listed={**manifest.outputs.listed, **_some(past.outputs.listed, kept)},
+        ),
+    )
 
 
-def _left(entry: QueryEntry) -> QueryEntry:
-    return replace(entry, status=REPLACED)
+def _some(by_query: Mapping[str, T], names: Collection[str]) -> dict[str, T]:
+    return {name: value for name, value in by_query.items() if name in names}

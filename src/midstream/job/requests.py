@@ -8,7 +8,7 @@ crash carries out, before its first batch, what was kept and has no number in th
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from threading import RLock
@@ -20,7 +20,7 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.process import this_process
 from midstream.checkpoint.request_format import UNREADABLE
-from midstream.checkpoint.request_log import REQUESTS, TakenRequests, record_of
+from midstream.checkpoint.request_log import TakenRequests, record_of
 from midstream.errors import InputError, InternalError, JobError, MidstreamError, MigrationError, QueryError
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class Requests:
         """Carries out what was asked of an earlier process and is not in the manifest; gives the numbers."""
         for number, request, reply in self.taken.tidy():
             self._give_up(number, request, reply)
-        self.shown |= {told["id"] for told in ([] if manifest is None else manifest.counters.get(REQUESTS, ()))}
+        self.shown |= {told["id"] for told in ([] if manifest is None else manifest.asked.requests)}
         done = []
         for number, request in self.taken.waiting():
             if number in self.shown:
@@ -110,9 +110,9 @@ class Requests:
         log.warning("request %s (%s) is given up: %s", number, _told(request), reason)
         self.given_up.append({**record_of(number, request), "refused": reason})
 
-    def told(self, before: Manifest | None, batch_id: int) -> list[Record]:
+    def told(self, before: Manifest | None, batch_id: int) -> list[Mapping[str, Any]]:
         """What the manifest of a batch says of requests."""
-        earlier = [] if before is None else list(before.counters.get(REQUESTS, ()))
+        earlier = () if before is None else before.asked.requests
         now = [*self.given_up, *(record_of(number, request) for number, request in self.carried_out.items())]
         return [*earlier[-REMEMBERED:], *({**record, "batch": batch_id} for record in now)]
 

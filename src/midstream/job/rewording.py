@@ -10,7 +10,6 @@ from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.errors import JobError, MidstreamError
 from midstream.job.adding import Adding
 from midstream.job.driver import Driver
-from midstream.job.local_plans import LOCAL
 from midstream.job.replacing import (
     Difference,
     emits_alike,
@@ -78,7 +77,7 @@ class Rewording:
                 detail=f"there it is: {entry.cql}",
                 hint="change the text once the migration has ended",
             )
-        if manifest.counters.get(LOCAL, {}).get(name):
+        if manifest.account(name).local_plans:
             raise JobError(
                 f"query {name} has another text than in the checkpoint, and its slots run by different plans",
                 detail=f"there it is: {entry.cql}",

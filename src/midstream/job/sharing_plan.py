@@ -82,8 +82,8 @@ class Shares:
 
     @property
     def _told(self) -> Mapping[str, Any]:
-        told: Mapping[str, Any] = {} if self.before is None else self.before.counters.get("sharing", {})
-        return told
+        known = {} if self.before is None else self.before.accounts
+        return {name: account.sharing for name, account in known.items() if account.sharing is not None}
 
     def is_fresh(self, name: str) -> bool:
         """Whether a query is new in this batch."""
@@ -183,7 +183,7 @@ class Shares:
         """When everything that has come by now has ended for a query."""
         if any(n.outlives_windows for f in query.staged.fragments for n in p.walk_physical(f.plan)):
             return None
-        latest = {} if self.before is None else self.before.latest
+        latest = {} if self.before is None else self.before.streams.latest
         ends = [BEGINNING]
         for source in query.sources_read:
             if source.longest is None:

@@ -21,9 +21,10 @@ import pyarrow.parquet
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import TimeDomain, ticks
+from midstream.checkpoint.file_entries import SourceFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import dead_letters_of, sources_of
-from midstream.checkpoint.manifest import Manifest, SourceFile
+from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.outputs import open_output
 from midstream.checkpoint.process import this_process
 from midstream.checkpoint.source_batches import source_batch
@@ -268,7 +269,7 @@ class LocalBackend:
         manifest = driver.manifest
         number, now = source_batch(manifest) + 1, int(this_process().now() * 1e6)
         self.cluster.reading, self.cluster.clocks = self._told(files), {number: now}
-        arriving = dict(self._arriving(rows, {} if manifest is None else manifest.latest, now))
+        arriving = dict(self._arriving(rows, {} if manifest is None else manifest.streams.latest, now))
         with _told_if_done(driver, number):
             driver.on_batch(arriving, number)
             self._taken(files)

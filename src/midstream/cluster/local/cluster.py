@@ -15,8 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.algebra.declarations import StreamDeclaration
+from midstream.checkpoint.file_entries import SourceFile
 from midstream.checkpoint.files import Files
-from midstream.checkpoint.manifest import Manifest, SourceFile
+from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.spark_log import LOCAL
 from midstream.checkpoint.store import CheckpointStore
 from midstream.distribution.fragments import Route

@@ -20,7 +20,7 @@ import pyarrow.parquet
 
 from midstream.algebra.declarations import Catalog, StreamDeclaration
 from midstream.algebra.plan import Project
-from midstream.checkpoint.manifest import SourceFile
+from midstream.checkpoint.file_entries import SourceFile
 from midstream.errors import InputError, JobError, MidstreamError
 from midstream.inputs.ddl import schema_of_ddl
 from midstream.inputs.folder_paths import local_folder

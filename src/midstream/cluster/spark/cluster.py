@@ -14,8 +14,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 
 from midstream.checkpoint.failures import MissingFile
+from midstream.checkpoint.file_entries import SourceFile
 from midstream.checkpoint.files import Files
-from midstream.checkpoint.manifest import Manifest, SourceFile
+from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.source_batches import source_batch
 from midstream.checkpoint.spark_log import LOCAL, SparkLog, log_after
 from midstream.checkpoint.store import CheckpointStore

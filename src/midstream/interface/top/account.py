@@ -54,7 +54,7 @@ def _stream(job: StoredJob, name: str, rates: Mapping[str, Any]) -> Told:
 
 
 def _query(job: StoredJob, query: StoredQuery, rates: Mapping[str, Any]) -> Told:
-    waits = job.manifest.counters.get("waits", {}).get(query.name)
+    waits = job.manifest.streams.waits.get(query.name)
     return {
         "name": query.name,
         "status": query.status,

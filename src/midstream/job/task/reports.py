@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from midstream.checkpoint.manifest import DeadLetterFile, ResultFile
+from midstream.checkpoint.file_entries import DeadLetterFile, ResultFile
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.errors import InternalError, MidstreamError
 from midstream.job.task.samples import Looks, OperatorReport

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midstream.algebra.plan import ToStream
+from midstream.checkpoint.file_entries import ResultFile
 from midstream.checkpoint.files import Files
-from midstream.checkpoint.manifest import ResultFile
 from midstream.checkpoint.names import RESULTS, SHARED_RESULTS, name_for
 from midstream.checkpoint.outputs import checksum_of
 from midstream.checkpoint.result_files import QUERY

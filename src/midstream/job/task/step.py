@@ -19,8 +19,8 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.physical import Source
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.addresses import files_at
+from midstream.checkpoint.file_entries import DeadLetterFile
 from midstream.checkpoint.files import Files
-from midstream.checkpoint.manifest import DeadLetterFile
 from midstream.checkpoint.names import name_for
 from midstream.checkpoint.outputs import checksum_of
 from midstream.checkpoint.parallel_writes import SideBySide

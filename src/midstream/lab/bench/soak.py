@@ -102,7 +102,7 @@ def _moment(event: dict[str, Any], checkpoint: Path) -> Moment:
     manifest = CheckpointStore(str(checkpoint)).latest()
     assert manifest is not None
     # Files that were merged are kept for readers for some minutes more; they do not count.
-    named = manifest.files() - {file.path for file in manifest.superseded}
+    named = manifest.files() - {file.path for file in manifest.outputs.superseded}
     queries = event["queries"].values()
     return Moment(
         event["seconds"]["batch"],

@@ -35,4 +35,6 @@ def many_queries(spark: SparkSession, folders: Mapping[str, Path], queries: Mapp
         stream, manifest = streaming_query(session), session._driver.manifest
         assert manifest is not None
         held = {entry.place: entry.rows for entry in manifest.entries()}
-        return Asked(trigger_seconds(stream), sum(manifest.counters["results"].values()), sum(held.values()))
+        return Asked(
+            trigger_seconds(stream), sum(account.results for account in manifest.accounts.values()), sum(held.values())
+        )

@@ -12,9 +12,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StringType, StructField, StructType
 
 from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.checkpoint.file_entries import ResultFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import dead_letters_of
-from midstream.checkpoint.manifest import Manifest, ResultFile
+from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.outputs import require_present
 from midstream.checkpoint.result_files import QUERY
 from midstream.checkpoint.stored_results import released_files

@@ -1,0 +1,75 @@
+"""The files that a manifest names: what it says of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from midstream.checkpoint.names import LISTS
+
+
+@dataclass(frozen=True, slots=True)
+class ResultFile:
+    """A file of results: they start at `first_from` at the earliest and at `last_from` at the latest.
+
+    Several queries can share a file; `part` is then the name by which it tells the rows of one from those of others.
+    `checksum` is that of the whole file; entries of older formats have none.
+    """
+
+    path: str
+    rows: int
+    first_from: int
+    last_from: int
+    batch_id: int
+    part: str = ""
+    checksum: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterFile:
+    """A file of rows that could not be used, with the reasons; entries of older formats have no checksum."""
+
+    path: str
+    rows: int
+    batch_id: int
+    checksum: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file of a folder that is read as a stream: its path, its size and when it was last written, in nanoseconds."""
+
+    path: str
+    size: int
+    modified: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListFile:
+    """A file that lists older result, dead-letter or source files, so that manifests stay short."""
+
+    path: str
+    files: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsFile:
+    """A file of the metrics table: a row for each of some batches."""
+
+    path: str
+    rows: int
+    first_batch: int
+    last_batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Superseded:
+    """A file whose content lies in a larger one by now, or a list of such; kept for readers that began before."""
+
+    path: str
+    since: float
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it names others."""
+        return self.path.startswith(f"{LISTS}/")

@@ -1,0 +1,172 @@
+"""The parts of a job's state, as manifests have them: each a record of its own.
+
+Every field has the value that a job begins with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from midstream.checkpoint.file_entries import (
+    DeadLetterFile,
+    ListFile,
+    MetricsFile,
+    ResultFile,
+    SourceFile,
+    Superseded,
+)
+
+History = Sequence[Mapping[str, Any]]
+"""Events in the order in which they happened."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a job is and how it runs.
+
+    `identity` tells a checkpoint from others; those of early versions have none. `declared` are the streams as they
+    were declared, `arrival` the keys by which their rows go to slots, `carry` which of their columns batches carry. A
+    `finished` job takes in nothing more.
+    """
+
+    job: str | None = None
+    identity: str | None = None
+    declared: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    arrival: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
+    scheduling: str = "dfs"
+    carry: str = "needed"
+    finished: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """How far streams are, and what has come from them.
+
+    `source_batch` is the number of the source's last batch, None if it is the manifest's own; `own_batches` came after
+    it without rows. `registers`, `latest`, `rows`, `late` and `unusable` are by stream. `silent` says for how many
+    batches streams have had no rows while others had, `waits` which stream each query waits for, `doubted` whose last
+    rows lay beyond reach. `files` were read of each folder that is a stream, older ones are in `listed`; Spark keeps
+    account of its own sources.
+    """
+
+    source_batch: int | None = None
+    own_batches: int = 0
+    registers: Mapping[str, int] = field(default_factory=dict)
+    latest: Mapping[str, int] = field(default_factory=dict)
+    rows: Mapping[str, int] = field(default_factory=dict)
+    late: Mapping[str, int] = field(default_factory=dict)
+    unusable: Mapping[str, int] = field(default_factory=dict)
+    silent: Mapping[str, int] = field(default_factory=dict)
+    waits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    doubted: Sequence[str] = ()
+    files: Mapping[str, Sequence[SourceFile]] = field(default_factory=dict)
+    listed: Mapping[str, Sequence[ListFile]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Slots that partition groups are to be moved to, once that can be done."""
+
+    groups: Sequence[int]
+    slots: int
+    trigger: str
+
+
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The slots: the one of each partition group, how many there are, the groups' loads, and the moves.
+
+    `number` is None in manifests of early versions: then the routing names all slots. States are sorted by partition
+    group, and then by key; those of early versions by key alone.
+    """
+
+    routing: Sequence[int] = ()
+    number: int | None = None
+    sorted_by_group: bool = False
+    loads: Sequence[float] = ()
+    wanted: Wanted | None = None
+    moves: History = ()
+
+    @property
+    def count(self) -> int:
+        """How many slots there are."""
+        return max(self.routing, default=0) + 1 if self.number is None else self.number
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a query is in quarantine, and since which batch."""
+
+    batch: int
+    reason: str
+    detail: str | None = None
+    hint: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The fault as people are told of it."""
+        return {"batch": self.batch, "reason": self.reason, "detail": self.detail, "hint": self.hint}
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """How many rows were left out for a query because its expressions failed, and the batch of the last ones."""
+
+    batch: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueryAccount:
+    """What a job remembers of a query.
+
+    `results` counts them. `graph` is its plan for display, `sharing` what it shares with others, `knowledge` what its
+    adaptivity has learnt, `mode` the adaptivity that was asked for while it ran. `added` is what it was added with, if
+    it was added while the job ran. `local_plans` are those of slots that run by another plan than the query's, with
+    their migrations.
+    """
+
+    results: int = 0
+    history: History = ()
+    graph: Mapping[str, Any] | None = None
+    sharing: Mapping[str, Any] | None = None
+    knowledge: Mapping[str, Any] | None = None
+    mode: str | None = None
+    added: Mapping[str, Any] | None = None
+    on_error: str | None = None
+    fault: Fault | None = None
+    set_aside: SetAside | None = None
+    local_plans: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def plans_of_slots(self) -> dict[int, str]:
+        """The plans of slots that run by another than the query's."""
+        return {int(slot): told["plan"] for slot, told in self.local_plans.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """The files of results and dead letters, and the metrics table.
+
+    `results` are by query. `listed` and `listed_dead_letters` are the lists of older ones, `superseded` the files whose
+    content lies in larger ones by now, `given_up` those that were lost and are not waited for. `recent` are the newest
+    rows of the metrics table, `metrics` the files with the others.
+    """
+
+    results: Mapping[str, Sequence[ResultFile]] = field(default_factory=dict)
+    listed: Mapping[str, Sequence[ListFile]] = field(default_factory=dict)
+    dead_letters: Sequence[DeadLetterFile] = ()
+    listed_dead_letters: Sequence[ListFile] = ()
+    superseded: Sequence[Superseded] = ()
+    given_up: History = ()
+    metrics: Sequence[MetricsFile] = ()
+    recent: History = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What was asked of the running job: the last requests, and the texts of queries that were dropped."""
+
+    requests: History = ()
+    dropped: Mapping[str, str] = field(default_factory=dict)

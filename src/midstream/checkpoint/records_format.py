@@ -1,0 +1,129 @@
+"""Records as JSON: only what differs from a job's beginning is written; files are rows of values, without names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from operator import attrgetter
+from typing import Any, TypeVar
+
+from midstream.checkpoint.file_entries import (
+    DeadLetterFile,
+    ListFile,
+    MetricsFile,
+    ResultFile,
+    SourceFile,
+    Superseded,
+)
+from midstream.checkpoint.records import Fault, Outputs, QueryAccount, SetAside, Slots, Streams, Wanted
+
+Record = TypeVar("Record")
+
+_FILES: dict[tuple[type, str], type] = {
+    (Outputs, "results"): ResultFile,
+    (Outputs, "listed"): ListFile,
+    (Outputs, "dead_letters"): DeadLetterFile,
+    (Outputs, "listed_dead_letters"): ListFile,
+    (Outputs, "superseded"): Superseded,
+    (Outputs, "metrics"): MetricsFile,
+    (Streams, "files"): SourceFile,
+    (Streams, "listed"): ListFile,
+}
+"""The fields that name files: sequences of entries, or such by name."""
+
+_PARTS: dict[tuple[type, str], type] = {
+    (Slots, "wanted"): Wanted,
+    (QueryAccount, "fault"): Fault,
+    (QueryAccount, "set_aside"): SetAside,
+}
+"""The records within records."""
+
+_ROW: dict[type, Callable[[Any], tuple[Any, ...]]] = {
+    kind: attrgetter(*(f.name for f in fields(kind))) for kind in set(_FILES.values())
+}
+
+
+def written(record: Any) -> dict[str, Any]:
+    """The fields of a record that are not as at the beginning."""
+    found = {}
+    for f in fields(record):
+        value = getattr(record, f.name)
+        if value != (f.default_factory() if f.default_factory is not MISSING else f.default):
+            found[f.name] = _written((type(record), f.name), value)
+    return found
+
+
+def _written(place: tuple[type, str], value: Any) -> Any:
+    if place in _PARTS:
+        return written(value)
+    if place not in _FILES:
+        return value
+    row = _ROW[_FILES[place]]
+    return (
+        {name: list(map(row, v)) for name, v in value.items()} if isinstance(value, Mapping) else list(map(row, value))
+    )
+
+
+def read(kind: type[Record], content: Mapping[str, Any]) -> Record:
+    """The record in what JSON had of it."""
+    return kind(**{name: _read((kind, name), value) for name, value in content.items()})
+
+
+def _read(place: tuple[type, str], value: Any) -> Any:
+    if place in _PARTS:
+        return read(_PARTS[place], value)
+    entry = _FILES.get(place)
+    if entry is None:
+        return tuple(value) if isinstance(value, list) else value
+    if isinstance(value, dict):
+        return {name: tuple(entry(*row) for row in rows) for name, rows in value.items()}
+    return tuple(entry(*row) for row in value)
+
+
+def sections(content: dict[str, Any]) -> dict[str, Any]:
+    """The records of a manifest of the fourth format, which had counters of all kinds in one place."""
+    left, counters = dict(content), content["counters"]
+    for name in ("counters", "routing", "registers", "latest", *_OUTPUTS, "sources", "listed_sources"):
+        del left[name]
+    accounts: dict[str, dict[str, Any]] = {}
+    for name, key in _ACCOUNT.items():
+        for query, value in counters.get(key, {}).items():
+            if query in content["queries"]:
+                accounts.setdefault(query, {})[name] = value
+    counted = {section: _some(counters, keys) for section, keys in _COUNTED.items()}
+    if "wanted" in counted["slots"]:
+        counted["slots"]["wanted"] = {"slots": counters.get("slots"), **counters["wanted"]}
+    return left | {
+        "settings": counted["settings"],
+        "streams": counted["streams"]
+        | {"registers": content["registers"], "latest": content["latest"]}
+        | {"files": content["sources"], "listed": content["listed_sources"]},
+        "slots": counted["slots"] | {"routing": content["routing"]},
+        "accounts": accounts,
+        "outputs": {name: content[name] for name in _OUTPUTS} | _some(counters, {"given_up": "given_up"}),
+        "asked": counted["asked"],
+    }
+
+
+def _some(counters: Mapping[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
+    return {name: counters[key] for name, key in keys.items() if counters.get(key) is not None}
+
+
+def _alike(*names: str) -> dict[str, str]:
+    return {name: name for name in names}
+
+
+_OUTPUTS = ("results", "listed", "dead_letters", "listed_dead_letters", "superseded", "metrics", "recent")
+_ACCOUNT = _alike("results", "history", "sharing", "added", "on_error", "set_aside") | {
+    "graph": "plans",
+    "knowledge": "adaptive",
+    "mode": "adapted",
+    "fault": "quarantine",
+}
+_COUNTED = {
+    "settings": _alike("job", "identity", "arrival", "scheduling", "carry", "finished") | {"declared": "streams"},
+    "streams": _alike("source_batch", "own_batches", "rows", "late", "unusable", "silent", "waits", "doubted"),
+    "slots": {"number": "slots", "loads": "groups", "wanted": "wanted", "moves": "moves"},
+    "asked": _alike("requests", "dropped"),
+}
+"""Under which keys the fourth format counted the fields of each record."""

@@ -1,0 +1,310 @@
+"""What a batch that was run leaves behind: the next manifest, from the one before it and what the slots report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from midstream.algebra.declarations import StreamDeclaration
+from midstream.algebra.time import BEGINNING
+from midstream.checkpoint.file_entries import ResultFile, SourceFile
+from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.packs import SegmentEntry
+from midstream.checkpoint.records import Asked, Outputs, QueryAccount, SetAside, Settings, Slots, Streams, Wanted
+from midstream.distribution.balancing import remembered
+from midstream.job.attention import Wait, reads_of, silences, waits
+from midstream.job.batch import TICKS, Batch, entry_of
+from midstream.job.local_plans import after, at_work, ended_locally, local_after
+from midstream.job.migration_account import Account, extra
+from midstream.job.plan_graph import plans_of
+from midstream.job.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.task.reports import FragmentReport
+from midstream.job.task.sides import NEW, base_name
+
+REMEMBERED = 100
+"""How many migrations of a query, and moves of partition groups, manifests remember."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the next manifest says besides what the batch did: the job's settings, and what was asked of it.
+
+    `numbers` are those of the source's batch and of our own; `knowledge` is what the adaptivity of queries knows.
+    """
+
+    settings: Settings = field(default_factory=Settings)
+    asked: Asked = field(default_factory=Asked)
+    wanted: Wanted | None = None
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    knowledge: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A batch whose reports are in."""
+
+    batch: Batch
+
+    @property
+    def before(self) -> Manifest:
+        """The manifest before the batch; an empty one before the first."""
+        return self.batch.before or Manifest(self.batch.query_id, -1)
+
+    def manifest(self, offsets: str, terms: Terms) -> Manifest:
+        """What the batch leaves behind."""
+        batch, before = self.batch, self.before
+        queries = batch.queries
+        return Manifest(
+            query_id=batch.query_id,
+            batch_id=batch.batch_id,
+            offsets=offsets,
+            epoch=before.epoch,
+            settings=terms.settings,
+            streams=self._streams(terms.numbers),
+            slots=self._slots(terms.wanted),
+            queries={name: entry_of(after(query, batch.slots)) for name, query in queries.items()},
+            accounts=self._accounts(terms),
+            advanced_to={name: batch.advance_to(query) for name, query in queries.items()},
+            released={name: self._released(query) for name, query in queries.items()},
+            segments=self._segments(),
+            migration={name: m for name, query in queries.items() if (m := self._migration_after(query))},
+            outputs=self._outputs(),
+            asked=terms.asked,
+        )
+
+    def _streams(self, numbers: Mapping[str, int]) -> Streams:
+        batch, before = self.batch, self.before.streams
+        names = sorted(d.name for d in batch.streams.values() if not d.name.startswith("#"))
+        rows = self._summed("rows", {})
+        silent = silences(before.silent, names, {name: rows.get(name, 0) for name in names})
+        return Streams(
+            **numbers,
+            registers=self.registers,
+            latest=self.latest,
+            rows=self._summed("rows", before.rows),
+            late=self._summed("late", before.late),
+            unusable=self._summed("unusable", before.unusable),
+            silent=silent,
+            waits=_told(waits(reads_of(batch.queries), self.registers, silent)),
+            doubted=sorted(batch.reaches.doubted),
+            files=_read(before.files, batch.files_read),
+            listed=before.listed,
+        )
+
+    def _summed(self, kind: str, before: Mapping[str, int]) -> dict[str, int]:
+        """Counts by stream, with those of the reports."""
+        total = dict(before)
+        for report in self.batch.reports:
+            for stream, count in getattr(report, kind).items():
+                total[stream] = total.get(stream, 0) + count
+        return total
+
+    @cached_property
+    def latest(self) -> Mapping[str, int]:
+        """The newest time of each stream."""
+        latest = dict(self.before.streams.latest)
+        for report in self.batch.reports:
+            for stream, ticks in report.latest.items():
+                latest[stream] = max(latest.get(stream, BEGINNING), ticks)
+        return latest
+
+    @cached_property
+    def registers(self) -> Mapping[str, int]:
+        """What streams promise after the batch: nothing more before these times."""
+        registers = dict(self.batch.registers)
+        if self.batch.registers_now is not None:  # that no stream was heard says nothing where none was read
+            return registers
+        clock = self.latest.get(TICKS, BEGINNING)
+        for declaration in self.batch.streams.values():
+            name = declaration.name
+            seen = self.latest.get(name, BEGINNING)
+            if not declaration.domain.is_integer:
+                seen = max(seen, clock)
+            if seen > BEGINNING:
+                registers[name] = max(registers.get(name, BEGINNING), seen - declaration.lateness)
+        self._raise_silent(registers)
+        return registers
+
+    def _raise_silent(self, registers: dict[str, int]) -> None:
+        """Streams that had no rows in this batch say how far they are, so that nobody waits for them."""
+        declared = list(self.batch.streams.values())
+        heard = {stream for report in self.batch.reports for stream, count in report.rows.items() if count}
+        for silent in declared:
+            if not silent.on_demand or silent.name in heard:
+                continue
+            others = [d.name for d in declared if d is not silent and _comparable(silent, d)]
+            newest = max((self.latest.get(name, BEGINNING) for name in others), default=BEGINNING)
+            if newest > BEGINNING:
+                registers[silent.name] = max(registers.get(silent.name, BEGINNING), newest - silent.skew)
+
+    def _slots(self, wanted: Wanted | None) -> Slots:
+        batch, before = self.batch, self.before.slots
+        now = [0] * len(batch.routing)
+        for report in batch.reports:
+            for group, count in report.groups.items():
+                now[group] += count
+        return Slots(
+            routing=list(batch.routing),
+            number=batch.slots,
+            sorted_by_group=batch.by_group,
+            loads=remembered(before.loads, now),
+            wanted=wanted,
+            moves=[*before.moves, *([batch.moved] if batch.moved else [])][-REMEMBERED:],
+        )
+
+    def _accounts(self, terms: Terms) -> dict[str, QueryAccount]:
+        batch = self.batch
+        graphs, sharing = plans_of(batch.queries, batch.reports), batch.shares.to_json()
+        return {
+            name: QueryAccount(
+                results=self.before.account(name).results + sum(file.rows for file in self._results(name)),
+                history=self._history(query),
+                graph=graphs[name],
+                sharing=sharing[name],
+                knowledge=terms.knowledge.get(name),
+                set_aside=self._set_aside(name),
+                local_plans=local_after(query, batch.slots, self._migration_after),
+            )
+            for name, query in batch.queries.items()
+        }
+
+    def _history(self, query: RunningQuery) -> list[Mapping[str, Any]]:
+        past = self.before.account(query.name).history
+        return [*past, *self.batch.shares.started(query.name), *self._finished_migration(query)][-REMEMBERED:]
+
+    def _set_aside(self, query: str) -> SetAside | None:
+        before = self.before.account(query).set_aside
+        rows = sum(report.set_aside.get(query, 0) for report in self.batch.reports)
+        return SetAside(self.batch.batch_id, rows + (before.rows if before else 0)) if rows else before
+
+    def _outputs(self) -> Outputs:
+        before, queries = self.before.outputs, self.batch.queries
+        return replace(
+            before,
+            results={name: [*before.results.get(name, ()), *self._results(name)] for name in queries},
+            listed={name: before.listed[name] for name in queries if name in before.listed},
+            dead_letters=[*before.dead_letters, *(f for r in self.batch.reports for f in r.dead_letters)],
+        )
+
+    def _results(self, query: str) -> list[ResultFile]:
+        return self._given.get(query, [])
+
+    @cached_property
+    def _given(self) -> dict[str, list[ResultFile]]:
+        """The new result files by query."""
+        given: dict[str, list[ResultFile]] = {}
+        for report in sorted(self.batch.reports, key=lambda r: r.slot):
+            for name, file in report.results.items():
+                given.setdefault(base_name(name), []).append(file)
+        return given
+
+    def _segments(self) -> dict[str, dict[int, dict[int, list[SegmentEntry]]]]:
+        found: dict[str, dict[int, dict[int, list[SegmentEntry]]]] = {part.name: {} for part in self.batch.parts()}
+        for report in self.batch.reports:
+            for (name, fragment), part in report.fragments.items():
+                if name in found and part.entries:
+                    found[name].setdefault(fragment, {})[report.slot] = part.entries
+        return found
+
+    def _released(self, query: RunningQuery) -> int:
+        plans = at_work(query, self.batch.slots)
+        reached = min(self._reached(own, slots) for own, slots in plans)
+        return max(self.before.released.get(query.name, BEGINNING), reached)
+
+    def _reached(self, query: RunningQuery, slots: Collection[int] | None) -> int:
+        """How far the results of a plan are complete in the slots that run by it."""
+        # What must wait was worked through up to the last registers only; the rest is complete up to the new ones.
+        migration = query.migration
+        if migration is not None and migration.apart:
+            first = migration.decision["split_after"] + 1
+            old, new = (self._complete(q) for q in (query, migration.target))
+            return new if migration.done else old if old < first else max(first, new)
+        if migration is not None:
+            return self._complete_while_migrating(query, migration.target, slots)
+        return self._complete(query)
+
+    def _complete_while_migrating(
+        self, query: RunningQuery, target: RunningQuery, slots: Collection[int] | None
+    ) -> int:
+        """How far the results of two plans in one box are complete."""
+        roots = self._roots(query, slots)
+        if query.waits or target.waits:
+            return min([self.batch.advance_to(query), *(part.passed for part in roots)])
+        held = [part.held_from for part in roots if part.held_from is not None]
+        return min([query.reached(self.registers), *held])
+
+    def _complete(self, query: RunningQuery) -> int:
+        """How far a plan's results are complete."""
+        return query.passed(self.batch.advance_to(query)) if query.waits else query.reached(self.registers)
+
+    def _migration_after(self, query: RunningQuery, slot: int | None = None) -> dict[str, Any] | None:
+        """What the manifest says of a query's migration, or of that of a slot by itself; None if there is none."""
+        migration = query.migration
+        if migration is None or migration.done or migration.cancelling:
+            return None
+        if migration.apart:
+            first = migration.decision["split_after"] + 1
+            done = all(q.passed(self.batch.advance_to(query)) >= first for q in (query, migration.target))
+        else:
+            done = all(part.migrated is not False for part in self._roots(query, None if slot is None else (slot,)))
+        begun = self.batch.batch_id if migration.begun is None else migration.begun
+        account = self._account(query, migration, slot).to_json()
+        return {**migration.to_json(), "begun": begun, "done": done, "account": account}
+
+    def _account(self, query: RunningQuery, migration: MigrationUnderWay, slot: int | None = None) -> Account:
+        """What a migration has cost by the end of this batch, in all slots or in the one that migrates."""
+        batch = self.batch
+        known = migration.account or Account.opened(batch.advanced_to(query.name), batch.started)
+        reports: dict[tuple[str, int], list[FragmentReport]] = {}
+        for report in batch.reports:
+            for place, part in report.fragments.items():
+                if base_name(place[0]) == query.name and slot in (None, report.slot):
+                    reports.setdefault(place, []).append(part)
+        return known.after(batch.advance_to(query), time.time(), self._heard(query), *extra(reports, query.name + NEW))
+
+    def _heard(self, query: RunningQuery) -> bool:
+        """Whether results leave with this batch."""
+        since, until = self.before.released.get(query.name, BEGINNING), self._released(query)
+        files = [*self.before.outputs.results.get(query.name, ()), *self._results(query.name)]
+        return any(file.first_from < until and file.last_from >= since for file in files)
+
+    def _roots(self, query: RunningQuery, slots: Collection[int] | None) -> list[FragmentReport]:
+        root = (query.name, query.staged.root.number)
+        return [
+            report.fragments[root]
+            for report in self.batch.reports
+            if root in report.fragments and (slots is None or report.slot in slots)
+        ]
+
+    def _finished_migration(self, query: RunningQuery) -> list[dict[str, Any]]:
+        """The migration that this batch ends, if any."""
+        ended = [
+            *self.batch.ended.get(query.name, ()),
+            *ended_locally(query, self.batch.batch_id, self._account),
+        ]
+        migration = query.migration
+        if migration is None or not (migration.done or migration.cancelling):
+            return ended
+        status = "cancelled" if migration.cancelling else "done"
+        record = migration.record(query.plan.text, self.batch.batch_id, status, self._account(query, migration))
+        return [*ended, record]
+
+
+def _told(found: Iterable[Wait]) -> dict[str, Mapping[str, Any]]:
+    return {wait.query: wait.to_json() for wait in found if wait.batches}
+
+
+def _read(
+    before: Mapping[str, Sequence[SourceFile]], now: Mapping[str, Sequence[SourceFile]]
+) -> dict[str, Sequence[SourceFile]]:
+    return {stream: (*before.get(stream, ()), *now.get(stream, ())) for stream in {**before, **now}}
+
+
+def _comparable(silent: StreamDeclaration, other: StreamDeclaration) -> bool:
+    """Whether the newest time of a stream says how far a silent one is."""
+    if silent.timestamps != "external":
+        return other.timestamps != "external" or other.name == TICKS
+    return other.name != TICKS and other.domain.agrees_with(silent.domain)
