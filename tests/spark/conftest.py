@@ -7,6 +7,14 @@ from collections.abc import Iterator
 import pytest
 
 
+@pytest.fixture(autouse=True)
+def _in_executors(monkeypatch):
+    """Sessions of these tests run small batches in executors too, unless they say otherwise."""
+    from midstream.cluster.spark import small_batches
+
+    monkeypatch.setattr(small_batches, "USUAL", 0)
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[object]:
     from midstream.cluster.spark import spark_session

@@ -30,7 +30,7 @@ def main(folder: Path, master: str, strategy: str = "genmig") -> None:
 
     spark = spark_session(master, **{"spark.driver.memory": "1g"})
     resumed = (folder / "checkpoint" / "manifests").exists()
-    with ms.Session(spark, checkpoint=str(folder / "checkpoint"), slots=2) as session:
+    with ms.Session(spark, checkpoint=str(folder / "checkpoint"), slots=2, small_batches=0) as session:
         for name in "ABC":
             files = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder / name))
             session.stream(name, files, time="ts")

@@ -20,7 +20,7 @@ def main(folder: Path) -> None:
 
     spark = spark_session("local[2]", **{"spark.driver.memory": "1g"})
     machine = SparkContext._gateway.proc.pid  # type: ignore[union-attr]
-    with ms.Session(spark, checkpoint=str(folder / "checkpoint"), slots=2) as session:
+    with ms.Session(spark, checkpoint=str(folder / "checkpoint"), slots=2, small_batches=0) as session:
         session.stream("A", Feed(folder / "A").frame(spark), time="ts")
         session.query("q", "SELECT k FROM A [RANGE 10]")
         session.on_progress(lambda _: os.kill(machine, signal.SIGKILL))

@@ -30,7 +30,7 @@ def main(folder: Path, master: str) -> None:
     spark = spark_session(master, **{"spark.driver.memory": "1g"})
 
     def opened(slots: int, parts: str) -> Any:
-        session = ms.Session(spark, checkpoint=str(folder / "checkpoint"), slots=slots)
+        session = ms.Session(spark, checkpoint=str(folder / "checkpoint"), slots=slots, small_batches=0)
         for name in "ABC":
             reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
             session.stream(name, reader.parquet(str(folder / name / parts)), time="ts")

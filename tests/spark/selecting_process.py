@@ -41,7 +41,9 @@ def main(folder: Path, master: str, all_attempts: str) -> None:
     patient = ms.ScalarFunction("patient", wait, pa.int64())
 
     spark = spark_session(master, **{"spark.driver.memory": "1g", ALL_ATTEMPTS: all_attempts})
-    with ms.Session(spark, checkpoint=str(folder / "checkpoint"), slots=2, functions=[patient]) as session:
+    with ms.Session(
+        spark, checkpoint=str(folder / "checkpoint"), slots=2, small_batches=0, functions=[patient]
+    ) as session:
         files = spark.readStream.schema("k BIGINT, v BIGINT, ts BIGINT").parquet(str(folder / "A"))
         session.stream("A", files, time="ts")
         query = session.query("q", "SELECT k, patient(v) AS v FROM A [NOW] WHERE v > 40")

@@ -46,9 +46,13 @@ SCHEMA = pa.schema(
         ("seconds", pa.map_(pa.string(), pa.float64())),
         ("plans", _TEXTS),
         ("migrations", _TEXTS),
+        ("ran_on", pa.list_(pa.string())),
     ]
 )
-"""The table's columns: rows, late, unusable and registers are by stream, the others by query; `seconds` by part."""
+"""The table's columns: rows, late, unusable and registers are by stream, the others by query; `seconds` by part.
+
+`ran_on` is where slots ran: the driver, or executors.
+"""
 
 Row = Mapping[str, Any]
 
@@ -91,7 +95,7 @@ def metrics_of(files: Files, manifest: Manifest | None, batches: int | None = No
         if batches is not None and rows >= batches:
             break
         rows += file.rows
-        tables.append(pq.read_table(pa.BufferReader(files.open_map(file.path)), partitioning=None).cast(SCHEMA))
+        tables.append(_read(files, file))
     return pa.concat_tables(reversed(tables))
 
 
@@ -146,12 +150,20 @@ def _merged(files: Files, batch_id: int, named: list[MetricsFile]) -> list[Metri
         alike = named[-TIER:]
         if alike[0].rows > 2 * alike[-1].rows or sum(file.rows for file in alike) > LARGEST:
             break
-        tables = [pq.read_table(pa.BufferReader(files.open_map(file.path)), partitioning=None) for file in alike]
+        tables = [_read(files, file) for file in alike]
         path = name_for(METRICS, batch_id, 0, 0)
         _write(files, path, pa.concat_tables(tables))
         rows = sum(file.rows for file in alike)
         named = [*named[:-TIER], MetricsFile(path, rows, alike[0].first_batch, alike[-1].last_batch)]
     return named
+
+
+def _read(files: Files, file: MetricsFile) -> pa.Table:
+    """A file of the table; columns that its version did not have are empty."""
+    found = pq.read_table(pa.BufferReader(files.open_map(file.path)), partitioning=None)
+    for missing in (field for field in SCHEMA if field.name not in found.column_names):
+        found = found.append_column(missing, pa.nulls(found.num_rows, missing.type))
+    return found.select(SCHEMA.names).cast(SCHEMA)
 
 
 def _newest(named: list[MetricsFile], retained: int) -> list[MetricsFile]:

@@ -73,9 +73,9 @@ class SparkLog:
         """The entry of a batch."""
         return self.files.read(self.offsets(batch)).decode()
 
-    def safe_entry(self, batch: int) -> str:
+    def safe_entry(self, batch: int, entry: str | None = None) -> str:
         """The entry of a batch, once it and what it refers to are safe from a crash of the machine."""
-        entry = self.entry(batch)
+        entry = self.entry(batch) if entry is None else entry
         paths = [self.offsets(batch), f"{self.folder}/offsets"]
         for source, number in _file_logs(entry):
             if self._safe.get(source, -1) < number:

@@ -70,6 +70,9 @@ class Session(AnySession):
     `group_bits` (8 to 12) is chosen when a checkpoint is made: keys are hashed into `2 ** group_bits` partition groups,
     the units that move between slots.
 
+    On Spark the driver runs batches of up to `small_batches` bytes itself, without Python workers: "1 MB" by default, 0
+    for none.
+
     A session with a `name` goes on only with a checkpoint of that name, or one that has none yet.
     """
 
@@ -89,11 +92,12 @@ class Session(AnySession):
         group_bits: int | None = None,
         metrics_retained: int = 100_000,
         name: str | None = None,
+        small_batches: int | str | None = None,
     ) -> None:
         if carry not in ("needed", "all"):
             raise InputError(f"a session carries the columns that are needed or all, not {carry!r}")
         memory, store = Memory.of(memory_per_slot), CheckpointStore(str(checkpoint))
-        self._backend = _backend(on or "spark", spark, store.files)
+        self._backend = _backend(on or "spark", spark, store.files, small_batches)
         self.functions = functions_by_name(list(functions))
         self._inputs: dict[str, Input] = {}
         self._started = False
@@ -659,7 +663,9 @@ def check_name(kind: str, name: str) -> None:
         raise InputError(f"{name!r} cannot name a {kind}", hint="use letters, digits, _ and -")
 
 
-def _backend(on: str | Callable[[Files], Backend], spark: Any, files: Files) -> Backend:
+def _backend(
+    on: str | Callable[[Files], Backend], spark: Any, files: Files, small_batches: int | str | None
+) -> Backend:
     """Where a session runs."""
     if callable(on):
         return on(files)
@@ -672,5 +678,5 @@ def _backend(on: str | Callable[[Files], Backend], spark: Any, files: Files) -> 
     if on == "spark":
         from midstream.cluster.spark.backend import SparkBackend
 
-        return SparkBackend(spark, files)
+        return SparkBackend(spark, files, small_batches)
     raise InputError(f"a session cannot run on {on!r}", hint="use on='spark' or on='local'")

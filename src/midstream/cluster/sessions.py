@@ -44,8 +44,9 @@ class Session:
     has its `plan`, `results()`, `history`, `decisions` and `migrate`. As a context manager it stops at the end.
 
     On a checkpoint there are more settings: `slots` (how many tasks share the work of a batch), `memory_per_slot`,
-    `retained`, `carry`, `rebalancing`, `metrics_retained` and `name`. In memory, `clock` gives the time of rows that
-    the session stamps. `functions` are the user's own functions, `scheduling` says which operator runs when.
+    `retained`, `carry`, `rebalancing`, `metrics_retained`, `small_batches` and `name`. In memory, `clock` gives the
+    time of rows that the session stamps. `functions` are the user's own functions, `scheduling` says which operator
+    runs when.
 
     >>> session = Session()
     >>> _ = session.stream("A", pa.schema([("ts", pa.int64()), ("k", pa.int64())]))
@@ -83,6 +84,7 @@ class Session:
         rebalancing: bool = False,
         metrics_retained: int = 100_000,
         name: str | None = None,
+        small_batches: int | str | None = None,
     ) -> OnCheckpoint: ...
 
     def __new__(cls, spark: Any = None, *, checkpoint: Any = None, on: object = None, **options: Any) -> Session:

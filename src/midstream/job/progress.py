@@ -51,6 +51,7 @@ def metrics_row(event: Mapping[str, Any], now: float) -> dict[str, Any]:
         },
         **{name: _finite(event[name]) for name in ("registers", "released")},
         "seconds": {name: round(value, 6) for name, value in event["seconds"].items()},
+        "ran_on": list(event["ran_on"]),
     }
 
 
@@ -84,6 +85,8 @@ def told_in_a_line(event: Mapping[str, Any]) -> str:
         f"{sum(q['state_bytes'] for q in queries.values())} bytes",
         "seconds " + " ".join(f"{name} {value:.3f}" for name, value in sorted(seconds.items())),
     ]
+    if event["ran_on"]:
+        parts.append("ran on " + " ".join(event["ran_on"]))
     moving = [f"{name} goes over to {plan}" for name, plan in event["migrations"].items()]
     return ", ".join([*parts, *moving])
 
@@ -122,6 +125,7 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
         "migrations": {name: migrating_to(query) for name, query in batch.queries.items() if query.migrates},
         "seconds": seconds,
         "slots": slot_seconds(batch),
+        "ran_on": sorted({report.place for report in batch.reports if report.place}),
         "warnings": warnings_of(batch, manifest),
         "decisions": {
             name: account.knowledge["decided"]

@@ -1,17 +1,13 @@
-"""This process as a cluster: a slot is a call of a step, and an exchange deals rows to the slots' lists.
+"""This process as a cluster: slots run in its threads.
 
-Slots of one step run side by side in threads. Rows may be dealt in a random order, as a shuffle on a cluster does, so
-that tests see what depends on the order.
+Rows may be dealt in a random order, as a shuffle on a cluster does, so that tests see what depends on the order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.algebra.declarations import StreamDeclaration
@@ -20,30 +16,19 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.spark_log import LOCAL
 from midstream.checkpoint.store import CheckpointStore
+from midstream.cluster.slot_threads import Dealt, Owners, SlotThreads
 from midstream.distribution.fragments import Route
 from midstream.job.batch import Batch
 from midstream.job.moving import Move
 from midstream.job.results import results_of_query
 from midstream.job.task.exchange import ONE_SLOT_GROUP, groups_of
-from midstream.job.task.layout import GROUP, NOTE, PORT, SLOT, Layout
+from midstream.job.task.layout import GROUP, PORT, Layout
 from midstream.job.task.reports import Report
 from midstream.operators.arrival_hash import arrival_hash
 from midstream.optimizer.plans import Plan
 
 Arriving = Mapping[str, pa.RecordBatch | pa.Table]
 """The rows of a batch by stream."""
-
-Dealt = list[list[pa.RecordBatch]]
-"""The rows of each slot."""
-
-Owners = npt.NDArray[np.int32]
-
-
-class Step(Protocol):
-    """What a slot runs."""
-
-    def run(self, slot: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Turns what arrives in a slot into what leaves it."""
 
 
 class LocalCluster:
@@ -57,7 +42,6 @@ class LocalCluster:
         shuffle: np.random.Generator | None = None,
         threads: int | None = None,
     ) -> None:
-        self.threads = threads
         self.files = files
         self.routes = routes
         self.shuffle = shuffle
@@ -66,17 +50,17 @@ class LocalCluster:
         self.clocks: dict[int, int] = {}
         """The time of the batch under way."""
         self._source_id = source_id
-        self._pool: ThreadPoolExecutor | None = None
+        self._slots = SlotThreads(threads, shuffle)
 
     def run(self, batch: Batch, rows: Arriving) -> list[Report]:
         """Runs all stages of a batch."""
-        return self._run(batch.steps(), self._dealt(batch, rows), batch.slots)
+        return self._slots.run(batch.steps(), self._dealt(batch, rows), batch.slots)
 
     def move(self, move: Move) -> list[Report]:
         """Runs a move of state."""
         sending, filling = move.steps()
         slots = max(move.old.slots, move.new.slots)
-        return self._run([sending, *filling], [[] for _ in range(slots)], slots)
+        return self._slots.run([sending, *filling], [[] for _ in range(slots)], slots)
 
     def no_rows(self, arriving: Layout) -> Arriving:
         """A batch without rows."""
@@ -114,9 +98,7 @@ class LocalCluster:
 
     def close(self) -> None:
         """Ends the threads."""
-        if self._pool is not None:
-            self._pool.shutdown()
-            self._pool = None
+        self._slots.close()
 
     def _dealt(self, batch: Batch, rows: Arriving) -> Dealt:
         """Each slot's rows, tagged with stream and partition group."""
@@ -126,7 +108,7 @@ class LocalCluster:
             for arrived in _pieces(rows.get(declaration.name)):
                 groups = self._groups(declaration, arrived, len(routing))
                 owners = np.where(groups < 0, 0, routing[groups])
-                self._deal(_tagged(batch.arriving, port, groups, arrived), owners, slots)
+                self._slots.deal(_tagged(batch.arriving, port, groups, arrived), owners, slots)
         return slots
 
     def _groups(self, declaration: StreamDeclaration, rows: pa.RecordBatch, count: int) -> Owners:
@@ -143,37 +125,6 @@ class LocalCluster:
         spread: Owners = np.asarray(np.arange(rows.num_rows) * count // rows.num_rows, np.int32)
         return spread
 
-    def _run(self, steps: Sequence[Step], slots: Dealt, count: int) -> list[Report]:
-        for step in steps:
-            given: Dealt = [[] for _ in range(count)]
-            for left in self._in_slots(step, slots):
-                for rows in left:
-                    if rows.num_rows:
-                        self._deal(rows, _owners(rows), given)
-            slots = given
-        return [Report.from_bytes(note) for rows in slots[0] for note in rows.column(NOTE).to_pylist()]
-
-    def _in_slots(self, step: Step, slots: Dealt) -> list[list[pa.RecordBatch]]:
-        """What leaves each slot."""
-
-        def run(slot: int) -> list[pa.RecordBatch]:
-            return list(step.run(slot, iter(slots[slot])))
-
-        if len(slots) == 1 or self.threads == 1:
-            return list(map(run, range(len(slots))))
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="midstream-slot")
-        return list(self._pool.map(run, range(len(slots))))
-
-    def _deal(self, rows: pa.RecordBatch, owners: Owners, slots: Dealt) -> None:
-        if self.shuffle is None and len(slots) == 1:
-            slots[0].append(rows)
-            return
-        for slot in np.unique(owners):
-            chosen = np.flatnonzero(owners == slot)
-            parts = [chosen] if self.shuffle is None else np.array_split(self.shuffle.permutation(chosen), 2)
-            slots[int(slot)].extend(rows.take(pa.array(part)) for part in parts if len(part))
-
 
 def _pieces(rows: pa.RecordBatch | pa.Table | None) -> list[pa.RecordBatch]:
     """Rows as batches, none of them empty."""
@@ -187,8 +138,3 @@ def _tagged(layout: Layout, port: int, groups: Owners, rows: pa.RecordBatch) -> 
     fixed = [pa.array(np.full(rows.num_rows, port, np.int32)), pa.array(groups)]
     names = [PORT, GROUP, *(f.name for f in layout.columns)]
     return pa.RecordBatch.from_arrays([*fixed, *layout.wide(port, columns, rows.num_rows)], names=names)
-
-
-def _owners(rows: pa.RecordBatch) -> Owners:
-    """The slots that rows go to; what the last step gives goes to the job."""
-    return rows.column(SLOT).to_numpy() if SLOT in rows.schema.names else np.zeros(rows.num_rows, np.int32)

@@ -16,6 +16,7 @@ from midstream.checkpoint.lists import sources_of
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.source_batches import source_batch
 from midstream.checkpoint.spark_log import LOCAL, log_after, sinks_called
+from midstream.checkpoint.spark_offsets import rows_between
 from midstream.cluster.spark.cluster import SparkCluster
 from midstream.cluster.spark.environment import is_gone, require_classic, ship_package, spark_session
 from midstream.cluster.spark.failures import in_words
@@ -25,6 +26,7 @@ from midstream.cluster.spark.frames.sources import NamedSource
 from midstream.cluster.spark.frames.tagging import StreamInput, tagged_union
 from midstream.cluster.spark.push_down import told
 from midstream.cluster.spark.quiet import keep_quiet
+from midstream.cluster.spark.small_batches import SmallBatches, most_bytes, stated_by_files
 from midstream.errors import JobError
 from midstream.inputs import StreamSettings
 from midstream.job.driver import Driver
@@ -34,13 +36,15 @@ from midstream.optimizer.plans import Plan
 class SparkBackend:
     """Runs a session on a SparkSession; without one a local one is opened."""
 
-    def __init__(self, spark: object, files: Files) -> None:
+    def __init__(self, spark: object, files: Files, small_batches: int | str | None = None) -> None:
         self.spark: SparkSession = require_classic(spark if spark is not None else spark_session())
         self.files = files
-        self.cluster = SparkCluster(self.spark, files)
+        small = SmallBatches(most_bytes(small_batches), self._rows_of_others, self._bytes_of_files)
+        self.cluster = SparkCluster(self.spark, files, small)
         self.slots = max(1, self.spark.sparkContext.defaultParallelism)
         self.streaming_query: StreamingQuery | None = None
         """Spark's query, once the session has been started."""
+        self._rates: dict[str, int] = {}
 
     def stream(self, name: str, source: DataFrame, columns: pa.Schema | None, settings: StreamSettings) -> StreamInput:
         """A stream from any streaming DataFrame."""
@@ -64,7 +68,7 @@ class SparkBackend:
     def ticks(self, name: str) -> StreamInput:
         """Spark's own clock."""
         source = NamedSource("ticks", "rate", None, None, {"rowsPerSecond": "1"}, ("timestamp AS ts",))
-        return stream_input(name, source.open(self.spark), None, StreamSettings())
+        return replace(stream_input(name, source.open(self.spark), None, StreamSettings()), source=source)
 
     def begin(
         self,
@@ -76,10 +80,12 @@ class SparkBackend:
         """Starts Spark's query."""
         keep_quiet(self.spark)
         ship_package(self.spark)
-        log = self.cluster.log = log_after(self.files, driver.manifest)
+        log = log_after(self.files, driver.manifest)
+        self.cluster.begin(log)
         newest = driver.manifest
         if newest is not None and newest.query_id == LOCAL and not sinks_called(self.files, newest):
             driver.repeat(source_batch(newest))
+        self._rates = _rates(inputs)
         unread = [self._unread(stream, driver.manifest) for stream in inputs]
         union, driver.arriving = tagged_union(unread, driver.routes, needed, driver.group_bits)
         writer = union.writeStream.foreachBatch(lambda rows, number: driver.on_batch(rows, log.base + number)).option(
@@ -93,6 +99,19 @@ class SparkBackend:
             self.streaming_query = writer.start()
         except Exception as error:
             raise in_words(error, self.spark, self.files.uri) from error
+
+    def _rows_of_others(self) -> int | None:
+        """The rows of the batch under way that are not of files, if their sources count them."""
+        newest = self.cluster.newest
+        if newest is None or newest == self.cluster.log.base:
+            return None
+        return rows_between(self.cluster.log.entry(newest - 1), self.cluster.entry(newest), self._rates)
+
+    def _bytes_of_files(self) -> int | None:
+        """The bytes of the files of the batch under way."""
+        if self.streaming_query is None:
+            return None
+        return stated_by_files(self.streaming_query._jsq.streamingQuery().lastExecution())
 
     def _unread(self, stream: StreamInput, manifest: Manifest | None) -> StreamInput:
         """The stream without the files of its folder that another cluster has read."""
@@ -148,3 +167,14 @@ class SparkBackend:
         """What Spark selects before rows cross into Python."""
         settings = self.spark.conf
         return told(driver.queries.values(), streams, lambda: settings.get("spark.sql.session.timeZone") or "")
+
+
+def _rates(inputs: Sequence[StreamInput]) -> dict[str, int]:
+    """The rows a second of `rate` sources, by name and by place; places are known where each stream has one source."""
+    found: dict[str, int] = {}
+    for place, stream in enumerate(inputs):
+        if stream.source is None:
+            return {}
+        if stream.source.format == "rate":
+            found[str(place)] = found[stream.source.name] = int(stream.source.options.get("rowsPerSecond", 1))
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -20,10 +20,12 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.source_batches import source_batch
 from midstream.checkpoint.spark_log import LOCAL, SparkLog, log_after
 from midstream.checkpoint.store import CheckpointStore
+from midstream.cluster.slot_threads import Step
 from midstream.cluster.spark.environment import BATCH_SETTINGS, ROWS_AT_ONCE
 from midstream.cluster.spark.frames.results import batch_frame
 from midstream.cluster.spark.frames.tagging import exchange_type, slot_of
 from midstream.cluster.spark.push_down import PushDown, push_down
+from midstream.cluster.spark.small_batches import EXECUTORS, SmallBatches
 from midstream.job.batch import Batch
 from midstream.job.moving import Move
 from midstream.job.task.layout import GROUP, NOTE, PORT, SLOT, Layout
@@ -31,27 +33,49 @@ from midstream.job.task.reports import Report
 from midstream.optimizer.plans import Plan
 
 
-class Step(Protocol):
-    """What a slot runs."""
-
-    def run(self, slot: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Turns what arrives in a slot into what leaves it."""
-
-
 class SparkCluster:
     """Runs a job's steps on Spark."""
 
-    def __init__(self, spark: SparkSession, files: Files) -> None:
+    def __init__(self, spark: SparkSession, files: Files, small: SmallBatches) -> None:
         self.spark = spark
         self.files = files
+        self.small = small
         self.log = SparkLog(files)
         self._batch_session = spark
         """The copy of the session that Spark made for the streaming query, once there is a batch."""
+        self._identity: str | None = None
+        self._set: dict[str, str] = {}
+        """What is known of Spark's query since it was started: its identity, and the settings made in its session."""
+        self._entry: tuple[int, str] | None = None
+        """The newest batch in Spark's log, once it was read."""
+
+    def begin(self, log: SparkLog) -> None:
+        """Goes on with a query of Spark's that is about to start on a log."""
+        self.log, self._identity, self._set, self._entry = log, None, {}, None
+
+    @property
+    def newest(self) -> int | None:
+        """The batch that was last looked for in Spark's log."""
+        return None if self._entry is None else self._entry[0]
+
+    def entry(self, batch_id: int) -> str:
+        """Spark's entry for a batch, read once."""
+        if self._entry is None or self._entry[0] != batch_id:
+            self._entry = batch_id, self.log.entry(batch_id)
+        return self._entry[1]
 
     def run(self, batch: Batch, rows: DataFrame) -> list[Report]:
-        """Runs all stages of a batch as one Spark job."""
-        self._configure(batch, rows)
-        pushed = self._pushed(batch, rows)
+        """Runs all stages of a batch: in the driver if it is small, else as one Spark job."""
+        self._batch_session = rows.sparkSession
+        reports = self.small.run(batch, rows)
+        if reports is None:
+            reports = self._in_executors(batch, rows)
+            self.small.ran_elsewhere(batch, reports)
+        return reports
+
+    def _in_executors(self, batch: Batch, rows: DataFrame) -> list[Report]:
+        self._configure(batch)
+        pushed = self._pushed(batch)
         until = {name: reach.until for name, reach in batch.reaches.by_stream.items()}
         selected = pushed.select(rows, batch.registers, until)
         flow = selected.repartitionById(batch.slots, slot_of(batch.routing, batch.slots))
@@ -60,20 +84,26 @@ class SparkCluster:
             if not step.last:
                 flow = flow.repartitionById(batch.slots, F.col(SLOT))
         reports = [Report.from_bytes(bytes(row[0])) for row in flow.collect()]
+        for report in reports:
+            report.place = EXECUTORS
         failed = any(report.error is not None for report in reports)
         return reports if failed else [*reports, *pushed.account(reports)]
 
-    def _configure(self, batch: Batch, rows: DataFrame) -> None:
-        self._batch_session = rows.sparkSession
+    def _configure(self, batch: Batch) -> None:
         most = batch.memory.rows_at_once(batch.arriving.row_bytes)
-        for key, value in {**BATCH_SETTINGS, ROWS_AT_ONCE: str(most)}.items():
-            rows.sparkSession.conf.set(key, value)
+        wanted = {**BATCH_SETTINGS, ROWS_AT_ONCE: str(most)}
+        # Batches without rows run in the session itself, not in the copy for the streaming query.
+        own = batch.registers_now is not None
+        if own or wanted != self._set:
+            for key, value in wanted.items():
+                self._batch_session.conf.set(key, value)
+            self._set = {} if own else wanted
 
-    def _pushed(self, batch: Batch, rows: DataFrame) -> PushDown:
+    def _pushed(self, batch: Batch) -> PushDown:
         """What Spark selects; nothing where there are no rows, because the streams have ended."""
         if batch.registers_now is not None:
             return PushDown({}, {}, {})
-        zone = rows.sparkSession.conf
+        zone = self._batch_session.conf
         return push_down(
             batch.queries.values(),
             batch.streams,
@@ -104,7 +134,9 @@ class SparkCluster:
 
     def source_id(self) -> str:
         """The identity of Spark's checkpoint."""
-        return self.log.query_id()
+        if self._identity is None:
+            self._identity = self.log.query_id()
+        return self._identity
 
     def continues(self, newest: Manifest) -> bool:
         """Whether this Spark query goes on with what ran in a process, in a log of its own."""
@@ -112,7 +144,7 @@ class SparkCluster:
 
     def offsets(self, batch_id: int) -> str:
         """Spark's own entry for a batch, made safe from a crash of the machine."""
-        return self.log.safe_entry(batch_id)
+        return self.log.safe_entry(batch_id, self.entry(batch_id))
 
     def require_same(self, manifest: Manifest) -> None:
         """Fails if Spark repeats the batch of a manifest with other offsets."""
@@ -120,7 +152,7 @@ class SparkCluster:
 
     def repair(self, store: CheckpointStore) -> None:
         """Puts back what Spark's logs have lost of batches that are done."""
-        self.log = log_after(self.files, store.latest())
+        self.begin(log_after(self.files, store.latest()))
         self.log.repair(store)
 
     def files_read(self, batch_id: int) -> Mapping[str, Sequence[SourceFile]]:
@@ -130,7 +162,7 @@ class SparkCluster:
     def clock(self, batch_id: int) -> int | None:
         """The time that Spark logs with a batch; None of one that is not Spark's."""
         try:
-            return batch_clock(self.log.entry(batch_id))
+            return batch_clock(self.entry(batch_id))
         except MissingFile:
             return None
 

@@ -131,6 +131,7 @@ def open_session(job: Job, replace: bool = False, drop: Sequence[str] = ()) -> A
         rebalancing=job.rebalancing,
         group_bits=job.group_bits,
         name=job.name,
+        small_batches=job.small_batches,
     )
     for name in drop:
         session.drop(name)

@@ -17,7 +17,7 @@ from midstream.interface.jobs.adaptivity import OFF, policy_in
 from midstream.interface.jobs.keys import JOB_KEYS, QUERY_KEYS, STREAM_KEYS, Key
 from midstream.job.faults import OnError
 from midstream.job.group_bits import chosen_bits
-from midstream.job.task.memory import Memory
+from midstream.job.task.memory import Memory, bytes_of
 
 MISSING = ""
 """What stands for a text that is missing, in a job with mistakes."""
@@ -85,6 +85,7 @@ class Job:
     """What the checkpoint knows the job by."""
     on: Literal["spark", "local"] = "spark"
     group_bits: int | None = None
+    small_batches: int | str | None = None
 
 
 def read_job(path: Path) -> Job:
@@ -148,6 +149,7 @@ def _described(content: Mapping[str, Any], folder: Path, name: str | None) -> tu
             job.optional("name") or name,
             "local" if job.choice("on", "spark") == "local" else "spark",
             _group_bits(job),
+            _small_batches(job),
         ),
         mistakes,
     )
@@ -177,6 +179,15 @@ def _memory(job: _Section) -> int | str:
     with job.noting("memory_per_slot"):
         Memory.of(size, job.at("memory_per_slot"))
     return size
+
+
+def _small_batches(job: _Section) -> int | str | None:
+    size: int | str | None = job.optional("small_batches")
+    with job.noting("small_batches"):
+        if size is not None and bytes_of(size, job.at("small_batches")) < 0:
+            raise JobError(f"{job.at('small_batches')} cannot be {size!r}", hint="0 has executors run all batches")
+        return size
+    return None
 
 
 def _policy(section: _Section, usual: Policy) -> Policy:

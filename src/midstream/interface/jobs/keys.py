@@ -41,6 +41,9 @@ JOB_KEYS: Mapping[str, Key] = {
     "ticks": Key(FLAG, "Whether a clock moves time while no rows come."),
     "retained": Key(NUMBER, "How many manifests are kept; 10 by default."),
     "memory_per_slot": Key(DURATION, 'What a slot may hold in memory, such as "512 MB"; "1 GB" by default.'),
+    "small_batches": Key(
+        DURATION, 'On Spark, up to which size the driver runs a batch itself; "1 MB" by default, 0 for none.'
+    ),
     "metrics_retained": Key(NUMBER, "For how many batches metrics are kept, at least; 100000 by default."),
     "carry": Key(TEXT, "Which columns reach the tasks: those that queries need, or all.", ("needed", "all")),
     "scheduling": Key(TEXT, "Which operator runs when: dfs, bfs, rr, batch:K or chain."),

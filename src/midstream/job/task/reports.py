@@ -69,6 +69,9 @@ class Report:
     set_aside: dict[str, int] = field(default_factory=dict)
     """Rows that made a query's expressions fail, and were left out for it, by query."""
 
+    place: str = ""
+    """Where the slot ran, if the cluster says so."""
+
     def count_groups(self, groups: npt.NDArray[np.integer]) -> None:
         """Counts rows by their partition groups; what all goes to one slot has none."""
         if len(groups) and int(groups.min()) < 0:

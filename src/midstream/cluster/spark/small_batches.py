@@ -1,0 +1,180 @@
+"""Small batches run in the driver: it takes their rows with one Spark job that starts no Python worker, and runs the
+steps of all slots in its own threads.
+
+The steps are those that executors run, on the same rows in the same slots, so a batch leaves the same behind wherever
+it ran, and a repeated one may run elsewhere. A batch is small if its sources state few enough bytes before it is read,
+and if the state of all slots together is no more than one slot may work with; so the driver never holds more than a
+slot would. What fails in the driver for a reason that is not the data's is run again in executors.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from midstream.checkpoint.manifest import Manifest
+from midstream.cluster.slot_threads import Dealt, SlotThreads
+from midstream.errors import JobError, MidstreamError
+from midstream.job.batch import Batch
+from midstream.job.task.layout import GROUP
+from midstream.job.task.memory import LEAST, Memory, bytes_of
+from midstream.job.task.reports import Report
+
+log = logging.getLogger(__name__)
+
+USUAL = "1 MB"
+"""Up to which size batches are small, unless a session says otherwise."""
+
+DRIVER, EXECUTORS = "driver", "executors"
+"""Where reports say that slots ran."""
+
+LONGEST = 1.0
+"""After a batch that took the driver so many seconds, executors run the next ones: it has more to do than it seems."""
+
+UNKNOWN = 2**60
+"""From which size on Spark's plan means that it does not know."""
+
+PAUSE = 20
+"""How many batches executors run after such a one."""
+
+
+def most_bytes(size: int | str | None) -> int:
+    """The bytes of the largest small batch; None is the usual size."""
+    number = bytes_of(USUAL if size is None else size, "small_batches")
+    if number < 0:
+        raise JobError(f"small_batches cannot be {size!r}", hint="0 has executors run all batches")
+    return number
+
+
+@dataclass(slots=True)
+class SmallBatches:
+    """Which batches are small, and how they run."""
+
+    most: int
+    rows_of_others: Callable[[], int | None] = lambda: None
+    """The rows of the batch under way that come from sources of which Spark's plan does not state the size."""
+    bytes_of_files: Callable[[], int | None] = lambda: None
+    """The bytes of its rows that come from the other sources."""
+    slots: SlotThreads = field(default_factory=SlotThreads)
+    _growth: float = 1.0
+    """How many bytes in memory a byte that sources stated has become in the last batch."""
+    _known: int | None = None
+    """The bytes that the sources of the batch under way state."""
+    _paused: int = 0
+    _taken: tuple[DataFrame, pa.Table] | None = None
+    """The rows of the batch under way, which may run several times."""
+
+    def run(self, batch: Batch, rows: DataFrame) -> list[Report] | None:
+        """The reports of a small batch; None for one that executors are to run."""
+        if not self.most or not self._fits(batch.before, batch.memory):
+            return None
+        dealt = self._dealt(batch, rows)
+        if dealt is None:
+            return None
+        started = time.perf_counter()
+        try:
+            reports = self.slots.run(_steps(batch), dealt, batch.slots)
+        except MidstreamError:
+            raise
+        except Exception as error:
+            log.warning("batch %d failed in the driver and runs in executors: %s", batch.batch_id, error)
+            self._paused = PAUSE
+            return None
+        if time.perf_counter() - started > LONGEST:
+            self._paused = PAUSE
+        for report in reports:
+            report.place = DRIVER
+        return reports
+
+    def ran_elsewhere(self, batch: Batch, reports: Sequence[Report]) -> None:
+        """Learns from a batch that executors ran how many bytes its rows were."""
+        self._grown(sum(sum(report.rows.values()) for report in reports) * batch.arriving.row_bytes)
+
+    def _grown(self, real: int) -> None:
+        if self._known is not None:
+            self._growth = max(1.0, real / max(self._known, 1024))
+
+    def _fits(self, before: Manifest | None, memory: Memory) -> bool:
+        return before is None or state_bytes(before) <= memory.state
+
+    def _dealt(self, batch: Batch, rows: DataFrame) -> Dealt | None:
+        """Each slot's rows, if they are few."""
+        slots: Dealt = [[] for _ in range(batch.slots)]
+        if batch.registers_now is not None:
+            return slots
+        table = self._table(batch, rows)
+        if table is None:
+            return None
+        routing = np.asarray(batch.routing, np.int32)
+        for piece in table.to_batches():
+            if piece.num_rows:
+                groups = piece.column(GROUP).to_numpy()
+                self.slots.deal(piece, np.where(groups < 0, 0, routing[groups]), slots)
+        return slots
+
+    def _table(self, batch: Batch, rows: DataFrame) -> pa.Table | None:
+        if self._taken is not None and self._taken[0] is rows:
+            return self._taken[1]
+        self._taken = None
+        if self._paused:
+            self._paused -= 1
+            return None
+        stated = self._known = self._stated(rows, batch.arriving.row_bytes)
+        if stated is None or stated * self._growth > self.most:
+            return None
+        try:
+            table = rows.toArrow()
+        except (Py4JError, PySparkException):  # executors read the same rows, and fail in words that are known
+            return None
+        self._grown(table.nbytes)
+        self._taken = rows, table
+        return table
+
+    def _stated(self, rows: DataFrame, row_bytes: int) -> int | None:
+        """The bytes of a batch as its sources state them before it is read; None if one does not."""
+        try:
+            whole = int(rows._jdf.queryExecution().analyzed().stats().sizeInBytes())
+            if whole <= self.most:
+                return whole
+            others = self.rows_of_others()
+            files = None if others is None else self.bytes_of_files()
+        except (Py4JError, PySparkException):  # a version of Spark that has these elsewhere
+            return None
+        return None if others is None or files is None else files + others * row_bytes
+
+
+def state_bytes(manifest: Manifest) -> int:
+    """The bytes of all state that a manifest names."""
+    return sum(
+        entry.bytes
+        for fragments in manifest.segments.values()
+        for slots in fragments.values()
+        for entries in slots.values()
+        for entry in entries
+    )
+
+
+def stated_by_files(execution: Any) -> int:
+    """The bytes that those leaves of a batch's plan state that state any."""
+    leaves = execution.optimizedPlan().collectLeaves()
+    sizes = [int(leaves.apply(i).stats().sizeInBytes()) for i in range(leaves.size())]
+    return sum(size for size in sizes if size < UNKNOWN)
+
+
+def _steps(batch: Batch) -> list[Any]:
+    """The steps, all slots of which share the memory of one."""
+    whole = batch.memory
+    batch.memory = Memory(max(LEAST, whole.bytes // batch.slots), whole.fragments)
+    try:
+        return list(batch.steps())
+    finally:
+        batch.memory = whole
