@@ -16,6 +16,7 @@ import pyarrow as pa
 from midstream.algebra import physical as p
 from midstream.algebra.emission import Emission
 from midstream.algebra.expressions import Column, Named, conjunction
+from midstream.algebra.partitioning import partition_of
 from midstream.algebra.plan import Project, Relation, Select, Stream, Window, rewrite_plan, walk_plan
 from midstream.algebra.time import TimeDomain
 from midstream.algebra.windows import Rows
@@ -94,7 +95,7 @@ def tap_on(part: p.PhysicalNode, name: str) -> Tap:
     """A source that reads a part under a name."""
     source = next(n for n in p.walk_physical(part) if isinstance(n, p.Source))
     stream = PartStream(name, name, _timed(part.schema, source), source.stream.time, None)
-    return Tap(part.schema, stream, None, part)
+    return Tap(part.schema, stream, None, part=part, partition=partition_of(part))
 
 
 def _timed(schema: pa.Schema, source: p.Source) -> pa.Schema:
