@@ -20,6 +20,7 @@ from midstream.algebra.plan import Relation
 from midstream.algebra.semantics import evaluate
 from midstream.algebra.snapshots import snapshot_equal
 from midstream.algebra.time import ticks
+from midstream.checkpoint.plotting import change_of_record, plot_results
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.stored_results import read_query_results
 from midstream.cluster.local.embedded import run as run_embedded
@@ -34,7 +35,10 @@ from midstream.errors import (
     MigrationError,
     QueryError,
 )
+from midstream.html import Records, rows_html, section
+from midstream.html import table as html_table
 from midstream.inputs import Duration, Time, catalog_of, table_of, tables_of
+from midstream.inputs.frames import polars_of
 from midstream.job.ingest import DeadLetters, disorder
 from midstream.language import parse
 from midstream.migration.in_part import require_part
@@ -157,12 +161,36 @@ class Result:
     """All that a run gives: the results, the migrations that ended, what was decided, and the rows left out."""
 
     table: pa.Table
-    history: tuple[Any, ...] = ()
-    decisions: tuple[Decision, ...] = ()
+    history: Records[Any] = Records()
+    decisions: Records[Decision] = Records()
     dead_letters: tuple[DeadLetters, ...] = ()
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
+
+    def to_pandas(self) -> Any:
+        """The results as a pandas DataFrame."""
+        return self.table.to_pandas()
+
+    def to_polars(self) -> Any:
+        """The results as a Polars DataFrame."""
+        return polars_of(self.table)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The results, for whatever reads Arrow."""
+        return self.table.__arrow_c_stream__(requested_schema)
+
+    def plot(self) -> Any:
+        """Draws how many results are valid over time, and the migrations, as a figure of matplotlib."""
+        return plot_results(self.table, [change_of_record(record) for record in self.history])
+
+    def _repr_html_(self) -> str:
+        parts = [rows_html(self.table)]
+        parts += [section("migrations", self.history._repr_html_())] if self.history else []
+        parts += [section("decisions", self.decisions._repr_html_())] if self.decisions else []
+        dead = [[letters.stream, letters.reason, len(letters)] for letters in self.dead_letters]
+        parts += [section("dead letters", html_table(["stream", "reason", "rows"], dead))] if dead else []
+        return "".join(parts)
 
 
 def run(
@@ -243,7 +271,7 @@ class Gathered:
 
     def result(self, table: pa.Table) -> Result:
         """All of it as one value."""
-        return Result(table, tuple(self.history), tuple(self.decisions), tuple(self.dead_letters))
+        return Result(table, Records(self.history), Records(self.decisions), tuple(self.dead_letters))
 
 
 def _run(

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from html import escape
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
+T = TypeVar("T")
 Mark = Literal["", "shared", "old", "new"]
 
 _STYLES: dict[Mark, str] = {
@@ -47,6 +48,14 @@ def table(headings: Iterable[str], rows: Iterable[Sequence[Any]], caption: str =
     body = "".join("<tr>" + "".join(f'<td style="{_CELL}">{escaped(v)}</td>' for v in row) + "</tr>" for row in rows)
     told = f"<caption>{escaped(caption)}</caption>" if caption else ""
     return f"<table>{told}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def rows_html(rows: Any, most: int = 20) -> str:
+    """The first rows of an Arrow table, and how many there are."""
+    shown = rows.slice(0, most).to_pylist()
+    hidden = rows.num_rows - len(shown)
+    caption = f"{rows.num_rows:,} rows" + (f", {hidden:,} not shown" if hidden > 0 else "")
+    return table(rows.column_names, [list(row.values()) for row in shown], caption)
 
 
 @singledispatch
@@ -96,4 +105,16 @@ def section(title: str, *parts: str) -> str:
 
 def preformatted(text: str) -> str:
     """Text as it is."""
-    return f'<pre style="margin:.3em 0;line-height:1.35">{escaped(text)}</pre>'
+    return f'<pre style="margin:.3em 0;line-height:1.35;white-space:pre-wrap">{escaped(text)}</pre>'
+
+
+class Records(tuple[T, ...]):
+    """Values of one kind, oldest first; in a notebook a table of what their class names in `COLUMNS`."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        if not self:
+            return "<p>none</p>"
+        columns = getattr(type(self[0]), "COLUMNS", ("value",))
+        return table(columns, ([getattr(value, name, value) for name in columns] for value in self))

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from midstream.adaptation.migration_cost import migration_cost
 from midstream.adaptation.policy import Policy
 from midstream.algebra.plan import Relation
 from midstream.algebra.quantities import amount, length, rate
 from midstream.algebra.statistics import Statistics
+from midstream.html import escaped, section
 from midstream.optimizer.estimates import Estimator
 from midstream.optimizer.plans import Plan, best_plan
 
@@ -33,6 +34,8 @@ TRACKED = 6
 class Decision:
     """What was decided at an instant of application time, and why, in one paragraph."""
 
+    COLUMNS: ClassVar = ("moment", "action", "plan", "target", "reason")
+
     moment: int
     action: Action
     plan: Plan
@@ -42,6 +45,10 @@ class Decision:
     migration_cost: float
     evidence: float
     reason: str
+
+    def _repr_html_(self) -> str:
+        plans = "" if self.plan == self.target else self.plan.change_to(self.target)._repr_html_()
+        return section(self.action, f"<p>{escaped(self.reason)}</p>", plans)
 
     def as_dict(self) -> dict[str, Any]:
         """The decision as plain values."""

@@ -6,9 +6,9 @@ from collections.abc import Set
 
 from midstream.algebra.quantities import amount, length, size
 from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME
-from midstream.checkpoint.plan_graphs import join_tree
 from midstream.checkpoint.stored import PlanGraph, StoredMigration, StoredQuery
-from midstream.html import Branch, Mark, drawn, escaped, section, side_by_side, table, trees
+from midstream.html import Branch, Mark, drawn, escaped, preformatted, section, side_by_side, table, trees
+from midstream.optimizer.plan_html import shapes_html
 
 
 @drawn.register(PlanGraph)
@@ -37,12 +37,16 @@ def plans_html(old: PlanGraph, new: PlanGraph) -> str:
 
 
 @drawn.register(StoredMigration)
-def migration_html(migration: StoredMigration) -> str:
-    """A migration: both plans, and what it was predicted to take and took."""
+def migration_html(migration: StoredMigration, running: PlanGraph | None = None) -> str:
+    """A migration: both plans, what was predicted and what was measured; `running` is the old plan, if it is known."""
     title = f"{migration.query}: {migration.strategy or migration.status}, {migration.status}, {migration.trigger}"
     if not migration.strategy:
         return section(title, f"<p>{escaped(migration.note)}</p>")
-    plans = plans_html(join_tree(migration.old_plan), migration.target or join_tree(migration.new_plan))
+    target = migration.target
+    if running is not None and target is not None and running.complete and target.complete:
+        plans = plans_html(running, target)
+    else:
+        plans = shapes_html(migration.old_plan, migration.new_plan)
     headings = ("", "took", "rows of work", "rows held", "longest silence")
     return section(title, plans, table(headings, _figures(migration)))
 
@@ -71,6 +75,6 @@ def query_html(query: StoredQuery) -> str:
         ["status", "results", "adaptivity", "state"],
         [[query.status, query.results, query.adaptivity.mode, f"{rows:,} rows, {size(held)}"]],
     )
-    under_way = "" if query.migration is None else migration_html(query.migration)
-    text = f"<pre>{escaped(query.cql)}</pre>"
-    return section(f"query {query.name}", text, facts, graph_html(query.graph), under_way, query.history._repr_html_())
+    under_way = graph_html(query.graph) if query.migration is None else migration_html(query.migration, query.graph)
+    past = query.history._repr_html_() if query.history else ""
+    return section(f"query {query.name}", preformatted(query.cql), facts, under_way, past)

@@ -25,7 +25,7 @@ from midstream.checkpoint.metrics import metrics_of, rates
 from midstream.checkpoint.outputs import open_output
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.checkpoint.plan_graphs import graph_told, join_tree
-from midstream.checkpoint.recorded import Records
+from midstream.checkpoint.plotting import plot_batches
 from midstream.checkpoint.request_log import told_of
 from midstream.checkpoint.store import CheckpointStore
 from midstream.checkpoint.stored import (
@@ -45,7 +45,7 @@ from midstream.checkpoint.stored import (
 )
 from midstream.checkpoint.stored_results import stored_results
 from midstream.errors import JobError, QueryError
-from midstream.html import section, table
+from midstream.html import Records, section, table
 
 RATES_OVER = 4096
 """How many batches rates are taken from, at most."""
@@ -196,6 +196,12 @@ class StoredJob:
     def results(self, query: str) -> pa.Table:
         """The released results of a query, in order of their start."""
         return stored_results(self.store.files, self.manifest, query)
+
+    def plot(self, query: str) -> Any:
+        """Draws results, state and time of each batch of a query, with its migrations, as a figure of matplotlib."""
+        known = self.query(query)
+        history = (*known.history, *([] if known.migration is None else [known.migration]))
+        return plot_batches(query, self.metrics(), history)
 
     @property
     def dead_letter_rows(self) -> int:

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar
-
-from midstream.html import escaped, table
-
-T = TypeVar("T")
+from collections.abc import Mapping
+from typing import Any
 
 
 class Recorded:
@@ -33,14 +29,3 @@ class Recorded:
     def _warn(self, key: str) -> None:
         told = f"reading {type(self).__name__} by key is deprecated: use .{key}, or .record for all that was recorded"
         warnings.warn(told, DeprecationWarning, stacklevel=3)
-
-
-class Records(tuple[T, ...]):
-    """Values of one kind, oldest first; a table in a notebook."""
-
-    __slots__ = ()
-
-    def _repr_html_(self) -> str:
-        columns: Iterable[str] = getattr(type(self[0]), "COLUMNS", ("value",)) if self else ()
-        rows = [[getattr(value, name, value) for name in columns] for value in self]
-        return table(columns, rows) if self else f"<p>{escaped('none')}</p>"

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from midstream.checkpoint.recorded import Recorded, Records
+from midstream.checkpoint.recorded import Recorded
 from midstream.distribution.plan_texts import told_beside
-from midstream.html import drawn, escaped, section, side_by_side, table
+from midstream.html import Records, drawn, escaped, section
+from midstream.optimizer.plan_html import shapes_html
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +155,8 @@ class StoredDecision(Recorded):
         return StoredDecision(query, **told, record=told)
 
     def _repr_html_(self) -> str:
-        plans = side_by_side(("plan", escaped(self.plan)), ("alternative", escaped(self.target)))
-        costs = table(["cost", "alternative's cost", "migration's cost"], [_costs(self)])
-        return section(f"{self.query}: {self.action}", f"<p>{escaped(self.reason)}</p>", plans, costs)
-
-
-def _costs(decision: StoredDecision) -> tuple[float, float, float]:
-    return decision.cost, decision.target_cost, decision.migration_cost
+        plans = "" if self.plan == self.target else shapes_html(self.plan, self.target)
+        return section(f"{self.query}: {self.action}", f"<p>{escaped(self.reason)}</p>", plans)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ import pyarrow as pa
 
 import midstream.checkpoint.graph_html  # noqa: F401  (how notebooks show what is here)
 from midstream.algebra.physical import render_physical
-from midstream.checkpoint.recorded import Records
+from midstream.checkpoint.plotting import change_of_record, plot_results
 from midstream.checkpoint.stored import StoredDecision, StoredMigration
-from midstream.html import preformatted, section
+from midstream.html import Records, preformatted, section
 from midstream.optimizer.plans import Plan
 
 
@@ -92,6 +92,10 @@ class ContinuousQuery:
     def _drawn(self) -> str:
         """The operators of the plan."""
         return render_physical(self.plan.physical)
+
+    def plot(self) -> Any:
+        """Draws what it did before, during and after its migrations, as a figure of matplotlib."""
+        return plot_results(self.table(), [change_of_record(change) for change in self.history if change.strategy])
 
     def _repr_html_(self) -> str:
         moving = f", migrating to {self.migrating}" if self.migrating else ""

@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from midstream.algebra.physical import render_physical
 from midstream.algebra.statistics import UNKNOWN, Statistics
+from midstream.checkpoint.plotting import plot_batches
 from midstream.checkpoint.reading import past_migration
-from midstream.checkpoint.recorded import Records
 from midstream.checkpoint.stored import StoredDecision, StoredMigration
 from midstream.cluster.continuous_query import ContinuousQuery
+from midstream.html import Records
 from midstream.job.accounts import decisions_of, history_of, shared_with, statistics_of
 from midstream.job.local_plans import SlotPlans, explained, migrating_to, plans_by_slot
 from midstream.job.results import results_of_query
@@ -140,6 +141,10 @@ class Query(ContinuousQuery):
     def results(self) -> Any:
         """All results released so far."""
         return self.session.results(self.name)
+
+    def plot(self) -> Any:
+        """Draws results, state and time of each batch, with its migrations, as a figure of matplotlib."""
+        return plot_batches(self.name, self.session.metrics(), self.history)
 
     def table(self) -> pa.Table:
         """All results released so far, in order, in this process."""

@@ -13,11 +13,10 @@ import pyarrow as pa
 
 from midstream.algebra.declarations import Catalog, Timestamps, UserFunction
 from midstream.algebra.quantities import size
-from midstream.checkpoint.recorded import Records
 from midstream.checkpoint.stored import StoredDecision, StoredMigration
 from midstream.cluster.continuous_query import ContinuousQuery
 from midstream.errors import InputError, JobError
-from midstream.html import section, table
+from midstream.html import Records, section, table
 from midstream.inputs import Duration
 
 if TYPE_CHECKING:

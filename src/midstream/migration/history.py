@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.html import escaped, section
 from midstream.migration.protocol import Figures
+from midstream.optimizer.plan_html import shapes_html
 
 Clock = Callable[[], float]
 
@@ -15,6 +17,8 @@ Clock = Callable[[], float]
 @dataclass(frozen=True, slots=True)
 class MigrationRecord:
     """One migration, after its end. Application times are ticks; `split_time` lies half a tick after `split_after`."""
+
+    COLUMNS: ClassVar = ("outcome", "strategy", "old_plan", "new_plan", "started_at", "ended_at", "trigger")
 
     trigger: str
     old_plan: str
@@ -53,6 +57,11 @@ class MigrationRecord:
         told = f"{self.predicted['duration']:.4g} ticks, {self.predicted['work']:.4g} rows of work"
         told += f", {self.predicted['rows']:.4g} rows held, {self.predicted['silence']:.4g} ticks silent"
         return f"{self.strategy} {measured}; predicted {told}"
+
+    def _repr_html_(self) -> str:
+        plans = shapes_html(self.old_plan, self.new_plan)
+        title = f"{self.strategy}, {self.outcome}, {self.trigger}"
+        return section(title, plans, f"<p>{escaped(self.comparison())}</p>")
 
     def as_dict(self) -> dict[str, Any]:
         """All fields as plain values."""

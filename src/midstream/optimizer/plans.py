@@ -12,11 +12,13 @@ from midstream.algebra.physical import PhysicalNode
 from midstream.algebra.plan import Relation, aliases
 from midstream.algebra.statistics import UNKNOWN, Statistics
 from midstream.errors import QueryError
+from midstream.html import section
 from midstream.optimizer.cost import Constants
 from midstream.optimizer.estimates import Estimator, GraphEstimator
 from midstream.optimizer.join_graph import JoinGraph, Shape, leaf_name
 from midstream.optimizer.lower import lower
 from midstream.optimizer.ordering import all_trees, best_shape, exhaustive_trees, mixture, multiway, routed, shape_cost
+from midstream.optimizer.plan_html import change_html, tree_html
 from midstream.optimizer.prepare import as_written, prepare
 from midstream.optimizer.rewrite import normalize
 from midstream.optimizer.routed.shapes import routed_shape
@@ -54,6 +56,24 @@ class Plan:
 
     def __repr__(self) -> str:
         return f"Plan({self.text!r})"
+
+    def change_to(self, other: Plan) -> PlanChange:
+        """This plan beside another of the same query, as notebooks show it: what both compute, and what only one."""
+        return PlanChange(self, other)
+
+    def _repr_html_(self) -> str:
+        return section(f"plan {self.text or 'without joins'}", tree_html(self.physical))
+
+
+@dataclass(frozen=True, slots=True)
+class PlanChange:
+    """Two plans of a query: before and after a migration."""
+
+    old: Plan
+    new: Plan
+
+    def _repr_html_(self) -> str:
+        return change_html((self.old.text, self.old.physical), (self.new.text, self.new.physical))
 
 
 def plan_query(

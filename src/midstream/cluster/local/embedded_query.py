@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from midstream.algebra.physical import render_physical
 from midstream.algebra.time import BEGINNING, INFINITY
-from midstream.checkpoint.recorded import Records
 from midstream.checkpoint.stored import StoredDecision, StoredMigration
 from midstream.cluster.continuous_query import ContinuousQuery
 from midstream.cluster.local.live_query import LiveQuery
 from midstream.cluster.local.query_events import event_of, migration_of
 from midstream.errors import MigrationError
+from midstream.html import Records
 from midstream.migration.execution import SingleBox
 from midstream.migration.predict import foretell
 from midstream.operators.box import Box
