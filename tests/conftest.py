@@ -21,6 +21,13 @@ settings.register_profile("default", settings.get_profile("random"), derandomize
 settings.register_profile("long", settings.get_profile("random"), max_examples=3000)
 settings.load_profile("default")
 
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Which simulations to run."""
+    parser.addoption("--seed", type=int, action="append", help="run just this seed of the simulated jobs")
+    parser.addoption("--seeds", type=int, help="how many seeds the slow test of simulated jobs runs")
+
+
 MOST_WORKERS = 4
 SPARK_WORDS = ("spark", "cluster")
 

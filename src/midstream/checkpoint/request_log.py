@@ -100,7 +100,12 @@ class TakenRequests:
         reach("taken.before_delete")
         self.files.delete(path_of(ARRIVED, number))
         self.files.delete(path_of(TAKEN, number))
-        self.files.delete(path_of(REFUSED, number))
+        if self.files.exists(path_of(REFUSED, number)):
+            # A machine that loses power may bring removed files back: then the refusal must be there too.
+            for folder in (ARRIVED, TAKEN):
+                self.files.make(folder)
+                self.files.sync(folder)
+            self.files.delete(path_of(REFUSED, number))
 
     def tidy(self) -> list[tuple[str, Request, Reply]]:
         """Ends what an earlier process had left half done, while nothing else is at work here.

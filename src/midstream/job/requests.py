@@ -51,9 +51,10 @@ class Requests:
 
     def go_on(self, manifest: Manifest | None, handle: Handler) -> list[str]:
         """Carries out what was asked of an earlier process and is not in the manifest; gives the numbers."""
-        for number, request, reply in self.taken.tidy():
-            self._give_up(number, request, reply)
         self.shown |= {told["id"] for told in ([] if manifest is None else manifest.asked.requests)}
+        for number, request, reply in self.taken.tidy():
+            if number not in self.shown:
+                self._give_up(number, request, reply)
         done = []
         for number, request in self.taken.waiting():
             if number in self.shown:

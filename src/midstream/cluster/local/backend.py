@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -51,12 +51,32 @@ IDLE = 0.05
 """How many seconds to wait before looking at folders again in which there was nothing new."""
 
 
+class Source(Protocol):
+    """Files that are read once each."""
+
+    @property
+    def at_once(self) -> int | None:
+        """How many files a batch takes at most."""
+
+    def present(self, but: Collection[str] = ()) -> list[SourceFile]:
+        """The files that are there, oldest first, without some that are known."""
+
+    def among(self, paths: Collection[str]) -> list[SourceFile]:
+        """The files that are among absolute paths."""
+
+    def check_unchanged(self, read: Collection[SourceFile]) -> None:
+        """Refuses files that were read and hold something else now."""
+
+    def read(self, files: Sequence[SourceFile]) -> tuple[pa.Table, list[SourceFile]]:
+        """The rows of files, and the files as they were when they were read."""
+
+
 @dataclass(frozen=True, slots=True)
 class LocalInput:
-    """A stream: what is declared of it, and the folder it is read from, unless its rows are pushed."""
+    """A stream: what is declared of it, and the files it is read from, unless its rows are pushed."""
 
     declaration: StreamDeclaration
-    source: FolderSource | None = None
+    source: Source | None = None
 
 
 class LocalBackend:
@@ -103,6 +123,16 @@ class LocalBackend:
         self, driver: Driver, inputs: Sequence[LocalInput], needed: Mapping[str, Sequence[str]], trigger: str | None
     ) -> None:
         """Starts to read folders, if there are any."""
+        self.prepare(driver, inputs, needed)
+        self._stop.clear()
+        pause = _pause(trigger)
+        loop = self._work_through if trigger == "available" else self._follow
+        self._thread = threading.Thread(target=self._guarded, args=(loop, driver, pause), name="midstream-local")
+        self._thread.daemon = True
+        self._thread.start()
+
+    def prepare(self, driver: Driver, inputs: Sequence[LocalInput], needed: Mapping[str, Sequence[str]]) -> None:
+        """Settles how rows arrive, and where reading goes on."""
         self._inputs = {stream.declaration.name: stream for stream in inputs}
         schemas = {
             port: pa.schema([stream.declaration.columns.field(column) for column in needed[stream.declaration.name]])
@@ -112,12 +142,6 @@ class LocalBackend:
         self.cluster.routes = driver.routes
         self._know_files(driver)
         self._repeat_sinks(driver)
-        self._stop.clear()
-        pause = _pause(trigger)
-        loop = self._work_through if trigger == "available" else self._follow
-        self._thread = threading.Thread(target=self._guarded, args=(loop, driver, pause), name="midstream-local")
-        self._thread.daemon = True
-        self._thread.start()
 
     @property
     def active(self) -> bool:
@@ -260,7 +284,7 @@ class LocalBackend:
             self._turn.release()
         return True
 
-    def _source(self, name: str) -> FolderSource:
+    def _source(self, name: str) -> Source:
         source = self._inputs[name].source
         assert source is not None
         return source

@@ -31,7 +31,7 @@ class Simulation:
         self.steps = 0
         self.on_send: Callable[[float, str, str, Any], None] = lambda *_: None
         """Is told of every message that is sent: when, by whom, to whom, what."""
-        self._default = link or Link()
+        self.default_link = link or Link()
         self._links: dict[tuple[str, str], Link] = {}
         self._wires: dict[tuple[str, str, str], Wire] = {}
         self._events: list[tuple[float, int, Callable[[], None]]] = []
@@ -53,7 +53,7 @@ class Simulation:
 
     def link(self, sender: str, receiver: str) -> Link:
         """The link one way; a machine reaches itself at once."""
-        return Link() if sender == receiver else self._links.get((sender, receiver), self._default)
+        return Link() if sender == receiver else self._links.get((sender, receiver), self.default_link)
 
     def wire(self, sender: str, receiver: str, lane: str = "") -> Wire:
         """What a lane of the link one way has carried so far."""
@@ -71,7 +71,7 @@ class Simulation:
     def crash(self, name: str) -> None:
         """Stops a machine and forgets all but its disk; nothing if it is down."""
         machine = self.machines[name]
-        machine.program, machine.at_work, machine.held = None, False, 0.0
+        machine.program, machine.at_work, machine.suspended, machine.held = None, False, False, 0.0
         machine.life += 1
         machine.inbox.clear()
         machine.urgent.clear()
@@ -84,6 +84,23 @@ class Simulation:
             machine.program = machine.program_of(machine.disk)
             machine.inbox.append((None, START))
             self._begin(machine)
+
+    def suspend(self, name: str) -> None:
+        """Has a machine begin nothing new until it is resumed; what arrives waits."""
+        self.machines[name].suspended = True
+
+    def resume(self, name: str) -> None:
+        """Lets a machine go on that was suspended."""
+        self.machines[name].suspended = False
+        self._begin(self.machines[name])
+
+    def happen(self) -> bool:
+        """Lets the next event happen; False if there is none."""
+        if not self._events:
+            return False
+        self.now, _, action = heapq.heappop(self._events)
+        action()
+        return True
 
     def run(self, until: float = inf, most_steps: int | None = None) -> bool:
         """Runs up to and including a moment, or for so many steps; whether nothing is left to happen."""
@@ -107,7 +124,7 @@ class Simulation:
     def _begin(self, machine: Machine) -> None:
         """Starts the next step if the machine is free."""
         waiting = machine.urgent or machine.inbox
-        if machine.at_work or not waiting or machine.program is None:
+        if machine.at_work or machine.suspended or not waiting or machine.program is None:
             return
         sender, message = waiting.popleft()
         step = Step(machine.name, self.now)

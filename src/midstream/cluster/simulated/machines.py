@@ -82,6 +82,7 @@ class Machine:
     program: Program | None = None
     life: int = 0
     at_work: bool = False
+    suspended: bool = False
     busy: float = 0.0
     held: float = 0.0
     peak: float = 0.0

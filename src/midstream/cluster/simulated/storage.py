@@ -1,9 +1,9 @@
-"""A disk in memory that loses power: what was not synced may be gone, or not, name by name.
+"""A disk in memory that loses power, fails and fills up: what was not synced may be gone, or not, name by name.
 
 As on a real one, a file's content is safe once the file is synced, and a name, given or taken away, once its folder is.
 A file is written under a name nobody reads, synced, and then renamed, so that a name never stands for half a file.
 Whatever else happened since a folder was last synced survives a loss of power or not, each name on its own: file
-systems promise no order among names.
+systems promise no order among names. An operation that is reported as failed may have happened all the same.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from threading import RLock
 import pyarrow as pa
 
 from midstream.checkpoint.addresses import register
-from midstream.checkpoint.failures import AlreadyThere, MissingFile
+from midstream.checkpoint.failures import AlreadyThere, MissingFile, told
 from midstream.checkpoint.files import TEMPORARY, Data, Files, Paths, pieces_of
 from midstream.checkpoint.maps import Mapped
 
@@ -39,12 +39,16 @@ def at_random(seed: int) -> Survives:
 class VolatileDisk:
     """Files by path: those that processes see, and those that are safe.
 
-    `before` is called before each operation that changes something, with the number of those before it.
+    `before` is called before each operation that changes something, with the number of those before it; `looking` with
+    the path of each file that is read, and `renamed` with each path that got a file. What they raise is what the
+    operation fails with; an `OSError` is what the storage says.
     """
 
     seen: dict[str, bytes] = field(default_factory=dict)
     safe: dict[str, bytes] = field(default_factory=dict)
     before: Callable[[int], None] = lambda number: None
+    looking: Callable[[str], None] = lambda path: None
+    renamed: Callable[[str], None] = lambda path: None
     operations: int = 0
     lock: RLock = field(default_factory=RLock, repr=False)
 
@@ -107,25 +111,38 @@ class SimulatedFiles(Files):
     ) -> None:
         content = b"".join(pieces_of(data))
         folder, _, name = path.rpartition("/")
-        with self.disk.lock:
-            unfinished = f"{folder}/.{name}.{self.disk.operations:08x}{TEMPORARY}".lstrip("/")
-            self.disk.step()
-            self.disk.seen[unfinished] = content[: len(content) // 2]
-            self.disk.step()
-            self.disk.seen[unfinished] = content
-        if once is not None:
-            once()
-        with self.disk.lock:
-            if only_if_absent and path in self.disk.seen:
-                del self.disk.seen[unfinished]
-                raise AlreadyThere(f"{self.full(path)} is already there")
-            self.disk.step()
-            self.disk.seen[path] = self.disk.seen.pop(unfinished)
+        unfinished = f"{folder}/.{name}.{self.disk.operations:08x}{TEMPORARY}".lstrip("/")
+        with told("write", self.full(path)):
+            try:
+                self._write(unfinished, content)
+                if once is not None:
+                    once()
+                self._give_name(unfinished, path, only_if_absent)
+            except (OSError, AlreadyThere):
+                self.disk.seen.pop(unfinished, None)
+                raise
             if sync:
                 self.disk.step()
-                self.disk.sync(folder)
+                with self.disk.lock:
+                    self.disk.sync(folder)
+
+    def _write(self, unfinished: str, content: bytes) -> None:
+        self.disk.step()
+        self.disk.seen[unfinished] = content[: len(content) // 2]
+        self.disk.step()
+        self.disk.seen[unfinished] = content
+
+    def _give_name(self, unfinished: str, path: str, only_if_absent: bool) -> None:
+        self.disk.step()
+        with self.disk.lock:
+            if only_if_absent and path in self.disk.seen:
+                raise AlreadyThere(f"{self.full(path)} is already there")
+            self.disk.seen[path] = self.disk.seen.pop(unfinished)
+        self.disk.renamed(path)
 
     def read(self, path: str) -> bytes:
+        with told("read", self.full(path)):
+            self.disk.looking(path)
         with self.disk.lock:
             if path not in self.disk.seen:
                 raise MissingFile(f"cannot read {self.full(path)}: it is missing")
@@ -139,6 +156,8 @@ class SimulatedFiles(Files):
         return known[1]
 
     def list(self, dir: str) -> Paths:
+        with told("list", self.full(dir)):
+            self.disk.looking(dir)
         with self.disk.lock:
             return sorted(path for path in self.disk.seen if not dir or path.startswith(f"{dir}/"))
 
@@ -146,22 +165,24 @@ class SimulatedFiles(Files):
         self._maps.pop(path, None)
 
     def delete(self, path: str) -> None:
-        with self.disk.lock:
+        with told("delete", self.full(path)):
             if path in self.disk.seen:
                 self.disk.step()
-                del self.disk.seen[path]
+                self.disk.seen.pop(path, None)
         self.forget(path)
 
     def make(self, dir: str) -> None:
         """Nothing is left to do: a folder is there with its first file."""
 
     def exists(self, path: str) -> bool:
-        with self.disk.lock:
-            return path in self.disk.seen
+        with told("look for", self.full(path)):
+            self.disk.looking(path)
+        return path in self.disk.seen
 
     def sync(self, dir: str) -> None:
-        with self.disk.lock:
+        with told("sync", self.full(dir)):
             self.disk.step()
+        with self.disk.lock:
             self.disk.sync(dir)
 
 

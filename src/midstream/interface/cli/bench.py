@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Annotated
 
 import typer
@@ -13,7 +14,7 @@ from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import show_json
 from midstream.lab.bench.figures import Report
-from midstream.lab.bench.registry import BENCH_PARTS, BENCHES, SIZED
+from midstream.lab.bench.registry import BENCH_PARTS, BENCHES
 
 
 @ends_clearly
@@ -21,6 +22,13 @@ def bench(
     name: Annotated[str, typer.Argument(help=f"One of: {', '.join(BENCHES)}.")],
     only: Annotated[list[str] | None, typer.Option(help="Run just this part; can be given several times.")] = None,
     state: Annotated[str | None, typer.Option(help="How much state rescale moves, such as '1 GB'.")] = None,
+    batches: Annotated[int | None, typer.Option(min=1, help="soak: after how many batches to end.")] = None,
+    hours: Annotated[float | None, typer.Option(min=0.0, help="soak: after how many hours to end.")] = None,
+    on: Annotated[str | None, typer.Option(help="soak: local or spark.")] = None,
+    kills: Annotated[int | None, typer.Option(min=1, help="chaos: how many times to strike.")] = None,
+    cases: Annotated[int | None, typer.Option(min=1, help="fuzz: how many cases of each kind.")] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="simulation: how many seeds.")] = None,
+    seed: Annotated[int | None, typer.Option(help="chaos, fuzz, simulation: the first seed.")] = None,
     json: options.Json = False,
 ) -> None:
     """Measure ratios in one run on the same data.
@@ -30,17 +38,37 @@ def bench(
       midstream bench operators --json
       midstream bench spark-join --only two-way-100k --only genmig
       midstream bench rescale --state '1 GB'
+      midstream bench simulation --seeds 1000
     """
     if name not in BENCHES:
         raise JobError(f"there is no benchmark {name!r}", hint=f"use one of {', '.join(BENCHES)}")
-    if state is not None and name not in SIZED:
-        raise JobError(f"benchmark {name} has no state of a size to choose", hint="run it without --state")
-    chosen: dict[str, object] = {} if state is None else {"state": state}
-    report = BENCHES[name](**chosen, **({"only": _parts(name, only)} if only else {}))
+    given = {
+        "state": state,
+        "batches": batches,
+        "hours": hours,
+        "on": on,
+        "kills": kills,
+        "cases": cases,
+        "seeds": seeds,
+        "seed": seed,
+    }
+
+    wanted: dict[str, object] = {option: value for option, value in given.items() if value is not None}
+    _require_options(name, wanted)
+    report = BENCHES[name](**wanted, only=_parts(name, only)) if only else BENCHES[name](**wanted)
     if json:
         show_json(report.to_json())
     else:
         _show(report)
+
+
+def _require_options(name: str, wanted: dict[str, object]) -> None:
+    known = signature(BENCHES[name]).parameters
+    for option in wanted:
+        if option not in known:
+            raise JobError(
+                f"benchmark {name} has no option --{option}", hint="midstream bench --help tells whose it is"
+            )
 
 
 def _parts(name: str, only: list[str]) -> list[str]:

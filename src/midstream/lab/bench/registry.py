@@ -14,6 +14,7 @@ from midstream.lab.bench.scheduling import bench_scheduling
 from midstream.lab.bench.sharing import bench_sharing
 from midstream.lab.bench.sharing_spark import bench_sharing_on_spark
 from midstream.lab.bench.silent_stream import bench_silent_stream
+from midstream.lab.bench.simulation import bench_simulation
 from midstream.lab.bench.skew import bench_skew
 from midstream.lab.bench.soak import bench_soak
 from midstream.lab.bench.spark_join import PARTS, bench_spark_join
@@ -25,6 +26,7 @@ BENCHES: dict[str, Callable[..., Report]] = {
     "operators": bench_operators,
     "rescale": bench_rescale,
     "silent-stream": bench_silent_stream,
+    "simulation": bench_simulation,
     "skew": bench_skew,
     "soak": bench_soak,
     "scheduling": bench_scheduling,
@@ -36,6 +38,3 @@ BENCHES: dict[str, Callable[..., Report]] = {
 
 BENCH_PARTS: dict[str, Mapping[str, object]] = {"spark-join": PARTS}
 """The benchmarks that can be run in parts, and their parts: `only=` takes their names."""
-
-SIZED = frozenset({"rescale"})
-"""The benchmarks whose state can be of any size: `state=` takes it."""

@@ -1,0 +1,125 @@
+"""A job's cluster and backend on simulated machines: real steps and real manifests, in virtual time.
+
+Rows come from files of a source that outlives everything; a session on this backend takes one batch whenever its
+program asks for it. Everything else is what runs in this process and on Spark.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from random import Random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from midstream.checkpoint.file_entries import SourceFile
+from midstream.checkpoint.files import Files
+from midstream.cluster.local.backend import LocalBackend, LocalInput
+from midstream.cluster.local.cluster import Dealt, LocalCluster, Step
+from midstream.cluster.simulated.kernel import Simulation
+from midstream.cluster.simulated.processes import SimulatedProcess
+from midstream.cluster.simulated.tasks import Begin, Coordinator
+from midstream.inputs import StreamSettings
+from midstream.job.driver import Driver
+from midstream.job.task.layout import NOTE
+from midstream.job.task.reports import Report
+
+
+@dataclass(slots=True)
+class FileSource:
+    """Files of rows that nobody ever loses, each of them read once; `most` is how many a batch takes."""
+
+    schema: pa.Schema
+    most: int | None = 1
+    files: dict[str, pa.Table] = field(default_factory=dict)
+
+    @property
+    def at_once(self) -> int | None:
+        """How many files a batch takes at most."""
+        return self.most
+
+    def present(self, but: Collection[str] = ()) -> list[SourceFile]:
+        """The files that are there, oldest first, without some that are known."""
+        return [SourceFile(name, rows.num_rows, 0) for name, rows in self.files.items() if name not in but]
+
+    def among(self, paths: Collection[str]) -> list[SourceFile]:
+        """The files of the source that are among paths of Spark's, which knows none of them."""
+        return []
+
+    def check_unchanged(self, read: Collection[SourceFile]) -> None:
+        """They never change."""
+
+    def read(self, files: Sequence[SourceFile]) -> tuple[pa.Table, list[SourceFile]]:
+        """The rows of files, in order, and the files."""
+        tables = [self.files[file.path] for file in files]
+        return pa.concat_tables(tables) if tables else self.schema.empty_table(), list(files)
+
+
+class SimulatedCluster(LocalCluster):
+    """Has a driver's steps run by the machines of a simulation."""
+
+    def __init__(self, files: Files, driver: SimulatedProcess, workers: Sequence[str], random: Random) -> None:
+        super().__init__(files, {}, shuffle=np.random.default_rng(random.getrandbits(32)), threads=1)
+        self.driver = driver
+        self.simulation: Simulation = driver.simulation
+        self.coordinator = Coordinator(workers, random)
+        self.simulation.add(driver.name, lambda disk: self.coordinator, speed=1000.0)
+        self._numbers = count()
+
+    def _run(self, steps: Sequence[Step], slots: Dealt, count: int) -> list[Report]:
+        name = (self.driver.name, next(self._numbers))
+        begun = Begin(name, tuple(map(pickle.dumps, steps)), tuple(tuple(rows) for rows in slots))
+        self.simulation.post(self.driver.name, begun)
+        self.driver.wait_until(lambda: name in self.coordinator.finished)
+        given = [rows for blocks in self.coordinator.finished[name] for rows in blocks]
+        return [Report.from_bytes(note) for rows in given for note in rows.column(NOTE).to_pylist()]
+
+
+class SimulatedBackend(LocalBackend):
+    """Brings batches to a session when it is told to."""
+
+    def __init__(self, files: Files, driver: SimulatedProcess, workers: Sequence[str], random: Random) -> None:
+        super().__init__(files)
+        self.cluster = SimulatedCluster(files, driver, workers, random)
+        self._begun = False
+
+    def stream(self, name: str, source: Any, columns: pa.Schema | None, settings: StreamSettings) -> LocalInput:
+        """A stream from a source of files, or one into which rows are pushed."""
+        if not isinstance(source, FileSource):
+            return super().stream(name, source, columns, settings)
+        declared = super().stream(name, source.schema, columns, settings)
+        return LocalInput(declared.declaration, source)
+
+    def begin(
+        self, driver: Driver, inputs: Sequence[LocalInput], needed: Mapping[str, Sequence[str]], trigger: str | None
+    ) -> None:
+        """Gets ready for the first batch; works through what there is if that is all it is to do."""
+        self.prepare(driver, inputs, needed)
+        self._begun = True
+        if trigger == "available":
+            while self.take(driver):
+                pass
+            self._begun = False
+
+    def take(self, driver: Driver) -> bool:
+        """One batch of files that were not read yet; False if there are none."""
+        return self._take(driver, self._new())
+
+    @property
+    def active(self) -> bool:
+        """Whether batches may still come."""
+        return self._begun
+
+    def halt(self) -> None:
+        """No batch is taken any more."""
+        self._begun = False
+
+    def ended(self, driver: Driver) -> bool:
+        """Whether it has been halted; what made a batch fail is raised."""
+        if driver.failure is not None:
+            raise driver.failure
+        return not self._begun

@@ -1,0 +1,288 @@
+"""One seed: a job from its first batch to its end, in a world where everything may go wrong, and then the judgement.
+
+Drivers come one after the other, sometimes two at once; people ask for changes through the control folder. What is
+seen of every manifest is kept, because later ones must not say otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+from midstream.checkpoint.control import ANSWERS, REQUESTS, path_of, send
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.lists import sources_of
+from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.process import running_as
+from midstream.checkpoint.store import CheckpointStore
+from midstream.cluster.session import Session
+from midstream.cluster.simulated.cluster import FileSource, SimulatedBackend
+from midstream.cluster.simulated.processes import Actor
+from midstream.errors import InternalError, JobError, MidstreamError
+from midstream.lab.simulation.workload import LATENESS, OTHER_TEXT, SCHEMA, STREAMS, Workload
+from midstream.lab.simulation.world import Troubles, World
+
+TURNS = 60
+"""How many turns processes have before the world is calm."""
+
+MOST_TURNS = 1000
+
+
+class SimulationFailure(AssertionError):
+    """A job did something that it must not do."""
+
+
+class SinkFailure(JobError):
+    """A sink that does not take what it is given."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What one manifest says."""
+
+    read: dict[str, frozenset[str]]
+    registers: dict[str, int]
+    sharing: dict[str, Any]
+    queries: dict[str, str]
+    requests: list[dict[str, Any]]
+
+
+@dataclass
+class SimulatedRun:
+    """A run under a seed."""
+
+    seed: int
+    troubles: Troubles | None = None
+    seen: dict[int, Seen] = field(default_factory=dict)
+    delivered: dict[tuple[str, int], list[pa.Table]] = field(default_factory=dict)
+    asked: dict[str, dict[str, Any]] = field(default_factory=dict)
+    answers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Requests, and what was answered, by number."""
+    finished: bool = False
+
+    def __post_init__(self) -> None:
+        self.world = World(self.seed, self.troubles)
+        self.random = Random(f"{self.seed} run")
+        self.workload = Workload.drawn(self.random)
+        self.sources = {name: FileSource(SCHEMA, self.workload.at_once) for name in STREAMS}
+        self.texts = dict(self.workload.queries)
+        self.hidden = {name: list(files.items()) for name, files in self.workload.files.items()}
+
+    @property
+    def files(self) -> Files:
+        """The checkpoint."""
+        return CheckpointStore(self.world.uri).files
+
+    def run(self) -> None:
+        """Runs the job to its end; raises a `SimulationFailure` if it goes wrong."""
+        for turn in range(MOST_TURNS):
+            if self.finished:
+                break
+            if turn == TURNS:
+                self.world.settle_down()
+            elif turn < TURNS:
+                self.world.disturb()
+                self._ask()
+            self._feed(turn)
+            self._read_answers()
+            self._proceed()
+        else:
+            raise self.failure("the job does not come to its end")
+        self._read_answers()
+        for actor in list(self.world.actors):
+            self.world.kill(actor)
+
+    def failure(self, why: str) -> SimulationFailure:
+        """What is raised, with what led to it."""
+        log = "\n  ".join(self.world.log[-40:])
+        return SimulationFailure(f"seed {self.seed}: {why}\n  {self.world.troubles}\n  {self.texts}\n  {log}")
+
+    def _feed(self, turn: int) -> None:
+        """Lets the next files be there."""
+        for name, waiting in self.hidden.items():
+            while waiting and (turn >= TURNS or self.random.random() < 0.15):
+                path, rows = waiting.pop(0)
+                self.sources[name].files[path] = rows
+        replaced = self.workload.replaced
+        if replaced is not None and turn == TURNS // 2 and replaced in self.texts:
+            self.texts[replaced] = OTHER_TEXT
+
+    def _read_answers(self) -> None:
+        """Takes the answers that have come."""
+        with running_as(self.world.user):
+            for number in self.asked.keys() - self.answers.keys():
+                if self.files.exists(path_of(ANSWERS, number)):
+                    self.answers[number] = json.loads(self.files.read(path_of(ANSWERS, number)))
+
+    def _ask(self) -> None:
+        if self.random.random() > 0.15:
+            return
+        known = set(self.seen[max(self.seen)].queries) if self.seen else set(self.texts)
+        request = self.workload.draw_request(self.random, len(self.asked), known)
+        with running_as(self.world.user):
+            number = send(self.files, request)
+        self.asked[number] = request
+        self.world.note(f"asked: {request if 'routing' not in request else 'rebalance'}")
+
+    def _proceed(self) -> None:
+        """Gives some process the turn; starts one if there is none."""
+        world = self.world
+        for actor in world.actors:
+            if actor.stopped_until is not None and actor.stopped_until <= world.simulation.now:
+                world.go_on(actor)
+        awake = [actor for actor in world.actors if actor.stopped_until is None]
+        wanted = not awake or (not world.calm and len(world.actors) < 3 and self._chance(world.troubles.second_driver))
+        if wanted:
+            awake.append(world.spawn(self._program))
+        actor = self.random.choice(awake)
+        actor.proceed(self.random.choice([1, 3, 10, 30, 100, 300, 1000]))
+        if actor.ended:
+            self._note_end(actor)
+
+    def _chance(self, chance: float) -> bool:
+        return self.random.random() < chance
+
+    def _note_end(self, actor: Actor) -> None:
+        self.world.note(f"{actor.name} ends: {actor.failure or 'in order'}")
+        self.world._forget(actor)
+        failure = actor.failure
+        if failure is None:
+            return
+        if not isinstance(failure, MidstreamError) or isinstance(failure, InternalError):
+            raise self.failure(f"{type(failure).__name__}: {failure}") from failure
+        # A driver that finds another one at work, or that was taken for dead, ends with an error.
+        foreign = ("another driver", "is lost", "has been finished")
+        born_calm = self.world.calm and actor.number > self.last_before_calm
+        if born_calm and not any(words in str(failure) for words in foreign):
+            raise self.failure(f"without any trouble: {failure}") from failure
+
+    @property
+    def last_before_calm(self) -> int:
+        """The last driver that was started while things went wrong."""
+        numbers = [int(line.split()[1].rpartition("-")[2]) for line in self._starts_before_calm()]
+        return max(numbers, default=0)
+
+    def _starts_before_calm(self) -> Iterator[str]:
+        for line in self.world.log:
+            if line.endswith(" calm"):
+                return
+            if " starts on " in line:
+                yield line
+
+    def _program(self, actor: Actor) -> None:
+        """What a driver process runs."""
+        session = self.opened(actor)
+        session.start()
+        self._observe()
+        while True:
+            actor.keep_up()
+            if self._backend(session).take(session._driver):
+                self._observe()
+                if not self.world.calm and actor.random.random() < 0.05:
+                    break
+            elif self._nothing_left():
+                session.finish()
+                self._observe()
+                self.finished = True
+                break
+            else:
+                actor.sleep(1.0)
+        session.stop()
+
+    def opened(self, actor: Actor) -> Session:
+        """A session as its program declares it."""
+        backend: Callable[[Files], SimulatedBackend] = lambda files: SimulatedBackend(  # noqa: E731
+            files, actor, self.world.workers, actor.random
+        )
+        session = Session(
+            checkpoint=self.world.uri,
+            on=backend,
+            slots=self.workload.slots if actor.random.random() < 0.3 or not self.seen else None,
+            retained=self.workload.retained,
+        )
+        for name, source in self.sources.items():
+            session.stream(name, source, lateness=LATENESS)
+        for name, cql in self.texts.items():
+            if not session.was_dropped(name, self.workload.queries[name]) and not session.was_dropped(name, cql):
+                self._declare(session, name, cql)
+                session.sink(name, self._sink(name))
+        return session
+
+    def _declare(self, session: Session, name: str, cql: str) -> None:
+        old = self.workload.queries[name]
+        try:
+            session.query(name, cql, replace=cql != old)
+        except JobError as error:
+            if "it is migrating" not in str(error):
+                raise
+            session.query(name, old)  # another text has to wait for the end of a migration
+
+    @staticmethod
+    def _backend(session: Session) -> SimulatedBackend:
+        assert isinstance(session._backend, SimulatedBackend)
+        return session._backend
+
+    def _nothing_left(self) -> bool:
+        with running_as(self.world.user):
+            waiting = [path for path in self.files.list(REQUESTS) if "/." not in path]
+        return self.world.calm and not waiting and not any(self.hidden.values())
+
+    def _sink(self, name: str) -> Callable[[pa.Table, int], None]:
+        def write(results: pa.Table, batch_id: int) -> None:
+            if not self.world.calm and self.random.random() < self.world.troubles.sink_failure:
+                raise SinkFailure("the sink is away")
+            self.delivered.setdefault((name, batch_id), []).append(results)
+
+        return write
+
+    def _observe(self) -> None:
+        """Keeps what the newest manifest says; of a batch that was seen before it must be the same."""
+        with running_as(self.world.user):
+            store = CheckpointStore(self.world.uri)
+            manifest = store.latest()
+            if manifest is None:
+                return
+            seen = seen_in(store.files, manifest)
+        known = self.seen.setdefault(manifest.batch_id, seen)
+        if known != seen:
+            raise InternalError(f"there were two manifests of batch {manifest.batch_id}")
+
+
+def seen_in(files: Files, manifest: Manifest) -> Seen:
+    """What a manifest says."""
+    return Seen(
+        {name: frozenset(file.path for file in sources_of(files, manifest, name)) for name in STREAMS},
+        dict(manifest.streams.registers),
+        {name: account.sharing for name, account in manifest.accounts.items()},
+        {name: entry.cql for name, entry in manifest.queries.items()},
+        [dict(record) for record in manifest.asked.requests],
+    )
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without the warnings that troubles bring about."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def simulate(seed: int, troubles: Troubles | None = None) -> SimulatedRun:
+    """Runs and judges a seed; raises a `SimulationFailure` that says what was wrong."""
+    from midstream.lab.simulation.judge import judge
+
+    with quiet():
+        run = SimulatedRun(seed, troubles)
+        run.run()
+        judge(run)
+    return run

@@ -1,0 +1,135 @@
+"""What a simulated job has to do: streams cut into files, queries over them, and what people ask of it meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("ts", pa.int64())])
+STREAMS = ("A", "B", "C")
+LATENESS = 8
+
+QUERIES = {
+    "join": "SELECT A.k, A.v, B.v AS w FROM A [RANGE 20], B [RANGE 30] WHERE A.k = B.k",
+    "three": "SELECT A.k, A.v, B.v AS w, C.v AS x FROM A [RANGE 20], B [RANGE 30], C [RANGE 10]"
+    " WHERE A.k = B.k AND B.k = C.k",
+    "keys": "SELECT A.k, A.v, C.k AS x FROM A [RANGE 20], B [RANGE 30], C [RANGE 10] WHERE A.k = B.k AND B.v = C.v",
+    "groups": "SELECT k, COUNT(*) AS n, SUM(v) AS s FROM A [RANGE 25] GROUP BY k",
+    "joined_groups": "SELECT B.v, COUNT(*) AS n FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k GROUP BY B.v",
+    "distinct": "SELECT DISTINCT v FROM A [RANGE 15]",
+    "distinct_join": "SELECT DISTINCT A.v FROM A [RANGE 15], C [RANGE 15] WHERE A.k = C.k",
+    "newest": "SELECT k, v FROM B [PARTITION BY k ROWS 2]",
+    "outer": "SELECT A.k, A.v, B.v AS w FROM A [RANGE 12] LEFT JOIN B [RANGE 17] ON A.k = B.k",
+    "hops": "SELECT k, COUNT(*) AS n FROM C [HOP 20, 5] GROUP BY k",
+    "union": "SELECT k, v FROM A [RANGE 10] UNION ALL SELECT k, v FROM B [RANGE 12]",
+    "except": "SELECT k FROM A [RANGE 10] EXCEPT SELECT k FROM B [RANGE 12]",
+    "semi": "SELECT k, v FROM A [RANGE 20] WHERE v > 2 AND k IN (SELECT k FROM C [RANGE 20])",
+    "all": "SELECT COUNT(*) AS n, MAX(v) AS m FROM B [RANGE 14]",
+    "changes": "SELECT ISTREAM k, COUNT(*) AS n FROM A [RANGE 25] GROUP BY k",
+    "sequence": "SELECT A.v, B.v AS u FROM A FOLLOWED BY B CHRONICLE ON A.k = B.k WITHIN 9",
+}
+OTHER_TEXT = "SELECT A.k, A.v FROM A [RANGE 20], C [RANGE 10] WHERE A.k = C.k AND A.v > 1"
+"""What a query is replaced by."""
+
+PLANS = {
+    "join": ("(A B)", "(B A)"),
+    "three": ("((A B) C)", "(A (B C))", "((A C) B)", "A: B C, B: A C, C: B A"),
+    "keys": ("((A B) C)", "(A (B C))", "A: B C, B: A C, C: B A"),
+}
+STRATEGIES = (
+    "auto",
+    "moving_state",
+    "moving_state_paced",
+    "parallel_track",
+    "genmig",
+    "genmig_reference_point",
+    "genmig_shortened",
+)
+
+
+@dataclass(slots=True)
+class Workload:
+    """All that is drawn for a run, besides what goes wrong."""
+
+    files: dict[str, dict[str, pa.Table]]
+    queries: dict[str, str]
+    coming: dict[str, str]
+    """Queries that may be added."""
+    slots: int
+    retained: int
+    at_once: int | None
+    replaced: str | None = None
+    """The query that another takes the place of, if one does."""
+    requests: list[dict[str, Any]] = field(default_factory=list)
+
+    @staticmethod
+    def drawn(random: Random) -> Workload:
+        """What a seed says."""
+        names = random.sample(sorted(QUERIES), 5)
+        begun = random.randint(1, 3)
+        queries = {name: QUERIES[name] for name in names[:begun]}
+        batches = random.randint(3, 7)
+        return Workload(
+            _files(random, batches),
+            queries,
+            {name: QUERIES[name] for name in names[begun:]},
+            random.randint(1, 3),
+            random.choice([1, 2, 5]),
+            random.choice([1, 1, 2, None]),
+            random.choice([None, None, random.choice(sorted(queries))]),
+        )
+
+    def draw_request(self, random: Random, number: int, known: set[str]) -> dict[str, Any]:
+        """Something that people ask; it may be refused."""
+        names = sorted(known) or ["nothing"]
+        name = random.choice(names)
+        able = [n for n in names if n in PLANS]
+        kinds = ["add", "rebalance", "rescale", "schedule", "status", "drop", "odd"]
+        match random.choice([*(["migrate"] * 5 if able else []), "cancel", *kinds]):
+            case "migrate":
+                name = random.choice(able)
+                plan, strategy = random.choice(PLANS[name]), random.choice(STRATEGIES)
+                told = {"query": name, "plan": plan, "strategy": strategy, "trigger": f"request {number}"}
+                return {"command": "migrate", **told, "part": random.choice(["auto", "whole"])}
+            case "cancel":
+                return {"command": "cancel", "query": name}
+            case "add" if self.coming:
+                name = random.choice(sorted(self.coming))
+                return {"command": "add", "query": name, "cql": self.coming[name]}
+            case "rebalance":
+                if random.random() < 0.5:
+                    return {"command": "rebalance"}
+                return {"command": "rebalance", "routing": [random.randint(0, self.slots - 1) for _ in range(256)]}
+            case "rescale":
+                return {"command": "rescale", "slots": random.randint(1, 4)}
+            case "schedule":
+                return {"command": "schedule", "scheduling": random.choice(["dfs", "bfs", "rr", "batch:2", "chain"])}
+            case "drop" if len(names) > 1:
+                return {"command": "drop", "query": name}
+            case "odd":
+                return random.choice([{"command": "fly"}, {"command": "migrate", "query": name}, {"query": 3}])
+        return {"command": "status"}
+
+
+def _files(random: Random, batches: int) -> dict[str, dict[str, pa.Table]]:
+    found: dict[str, dict[str, pa.Table]] = {name: {} for name in STREAMS}
+    at = 0
+    for number in range(batches):
+        for name in STREAMS:
+            if random.random() < 0.9:
+                found[name][f"{number:03d}"] = _rows(random, at, random.randint(0, 12))
+        at += random.randint(1, 14)
+    return found
+
+
+def _rows(random: Random, at: int, count: int) -> pa.Table:
+    columns: dict[str, list[int | None]] = {"k": [], "v": [], "ts": []}
+    for _ in range(count):
+        columns["k"].append(None if random.random() < 0.05 else random.randint(0, 4))
+        columns["v"].append(random.randint(0, 5))
+        back = random.randint(0, 2 * LATENESS) if random.random() < 0.25 else 0
+        columns["ts"].append(max(0, at + random.randint(0, 6) - back))
+    return pa.table(columns, schema=SCHEMA)
