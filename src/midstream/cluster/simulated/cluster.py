@@ -19,10 +19,10 @@ import pyarrow as pa
 from midstream.checkpoint.file_entries import SourceFile
 from midstream.checkpoint.files import Files
 from midstream.cluster.local.backend import LocalBackend, LocalInput
-from midstream.cluster.local.cluster import Dealt, LocalCluster, Step
-from midstream.cluster.simulated.kernel import Simulation
+from midstream.cluster.local.cluster import LocalCluster
 from midstream.cluster.simulated.processes import SimulatedProcess
 from midstream.cluster.simulated.tasks import Begin, Coordinator
+from midstream.cluster.slot_threads import Dealt, SlotThreads, Step
 from midstream.inputs import StreamSettings
 from midstream.job.driver import Driver
 from midstream.job.task.layout import NOTE
@@ -59,24 +59,33 @@ class FileSource:
         return pa.concat_tables(tables) if tables else self.schema.empty_table(), list(files)
 
 
-class SimulatedCluster(LocalCluster):
+class SimulatedSlots(SlotThreads):
     """Has a driver's steps run by the machines of a simulation."""
 
-    def __init__(self, files: Files, driver: SimulatedProcess, workers: Sequence[str], random: Random) -> None:
-        super().__init__(files, {}, shuffle=np.random.default_rng(random.getrandbits(32)), threads=1)
+    def __init__(self, driver: SimulatedProcess, workers: Sequence[str], random: Random) -> None:
+        super().__init__(threads=1, shuffle=np.random.default_rng(random.getrandbits(32)))
         self.driver = driver
-        self.simulation: Simulation = driver.simulation
         self.coordinator = Coordinator(workers, random)
-        self.simulation.add(driver.name, lambda disk: self.coordinator, speed=1000.0)
+        self.driver.simulation.add(driver.name, lambda disk: self.coordinator, speed=1000.0)
         self._numbers = count()
 
-    def _run(self, steps: Sequence[Step], slots: Dealt, count: int) -> list[Report]:
+    def run(self, steps: Sequence[Step], slots: Dealt, count: int) -> list[Report]:
+        """Runs steps one after the other over the rows of each slot; gives every slot's reports."""
         name = (self.driver.name, next(self._numbers))
         begun = Begin(name, tuple(map(pickle.dumps, steps)), tuple(tuple(rows) for rows in slots))
-        self.simulation.post(self.driver.name, begun)
+        self.driver.simulation.post(self.driver.name, begun)
         self.driver.wait_until(lambda: name in self.coordinator.finished)
         given = [rows for blocks in self.coordinator.finished[name] for rows in blocks]
         return [Report.from_bytes(note) for rows in given for note in rows.column(NOTE).to_pylist()]
+
+
+class SimulatedCluster(LocalCluster):
+    """A job's cluster whose slots are tasks on simulated machines."""
+
+    def __init__(self, files: Files, driver: SimulatedProcess, workers: Sequence[str], random: Random) -> None:
+        slots = SimulatedSlots(driver, workers, random)
+        super().__init__(files, {}, shuffle=slots.shuffle)
+        self._slots = slots
 
 
 class SimulatedBackend(LocalBackend):
