@@ -6,10 +6,12 @@ that reads it; a source is read where its stream's rows arrive.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from midstream.algebra.physical import PhysicalNode, Source, render_physical, walk_physical
+from midstream.algebra.physical_routed import KeptWindow, WindowName
 from midstream.algebra.time import TimeDomain
 
 Key = tuple[str, ...]
@@ -17,9 +19,13 @@ Key = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where rows go: by the hash of key columns, to one slot (no columns), or nowhere else (None: they stay)."""
+    """Where rows go: by the hash of key columns, to one slot (no columns), or nowhere else (None: they stay).
+
+    Rows that go to every slot have no key either.
+    """
 
     key: Key | None
+    everywhere: bool = False
 
     @property
     def is_one_slot(self) -> bool:
@@ -27,12 +33,15 @@ class Route:
         return self.key == ()
 
     def __str__(self) -> str:
+        if self.everywhere:
+            return "Exchange to every slot"
         if self.key is None:
             return "Exchange in place"
         return f"Exchange by {', '.join(self.key)}" if self.key else "Exchange to one slot"
 
 
 STAY = Route(None)
+EVERY_SLOT = Route(None, everywhere=True)
 ONE_SLOT = Route(())
 
 
@@ -86,7 +95,7 @@ class Fragment:
         return tuple(node for node in leaves(self.plan) if isinstance(node, Received))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Staged:
     """A plan in fragments, producers first; `routes` are the routes by which the streams it reads must arrive."""
 
@@ -102,6 +111,12 @@ class Staged:
     def stages(self) -> int:
         """How many stages there are."""
         return 1 + max(fragment.stage for fragment in self.fragments)
+
+    @cached_property
+    def windows(self) -> Mapping[WindowName, int]:
+        """The fragments that keep windows for one-way joins, by the windows' names."""
+        kept = ((node, f.number) for f in self.fragments for node in walk_physical(f.plan))
+        return {node.name: number for node, number in kept if isinstance(node, KeptWindow)}
 
     def fragment(self, number: int) -> Fragment:
         """A fragment by its number."""

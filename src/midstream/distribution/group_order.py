@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from midstream.algebra.partition import Partition
 from midstream.algebra.physical import PhysicalNode, Source
+from midstream.algebra.physical_routed import OneWayJoin
 from midstream.distribution.fragments import Fragment, Received, Route, Staged
 from midstream.distribution.stages import with_inputs
 
@@ -19,6 +20,8 @@ def _with_partitions(fragment: Fragment, staged: Staged, bits: int) -> Fragment:
     def marked(node: PhysicalNode) -> PhysicalNode:
         if isinstance(node, Source):
             return replace(node, partition=_partition(node, staged, bits))
+        if isinstance(node, OneWayJoin) and node.window.key and not node.window.everywhere:
+            node = replace(node, bits=bits)
         return with_inputs(node, [marked(child) for child in node.inputs]) if node.inputs else node
 
     return replace(fragment, plan=marked(fragment.plan))

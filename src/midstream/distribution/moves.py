@@ -114,7 +114,8 @@ class FragmentFill:
 def plan_move(old: Staged, old_plan: p.PhysicalNode, new: Staged, functions: Functions) -> list[FragmentFill]:
     """How each fragment of the new plan is filled, producers first; refuses what does not follow from the old plan."""
     contents = Contents(Box(old_plan, functions))
-    origins = dict(_origins(old, functions))
+    # Of a window that is kept both in every slot and spread, the latter is cheaper to read.
+    origins = dict(sorted(_origins(old, functions), key=lambda named: not named[1].placed.everywhere))
     fills: list[FragmentFill] = []
     wanted: set[int] = set()
     for fragment in reversed(new.fragments):

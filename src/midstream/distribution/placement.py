@@ -17,16 +17,20 @@ from midstream.distribution.fragments import Fragment, Key, Received, Route
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """In one slot, or by the hash of each of some keys (none: anywhere); streams arrive by a hash of Spark's own."""
+    """In one slot, or by the hash of each of some keys (none: anywhere); streams arrive by a hash of Spark's own.
+
+    What lies `everywhere` is there once in every slot.
+    """
 
     arrival: bool
     one: bool = False
     keys: frozenset[Key] = frozenset()
+    everywhere: bool = False
 
     @property
     def anywhere(self) -> bool:
         """Whether any slot will do."""
-        return not self.one and not self.keys
+        return not self.one and not self.keys and not self.everywhere
 
     @property
     def key(self) -> Key | None:
@@ -58,6 +62,8 @@ class Placements:
 
     def _leaf(self, node: p.Source) -> Placed:
         route = node.route if isinstance(node, Received) else self._arrival_route(node)
+        if route.everywhere:
+            return Placed(self.arrival, everywhere=True)
         if route.key is None:
             return Placed(self.arrival)
         return Placed(self.arrival, keys=frozenset([route.key])) if route.key else Placed(self.arrival, one=True)

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field, replace
 
 from midstream.algebra import physical as p
 from midstream.algebra.expressions import Column, Expression
+from midstream.algebra.physical_routed import KeptWindow, OneWayJoin, RoutedJoin
 from midstream.distribution.fragments import ONE_SLOT, STAY, Fragment, Key, Received, Route, Staged, leaves
+from midstream.distribution.routed.cutting import routed_pieces
 from midstream.errors import InternalError
 
 Renames = Mapping[str, str]
@@ -55,6 +57,8 @@ def cut(plan: p.PhysicalNode, arriving: Mapping[str, Route] | None = None, settl
 class _Part:
     node: p.PhysicalNode
     route: Route
+    stage: int = 0
+    """The stage before which it cannot run, if what it reads does not say so."""
 
 
 @dataclass(slots=True)
@@ -70,6 +74,8 @@ class _Cutting:
                 return Piece(node, FREE)
             case p.HashJoin() | p.OuterJoin() | p.FollowedBy():
                 return self._join(node)
+            case RoutedJoin():
+                return self._routed(node)
             case p.MultiwayJoin():
                 return self._multiway(node)
             case p.SetOperation():
@@ -160,6 +166,15 @@ class _Cutting:
             keys |= frozenset((name,) for name in names)
         joined = replace(node, joined=tuple(piece.node for piece in placed))
         return Piece(joined, _renamed(Placement(keys=keys), {name: name for name in node.schema.names}))
+
+    def add(self, node: p.PhysicalNode, route: Route, stage: int = 0) -> int:
+        """Adds a fragment that runs in a stage or later; gives its number."""
+        self.settle(Piece(node, FREE), STAY)
+        self.parts.append(_Part(node, route, stage))
+        return len(self.parts) - 1
+
+    def _routed(self, node: RoutedJoin) -> Piece:
+        return Piece(routed_pieces(node, self, receive), ANYWHERE)
 
     def _set_operation(self, node: p.SetOperation) -> Piece:
         left_names, right_names = tuple(node.left.schema.names), tuple(node.right.schema.names)
@@ -253,7 +268,8 @@ def _staged(cutting: _Cutting, arriving: dict[str, Route], settled: frozenset[st
                 node = _replaced(node, above, receive(above, number, wants[source.stream.alias]))
         stages = [fragments[leaf.fragment].stage for leaf in leaves(node) if isinstance(leaf, Received)]
         numbers[i] = len(fragments)
-        fragments.append(Fragment(len(fragments), node, 1 + max(stages, default=-1), part.route, None))
+        stage = max(part.stage, 1 + max(stages, default=-1))
+        fragments.append(Fragment(len(fragments), node, stage, part.route, None))
     return Staged(_with_readers(fragments), used)
 
 
@@ -304,6 +320,9 @@ def _lifted(plan: p.PhysicalNode, source: p.Source, route: Route) -> p.PhysicalN
 
 def _with_readers(fragments: list[Fragment]) -> tuple[Fragment, ...]:
     reader = {leaf.fragment: f.number for f in fragments for leaf in f.received}
+    for fragment in fragments:
+        if isinstance(fragment.plan, KeptWindow):  # gives nothing, least of all results
+            reader[fragment.number] = fragments[-1].number
     return tuple(replace(f, reader=reader.get(f.number)) for f in fragments)
 
 
@@ -329,6 +348,8 @@ def with_inputs(node: p.PhysicalNode, inputs: Sequence[p.PhysicalNode]) -> p.Phy
             return replace(node, input=inputs[0])
         case p.Binary():
             return replace(node, left=inputs[0], right=inputs[1])
+        case OneWayJoin():
+            return replace(node, flow=inputs[0], rows=inputs[1] if len(inputs) > 1 else None)
         case p.MultiwayJoin():
             return replace(node, joined=tuple(inputs))
         case p.Concatenate():

@@ -8,10 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from midstream.algebra.declarations import StreamDeclaration
+from midstream.algebra.physical_routed import WindowName
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.file_entries import SourceFile
 from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.packs import SegmentEntry
+from midstream.distribution.fragments import Fragment
+from midstream.distribution.routed.cutting import probed_windows
 from midstream.job.fingerprints import Shapes
 from midstream.job.ports import Ports
 from midstream.job.reaching import Reaches
@@ -163,6 +166,7 @@ class Batch:
                 self.looks if stage == 0 else (),
                 self.memory,
                 dict(self.reaches.by_stream),
+                self.slots,
             )
             for stage in range(self.stages)
         ]
@@ -219,10 +223,16 @@ class Batch:
                 part.name in self.watched and query.migration is None,
                 (part.name, fragment.number) in ports.silent,
                 query.name in self.sifted and query.migration is None,
+                self._probed(part, fragment),
             )
             for fragment in query.staged.fragments
             if fragment.stage == stage
         ]
+
+    def _probed(self, part: Part, fragment: Fragment) -> Mapping[WindowName, Mapping[int, Sequence[SegmentEntry]]]:
+        """The windows that a fragment's one-way joins read, as the last batch left them."""
+        kept = part.query.staged.windows
+        return {name: self._stored(part, kept[name]) for name in probed_windows(fragment.plan)} if kept else {}
 
     def _migration(self, query: RunningQuery, fragment: int) -> MigrationWork | None:
         migration = query.migration

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from midstream.algebra.physical import walk_physical
+from midstream.algebra.physical_routed import KeptWindow
 from midstream.algebra.statistics import Statistics
 from midstream.distribution.moves import plan_move
 from midstream.errors import MigrationError
@@ -98,6 +100,12 @@ def require_cancellable(query: RunningQuery) -> MigrationUnderWay:
             detail="it was begun by a version that did not keep what the old plan leaves out",
             hint="let it end, then migrate back",
         )
+    if _keeps_above_ways(query):
+        raise MigrationError(
+            f"the migration of query {query.name} cannot be cancelled",
+            detail="its old plan is a routed join: what is above it would miss results of rows that have come since",
+            hint="let it end, then migrate back",
+        )
     mine, its = (emission_class(q.plan.physical) for q in (query, migration.target))
     if mine != its:
         raise MigrationError(
@@ -106,6 +114,14 @@ def require_cancellable(query: RunningQuery) -> MigrationUnderWay:
             hint="let it end, then migrate back",
         )
     return migration
+
+
+def _keeps_above_ways(query: RunningQuery) -> bool:
+    """Whether something above a routed join remembers what the join gave."""
+    if not query.staged.windows:
+        return False
+    nodes = [node for fragment in query.staged.fragments for node in walk_physical(fragment.plan)]
+    return any(node.stateful and not isinstance(node, KeptWindow) for node in nodes)
 
 
 def _legal(query: RunningQuery, target: RunningQuery, name: str) -> bool:

@@ -146,6 +146,7 @@ class Move:
                 layout,
                 self.new.groups,
                 tuple(work for plan in self.working for work in self._work(plan, stage, ports)),
+                self.new.slots,
                 self.memory,
             )
             for stage in range(self.stages)

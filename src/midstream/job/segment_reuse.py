@@ -47,6 +47,14 @@ def hand_over(
         return result
     named = {slot: [e for e in entries if (e.state, e.key) == origin.name] for slot, entries in stored.items()}
     usable = shipment.what == "state" and shipment.as_is
+    if origin.placed.everywhere:  # every slot has all of it: one of them is enough
+        named = {slot: named[slot] for slot in sorted(named)[:1]}
+        if shipment.placed.everywhere and usable:
+            mine = [replace(e, state=shipment.name, key=shipment.key) for es in named.values() for e in es]
+            return HandingOver({slot: list(mine) for slot in range(new.slots)} if mine else {})
+    if shipment.placed.everywhere:
+        result.sent.update({slot: entries for slot, entries in named.items() if entries})
+        return result
     shared = shipment.placed.shared_key(origin.placed) if usable else None
     for slot, entries in named.items():
         if not entries:

@@ -177,7 +177,9 @@ class Shares:
         return min(found, key=lambda f: f[0])[1:] if found else None
 
     def _can_share(self, query: RunningQuery, record: Record) -> bool:
-        return query.share and query.migration is None and not query.local and not record.own
+        # What a one-way join gives depends on the window it reads, which is that of its own query.
+        alone = bool(query.staged.windows) or bool(query.local)
+        return query.share and query.migration is None and not record.own and not alone
 
     def _whole_at(self, query: RunningQuery) -> int | None:
         """When everything that has come by now has ended for a query."""

@@ -25,6 +25,7 @@ from midstream.operators.distinct import CoverageState, Deduplicate
 from midstream.operators.elements import Elements, empty_elements
 from midstream.operators.join import SymmetricJoin
 from midstream.operators.multiway_join import MultiwayJoin
+from midstream.operators.one_way_join import KeptWindow
 from midstream.operators.row_window import RowWindow
 from midstream.operators.sequence import FollowedBy
 from midstream.operators.slices import SliceOperator
@@ -84,6 +85,8 @@ def ports_of(operator: Operator) -> list[tuple[int | None, SortedState]]:
             return list(enumerate(operator.sides))
         case MultiwayJoin():
             return [(port, state) for port, states in enumerate(operator.indexes) for state in states]
+        case KeptWindow():
+            return [(0, operator.state)]
         case RowWindow() | FollowedBy():
             return [(None, state) for state in operator.states]
         case SliceOperator():

@@ -68,7 +68,9 @@ class SingleBox:
         self.sink = sink
         self.schedule = schedule
         self.scheduler = schedule(box, sink)
-        self.wires = {source.stream.alias: (source, wire) for source, wire in box.sources}
+        self.wires: dict[str, list[tuple[Source, Wire]]] = {}
+        for source, wire in box.sources:
+            self.wires.setdefault(source.stream.alias, []).append((source, wire))
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -77,10 +79,10 @@ class SingleBox:
 
     def feed(self, alias: str, batch: Elements) -> None:
         """Takes windowed elements of a source."""
-        source, wire = self.wires[alias]
         if self.box.frontier == INFINITY:
             raise InputError(f"{alias} was closed and has been given {len(batch)} more rows")
-        self.scheduler.feed(wire, arranged(batch, source.schema))
+        for source, wire in self.wires[alias]:
+            self.scheduler.feed(wire, arranged(batch, source.schema))
 
     def advance(self, frontier: int) -> None:
         """Carries the frontier through the box."""

@@ -21,6 +21,7 @@ from typing import Protocol
 import numpy as np
 
 from midstream.algebra import physical as p
+from midstream.algebra.physical_routed import OneWayJoin
 from midstream.algebra.time import BEGINNING
 from midstream.errors import InternalError, MigrationError
 from midstream.migration.contents import Held, KeptLeaf, Known, Read, held_states, parts_of, ports_of, shareable
@@ -211,6 +212,8 @@ class StateMove:
             case p.Filter() | p.Compute() | p.Concatenate():
                 for port, child in enumerate(node.inputs):
                     self._fill(child, Wire(here, port))
+            case OneWayJoin():
+                raise self._not_derivable(node)
             case p.HashJoin() | p.MultiwayJoin():
                 self._feed_known_ports(node, here)
                 self._fill_from_join(node, here, wire)

@@ -9,6 +9,7 @@ from functools import singledispatch
 import pyarrow as pa
 
 from midstream.algebra import physical as p
+from midstream.algebra import physical_routed as routed
 from midstream.algebra.declarations import AggregateFunction, UserFunction
 from midstream.algebra.expressions import Column, Expression, columns_of
 from midstream.algebra.partitioning import partition_of
@@ -19,6 +20,7 @@ from midstream.operators import (
     distinct,
     join,
     multiway_join,
+    one_way_join,
     outer_join,
     row_window,
     sequence,
@@ -96,6 +98,28 @@ def _(node: p.MultiwayJoin, functions: Functions) -> Operator:
         for route in node.routes
     ]
     return multiway_join.MultiwayJoin(node.schema, [list(states.values()) for states in asked], routes)
+
+
+@build.register
+def _(node: routed.OneWayJoin, functions: Functions) -> Operator:
+    residual = _predicate(node.residual, node.gathered, functions)
+    return one_way_join.OneWayJoin(
+        node.schema,
+        node.flow.schema,
+        node.key,
+        node.window,
+        node.stored,
+        node.gathered,
+        residual,
+        node.nulls_equal,
+        node.rows is not None,
+        node.bits,
+    )
+
+
+@build.register
+def _(node: routed.KeptWindow, functions: Functions) -> Operator:
+    return one_way_join.KeptWindow(node.schema, state_of(node.input, node.key))
 
 
 @build.register

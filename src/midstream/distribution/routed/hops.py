@@ -9,9 +9,11 @@ of a batch are stored before its first round: probes see them by the delta rule.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from midstream.algebra.physical import ProbeStep
 from midstream.algebra.placements import Placement
 from midstream.distribution.routed.query import RoutedQuery
 from midstream.operators.elements import Key
@@ -79,21 +81,36 @@ def kept_windows(found: tuple[Round, ...]) -> tuple[KeptWindow, ...]:
     return tuple(dict.fromkeys(hop.window for round in found for hop in round.hops))
 
 
-def _way(query: RoutedQuery, head: str, plan: JoinPlan) -> list[Hop]:
-    hops, met = list[Hop](), tuple[str, ...]()
-    together: set[Key] = set()
-    for join in plan.way(head).joins:
-        step = query.step(head, met, join.target)
-        if join.placement is Placement.SOURCE:
-            window = KeptWindow(join.target, step.target_key, Travel.TO_ALL)
-            travel = Travel.STAY
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """One probe of a way: how partial results get there, by which key, and how the window is spread."""
+
+    travel: Travel
+    key: Key
+    kept: Travel
+
+
+def stops(route: Sequence[ProbeStep], placements: Sequence[Placement]) -> list[Stop]:
+    """The probes of one way in slots."""
+    found, together = list[Stop](), set[Key]()
+    for step, placement in zip(route, placements, strict=True):
+        if placement is Placement.SOURCE:
+            found.append(Stop(Travel.STAY, step.key, Travel.TO_ALL))
         elif step.key:
-            window = KeptWindow(join.target, step.target_key, Travel.BY_KEY)
             travel = Travel.STAY if step.key in together else Travel.BY_KEY
             together = (together if travel is Travel.STAY else set()) | {step.key, step.target_key}
+            found.append(Stop(travel, step.key, Travel.BY_KEY))
         else:
-            window = KeptWindow(join.target, (), Travel.STAY)
-            travel, together = Travel.TO_ALL, set()
-        hops.append(Hop(head, met, travel, step.key, window))
-        met = (*met, join.target)
+            together = set()
+            found.append(Stop(Travel.TO_ALL, step.key, Travel.STAY))
+    return found
+
+
+def _way(query: RoutedQuery, head: str, plan: JoinPlan) -> list[Hop]:
+    way = plan.way(head)
+    route = [query.step(head, way.order[:place], target) for place, target in enumerate(way.order)]
+    hops = []
+    for place, stop in enumerate(stops(route, way.placements)):
+        window = KeptWindow(way.order[place], route[place].target_key, stop.kept)
+        hops.append(Hop(head, way.order[:place], stop.travel, stop.key, window))
     return hops

@@ -95,6 +95,12 @@ def slots_of(hashes: Hashes, routing: Sequence[int]) -> Slots:
     return np.asarray(routing, np.int32)[groups_of(hashes, len(routing))]
 
 
+def to_every_slot(elements: Elements, slots: int) -> tuple[Elements, Slots]:
+    """Elements once for each slot, and the slots they go to."""
+    rows = np.tile(np.arange(len(elements)), slots)
+    return elements.take(rows), np.repeat(np.arange(slots, dtype=np.int32), len(elements))
+
+
 def default_routing(slots: int, groups: int = GROUPS) -> list[int]:
     """Groups dealt to slots in runs of equal length.
 

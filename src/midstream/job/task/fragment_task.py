@@ -11,6 +11,7 @@ import numpy as np
 
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import Source
+from midstream.algebra.physical_routed import WindowName
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.names import name_for
@@ -32,6 +33,7 @@ from midstream.migration.state_move import Portions
 from midstream.operators.base import Work
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements
+from midstream.operators.one_way_join import OneWayJoin
 from midstream.operators.state.segment import Segment
 from midstream.operators.state.sorted_state import SortedState
 from midstream.optimizer.plans import Plan
@@ -85,6 +87,8 @@ class FragmentWork:
     """Whether another query's fragment, which gives the same, sends it for both."""
     sifts: bool = False
     """Whether rows that make its expressions fail are set aside."""
+    probed: Mapping[WindowName, Mapping[int, Sequence[SegmentEntry]]] = field(default_factory=dict)
+    """The windows of other fragments that its one-way joins read, as the last batch left them, by slot."""
     local: Mapping[int, FragmentWork] = field(default_factory=dict)
     """What slots do instead that have a plan of their own."""
 
@@ -149,6 +153,7 @@ class FragmentLife:
         self.watches = [BoxWatch(self.boxes[0])]
         """Of the plan that runs, and of the one that it migrates to."""
         bind(self.boxes[0].operators, self.memory)
+        read_windows(self.boxes[0], work.probed, files, slot)
         self.open()
 
     def open(self) -> None:
@@ -310,6 +315,20 @@ class FragmentLife:
             for segment in segments
             if segment.place is not None
         ]
+
+
+def read_windows(
+    box: Box, windows: Mapping[WindowName, Mapping[int, Sequence[SegmentEntry]]], files: Files, slot: int
+) -> None:
+    """Lets one-way joins read the windows that other fragments keep in the slot."""
+    opened: dict[WindowName, list[Segment]] = {}
+    for operator in box.operators:
+        if isinstance(operator, OneWayJoin) and operator.probed in windows:
+            name, state = operator.probed, operator.window
+            if name not in opened:
+                stored = open_states(files, windows[name].get(slot, ()), {state.id: state.schema})
+                opened[name] = stored.get((state.id, state.key), [])
+            state.replace_segments(opened[name])
 
 
 def given_by(work: FragmentWork, memory: Memory) -> Given:

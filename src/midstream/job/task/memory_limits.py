@@ -15,6 +15,7 @@ from midstream.job.task.memory import Memory
 from midstream.operators.base import Operator
 from midstream.operators.join import SymmetricJoin
 from midstream.operators.multiway_join import MultiwayJoin
+from midstream.operators.one_way_join import OneWayJoin
 from midstream.operators.slices import SliceOperator
 from midstream.operators.state.segment import Segment
 from midstream.operators.state.sorted_state import SortedState
@@ -23,7 +24,7 @@ from midstream.operators.state.sorted_state import SortedState
 def bind(operators: Iterable[Operator], memory: Memory) -> None:
     """Has operators keep to a memory."""
     for operator in operators:
-        if isinstance(operator, (SymmetricJoin, MultiwayJoin)):
+        if isinstance(operator, SymmetricJoin | MultiwayJoin | OneWayJoin):
             operator.at_once = min(operator.at_once, memory.pairs)
         for state in operator.states:
             state.most_merged = memory.state

@@ -16,7 +16,7 @@ from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.packs import open_segment
 from midstream.distribution.moves import Shipment
 from midstream.errors import MidstreamError
-from midstream.job.task.exchange import Exchange, Slots, slots_of
+from midstream.job.task.exchange import Exchange, Slots, slots_of, to_every_slot
 from midstream.job.task.layout import Layout, portions
 from midstream.job.task.memory import Memory
 from midstream.job.task.output_buffer import GivenOn
@@ -69,7 +69,10 @@ class SendStep:
             anywhere = slot % self.slots
             for piece in origin.pieces(segments, parcel.frontier, self.memory.chunk):
                 elements = shipment.shaped(piece)
-                slots = slots_for(shipment.placed, elements, self.routing, anywhere)
+                if shipment.placed.everywhere:
+                    elements, slots = to_every_slot(elements, self.slots)
+                else:
+                    slots = slots_for(shipment.placed, elements, self.routing, anywhere)
                 if slot in parcel.parted:
                     leaving = slots != slot
                     elements, slots = elements.where(leaving), slots[leaving]
@@ -92,6 +95,7 @@ class FillStep:
     layout: Layout
     routing: tuple[int, ...]
     work: tuple[FillWork, ...]
+    slots: int
     memory: Memory = field(default_factory=Memory)
 
     def run(self, slot: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -111,7 +115,11 @@ class FillStep:
             report.fragments[work.query, work.fill.fragment.number] = filling.run(self.batch_id)
             if work.fill.fragment.reader is not None:
                 for output in filling.given.take():
-                    yield exchange.rows(work.port, self._slots(work, output), output)
+                    if work.fill.fragment.route.everywhere:
+                        output, slots = to_every_slot(output, self.slots)
+                    else:
+                        slots = self._slots(work, output)
+                    yield exchange.rows(work.port, slots, output)
 
     def _arrived(
         self, batches: Iterator[pa.RecordBatch], exchange: Exchange

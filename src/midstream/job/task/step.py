@@ -27,7 +27,7 @@ from midstream.checkpoint.parallel_writes import SideBySide
 from midstream.distribution.fragments import Route
 from midstream.errors import InputError, MidstreamError
 from midstream.job.reach import Reach
-from midstream.job.task.exchange import Exchange, Slots, groups_of
+from midstream.job.task.exchange import Exchange, Slots, groups_of, to_every_slot
 from midstream.job.task.fragment_task import FragmentLife, FragmentWork
 from midstream.job.task.intake import Intake, in_order, source_elements
 from midstream.job.task.layout import FROM, GROUP, Layout, portions
@@ -65,6 +65,7 @@ class StageStep:
     looks: tuple[LookRequest, ...] = ()
     memory: Memory = field(default_factory=Memory)
     reaches: Mapping[str, Reach] = field(default_factory=dict)
+    slots: int = 1
 
     @property
     def exchange(self) -> Exchange:
@@ -198,7 +199,12 @@ class StageStep:
                         life.receive(port, elements)
 
     def _sent(self, work: FragmentWork, slot: int, output: Elements, report: Report) -> pa.RecordBatch:
-        return self.exchange.rows(work.port, self._slots(work.fragment.route, slot, output, report), output)
+        route = work.fragment.route
+        if route.everywhere:
+            output, slots = to_every_slot(output, self.slots)
+        else:
+            slots = self._slots(route, slot, output, report)
+        return self.exchange.rows(work.port, slots, output)
 
     def _slots(self, route: Route, slot: int, output: Elements, report: Report) -> Slots:
         if not route.key:

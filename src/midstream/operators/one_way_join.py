@@ -1,0 +1,98 @@
+"""One-way joins: partial results meet a window that another part of the plan keeps.
+
+A window is read as the batches before have left it. Rows of this batch that the head may see come on a port of their
+own, in any order with the partial results: each is met by what came before it, so every pair is found exactly once.
+Nothing outlives the batch here; the window is kept by `KeptWindow`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from midstream.algebra.physical_routed import WindowName
+from midstream.operators.base import Operator
+from midstream.operators.elements import Elements, Key, concatenate
+from midstream.operators.expressions import Predicate
+from midstream.operators.join import PAIRS_AT_ONCE, Probe, output_of, prepare
+from midstream.operators.state.grouping import Grouping
+from midstream.operators.state.sorted_state import SortedState
+
+
+class OneWayJoin(Operator):
+    """Probes `window` with what comes on port 0; `seen` are this batch's rows of the window's stream, on port 1."""
+
+    name = "one-way join"
+    at_once = PAIRS_AT_ONCE
+
+    def __init__(
+        self,
+        schema: pa.Schema,
+        flow: pa.Schema,
+        key: Key,
+        window: WindowName,
+        stored: pa.Schema,
+        gathered: pa.Schema,
+        residual: Predicate | None,
+        nulls_equal: bool,
+        sees_batch: bool,
+        bits: int | None,
+    ) -> None:
+        super().__init__(schema)
+        self.ports = 2 if sees_batch else 1
+        self.probed, self.nulls_equal, self.residual = window, nulls_equal, residual
+        here, there = (None if bits is None else Grouping(k, bits, False) for k in (key, window.key))
+        self.window = SortedState(window.content, window.key, stored, None, grouping=there)
+        self.seen = SortedState(window.content, window.key, stored, None, grouping=there)
+        self.flow = SortedState("partial results", key, flow, None, grouping=here)
+        forth, back = output_of(gathered, flow, stored), output_of(gathered, stored, flow)
+        self.probes = (
+            (Probe(key, self.window, nulls_equal, forth), Probe(key, self.seen, nulls_equal, forth)),
+            (Probe(window.key, self.flow, nulls_equal, back),),
+        )
+
+    def process(self, port: int, batch: Elements) -> Elements | None:
+        given = list(self.pieces(port, batch))
+        return concatenate(given) if given else None
+
+    def pieces(self, port: int, batch: Elements) -> Iterator[Elements]:
+        self.work.taken += len(batch)
+        kept = self.seen if port else self.flow
+        # What the probe before has hashed may be in the order of another state.
+        batch, hashes = prepare(batch.without_hashes(), kept.key, self.nulls_equal, kept.grouping)
+        if len(batch) == 0:
+            return
+        for probe in self.probes[port]:
+            for found, candidates in probe.pieces(batch, hashes, self.at_once):
+                self.work.matched += candidates
+                if found is not None and self.residual is not None:
+                    found = found.where(self.residual(found.columns))
+                if found is not None and len(found):
+                    self.work.given += len(found)
+                    yield found.without_hashes().with_columns(found.columns.select(self.schema.names))
+        self.work.probed += len(batch) if port == 0 else 0
+        kept.append(batch, hashes)
+
+
+class KeptWindow(Operator):
+    """Stores what comes and gives nothing."""
+
+    name = "kept window"
+
+    def __init__(self, schema: pa.Schema, state: SortedState) -> None:
+        super().__init__(schema)
+        self.state = state
+
+    @property
+    def states(self) -> tuple[SortedState, ...]:
+        return (self.state,)
+
+    def process(self, port: int, batch: Elements) -> Elements | None:
+        self.work.taken += len(batch)
+        # A null key is never met, but another plan may need the row by another key.
+        kept, hashes = prepare(batch, self.state.key, True, self.state.grouping)
+        self.state.append(kept, hashes)
+        self.state.compact(self.frontier, len(kept))
+        self.work.inserted += len(kept)
+        return None
