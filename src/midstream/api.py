@@ -83,7 +83,8 @@ class Migration:
     """Asks a running query to go on with another plan once its input's time has reached `at`.
 
     Only the part in which the plans differ migrates, unless `part` is "whole". The strategy must be legal for both
-    plans; with the part "smallest" it is enough that it is legal for the part.
+    plans; with the part "smallest" it is enough that it is legal for the part. With `verify`, a duration, a copy of the
+    query migrates first, both are compared for so long after that, and the plan changes only if nothing differs.
 
     >>> Migration(at=400, plan="(A (B C))", strategy="genmig").strategy
     'genmig'
@@ -93,6 +94,7 @@ class Migration:
     plan: Any
     strategy: str = "auto"
     part: Literal["auto", "smallest", "whole"] = "auto"
+    verify: Duration | None = None
 
     def __post_init__(self) -> None:
         require_part(self.part)

@@ -35,6 +35,13 @@ def test_a_query_follows_its_streams_and_answers_the_same():
     assert ms.snapshot_equal(adaptive, ms.run(query, tables, batch_rows=100))
 
 
+def test_an_adaptive_query_verifies_what_it_decides():
+    query, tables = shifting()
+    result = ms.run(query, tables, batch_rows=100, adaptive=Policy(verify=50), full=True)
+    assert result.history and all(record.verified is not None for record in result.history)
+    assert ms.snapshot_equal(result.table, ms.run(query, tables, batch_rows=100))
+
+
 def test_suggesting_does_not_touch_the_plan():
     query, tables = shifting()
     decisions: list = []

@@ -86,6 +86,17 @@ def test_slots_see_together_what_one_place_sees(query, rows, tmp_path):
     assert one.query.staged.routes["C"].key != ("k",) or query is ONE_KEY
 
 
+def test_what_is_decided_is_verified_first_if_the_policy_says_so(tmp_path):
+    query, tables = shifting()
+    question = ask(query, tables)
+    chain = chain_of(question, tmp_path, None, Policy(verify=50), 2)
+    assert ms.snapshot_equal(chain.run(tables, 100), ms.run(query, tables, batch_rows=100))
+    history = chain.manifest.account("q").history
+    assert history and all(told["verified"]["difference"] is None for told in history)
+    assert chain.query.plan.text == history[-1]["new_plan"]
+    assert list(chain.manifest.queries) == ["q"]
+
+
 def test_what_slots_see_is_about_right(tmp_path):
     """Against the same observer over the rows themselves, in one process."""
     tables = some(30_000, 10**6)

@@ -20,6 +20,7 @@ from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import longest_validity
 from midstream.algebra.plan import Window, walk_plan
 from midstream.algebra.statistics import Statistics
+from midstream.algebra.time import ticks
 from midstream.errors import MigrationError
 from midstream.migration.auto import Auto
 from midstream.migration.execution import SingleBox
@@ -45,7 +46,13 @@ class AdaptiveQuery(Protocol):
     plan: Plan
     execution: Any
 
-    def migrate(self, plan: Plan, strategy: str | Strategy = ..., *, trigger: str = ..., queue: bool = ...) -> None:
+    @property
+    def migrating_to(self) -> Plan | None:
+        """The plan that it goes over to, or is being verified with."""
+
+    def migrate(
+        self, plan: Plan, strategy: str | Strategy = ..., *, trigger: str = ..., verify: int | None = ...
+    ) -> None:
         """Starts to go over to another plan."""
 
 
@@ -74,22 +81,26 @@ class Adaptive:
         self.checked_at = 0
         self.batches = 0
         self.running: Plan = plan
+        self.refuted: dict[str, str] = {}
+        """Plans that are not to be tried again, and why."""
+        self.verify = None if policy.verify is None else ticks(policy.verify, plan.query.domain)
 
     @property
     def statistics(self) -> Statistics:
         """What is known now."""
         return self.observer.snapshot()
 
-    def take(self, alias: str, elements: Elements, ticks: Ticks) -> None:
+    def take(self, alias: str, elements: Elements, times: Ticks) -> None:
         """Sees what a source is fed with."""
         if self.policy.mode != "off":
-            self.observer.take(alias, elements, ticks)
+            self.observer.take(alias, elements, times)
 
     def after_batch(self, query: AdaptiveQuery) -> Decision | None:
         """Looks at a batch that is over, decides if it is time to, and asks the query to migrate if that is decided."""
         if self.policy.mode == "off":
             return None
-        box = query.execution.box if isinstance(query.execution, SingleBox) else None
+        settled = isinstance(query.execution, SingleBox) and query.migrating_to is None
+        box = query.execution.box if settled else None
         if box is not None and self.alarm.rings(box, self.observer.batch_rows):
             self.observer.look_back()
         watched = partial(self.observer.watched, box) if box is not None else None
@@ -132,11 +143,18 @@ class Adaptive:
         self.observer.follow(following)
         return decision
 
+    def called_off(self, plan: Plan, reason: str) -> None:
+        """Learns that the query has not gone over to a plan, and shall not try to again."""
+        self.refuted[plan.text] = reason
+        self.controller.called_off()
+
     def _carry_out(self, query: AdaptiveQuery, decision: Decision) -> Decision:
+        if decision.target.text in self.refuted:
+            return refused(decision, [self.refuted[decision.target.text]])
         refusals = []
         for strategy in self.ways:
             try:
-                query.migrate(decision.target, strategy, trigger=decision.reason)
+                query.migrate(decision.target, strategy, trigger=decision.reason, verify=self.verify)
             except MigrationError as error:
                 refusals.append(f"{getattr(strategy, 'name', strategy)}: {error.message}")
                 continue

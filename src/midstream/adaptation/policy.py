@@ -21,6 +21,8 @@ class Policy:
     at most `per_hour` migrations in an hour, none of them silent for more than `silence` windows if there is another
     way. For `watch` windows after a migration, work may exceed what was predicted
     by `tolerance`; beyond, and if the old plan would have done better, there is a way back.
+
+    With `verify`, a duration, each migration is rehearsed beside the query and compared for so long before it counts.
     """
 
     mode: Mode = "auto"
@@ -36,6 +38,7 @@ class Policy:
     watch: float = 2.0
     tolerance: float = 0.5
     constants: Constants = field(default_factory=Constants)
+    verify: int | str | None = None
 
     def __post_init__(self) -> None:
         mode_of(self.mode)

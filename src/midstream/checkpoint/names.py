@@ -14,6 +14,9 @@ STATE, RESULTS, DEAD_LETTERS, LISTS, METRICS = "state", "results", "dead_letters
 DATA_FOLDERS = (STATE, RESULTS, DEAD_LETTERS, LISTS, METRICS)
 """The folders that hold what manifests name."""
 
+REHEARSED = "~verify"
+"""What is added to a query's name for a copy of it by which a migration is verified."""
+
 SHARED_RESULTS = f"{RESULTS}/_shared"
 """Where the result files are that several queries share, in a folder for each schema."""
 
@@ -33,6 +36,11 @@ def name_for(kind: str, batch_id: int, slot: int, stage: int, suffix: str | None
     ending = _SUFFIXES.get(kind.partition("/")[0], "") if suffix is None else suffix
     folder = "/".join(_ODD.sub("_", part) or "_" for part in kind.split("/"))
     return f"{folder}/{batch_id:012d}-{stage:02d}-{slot:04d}-{this_process().token(6)}{ending}"
+
+
+def is_rehearsal(query: str) -> bool:
+    """Whether a name is that of a copy by which a migration is verified."""
+    return query.endswith(REHEARSED)
 
 
 def batch_of(path: str) -> int | None:

@@ -22,6 +22,7 @@ from midstream.checkpoint.lease import Holder, likely_holder
 from midstream.checkpoint.lists import dead_letters_of
 from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.metrics import metrics_of, rates
+from midstream.checkpoint.names import REHEARSED, is_rehearsal
 from midstream.checkpoint.outputs import open_output
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.checkpoint.plan_graphs import graph_told, join_tree
@@ -128,7 +129,8 @@ class StoredJob:
     @cached_property
     def queries(self) -> Mapping[str, StoredQuery]:
         """The queries by name, those that were replaced included."""
-        return {name: _query(self.manifest, name, entry) for name, entry in self.manifest.queries.items()}
+        known = self.manifest.queries.items()
+        return {name: _query(self.manifest, name, entry) for name, entry in known if not is_rehearsal(name)}
 
     def query(self, name: str) -> StoredQuery:
         """A query by its name."""
@@ -274,7 +276,9 @@ def _knowledge(name: str, kept: Mapping[str, Any]) -> Knowledge:
 def _under_way(manifest: Manifest, name: str, entry: QueryEntry, plan: Mapping[str, Any]) -> StoredMigration | None:
     told = manifest.migration.get(name)
     if told is None:
-        return None
+        verifying = manifest.account(name).verifying
+        rehearsed = manifest.migration.get(name + REHEARSED)
+        return None if verifying is None else _verifying(name, entry, verifying, rehearsed)
     decision, account, target = told["decision"], told.get("account"), plan.get("target")
     split = decision.get("split_after")
     return StoredMigration(
@@ -295,6 +299,26 @@ def _under_way(manifest: Manifest, name: str, entry: QueryEntry, plan: Mapping[s
     )
 
 
+def _verifying(
+    name: str, entry: QueryEntry, told: Mapping[str, Any], rehearsed: Mapping[str, Any] | None
+) -> StoredMigration:
+    """A migration that a copy of the query goes through, or has gone through."""
+    return StoredMigration(
+        name,
+        entry.plan,
+        told["plan"],
+        told["strategy"],
+        "verifying",
+        told["trigger"],
+        None,
+        None if rehearsed is None else rehearsed["begun"],
+        None,
+        target=join_tree(told["plan"]),
+        time=entry.time,
+        verified={"since": told["since"], "compared_to": told["compared_to"], "difference": None},
+    )
+
+
 def past_migration(name: str, told: Mapping[str, Any], time: str) -> StoredMigration:
     """A migration, or another change, of a query as its history records it."""
     predicted = told.get("predicted")
@@ -311,11 +335,21 @@ def past_migration(name: str, told: Mapping[str, Any], time: str) -> StoredMigra
         told.get("split_time"),
         () if predicted is None else (_forecast(predicted),),
         None if "started_at" not in told else _figures(told, told["wall_seconds"]),
-        note=f"shares state with {', '.join(told['shares'])}" if told.get("shares") else "",
+        note=_note(told),
         time=time,
         record=told,
         slots=tuple(told["slots"]) if "slots" in told else None,
+        verified=told.get("verified"),
     )
+
+
+def _note(told: Mapping[str, Any]) -> str:
+    if told.get("shares"):
+        return f"shares state with {', '.join(told['shares'])}"
+    difference = (told.get("verified") or {}).get("difference")
+    if difference is None:
+        return ""
+    return f"{difference}; the new plan's results: {told['new_results']}" if "new_results" in told else difference
 
 
 def _forecast(told: Mapping[str, Any]) -> Forecast:

@@ -124,7 +124,7 @@ class QueryAccount:
     `results` counts them. `graph` is its plan for display, `sharing` what it shares with others, `knowledge` what its
     adaptivity has learnt, `mode` the adaptivity that was asked for while it ran. `added` is what it was added with, if
     it was added while the job ran. `local_plans` are those of slots that run by another plan than the query's, with
-    their migrations.
+    their migrations. `verifying` is how far a copy of it is compared that has gone over to another plan.
     """
 
     results: int = 0
@@ -138,6 +138,7 @@ class QueryAccount:
     fault: Fault | None = None
     set_aside: SetAside | None = None
     local_plans: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    verifying: Mapping[str, Any] | None = None
 
     @property
     def plans_of_slots(self) -> dict[int, str]:

@@ -8,6 +8,7 @@ from midstream.checkpoint.inspect import tick
 from midstream.checkpoint.lease import likely_holder
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.metrics import metrics_of, rates
+from midstream.checkpoint.names import is_rehearsal
 from midstream.checkpoint.request_log import told_of
 from midstream.checkpoint.store import CheckpointStore
 from midstream.distribution.plan_texts import told_beside
@@ -46,7 +47,7 @@ def stored_status(store: CheckpointStore) -> dict[str, Any]:
             }
             for name in sorted({*streams.latest, *streams.rows})
         },
-        "queries": {name: _query(manifest, name) for name in manifest.queries},
+        "queries": {name: _query(manifest, name) for name in manifest.queries if not is_rehearsal(name)},
         "dropped": dict(manifest.asked.dropped),
         "given_up": list(manifest.outputs.given_up),
         "requests": told_of(store.files, manifest),
@@ -68,6 +69,7 @@ def _query(manifest: Manifest, name: str) -> dict[str, Any]:
         "plan": told_beside(entry.plan, account.plans_of_slots),
         "status": entry.status,
         "migrating_to": manifest.migration.get(name, {}).get("plan"),
+        "verifying": account.verifying,
         "added": account.added is not None,
         "results": account.results,
         "released": tick(manifest.released.get(name)),

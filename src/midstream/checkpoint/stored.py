@@ -120,6 +120,8 @@ class StoredMigration(Recorded):
     """All that was recorded of it."""
     slots: tuple[int, ...] | None = None
     """The slots that migrated by themselves; None: all of them together."""
+    verified: Mapping[str, Any] | None = None
+    """What was compared where the migration was verified, and the first difference, if there is one."""
 
     @property
     def forecast(self) -> Forecast | None:

@@ -11,6 +11,7 @@ from midstream.algebra.physical import render_physical
 from midstream.checkpoint.plotting import change_of_record, plot_results
 from midstream.checkpoint.stored import StoredDecision, StoredMigration
 from midstream.html import Records, preformatted, section
+from midstream.inputs import Duration
 from midstream.optimizer.plans import Plan
 
 
@@ -35,12 +36,20 @@ class ContinuousQuery:
         raise NotImplementedError
 
     def migrate(
-        self, plan: Plan | str, strategy: str = "auto", *, part: str = "auto", trigger: str = "asked for"
+        self,
+        plan: Plan | str,
+        strategy: str = "auto",
+        *,
+        part: str = "auto",
+        trigger: str = "asked for",
+        verify: Duration | None = None,
     ) -> None:
         """Goes over to another plan while results keep coming.
 
         Only the part in which the plans differ migrates, unless `part` is "whole". The strategy must be legal for both
-        plans; with the part "smallest" it is enough that it is legal for the part.
+        plans; with the part "smallest" it is enough that it is legal for the part. With `verify`, a duration, a copy of
+        the query migrates first, both are compared for so long after that, and the plan changes only if nothing
+        differs.
         """
         raise NotImplementedError
 

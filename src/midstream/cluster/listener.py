@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from midstream.checkpoint.control import Request
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.names import is_rehearsal
 from midstream.checkpoint.process import Repeated, this_process
 from midstream.checkpoint.request_log import told_of
 from midstream.checkpoint.status import measured
@@ -76,6 +77,7 @@ class Listener:
                     part=request.get("part", "auto"),
                     trigger=request.get("trigger", "asked for"),
                     slots=request.get("slots"),
+                    verify=request.get("verify"),
                 )
                 return {"query": name, "from": query.plan.text, "to": query.migrating}
             case {"command": "schedule", "scheduling": str(name)}:
@@ -140,6 +142,7 @@ def status(session: Session) -> dict[str, Any]:
                 "cql": query.cql,
                 "plan": plan_text(query, driver.slots),
                 "migrating_to": migrating_to(query),
+                "verifying": driver.verifications.told_of(name),
                 "added": name in driver.added,
                 "results": known.account(name).results,
                 "released": told_tick(known.released.get(name)),
@@ -151,6 +154,7 @@ def status(session: Session) -> dict[str, Any]:
                 "waits_for": known.streams.waits.get(name),
             }
             for name, query in driver.queries.items()
+            if not is_rehearsal(name)
         },
         "dropped": dict(driver.dropped),
         "requests": told_of(driver.files, manifest),

@@ -10,11 +10,13 @@ import pyarrow as pa
 
 from midstream.algebra.physical import render_physical
 from midstream.algebra.statistics import UNKNOWN, Statistics
+from midstream.algebra.time import ticks
 from midstream.checkpoint.plotting import plot_batches
 from midstream.checkpoint.reading import past_migration
 from midstream.checkpoint.stored import StoredDecision, StoredMigration
 from midstream.cluster.continuous_query import ContinuousQuery
 from midstream.html import Records
+from midstream.inputs import Duration
 from midstream.job.accounts import decisions_of, history_of, shared_with, statistics_of
 from midstream.job.local_plans import SlotPlans, explained, migrating_to, plans_by_slot
 from midstream.job.results import results_of_query
@@ -89,6 +91,7 @@ class Query(ContinuousQuery):
         part: str = "auto",
         trigger: str = "asked for",
         slots: Sequence[int] | None = None,
+        verify: Duration | None = None,
     ) -> None:
         """Goes over to another plan, beginning with the next batch, while results keep coming.
 
@@ -96,8 +99,13 @@ class Query(ContinuousQuery):
 
         Only the part in which the plans differ migrates, unless `part` is "whole". The strategy must be legal for both
         plans; with the part "smallest" it is enough that it is legal for the part.
+
+        With `verify`, a duration of stream time, a copy of the query migrates first and runs on beside it for so long.
+        What both release is compared snapshot by snapshot. The query goes over only if nothing differs; otherwise it
+        stays, and its history names the first instant that differs, and where the new plan's results are.
         """
-        self.session._migrate(self.name, plan, strategy, trigger, part, slots)
+        stretch = None if verify is None else ticks(verify, self._running.plan.query.domain)
+        self.session._migrate(self.name, plan, strategy, trigger, part, slots, stretch)
 
     def explain_migration(self, plan: Plan | str, *, part: str = "auto", preference: str = "least_silence") -> str:
         """Which part of the plan would migrate to another one, and what each strategy is predicted to take."""
@@ -112,8 +120,8 @@ class Query(ContinuousQuery):
 
     @property
     def migrating(self) -> str | None:
-        """The plan it is migrating to, if it is; what slots migrate to, if only some of them do."""
-        return migrating_to(self._running)
+        """The plan it is migrating to, or being verified with, if any; what slots migrate to, if only some do."""
+        return migrating_to(self._running) or self.session._driver.verifications.target_of(self.name)
 
     @property
     def history(self) -> Records[StoredMigration]:

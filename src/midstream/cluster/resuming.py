@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from midstream.algebra.declarations import Catalog, StreamDeclaration
 from midstream.algebra.plan import Relation
+from midstream.checkpoint.names import is_rehearsal
 from midstream.errors import MidstreamError
 from midstream.job.arrival import Arrival
 from midstream.job.declared import require_same_streams
@@ -103,9 +104,12 @@ def _go_on_undeclared(session: Session) -> None:
     known = session._driver.queries.keys() | session._left_out
     for name, entry in undeclared(session._driver.manifest, known).items():
         try:
-            session._add(name, entry.cql, parse(entry.cql, session.catalog), None, entry.emit_every)
+            relation = parse(entry.cql, session.catalog)
+            session._add(name, entry.cql, relation, None, entry.emit_every, not is_rehearsal(name))
         except MidstreamError as error:
             raise cannot_go_on(name, entry, error) from error
+        if is_rehearsal(name):
+            continue
         log.warning("query %s is not declared any more: it goes on as the checkpoint has it, until it is dropped", name)
 
 

@@ -18,6 +18,7 @@ from midstream.algebra.plan import Relation
 from midstream.algebra.time import ticks
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.metrics import metrics_of
+from midstream.checkpoint.names import is_rehearsal
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.spark_log import note_sinks_called
 from midstream.checkpoint.store import CheckpointStore
@@ -301,13 +302,19 @@ class Session(AnySession):
         trigger: str,
         part: str = "auto",
         slots: Sequence[int] | None = None,
+        verify: int | None = None,
     ) -> None:
         driver = self._driver
         with driver.gate:
             query = self._query(name)
             chosen = plan_query(query.plan.query, plan, query.emit_every)
             target = driver.target(query, chosen)
-            driver.begin_migration(name, target, strategy, trigger, part, slots)
+            if verify is None:
+                driver.begin_migration(name, target, strategy, trigger, part, slots)
+            elif slots is not None:
+                raise MigrationError("a migration of some slots is not verified", hint="leave slots or verify out")
+            else:
+                driver.verify_migration(name, target, strategy, trigger, part, verify)
             streaming = self._backend.active
             if streaming and not self._arrival.serves(target, self._declarations):
                 self._carry_other_columns(query)
@@ -315,6 +322,7 @@ class Session(AnySession):
     def _carry_other_columns(self, query: RunningQuery) -> None:
         if self._driver.in_batch:
             withdraw(query)
+            self._driver.verifications.forget(query.name, self._driver.queries)
             raise MigrationError("the new plan reads columns that the batch under way does not carry")
         self._restart()
 
@@ -368,6 +376,7 @@ class Session(AnySession):
                 return
             self._query(name)
             self._left_out.add(name)
+            driver.verifications.forget(name, driver.queries)
             del driver.queries[name]
             self._declared.pop(name, None)
             driver.added.pop(name, None)
@@ -637,7 +646,7 @@ class Session(AnySession):
         try:
             return self._driver.queries[name]
         except KeyError:
-            known = ", ".join(self._driver.queries) or "none"
+            known = ", ".join(self.queries) or "none"
             raise QueryError(f"there is no query {name}", detail=f"the queries are {known}") from None
 
     def queries_by(self, name: str) -> Query:
@@ -648,7 +657,7 @@ class Session(AnySession):
     @property
     def queries(self) -> Mapping[str, Query]:
         """The session's queries by name."""
-        return {name: Query(self, name) for name in self._driver.queries}
+        return {name: Query(self, name) for name in self._driver.queries if not is_rehearsal(name)}
 
 
 def _at_least_one(name: str, number: int) -> int:

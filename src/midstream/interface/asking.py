@@ -58,6 +58,15 @@ def _number(field: str, value: Any) -> int:
     return value
 
 
+def _duration(field: str, value: Any) -> str | int | None:
+    """A stretch of stream time, or none: a number of ticks, or a number with a unit."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | str) or len(str(value)) > 100:
+        raise InputError(f"{field} must be a duration, not {value!r:.80}", hint='write for instance "10 minutes"')
+    return int(value) if isinstance(value, str) and value.strip().isdecimal() else value
+
+
 def _one_of(*known: str) -> Check:
     def check(field: str, value: Any) -> str:
         if value not in known:
@@ -78,6 +87,7 @@ COMMANDS: Mapping[str, Mapping[str, Check]] = {
         "plan": _text,
         "strategy": _one_of(*STRATEGIES),
         "part": _one_of("auto", "smallest", "whole"),
+        "verify": _duration,
     },
     "cancel": {"query": _name},
     "schedule": {"scheduling": _text},
@@ -91,7 +101,7 @@ COMMANDS: Mapping[str, Mapping[str, Check]] = {
 }
 """The fields of each command, and what each must be."""
 
-OPTIONAL = {"strategy": "auto", "part": "auto", "adaptive": "off"}
+OPTIONAL: Mapping[str, str | None] = {"strategy": "auto", "part": "auto", "adaptive": "off", "verify": None}
 
 
 def checked(request: Mapping[str, Any]) -> Request:

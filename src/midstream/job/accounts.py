@@ -10,6 +10,7 @@ from midstream.job.driver import Driver
 from midstream.job.local_plans import status_of, under_way
 from midstream.job.running_query import RunningQuery
 from midstream.job.task.sides import base_name
+from midstream.job.verifying import copy_name
 
 
 def history_of(driver: Driver, query: RunningQuery) -> list[dict[str, Any]]:
@@ -17,6 +18,9 @@ def history_of(driver: Driver, query: RunningQuery) -> list[dict[str, Any]]:
     manifest, migration = driver.manifest, query.migration
     past = [dict(record) for record in manifest.account(query.name).history] if manifest else []
     # Asked in the moment after a commit, the driver may not have followed the manifest yet.
+    verifying = driver.verifications.by_query.get(query.name)
+    if migration is None and verifying is not None:
+        return [*past, verifying.under_way(query.plan.text, driver.queries.get(copy_name(query.name)))]
     if migration is None or (migration.done and manifest is not None and query.name not in manifest.migration):
         return [*past, *under_way(query)]
     return [*past, migration.record(query.plan.text, None, status_of(migration))]

@@ -29,6 +29,7 @@ from midstream.job.running_query import RunningQuery
 from midstream.job.task.reports import Report
 from midstream.job.task.samples import LookRequest, OperatorReport
 from midstream.job.task.sides import base_name
+from midstream.job.verifying import copy_name
 from midstream.operators.base import Work
 from midstream.optimizer.plans import Plan, plan_query
 
@@ -112,10 +113,10 @@ class Watcher:
         most = min(LOOK_AT, max(128, ROWS_OF_ALL_SLOTS // slots))
         return LookRequest(self.name, observer.interests, self.functions, self.sources, batch_id, most)
 
-    def see(self, batch: Batch, way: Way) -> None:
-        """Sees a batch that was run, and decides; nothing is decided while the query migrates."""
+    def see(self, batch: Batch, way: Way, verifying: bool = False) -> None:
+        """Sees a batch that was run, and decides; nothing is decided while the query or a copy of it migrates."""
         query = batch.queries[self.name]
-        migrating = query.migration is not None and not query.migration.done
+        migrating = verifying or (query.migration is not None and not query.migration.done)
         self._count(batch.reports)
         self._absorb(batch.reports)
         self._note_work(batch.reports, query.migration is not None)
@@ -279,7 +280,7 @@ class Watchers:
                     kept[name] = {**known, "mode": "off", "wish": None, "decided": None}
                 continue
             if batch.registers_now is None:
-                watcher.see(batch, way)
+                watcher.see(batch, way, copy_name(name) in batch.queries)
             kept[name] = watcher.kept()
         self.seconds = time.perf_counter() - started
         return kept
@@ -292,6 +293,7 @@ class Watchers:
             if watcher.wish is not None
             and name in queries
             and queries[name].migration is None
+            and copy_name(name) not in queries
             and queries[name].plan.text == watcher.wish["from"]
         ]
 

@@ -63,7 +63,9 @@ from midstream.job.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.task.exchange import GROUP_BITS, bits_of, default_routing
 from midstream.job.task.layout import Layout
 from midstream.job.task.memory import Memory
+from midstream.job.verifying import Verification, Verifications, copy_name, with_copy
 from midstream.migration.protocol import Situation
+from midstream.migration.verified import DIFFERS, FAILED, Stretch
 from midstream.optimizer.plans import Plan, plan_query
 
 log = logging.getLogger(__name__)
@@ -138,6 +140,9 @@ class Driver:
     faults: Faults = field(default_factory=Faults)
     """What queries do about values that stop them, and those that are in quarantine."""
 
+    verifications: Verifications = field(default_factory=Verifications)
+    """Queries of which a copy goes over to another plan while both are compared."""
+
     requests: Requests = field(init=False)
 
     def __post_init__(self) -> None:
@@ -177,6 +182,7 @@ class Driver:
         known = self.manifest.accounts.items()
         self.adapted = {name: mode_of(account.mode) for name, account in known if account.mode is not None}
         self.faults.follow(self.manifest)
+        self.verifications.follow(self.manifest)
 
     def resume(self, name: str) -> Fault:
         """Has a query that is in quarantine go on with the next batch; the rows in between are left out for it."""
@@ -217,7 +223,8 @@ class Driver:
         batch_id = 0 if before is None else before.batch_id + 1
         for prepare in self.before_batch:
             prepare(batch_id)
-        self.run_batch(rows, query_id, batch_id, before, number)
+        # A copy by which a migration is verified has just been put into what the batch goes on from.
+        self.run_batch(rows, query_id, batch_id, self._before(number, query_id), number)
 
     def run_batch(
         self,
@@ -383,6 +390,7 @@ class Driver:
         )
         entries = {name: entry_of(query) for name, query in self.queries.items()}
         made = self.faults.in_manifest(Outcome(batch).manifest(offsets, terms), batch.before, entries)
+        made = self.verifications.in_manifest(self.files, made, {**self.queries, **batch.queries})
         manifest = self._tidied(batch, self._with_requested(made))
         if self.lease is not None:
             manifest = replace(manifest, epoch=self.lease.epoch)
@@ -397,6 +405,7 @@ class Driver:
         if batch.by_group and not self.by_group:
             self.by_group = True
             self.queries = {name: query.sorted_by_group(self.group_bits) for name, query in self.queries.items()}
+        self.verifications.committed(manifest, self.queries)
         self.cancelled.clear()
         if self.wanted is not None and tuple(manifest.slots.routing) == self.wanted.groups:
             self.wanted = None
@@ -555,6 +564,39 @@ class Driver:
         target.share = query.share
         return target
 
+    def verify_migration(
+        self, name: str, target: RunningQuery, strategy: str, trigger: str, part: str, verify: int
+    ) -> None:
+        """Starts a migration of a copy of a query; the query follows once both have been the same for so long."""
+        with self.gate:
+            query, before, copy = self.queries[name], self.manifest, copy_name(name)
+            self._require_at_work(name)
+            self._require_not_migrating(query)
+            if query.local:
+                raise MigrationError(f"query {name} runs by other plans in some slots, which is not verified")
+            since = BEGINNING if before is None else before.released.get(name, BEGINNING)
+            wanted = Verification(target.plan.text, strategy, trigger, part, since, since, Stretch(verify))
+            made = self.target(query, query.plan)
+            self.queries[copy] = replace(made, name=copy, share=False, core=query.core)
+            self.manifest = before if before is None or name not in before.queries else with_copy(before, name)
+            try:
+                self.begin_migration(copy, replace(target, name=copy, share=False), strategy, trigger, part)
+            except MigrationError:
+                del self.queries[copy]
+                self.manifest = before
+                raise
+            self.verifications.begin(name, wanted)
+
+    def _require_not_migrating(self, query: RunningQuery) -> None:
+        if query.migration is not None:
+            raise MigrationError(
+                f"query {query.name} is migrating already, to {query.migration.target.plan.text}",
+                hint="wait for the end of that migration",
+            )
+        known = self.verifications.by_query.get(query.name)
+        if known is not None and not known.passed:
+            self.verifications.require_rest(query.name)
+
     def begin_migration(
         self,
         name: str,
@@ -569,13 +611,10 @@ class Driver:
             query = self.queries[name]
             self._require_at_work(name)
             if slots is not None or query.local:
+                self.verifications.require_rest(name)
                 self._begin_locally(query, target, strategy, trigger, part, slots)
                 return
-            if query.migration is not None:
-                raise MigrationError(
-                    f"query {name} is migrating already, to {query.migration.target.plan.text}",
-                    hint="wait for the end of that migration",
-                )
+            self._require_not_migrating(query)
             query.migration = self._migration(query, target, strategy, trigger, part)
 
     def _migration(
@@ -620,6 +659,10 @@ class Driver:
         with self.gate:
             query = self.queries[name]
             self._require_at_work(name)
+            verified = self.verifications.forget(name, self.queries)
+            if verified is not None:
+                self.cancelled.setdefault(name, []).append(verified)
+                return
             migrating = [own for own in query.local.values() if own.migration is not None] or [query]
             for migration in [require_cancellable(own) for own in migrating]:
                 migration.cancelling = migration.begun is not None
@@ -632,18 +675,38 @@ class Driver:
     def begin_decided(self) -> None:
         """Starts the migrations that watchers decided on after the last batch, as its manifest says."""
         self.watchers.settle(self.manifest, self.queries)
+        self._begin_verified()
         for name, wish in self.watchers.wishes(self.queries):
             if name in self.faults.stopped:
                 continue
             query = self.queries[name]
             target = self.target(query, plan_query(query.plan.query, wish["plan"], query.emit_every))
+            verify = self.watchers.by_query[name].adaptive.verify
             try:
-                self.begin_migration(name, target, wish["strategy"], wish["reason"])
+                if verify is None:
+                    self.begin_migration(name, target, wish["strategy"], wish["reason"])
+                else:
+                    self.verify_migration(name, target, wish["strategy"], wish["reason"], "auto", verify)
             except MigrationError as error:
                 log.warning("query %s stays with its plan: %s", name, error)
 
+    def _begin_verified(self) -> None:
+        """Starts the migrations that were verified and that queries have to go through themselves."""
+        for name, known in self.verifications.by_query.items():
+            query = self.queries[name]
+            if not known.passed or query.migration is not None or name in self.faults.stopped:
+                continue
+            target = self.target(query, plan_query(query.plan.query, known.plan, query.emit_every))
+            self.begin_migration(name, target, known.strategy, known.trigger, known.part)
+            assert query.migration is not None
+            query.migration.decision["verified"] = known.found().to_json()
+
     def check_migration(self, query: RunningQuery, plan: Plan, strategy: str) -> None:
         """Raises a MigrationError if a query could not begin to go over to a plan with the next batch."""
+        self.verifications.require_rest(query.name)
+        history = () if self.manifest is None else self.manifest.account(query.name).history
+        if any(told["status"] in (DIFFERS, FAILED) and told["new_plan"] == plan.text for told in history):
+            raise MigrationError(f"a verification has found {plan.text} to differ from the plan that ran")
         target = self.target(query, plan)
         legal_strategy(query, target, strategy)
         carried = {d.name: set(self.arriving.schemas[port].names) for port, d in self.streams.items()}  # type: ignore[union-attr]

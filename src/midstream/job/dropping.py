@@ -17,6 +17,7 @@ from midstream.errors import JobError, MidstreamError, QueryError
 from midstream.job.faults import QUARANTINED, resumed
 from midstream.job.replacing import mapped
 from midstream.job.task.sides import base_name
+from midstream.job.verifying import copy_name
 
 RUNNING = "running"
 
@@ -44,8 +45,9 @@ def without_query(manifest: Manifest, name: str) -> Manifest:
     if name not in manifest.queries:
         known = ", ".join(manifest.queries) or "none"
         raise QueryError(f"there is no query {name}", detail=f"the queries are {known}")
-    # A migration's new plan keeps its state under the query's name with a sign after it.
-    left = mapped(manifest, lambda by_query: {q: value for q, value in by_query.items() if base_name(q) != name})
+    # A migration's new plan, and a copy by which it is verified, are under the query's name with a sign after it.
+    gone = (name, copy_name(name))
+    left = mapped(manifest, lambda by_query: {q: value for q, value in by_query.items() if base_name(q) not in gone})
     if manifest.queries[name].status not in ALIVE or manifest.account(name).added is not None:
         return left
     return replace(left, asked=replace(left.asked, dropped={**left.asked.dropped, name: manifest.queries[name].cql}))

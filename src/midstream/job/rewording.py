@@ -71,7 +71,8 @@ class Rewording:
 
     def _require_rest(self, manifest: Manifest, name: str, entry: QueryEntry) -> None:
         running = self.driver.queries.get(name)
-        if name in manifest.migration or (running is not None and running.migration is not None):
+        verifying = name in self.driver.verifications.by_query
+        if verifying or name in manifest.migration or (running is not None and running.migration is not None):
             raise JobError(
                 f"query {name} has another text than in the checkpoint, and it is migrating",
                 detail=f"there it is: {entry.cql}",

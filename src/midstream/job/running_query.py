@@ -81,6 +81,7 @@ class MigrationUnderWay:
             "start_batch": self.begun,
             "end_batch": end_batch,
             "status": status,
+            **({"verified": self.decision["verified"]} if "verified" in self.decision else {}),
         }
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.html import escaped, section
 from midstream.migration.protocol import Figures
+from midstream.migration.verified import Verified
 from midstream.optimizer.plan_html import shapes_html
 
 Clock = Callable[[], float]
@@ -37,6 +38,8 @@ class MigrationRecord:
     predicted: dict[str, Any] | None = None
     part: str | None = None
     """Which part of the plans migrated, as the old and the new plan have it; None: all of it."""
+    verified: Verified | None = None
+    """What was found where the migration was rehearsed before; its figures are then those of the rehearsal."""
 
     @property
     def split_time(self) -> float | None:
@@ -65,7 +68,9 @@ class MigrationRecord:
 
     def as_dict(self) -> dict[str, Any]:
         """All fields as plain values."""
-        return {**asdict(self), "split_time": self.split_time, "duration": self.duration}
+        plain = asdict(replace(self, verified=None))
+        verified = None if self.verified is None else self.verified.to_json()
+        return {**plain, "verified": verified, "split_time": self.split_time, "duration": self.duration}
 
 
 class Recorder:
@@ -82,6 +87,7 @@ class Recorder:
         self.silence, self.silence_seconds = 0, 0.0
         self.predicted: dict[str, Any] | None = None
         self.part: str | None = None
+        self.verified: Verified | None = None
 
     def batch(self, frontier: int, released: int) -> None:
         """Notes the end of a batch and how many results left with it."""
@@ -114,4 +120,5 @@ class Recorder:
             self.silence_seconds,
             self.predicted,
             self.part,
+            self.verified,
         )

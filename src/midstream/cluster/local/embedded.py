@@ -118,7 +118,9 @@ def run(
         if isinstance(parts, Cut):
             change = changes[parts.number]
             reason = f"planned at {change.at}"
-            query.migrate(change.plan, change.strategy, part=change.part, trigger=reason, queue=True)
+            query.migrate(
+                change.plan, change.strategy, part=change.part, trigger=reason, queue=True, verify=change.verify
+            )
             continue
         for name, rows in parts.items():
             query.feed(name, *streams[name].accept(rows))

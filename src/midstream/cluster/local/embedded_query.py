@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from midstream.algebra.physical import render_physical
-from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.algebra.time import BEGINNING, INFINITY, ticks
 from midstream.checkpoint.stored import StoredDecision, StoredMigration
 from midstream.cluster.continuous_query import ContinuousQuery
 from midstream.cluster.local.live_query import LiveQuery
 from midstream.cluster.local.query_events import event_of, migration_of
 from midstream.errors import MigrationError
 from midstream.html import Records
+from midstream.inputs import Duration
 from midstream.migration.execution import SingleBox
 from midstream.migration.predict import foretell
 from midstream.operators.box import Box
@@ -51,11 +52,11 @@ class Query(ContinuousQuery):
 
     @property
     def box(self) -> Box | None:
-        """Its live operators, if others may have part of them: not while it migrates, and not while windows that
-        moved from another plan may lack what that plan had no need of.
+        """Its live operators, if others may have part of them: not while it migrates, or a copy of it does, and not
+        while windows that moved from another plan may lack what that plan had no need of.
         """
         execution = self.live.execution
-        if not isinstance(execution, SingleBox):
+        if not isinstance(execution, SingleBox) or self.live.migrating_to is not None:
             return None
         return execution.box if execution.box.floor(self.frontier) >= self.live.own_until else None
 
@@ -144,19 +145,24 @@ class Query(ContinuousQuery):
         part: str = "auto",
         trigger: str = "asked for",
         queue: bool = False,
+        verify: Duration | None = None,
     ) -> None:
         """Goes over to another plan while results keep coming; what it shared, it first takes over as its own.
 
         Only the part in which the plans differ migrates, unless `part` is "whole". The strategy must be legal for both
         plans; with the part "smallest" it is enough that it is legal for the part. While another migration runs, it is
         refused, or with `queue` waits for the end of that one.
+
+        With `verify`, a duration, a copy of the query migrates first, both are compared for so long after that, and the
+        plan changes only if nothing differs.
         """
         if self.session.queries.get(self.name) is not self:
             raise MigrationError(f"query {self.name} has been dropped")
         target = plan_query(self.plan.query, plan, self.emit_every)
         self.go_on_alone()
         self._know_starts()
-        self.live.migrate(target, self._possible(strategy), part=part, trigger=trigger, queue=queue)
+        stretch = None if verify is None else ticks(verify, target.query.domain)
+        self.live.migrate(target, self._possible(strategy), part=part, trigger=trigger, queue=queue, verify=stretch)
 
     def cancel_migration(self) -> None:
         """Goes back to the plan that it was migrating from; nothing is lost. What was queued behind is forgotten."""
@@ -165,8 +171,8 @@ class Query(ContinuousQuery):
     @property
     def migrating(self) -> str | None:
         """The plan it is migrating to, if it is."""
-        running = self.live.migrations.running
-        return None if running is None else running.plan.text
+        target = self.live.migrating_to
+        return None if target is None else target.text
 
     def _possible(self, strategy: str) -> str:
         """The strategy, if the windows still hold all that it asks for.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from midstream.adaptation.adaptive import Adaptive
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import Source
 from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.cluster.local.rehearsal import Rehearsal, Wanted
 from midstream.errors import InputError, MigrationError
 from midstream.job.result_table import result_table
 from midstream.job.sources import reached, source_elements
@@ -28,6 +29,7 @@ from midstream.migration.live_statistics import live_statistics
 from midstream.migration.predict import predicted
 from midstream.migration.protocol import Decision, Migrating, Situation, Strategy, latest_end, latest_ends
 from midstream.migration.registry import strategy_named
+from midstream.migration.verified import Verified, can_be_adopted
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements, Ticks, concatenate
 from midstream.operators.sorting import stable_order
@@ -76,7 +78,7 @@ class Migrations:
 
     def __init__(self) -> None:
         self.running: Running | None = None
-        self.waiting: list[tuple[Plan, str | Strategy, str, str]] = []
+        self.waiting: list[Wanted] = []
         self.history: list[MigrationRecord] = []
 
     def batch(self, frontier: int, released: int) -> None:
@@ -114,6 +116,8 @@ class LiveQuery:
         box = Box(plan.physical, self.functions)
         self.execution: Execution = SingleBox(box, self.release, partial(BoxScheduler, schedule=schedule))
         self.migrations = Migrations()
+        self.rehearsal: Rehearsal[LiveQuery] | None = None
+        """A copy that goes over to another plan while both are compared."""
         self.own_until = BEGINNING
         """Before this instant its windows may hold less than their ids say; only this query cannot tell."""
         self.adaptive: Adaptive | None = None
@@ -151,6 +155,8 @@ class LiveQuery:
                     self.adaptive.take(alias, elements, ticks)
                 if len(elements):
                     self.execution.feed(alias, elements)
+        if self.rehearsal is not None:
+            self.rehearsal.feed(stream, rows, ticks)
 
     def advance(self, registers: Mapping[str, int]) -> Elements | None:
         """Learns how far the streams are; gives the results that leave because of it."""
@@ -161,13 +167,27 @@ class LiveQuery:
             self.frontier = frontier
             self.execution.advance(frontier)
         ended = self._leave_if_done()
-        given = self.release.release(min(self.frontier, self.execution.passed))
+        given = self.release.release(self.complete)
         self.migrations.batch(self.frontier, 0 if given is None else len(given))
         if ended:
             self._end()
+        if self.rehearsal is not None:
+            self._compare(self.rehearsal, given)
         if self.adaptive is not None and self.frontier < INFINITY:
             self.adaptive.after_batch(self)
         return given
+
+    @property
+    def complete(self) -> int:
+        """The instant before which all results are known."""
+        return min(self.frontier, self.execution.passed)
+
+    @property
+    def migrating_to(self) -> Plan | None:
+        """The plan that it goes over to, or that a copy of it is being verified with."""
+        if self.rehearsal is not None:
+            return self.rehearsal.wanted.plan
+        return None if self.migrations.running is None else self.migrations.running.plan
 
     def migrate(
         self,
@@ -177,35 +197,86 @@ class LiveQuery:
         part: str = "auto",
         trigger: str = "asked for",
         queue: bool = False,
+        verify: int | None = None,
     ) -> None:
         """Starts to go over to another plan; while another migration runs, refuses to or waits for its end.
 
         Only the part in which the plans differ migrates, unless `part` is "whole". The strategy must be legal for both
-        plans; with the part "smallest" it is enough that it is legal for the part.
+        plans; with the part "smallest" it is enough that it is legal for the part. With `verify`, a copy migrates, is
+        compared for so many ticks more, and takes the query's place if nothing differs.
         """
-        if self.migrations.running is not None:
+        wanted = Wanted(plan, strategy, trigger, part, verify)
+        under_way = self.migrating_to
+        if under_way is not None:
             if not queue:
                 raise MigrationError(
                     "another migration of this query is running",
                     hint="wait for its end, cancel it, or have this one queued",
                 )
             # Refused now or never: by then nobody could be told.
-            before = self.migrations.waiting[-1][0] if self.migrations.waiting else self.migrations.running.plan
+            before = self.migrations.waiting[-1].plan if self.migrations.waiting else under_way
             way(_strategy(strategy), before, plan, self.functions, part)
-            self.migrations.waiting.append((plan, strategy, trigger, part))
+            self.migrations.waiting.append(wanted)
             return
-        self._start(plan, strategy, trigger, part)
+        self._start(wanted)
 
     def cancel_migration(self) -> None:
         """Goes back to the old plan; nothing is lost. What was queued behind the migration is forgotten."""
         running = self.migrations.running
+        if self.rehearsal is not None:
+            self.migrations.history.append(self.rehearsal.cancelled())
+            self.rehearsal = None
+            self.migrations.waiting.clear()
+            return
         if running is None:
             raise MigrationError("no migration of this query is running")
         self.execution = running.execution.cancel()
         self.migrations.close("cancelled")
         self.migrations.waiting.clear()
 
-    def _start(self, plan: Plan, strategy: str | Strategy, trigger: str, part: str) -> None:
+    def copy(self) -> LiveQuery:
+        """The same query, as it is, on states of its own; copying costs nothing."""
+        assert isinstance(self.execution, SingleBox)
+        made = LiveQuery(self.plan, self.functions, clock=self.clock)
+        made.execution = self.execution.beside(Box(self.execution.box.plan, self.functions), made.release)
+        kept = dict(self.execution.named_states())
+        for name, state in made.execution.named_states():
+            state.replace_segments(list(kept[name].segments))
+        made.execution.restore(self.frontier)
+        made.frontier, made.registers = self.frontier, dict(self.registers)
+        made.starts, made.firsts, made.counts = dict(self.starts), dict(self.firsts), dict(self.counts)
+        made.batches, made.own_until = self.batches, self.own_until
+        made.release.waiting = list(self.release.waiting)
+        return made
+
+    def _compare(self, rehearsal: Rehearsal[LiveQuery], given: Elements | None) -> None:
+        """Follows a rehearsal; what it ends with is what the query goes on with."""
+        record = rehearsal.advance(self.registers, self, given)
+        if record is None:
+            return
+        self.rehearsal = None
+        if record.outcome != "done" or can_be_adopted(self.plan, rehearsal.wanted.plan):
+            self.migrations.history.append(record)
+            if record.outcome == "done":
+                self._go_on_as(rehearsal.copy)
+            elif self.adaptive is not None:
+                self.adaptive.called_off(rehearsal.wanted.plan, f"its verification ended with: {record.outcome}")
+            if self.migrations.waiting:
+                self._start(self.migrations.waiting.pop(0))
+        else:
+            self._start(replace(rehearsal.wanted, verify=None), record.verified)
+
+    def _go_on_as(self, copy: LiveQuery) -> None:
+        """Goes on with a copy's plan and states; what has been emitted and waits is the same in both."""
+        copy.release.waiting = self.release.waiting
+        self.release, self.execution, self.plan = copy.release, copy.execution, copy.plan
+        self.own_until = copy.own_until
+
+    def _start(self, wanted: Wanted, verified: Verified | None = None) -> None:
+        if wanted.verify is not None:
+            self.rehearsal = Rehearsal(self, wanted)
+            return
+        plan, strategy, trigger, part = wanted.plan, wanted.strategy, wanted.trigger, wanted.part
         chosen = way(_strategy(strategy), self.plan, plan, self.functions, part)
         assert isinstance(self.execution, SingleBox)
         situation = self.situation(plan)
@@ -214,7 +285,7 @@ class LiveQuery:
         recorder = Recorder(
             trigger, (self.plan.text, plan.text), name, decision.get("split_after"), self.frontier, self.clock
         )
-        recorder.part = decision.get("part")
+        recorder.part, recorder.verified = decision.get("part"), verified
         recorder.predicted = predicted(name, decision, situation)
         moved = kept_windows(self.execution.box) if name.startswith("moving_state") else None
         migrating = chosen.open(self.execution, Box(plan.physical, self.functions), decision)
@@ -263,7 +334,7 @@ class LiveQuery:
     def _end(self) -> None:
         self.migrations.close("done")
         if self.migrations.waiting:
-            self._start(*self.migrations.waiting.pop(0))
+            self._start(self.migrations.waiting.pop(0))
 
     def table(self, elements: Elements | None) -> pa.Table:
         """Results as users see them."""

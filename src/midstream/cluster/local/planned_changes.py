@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from midstream.algebra.declarations import Catalog
-from midstream.algebra.time import TimeDomain
+from midstream.algebra.time import TimeDomain, ticks
 from midstream.errors import MigrationError
 from midstream.migration.in_part import way
 from midstream.migration.registry import strategy_named
@@ -25,6 +25,7 @@ class PlannedChange:
     plan: Plan
     strategy: str
     part: str = "auto"
+    verify: int | None = None
 
 
 def planned_changes(
@@ -35,7 +36,9 @@ def planned_changes(
     for wanted in sorted(migrations, key=lambda m: tick_of(m.at, plan.query.domain)):
         target = plan_query(plan.query, wanted.plan, emit_every)
         way(strategy_named(wanted.strategy), plan, target, catalog.functions, wanted.part)
-        changes.append(PlannedChange(tick_of(wanted.at, plan.query.domain), target, wanted.strategy, wanted.part))
+        domain = plan.query.domain
+        verify = None if wanted.verify is None else ticks(wanted.verify, domain)
+        changes.append(PlannedChange(tick_of(wanted.at, domain), target, wanted.strategy, wanted.part, verify))
         plan = target
     return changes
 

@@ -50,6 +50,7 @@ def migration_of(query: str, plan: Plan, told: MigrationRecord) -> StoredMigrati
         figures,
         time=_time(plan),
         record={"event": "migrated", "record": told, **told.as_dict()},
+        verified=None if told.verified is None else told.verified.to_json(),
     )
 
 

@@ -107,6 +107,8 @@ def run_signed(
 ) -> pa.Table:
     """Runs a query over finite tables in the positive-negative representation."""
     require_signed([change.strategy for change in migrations])
+    if any(change.verify is not None for change in migrations):
+        raise MigrationError("migrations of the positive-negative representation are not verified")
     query = SignedQuery(plan_query(plan_of, plan, emit_every), catalog.functions)
     streams = {name: Stream(catalog.streams[name]) for name in sorted({s.name for s in streams_of(plan_of)})}
     genmig = [replace(change, strategy="genmig", part="whole") for change in migrations]

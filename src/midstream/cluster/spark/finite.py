@@ -123,9 +123,8 @@ def _plan_changes(session: Session, changes: Sequence[PlannedChange], starts: Ma
     def begin(batch_id: int) -> None:
         if waiting and waiting[0][0] <= batch_id and session.queries["run"].migrating is None:
             _, change = waiting.pop(0)
-            session.queries["run"].migrate(
-                change.plan, change.strategy, part=change.part, trigger=f"planned at {change.at}"
-            )
+            reason = f"planned at {change.at}"
+            session._migrate("run", change.plan, change.strategy, reason, change.part, verify=change.verify)
 
     session.before_batch(begin)
 

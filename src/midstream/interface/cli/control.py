@@ -41,7 +41,7 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
             f"stream {name}: {stream['rows']:,} rows, {stream['late']:,} late, {stream['unusable']:,} unusable"
         )
     for name, query in told["queries"].items():
-        moving = f", migrating to {query['migrating_to']}" if query["migrating_to"] else ""
+        moving = f", migrating to {query['migrating_to']}" if query["migrating_to"] else _verifying(query)
         rests = f", {query['status']}" if query.get("status") in ("replaced", "quarantined") else ""
         plan = query["plan"] or "without joins"
         lines.append(f"query {name}: {query['results']:,} results, plan {plan}{moving}{rests}")
@@ -81,6 +81,10 @@ def migrate(
     slots: Annotated[
         str | None, typer.Option(help="The slots that migrate, such as 1 or 0,2, each by itself; all by default.")
     ] = None,
+    verify: Annotated[
+        str | None,
+        typer.Option(help="First let a copy migrate, and compare both for so much stream time: '10 minutes'."),
+    ] = None,
     cancel: Annotated[
         bool, typer.Option("--cancel", help="Go back to the plan before the migration under way.")
     ] = False,
@@ -94,6 +98,7 @@ def migrate(
     Example:
       midstream migrate orders.checkpoint hot "(A (B C))" --strategy genmig
       midstream migrate orders.checkpoint hot "(A (B C))" --slots 1
+      midstream migrate orders.checkpoint hot "(A (B C))" --verify "10 minutes"
       midstream migrate orders.checkpoint hot --cancel
       midstream migrate orders.checkpoint --scheduling bfs
     """
@@ -107,11 +112,19 @@ def migrate(
             return
     if query is None or plan is None:
         raise JobError("a migration needs a query and a plan", hint="or only --scheduling, for all queries")
-    wanted: dict[str, Any] = {"command": "migrate", "query": query, "plan": plan, "strategy": strategy, "part": part}
+    wanted: dict[str, Any] = {
+        "command": "migrate",
+        "query": query,
+        "plan": plan,
+        "strategy": strategy,
+        "part": part,
+        "verify": verify,
+    }
     if slots is not None:
         wanted["slots"] = slots_named(slots)
     told = asked(checkpoint, timeout, dry_run=dry_run, **wanted)
-    words = migration_forecast(told) if dry_run else f"query {query} changes from {told['from']} to {told['to']}"
+    changes = "changes" if verify is None else f"is verified for {verify}, and then changes"
+    words = migration_forecast(told) if dry_run else f"query {query} {changes} from {told['from']} to {told['to']}"
     show_json(told) if json else show_text(words)
 
 
@@ -296,6 +309,24 @@ def _waits(told: dict[str, Any] | None) -> list[str]:
     return [f"  waits for stream {told['stream']}, {since}: a skew for it would end that"]
 
 
+def _verifying(query: dict[str, Any]) -> str:
+    told = query.get("verifying")
+    return "" if told is None else f", being verified with {told['plan']}, the same so far"
+
+
+def _found(record: dict[str, Any]) -> str:
+    """What a verification has found, if there was one."""
+    verified = record.get("verified")
+    if verified is None or record["status"] == "verifying":
+        return ""
+    if verified["difference"] is None:
+        return f"; verified from {verified['since']} to {verified['compared_to']}"
+    rows = [f"\n    only in the old plan's results: {row}" for row in verified["only_in_old"][:3]]
+    rows += [f"\n    only in the new plan's results: {row}" for row in verified["only_in_new"][:3]]
+    kept = f"\n    the new plan's results are kept as {record['new_results']}" if "new_results" in record else ""
+    return f"; {verified['difference']}{''.join(rows)}{kept}"
+
+
 def _migration(record: dict[str, Any]) -> str:
     if record.get("event") == "started":
         kept = ", ".join(f"{alias} since batch {batch}" for alias, batch in record["inherited"].items())
@@ -309,7 +340,7 @@ def _migration(record: dict[str, Any]) -> str:
     where = f" in {told_slots(record['slots'])}" if record.get("slots") else ""
     return (
         f"  {record['old_plan']} to {record['new_plan']}{where} by {record['strategy']}{part}, {record['trigger']}: "
-        f"{record['status']}, {batches}"
+        f"{record['status']}, {batches}{_found(record)}"
     )
 
 

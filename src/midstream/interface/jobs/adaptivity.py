@@ -34,5 +34,8 @@ def _check(key: str, value: Any, place: str) -> None:
             f"unknown key {place}.{key}",
             hint=f"did you mean {near[0]}?" if near else f"use {', '.join(ADAPTIVITY_KEYS)}",
         )
-    if key != "mode" and (isinstance(value, bool) or not isinstance(value, int | float) or value < 0):
+    if key == "verify":
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise JobError(f"{place}.verify must be a duration, not {value!r}", hint='write for instance "10 minutes"')
+    elif key != "mode" and (isinstance(value, bool) or not isinstance(value, int | float) or value < 0):
         raise JobError(f"{place}.{key} must be a number that is not negative, not {value!r}")
