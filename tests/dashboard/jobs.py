@@ -55,7 +55,7 @@ def _times(ticks: np.ndarray) -> pa.Array:
 def shop(folder: Path, slots: int = 3) -> Served:
     """A job of three queries, one of which watches its streams; nothing has run yet."""
     job = Served(catalog=ask(JOIN, orders(1)).catalog, folder=folder, slots=slots)
-    job.driver.retained = 40
+    job.driver.commits.retained = 40
     job.add("matches", JOIN, wanted=OLD)
     job.driver.watchers.watch(job.driver.queries["matches"], EAGER)
     job.add("by-carrier", TOTAL)

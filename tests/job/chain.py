@@ -21,12 +21,16 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.local.cluster import LocalCluster
 from midstream.cluster.local.embedded import Stream, batches
+from midstream.job.attempts import Attempts
 from midstream.job.batch import Batch, finished
-from midstream.job.driver import Driver, needed_columns
+from midstream.job.commits import Commits
+from midstream.job.driver import Driver
 from midstream.job.local_plans import resume
 from midstream.job.moving import Move
+from midstream.job.needed import needed_columns
 from midstream.job.results import results_of_query
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.state import JobState
 from midstream.job.task.exchange import GROUP_BITS
 from midstream.job.task.layout import Layout
 from midstream.job.task.memory import Memory
@@ -44,6 +48,15 @@ class CountingCluster(LocalCluster):
     def move(self, move: Move) -> list[Report]:
         self.moves += 1
         return super().move(move)
+
+
+class SortedByKey(JobState):
+    """The state of a job whose checkpoint was made when states were sorted by key alone."""
+
+    @property
+    def by_group(self) -> bool:
+        """Whether states are sorted by partition group."""
+        return self.manifest is not None and self.manifest.slots.sorted_by_group
 
 
 @dataclass
@@ -72,9 +85,9 @@ class Chain:
     def __post_init__(self) -> None:
         self._open()
         self.driver.memory = self.memory or Memory()
-        self.driver.group_bits, self.driver.by_group = self.bits, self.by_group
+        self.driver.state.group_bits = self.bits
         self.driver.open(self.resize)
-        self.cluster.routes = self.driver.routes
+        self.cluster.routes = self.driver.state.routes
         manifest = self.driver.manifest
         plan = plan_query(self.relation, None if manifest else self.plan, self.emit_every)
         if manifest and manifest.queries["q"].plan not in ("", plan.text):
@@ -99,7 +112,8 @@ class Chain:
     def _open(self) -> None:
         store = CheckpointStore(str(self.folder))
         self.cluster = CountingCluster(store.files, {}, "test", np.random.default_rng(self.seed), threads=1)
-        self.driver = Driver(self.cluster, store, self.slots, 3)
+        state = (JobState if self.by_group else SortedByKey)(self.slots)
+        self.driver = Driver(self.cluster, Commits(store, 3), state)
 
     @property
     def moves(self) -> int:
@@ -113,19 +127,19 @@ class Chain:
             "",
             plan,
             self.catalog.functions,
-            self.driver.routes,
+            self.driver.state.routes,
             self.emit_every,
             known,
-            self.driver.sort_bits,
+            self.driver.state.sort_bits,
         )
-        self.driver.routes.update(query.staged.routes)
+        self.driver.state.routes.update(query.staged.routes)
         return query
 
     def _resume_migration(self, told: Mapping[str, Any]) -> None:
         self.query.migration = MigrationUnderWay.resumed(self._by_plan(told["plan"]), told)
 
     def _by_plan(self, plan: str) -> RunningQuery:
-        return self.driver.target(self.query, plan_query(self.relation, plan, self.emit_every))
+        return self.driver.state.target(self.query, plan_query(self.relation, plan, self.emit_every))
 
     @property
     def query(self) -> RunningQuery:
@@ -180,6 +194,6 @@ class Chain:
                 made.registers_now = finished(made.registers, self.driver.streams)
             return made
 
-        batch = self.driver.attempt(make, parts)
+        batch = Attempts(self.driver.cluster, self.driver.state, make).run(parts)
         self.driver._commit(batch, "", batch.batch_id, ended=False)
         return batch

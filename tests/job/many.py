@@ -30,7 +30,7 @@ class Many(Chain):
     def __post_init__(self) -> None:
         self._open()
         self.driver.open(self.resize)
-        self.cluster.routes = self.driver.routes
+        self.cluster.routes = self.driver.state.routes
         self.adding = Adding(self.driver, self.catalog.functions)
         self.driver.streams = dict(enumerate(self.catalog.streams.values()))
         schemas = {port: declared.columns for port, declared in self.driver.streams.items()}
@@ -45,9 +45,9 @@ class Many(Chain):
         query = self.adding.query(name, cql, relation, **options)
         told = None if self.driver.manifest is None else self.driver.manifest.migration.get(name)
         if told is not None:
-            target = self.driver.target(query, plan_query(relation, told["plan"]))
+            target = self.driver.state.target(query, plan_query(relation, told["plan"]))
             query.migration = MigrationUnderWay.resumed(target, told)
-        self.driver.routes.update(query.staged.routes)
+        self.driver.state.routes.update(query.staged.routes)
         self.driver.queries[name] = query
         return query
 
@@ -59,7 +59,7 @@ class Many(Chain):
         """Starts a migration of one of the queries."""
         query = self.driver.queries[name]
         self.driver.begin_migration(
-            name, self.driver.target(query, plan_query(query.plan.query, plan)), strategy, "a test"
+            name, self.driver.state.target(query, plan_query(query.plan.query, plan)), strategy, "a test"
         )
 
     def history(self, name: str) -> list[Mapping[str, Any]]:

@@ -30,7 +30,7 @@ class Served(Many):
                 return forecast(driver, wanted, lambda cql: parse(cql, self.catalog))
             case {"command": "migrate", "query": name, "plan": plan}:
                 query = driver.queries[name]
-                target = driver.target(query, plan_query(query.plan.query, plan))
+                target = driver.state.target(query, plan_query(query.plan.query, plan))
                 driver.begin_migration(name, target, request["strategy"], "asked for", request["part"])
                 return {"query": name, "from": query.plan.text, "to": target.plan.text}
             case {"command": "cancel", "query": name}:
@@ -46,7 +46,7 @@ class Served(Many):
             case {"command": "add", "query": name, "cql": cql}:
                 return {"query": name, "plan": self.add(name, cql).plan.text}
             case {"command": "resume", "query": name}:
-                return {"query": name, **driver.faults.resume(name).to_json()}
+                return {"query": name, **driver.state.faults.resume(name).to_json()}
             case {"command": "drop", "query": name}:
                 self.drop(name)
                 return {"query": name}

@@ -35,7 +35,7 @@ class Begun:
         settled = self.arrival.settled(streaming)
         query = Adding(self.driver, {}).query(name, cql, parse(cql, CATALOG), settled=settled)
         served = streaming and self.arrival.serves(query, self.inputs)
-        self.driver.routes.update(query.staged.routes)
+        self.driver.state.routes.update(query.staged.routes)
         self.driver.queries[name] = query
         return served
 
@@ -67,6 +67,6 @@ def test_a_query_is_served_if_its_columns_arrive_where_it_needs_them(cql, served
 )
 def test_whoever_carries_all_serves_all(cql, tmp_path):
     begun = Begun(tmp_path, "all")
-    before = dict(begun.driver.routes)
+    before = dict(begun.driver.state.routes)
     assert begun.add("new", cql)
-    assert begun.driver.routes == before == {"A": Route(("k",)), "B": Route(("k",)), "C": STAY}
+    assert begun.driver.state.routes == before == {"A": Route(("k",)), "B": Route(("k",)), "C": STAY}

@@ -227,19 +227,19 @@ def test_a_silent_stamped_stream_follows_stamped_streams_only(tmp_path):
 
 def test_a_driver_that_lost_its_lease_commits_nothing(tmp_path):
     chain = silent_chain(tmp_path)
-    chain.driver.lease = Heartbeat(chain.driver.files, pause=0.01)
+    chain.driver.commits.lease = Heartbeat(chain.driver.files, pause=0.01)
     chain.batch({"A": rows((1, 10, 100))})
-    first = chain.driver.lease.lease
+    first = chain.driver.commits.lease.lease
     while first.beats < 3:
         time.sleep(0.01)
     with pytest.raises(ms.errors.JobError, match="another driver"):
         Lease.take(chain.driver.files, "other")
-    chain.driver.lease.beating.stop()
+    chain.driver.commits.lease.beating.stop()
     other = Lease.take(chain.driver.files, "other", clock=lambda: time.monotonic() + 100)
     with pytest.raises(ms.errors.JobError, match="is lost"):
         chain.batch({"A": rows((1, 11, 101))})
     assert chain.driver.store.batch_ids() == [0]
-    chain.driver.lease.stop()
+    chain.driver.commits.lease.stop()
     other.check()
 
 
@@ -297,10 +297,10 @@ def test_every_schedule_gives_the_same_and_is_remembered(query, scheduling, tmp_
     parts = chain.cut(question.tables, 30)
     chain.batch(parts[0])
     assert chain.manifest.settings.scheduling == "dfs"
-    chain.driver.scheduling = scheduling
+    chain.driver.state.schedule(scheduling)
     chain.batch(parts[1])
     resumed = Chain(question.plan, question.catalog, tmp_path, slots=3)
-    assert resumed.driver.scheduling == scheduling
+    assert resumed.driver.state.settings.scheduling == scheduling
     assert ms.snapshot_equal(resumed.run(question.tables, 30), ms.run(query, inputs))
 
 

@@ -43,7 +43,7 @@ def opened(folder: Path, taken: dict[str, dict[int, pa.Table]] | None = None) ->
         if name not in fed.driver.queries:
             fed.add(name, cql)
         if taken is not None:
-            fed.driver.sinks[name] = [partial(_take, taken[name])]
+            fed.driver.deliveries.sinks[name] = [partial(_take, taken[name])]
     return fed
 
 
@@ -118,13 +118,13 @@ def test_the_cluster_is_asked_whether_a_batch_is_repeated_with_the_same_rows(tmp
 @pytest.mark.parametrize("dropped", [(), ("q",)])
 def test_what_a_repeated_batch_needs_is_kept(dropped, tmp_path):
     fed = opened(tmp_path)
-    fed.driver.retained = 1
+    fed.driver.commits.retained = 1
     fed.feed(0, rows(0))
     fed.feed(1, rows(10))
     for name in dropped:
         drop_at_rest(fed.driver.store, name)
     fed = Fed(catalog=fed.catalog, folder=tmp_path, slots=2)
-    fed.driver.retained = 1
+    fed.driver.commits.retained = 1
     assert release(fed.driver)
     fed.feed(1, rows(10))
     assert fed.driver.store.batch_ids()[0] == 0
@@ -148,7 +148,7 @@ def test_a_sink_that_fails_at_the_end_is_called_again(tmp_path):
     def down(*_: Any) -> None:
         raise OSError("the sink is down")
 
-    fed.driver.sinks["q"] = [down]
+    fed.driver.deliveries.sinks["q"] = [down]
     with pytest.raises(OSError, match="is down"):
         finish(fed.driver)
     assert not is_delivered(fed.driver)

@@ -52,7 +52,7 @@ LATER = [{"A": rows((t, t % 2, str(t))), "B": rows((t, t % 2, str(10 * t)))} for
 
 def job(folder: Path, queries: dict[str, str], **policies: str) -> Many:
     many = Many(catalog=CATALOG, folder=folder)
-    many.driver.faults.policies.update(policies)  # type: ignore[arg-type]
+    many.driver.state.faults.policies.update(policies)  # type: ignore[arg-type]
     for name, cql in queries.items():
         if name not in many.driver.queries:
             many.add(name, cql)
@@ -106,7 +106,7 @@ def test_a_quarantine_outlasts_a_restart_and_keeps_state_and_results(tmp_path):
     kept = kept_of(many.manifest)
     results = many.table("cast")
     again = job(tmp_path, {})
-    assert again.driver.faults.stopped["cast"].batch == len(GOOD)
+    assert again.driver.state.faults.stopped["cast"].batch == len(GOOD)
     run(again, *LATER)
     assert kept_of(again.manifest) == kept
     assert results.num_rows > 0 and again.table("cast").equals(results)
@@ -171,7 +171,7 @@ def test_a_job_ends_if_its_query_wants_that_and_nothing_of_the_batch_counts(tmp_
 @pytest.mark.parametrize("slots", [1, 3])
 def test_rows_that_fail_by_themselves_are_set_aside_and_the_query_goes_on(tmp_path, cql, slots):
     many = Many(catalog=CATALOG, folder=tmp_path, slots=slots)
-    many.driver.faults.policies["cast"] = "dead_letter"
+    many.driver.state.faults.policies["cast"] = "dead_letter"
     many.add("plain", PLAIN)
     many.add("cast", cql)
     run(many, *GOOD, BAD, *LATER, end=True)
@@ -236,7 +236,7 @@ def test_state_of_a_query_in_quarantine_moves_with_the_slots(tmp_path):
     run(many, *GOOD, BAD)
     many.driver.rescale(3)
     run(many, LATER[0])
-    assert many.driver.slots == 3
+    assert many.driver.state.slots == 3
     many.driver.resume("late")
     run(many, *LATER[1:], end=True)
     require_equal(many, "late", JOINED_CAST, *GOOD, *LATER[1:])

@@ -30,7 +30,7 @@ def run(checkpoint: Path, sink: Any, *batches: list[int]) -> Many:
     job = Many(catalog=CATALOG, folder=checkpoint, slots=1)
     for name in ("first", "second"):
         job.add(name, "SELECT k FROM A [NOW]")
-        job.driver.sinks[name] = [sink]
+        job.driver.deliveries.sinks[name] = [sink]
     for times in batches:
         before = job.driver.manifest
         job.batch({"A": pa.record_batch({"k": pa.array(times), "ts": pa.array(times)})})

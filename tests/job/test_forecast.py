@@ -82,7 +82,7 @@ def test_a_rescale_does_what_was_foretold_and_outlives_a_restart(job, tmp_path):
     after = ms.open(tmp_path).slots
     assert (before.count, after.count) == (2, 3)
     assert sum(a != b for a, b in zip(before.routing, after.routing, strict=True)) == told["groups"]
-    assert Served(catalog=job.catalog, folder=tmp_path).driver.slots == 3
+    assert Served(catalog=job.catalog, folder=tmp_path).driver.state.slots == 3
     assert not foretold(job, command="rescale", slots=3)["changes"]
     with pytest.raises(ms.JobError, match="slots"):
         foretold(job, command="rescale", slots=10**6)
@@ -95,7 +95,7 @@ def test_a_rescale_that_waits_for_a_migration_is_not_forgotten(job, tmp_path):
     job.batch(job.cut(tables(), 45)[4])
     assert ms.open(tmp_path).slots.count == 2
     again = Served(catalog=job.catalog, folder=tmp_path)
-    assert again.driver.wanted is not None and again.driver.wanted.slots == 3
+    assert again.driver.state.wanted is not None and again.driver.state.wanted.slots == 3
 
 
 def test_adaptivity_changes_while_the_job_runs_and_outlives_a_restart(job, tmp_path):
@@ -104,7 +104,7 @@ def test_adaptivity_changes_while_the_job_runs_and_outlives_a_restart(job, tmp_p
     job.batch(job.cut(tables(), 45)[3])
     assert ms.open(tmp_path).query("q").adaptivity.mode == "suggest"
     again = Served(catalog=job.catalog, folder=tmp_path)
-    policy = again.driver.policy_for("q", None)
+    policy = again.driver.state.policy_for("q", None)
     assert policy is not None and policy.mode == "suggest"
     job.driver.adapt("q", "off")
     job.batch(job.cut(tables(), 45)[4])
@@ -154,6 +154,6 @@ def test_a_query_in_quarantine_is_read_with_its_plan_and_foretold_what_resuming_
     assert stored.graph.complete and stored.history[-1].status == "quarantined"
     told = foretold(job, command="resume", query="cast")
     assert (told["since"], told["missed"]) == (len(GOOD), 3)
-    job.driver.faults.resume("cast")
+    job.driver.state.faults.resume("cast")
     with pytest.raises(ms.JobError, match="not in quarantine"):
         foretold(job, command="resume", query="cast")

@@ -45,7 +45,7 @@ def chain_of(query: str, folder: Path, inputs: dict[str, pa.Table], **options: A
 def owned(chain: Chain) -> int:
     """Checks that each slot holds rows of its own groups only; gives how many segments were looked at."""
     manifest, looked_at = chain.manifest, 0
-    routing, width = np.array(manifest.slots.routing), np.uint64(64 - chain.driver.group_bits)
+    routing, width = np.array(manifest.slots.routing), np.uint64(64 - chain.driver.state.group_bits)
     for fragment in chain.query.staged.fragments:
         grouped = {(s.id, s.key) for s in chain.query.boxes[fragment.number].states() if s.grouping is not None}
         for slot, entries in manifest.segments["q"].get(fragment.number, {}).items():
@@ -71,17 +71,17 @@ def test_groups_move_at_random_and_results_stay(name, bits, seed, tmp_path_facto
     for part in parts:
         match rng.choice(["stay", "move", "scatter", "rescale", "restart"]):
             case "move":
-                routing = list(chain.driver.routing.groups)
+                routing = list(chain.driver.state.routing.groups)
                 for _ in range(rng.randint(1, 5)):
-                    routing[rng.randrange(len(routing))] = rng.randrange(chain.driver.slots)
+                    routing[rng.randrange(len(routing))] = rng.randrange(chain.driver.state.slots)
                 chain.driver.rebalance(routing)
             case "scatter":
-                chain.driver.rebalance([rng.randrange(chain.driver.slots) for _ in range(2**bits)])
+                chain.driver.rebalance([rng.randrange(chain.driver.state.slots) for _ in range(2**bits)])
             case "rescale":
                 chain.driver.rescale(rng.randint(1, 5))
             case "restart" if chain.driver.manifest is not None:
                 chain, _ = chain_of(query, folder, inputs, seed=seed)
-                assert chain.driver.group_bits == bits
+                assert chain.driver.state.group_bits == bits
         chain.batch(part)
         looked_at += owned(chain)
     chain.batch({}, end=True)
@@ -102,7 +102,7 @@ def test_moving_a_group_writes_nothing(name, tmp_path):
     chain, parts = chain_of(query, tmp_path, inputs, slots=2)
     for part in parts[:6]:
         chain.batch(part)
-    loads, routing = chain.driver.loads, list(chain.manifest.slots.routing)
+    loads, routing = chain.driver.state.loads, list(chain.manifest.slots.routing)
     group = max((g for g, slot in enumerate(routing) if slot == 0), key=lambda g: loads[g])
     routing[group] = 1
     before, bytes_before = {e.origin for e in chain.manifest.entries()}, stored_bytes(chain)
@@ -143,7 +143,7 @@ def test_states_of_the_old_order_go_on_and_are_sorted_by_group_by_the_first_move
     assert not chain.manifest.slots.sorted_by_group
     chain, _ = chain_of(query, tmp_path, inputs)
     chain.batch(parts[2])
-    assert chain.driver.sort_bits is None
+    assert chain.driver.state.sort_bits is None
     assert chain.driver.rescale(3)
     chain.batch(parts[3])
     (told,) = chain.manifest.slots.moves
@@ -151,7 +151,7 @@ def test_states_of_the_old_order_go_on_and_are_sorted_by_group_by_the_first_move
     assert chain.manifest.slots.sorted_by_group
     assert owned(chain)
     chain, _ = chain_of(query, tmp_path, inputs)
-    assert chain.driver.sort_bits == 8
+    assert chain.driver.state.sort_bits == 8
     chain.driver.rescale(2)
     for part in parts[4:]:
         chain.batch(part)
@@ -167,7 +167,7 @@ def test_a_routing_that_names_a_missing_slot_is_refused(tmp_path):
     with pytest.raises(ms.MidstreamError, match="256 partition groups") as error:
         chain.driver.rebalance([0] * 255 + [2])
     assert "it names slot 2; the slots are 0 to 1" in str(error.value)
-    assert chain.driver.wanted is None
+    assert chain.driver.state.wanted is None
 
 
 @pytest.mark.parametrize("slots", [0, 257, True])
@@ -176,7 +176,7 @@ def test_more_slots_than_groups_are_refused(slots, tmp_path):
     chain.batch(parts[0])
     with pytest.raises(ms.MidstreamError, match="1 to 256 slots"):
         chain.driver.rescale(slots)
-    assert chain.driver.wanted is None
+    assert chain.driver.state.wanted is None
 
 
 def test_the_number_of_groups_is_chosen_with_the_checkpoint(tmp_path):
@@ -184,7 +184,7 @@ def test_the_number_of_groups_is_chosen_with_the_checkpoint(tmp_path):
     chain.batch(parts[0])
     assert len(chain.manifest.slots.routing) == len(chain.manifest.slots.loads) == 1024
     chain, _ = chain_of(ONE_KEY, tmp_path, tables())
-    assert chain.driver.sort_bits == 10
+    assert chain.driver.state.sort_bits == 10
     chain.driver.open(bits=10)
     with pytest.raises(ms.MidstreamError, match="of 10 bits, not of 9"):
         chain.driver.open(bits=9)

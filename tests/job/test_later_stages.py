@@ -162,7 +162,7 @@ def test_queries_in_stages_added_and_dropped_at_random_each_answer_as_if_alone(s
         if len(running) > 1 and rng.random() < 0.25:
             watched.many.drop(rng.choice(list(running)))
         if rng.random() < 0.3:
-            watched.many.driver.scheduling = rng.choice(["dfs", "bfs", "rr", "batch:2", "chain"])
+            watched.many.driver.state.schedule(rng.choice(["dfs", "bfs", "rr", "batch:2", "chain"]))
         watched.batch(rows_at(rng, 4 * step))
         if rng.random() < 0.15:
             watched.open()

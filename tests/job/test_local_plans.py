@@ -49,7 +49,7 @@ def opened(query: str, inputs: dict[str, pa.Table], folder: Path, slots: int = 3
 
 
 def texts(chain: Chain) -> list[str]:
-    return [plan.text for plan in plans_by_slot(chain.query, chain.driver.slots).values()]
+    return [plan.text for plan in plans_by_slot(chain.query, chain.driver.state.slots).values()]
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -152,7 +152,7 @@ def test_random_plans_per_slot_moves_rescales_and_restarts(seed, tmp_path):
     for part in parts:
         event = draw.choice(["migrate", "migrate", "move", "rescale", "restart", "nothing"])
         if event == "migrate":
-            free = [s for s in range(chain.driver.slots) if chain.query.in_slot(s).migration is None]
+            free = [s for s in range(chain.driver.state.slots) if chain.query.in_slot(s).migration is None]
             slots = draw.sample(free, draw.randint(0, len(free)))
             plan, strategy = draw.choice(PLANS), draw.choice(STRATEGIES)
             try:
@@ -160,11 +160,11 @@ def test_random_plans_per_slot_moves_rescales_and_restarts(seed, tmp_path):
             except ms.MigrationError as refused:
                 done.append(str(refused))
         elif event == "move":
-            chain.driver.rebalance([draw.randrange(chain.driver.slots) for _ in default_routing(1)])
+            chain.driver.rebalance([draw.randrange(chain.driver.state.slots) for _ in default_routing(1)])
         elif event == "rescale":
             chain.driver.rescale(draw.randint(1, 4))
         elif event == "restart":
-            chain = Chain(question.plan, question.catalog, tmp_path, slots=chain.driver.slots, plan="((A B) C)")
+            chain = Chain(question.plan, question.catalog, tmp_path, slots=chain.driver.state.slots, plan="((A B) C)")
         done.append(event)
         chain.batch(part)
     chain.batch({}, end=True)

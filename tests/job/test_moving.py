@@ -99,7 +99,7 @@ def test_another_number_of_slots(name, before, after, tmp_path):
         chain.batch(part)
     chain = Chain(question.plan, question.catalog, tmp_path, resize=after)
     got = chain.run(question.tables, 25)
-    assert chain.driver.slots == after
+    assert chain.driver.state.slots == after
     (told,) = chain.manifest.slots.moves
     assert told["slots"] == [before, after]
     assert ms.snapshot_equal(got, ms.run(query, inputs))
@@ -400,8 +400,10 @@ def test_what_stays_where_it_is_is_named_and_not_copied(tmp_path):
 def test_groups_behind_an_exchange_move_by_naming_ranges(tmp_path):
     question = ask("SELECT DISTINCT A.v FROM A [RANGE 50]", {"A": tables()["A"]})
     chain = Chain(question.plan, question.catalog, tmp_path, slots=1)
-    chain.driver.routes["A"] = Route(("k",))
-    query = RunningQuery.of("q", "", chain.query.plan, {}, chain.driver.routes, None, True, chain.driver.sort_bits)
+    chain.driver.state.routes["A"] = Route(("k",))
+    query = RunningQuery.of(
+        "q", "", chain.query.plan, {}, chain.driver.state.routes, None, True, chain.driver.state.sort_bits
+    )
     chain.driver.queries["q"] = query
     parts = chain.cut(question.tables, 30)
     chain.batch(parts[0])

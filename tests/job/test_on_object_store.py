@@ -22,7 +22,7 @@ def test_a_job_on_s3_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
 
     def opened(bucket: str) -> Chain:
         chain = Chain(question.plan, question.catalog, f"{bucket}/resumed", slots=2)
-        chain.driver.lease = Heartbeat(chain.driver.files)
+        chain.driver.commits.lease = Heartbeat(chain.driver.files)
         return chain
 
     with s3_bucket() as bucket:
@@ -31,11 +31,11 @@ def test_a_job_on_s3_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
             first.batch(part)
         with pytest.raises(JobError, match="another driver"):
             opened(bucket)
-        assert first.driver.lease is not None
-        first.driver.lease.stop()
+        assert first.driver.commits.lease is not None
+        first.driver.commits.lease.stop()
         second = opened(bucket)
         got = second.run(question.tables, 8)
         assert check(second.driver.files, second.manifest) == []
-        assert second.manifest.epoch == 2 and second.driver.lease is not None
-        second.driver.lease.stop()
+        assert second.manifest.epoch == 2 and second.driver.commits.lease is not None
+        second.driver.commits.lease.stop()
     assert ms.snapshot_equal(got, ms.run(QUERY, inputs))

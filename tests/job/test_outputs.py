@@ -32,7 +32,7 @@ def chain(tmp_path) -> Chain:
     chain = Chain(question.plan, question.catalog, tmp_path / "job", slots=2)
     for i, part in enumerate(chain.cut(tables(), 20)):
         chain.batch(late(part) if i and "A" in part else part)
-    chain.driver.compactor.take(wait=True)
+    chain.driver.commits.compactor.take(wait=True)
     return chain
 
 

@@ -87,7 +87,7 @@ class Job(Many):
             case {"command": "rebalance", "routing": routing}:
                 self.driver.rebalance(routing)
             case {"command": "schedule", "scheduling": name}:
-                self.driver.scheduling = name
+                self.driver.state.schedule(name)
         return {}
 
 

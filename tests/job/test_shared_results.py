@@ -39,8 +39,8 @@ def run(watched: Watched, batches: int) -> None:
     rng = random.Random(len(watched.batches))
     for _ in range(batches):
         watched.batch({name: drawn(rng, 4 * len(watched.batches), 12) for name in "ABC"})
-        if watched.many.driver.compactor.round is not None:
-            watched.many.driver.compactor.round.result()
+        if watched.many.driver.commits.compactor.round is not None:
+            watched.many.driver.commits.compactor.round.result()
 
 
 def named(watched: Watched, query: str) -> list[ResultFile]:
@@ -96,7 +96,7 @@ def test_shared_files_are_merged_for_all_and_the_old_ones_go(tmp_path, monkeypat
     assert most < 20
     merged = [f for f in named(watched, "all") if f.part and f.path.rpartition("/")[2].endswith(".parquet")]
     assert {f.path for f in merged} & {f.path for f in named(watched, "q1")}
-    watched.many.driver.compactor.take(wait=True)
+    watched.many.driver.commits.compactor.take(wait=True)
     collect(watched.many.driver.store, watched.many.driver.files)
     assert len(watched.many.driver.files.list(SHARED_RESULTS)) < 40
     watched.many.drop("q0")

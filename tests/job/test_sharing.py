@@ -109,7 +109,7 @@ def test_queries_added_and_dropped_at_random_each_answer_as_if_alone(seed, tmp_p
         if len(running) > 1 and rng.random() < 0.3:
             watched.many.drop(rng.choice(list(running)))
         if rng.random() < 0.3:
-            watched.many.driver.scheduling = rng.choice(["dfs", "bfs", "rr", "batch:2", "chain"])
+            watched.many.driver.state.schedule(rng.choice(["dfs", "bfs", "rr", "batch:2", "chain"]))
         rows = rows_at(rng, 4 * step)
         there = list(running)
         if rng.random() < 0.25 and step:
@@ -253,7 +253,7 @@ def test_a_query_that_begins_with_a_migration_starts_from_nothing(tmp_path):
 def test_the_fork_delivers_to_all_who_read_it(tmp_path, monkeypatch):
     monkeypatch.setattr(box_scheduler, "TUPLE_ROWS", 2)
     watched = filled(tmp_path, [f"SELECT A.v, B.v AS w {JOIN}", f"SELECT DISTINCT A.v, B.v AS w {JOIN}"])
-    watched.many.driver.scheduling = "bfs"
+    watched.many.driver.state.schedule("bfs")
     watched.batch({name: drawn(random.Random(9), 60, 12) for name in "AB"})
     watched.many.batch({}, end=True)
     for name in watched.many.driver.queries:

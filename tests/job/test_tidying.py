@@ -52,8 +52,8 @@ def test_many_batches_leave_few_files_and_the_same_results(chain):
     most = 0
     for i, part in enumerate(parts):
         chain.batch(late(part) if i and "A" in part else part)
-        if chain.driver.compactor.round is not None:
-            chain.driver.compactor.round.result()
+        if chain.driver.commits.compactor.round is not None:
+            chain.driver.commits.compactor.round.result()
         most = max(most, len(list(results_of(chain.driver.files, chain.manifest, "q"))))
     chain.batch({}, end=True)
     got = chain.results()
@@ -69,9 +69,9 @@ def test_many_batches_leave_few_files_and_the_same_results(chain):
 def test_old_files_go_once_no_retained_manifest_names_them(chain):
     for part in chain.cut(tables(), 10):
         chain.batch(part)
-        if chain.driver.compactor.round is not None:
-            chain.driver.compactor.round.result()
-    chain.driver.compactor.take(wait=True)
+        if chain.driver.commits.compactor.round is not None:
+            chain.driver.commits.compactor.round.result()
+    chain.driver.commits.compactor.take(wait=True)
     files = chain.driver.files
     collect(chain.driver.store, files)
     named = set().union(*(chain.driver.store.named(i).files for i in chain.driver.store.batch_ids()))
@@ -83,8 +83,8 @@ def test_files_kept_for_readers_stay_but_do_not_swell_the_manifest(chain, monkey
     monkeypatch.setattr(merging, "KEPT_SECONDS", 1e9)
     for part in chain.cut(tables(), 5):
         chain.batch(part)
-        if chain.driver.compactor.round is not None:
-            chain.driver.compactor.round.result()
+        if chain.driver.commits.compactor.round is not None:
+            chain.driver.commits.compactor.round.result()
     files, kept = chain.driver.files, chain.manifest.outputs.superseded
     names = {file.path for file in kept if not file.is_list}
     names |= listed_in(files, [file.path for file in kept if file.is_list])
@@ -96,7 +96,7 @@ def test_files_kept_for_readers_stay_but_do_not_swell_the_manifest(chain, monkey
 def test_a_merge_of_files_that_are_gone_by_then_is_not_adopted(chain):
     for part in chain.cut(tables(), 10)[:40]:
         chain.batch(part)
-        chain.driver.compactor.take(wait=True)
+        chain.driver.commits.compactor.take(wait=True)
     (merge, *_) = merging.due(chain.manifest)
     assert isinstance(merge, merging.Merge)
     left = {"q": [file for file in merge.old[1:] if isinstance(file, ResultFile)]}
@@ -120,7 +120,7 @@ def test_every_batch_has_a_row_in_the_metrics_table(chain, monkeypatch):
     assert total == chain.manifest.streams.rows
     assert all(len(dict(row)) > 0 for row in table.column("seconds").to_pylist())
     assert 1 < len(chain.manifest.outputs.metrics) < len(parts) // 5
-    chain.driver.metrics_retained = 10
+    chain.driver.commits.metrics_retained = 10
     for _ in range(8):
         chain.batch({})
     kept = metrics_of(chain.driver.files, chain.manifest).column("batch_id").to_pylist()

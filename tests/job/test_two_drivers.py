@@ -33,47 +33,47 @@ def chain_on(folder: Path, query: str = QUERY, slots: int = 1) -> Chain:
 def test_manifests_carry_the_number_of_their_lease(tmp_path):
     for number in (1, 2, 3):
         chain = chain_on(tmp_path)
-        chain.driver.lease = Heartbeat(chain.driver.files)
+        chain.driver.commits.lease = Heartbeat(chain.driver.files)
         chain.batch({"A": rows(number)})
-        chain.driver.lease.stop()
+        chain.driver.commits.lease.stop()
         assert chain.manifest.epoch == number == CheckpointStore(str(tmp_path)).epoch()
 
 
 def test_epochs_go_on_where_lease_files_were_removed(tmp_path):
     chain = chain_on(tmp_path)
-    chain.driver.lease = Heartbeat(chain.driver.files)
+    chain.driver.commits.lease = Heartbeat(chain.driver.files)
     chain.batch({"A": rows(1)})
-    chain.driver.lease.stop()
+    chain.driver.commits.lease.stop()
     for path in chain.driver.files.list("lease"):
         chain.driver.files.delete(path)
     again = chain_on(tmp_path)
-    again.driver.lease = Heartbeat(again.driver.files)
+    again.driver.commits.lease = Heartbeat(again.driver.files)
     again.batch({"A": rows(2)})
-    again.driver.lease.stop()
+    again.driver.commits.lease.stop()
     assert again.manifest.epoch == 2
 
 
 def taken_over(folder: Path, awake: Chain) -> Chain:
     """A second driver, once the first has been silent for its whole lease; the first does not know."""
-    assert awake.driver.lease is not None
-    awake.driver.lease.beating.stop()
-    now = awake.driver.lease.lease.clock
+    assert awake.driver.commits.lease is not None
+    awake.driver.commits.lease.beating.stop()
+    now = awake.driver.commits.lease.lease.clock
     other = chain_on(folder)
     lease = Lease.take(other.driver.files, clock=lambda: now() + EXPIRES_AFTER + 1)
-    other.driver.lease = Heartbeat.__new__(Heartbeat)
-    other.driver.lease.lease = lease
+    other.driver.commits.lease = Heartbeat.__new__(Heartbeat)
+    other.driver.commits.lease.lease = lease
     return other
 
 
 def test_a_driver_whose_batch_was_committed_and_dropped_meanwhile_is_refused(tmp_path):
     """Its manifest's name is free again, because a later driver went on and retains only the newest."""
     zombie = chain_on(tmp_path)
-    zombie.driver.lease = Heartbeat(zombie.driver.files)
+    zombie.driver.commits.lease = Heartbeat(zombie.driver.files)
     zombie.batch({"A": rows(0)})
     other = taken_over(tmp_path, zombie)
     for i in range(1, 8):
         other.batch({"A": rows(i)})
-    zombie.driver.lease = None  # what a check just before the pause would have said
+    zombie.driver.commits.lease = None  # what a check just before the pause would have said
     assert 1 not in zombie.driver.store.batch_ids()
     with pytest.raises(JobError, match="another driver has gone on"):
         zombie.batch({"A": rows(1)})
@@ -83,7 +83,7 @@ def test_a_driver_whose_batch_was_committed_and_dropped_meanwhile_is_refused(tmp
 
 def test_a_commit_of_an_earlier_epoch_is_refused(tmp_path):
     zombie = chain_on(tmp_path)
-    zombie.driver.lease = Heartbeat(zombie.driver.files)
+    zombie.driver.commits.lease = Heartbeat(zombie.driver.files)
     zombie.batch({"A": rows(0)})
     other = taken_over(tmp_path, zombie)
     other.batch({"A": rows(1)})
@@ -96,8 +96,8 @@ def test_a_commit_of_an_earlier_epoch_is_refused(tmp_path):
 @pytest.mark.parametrize("wakes", ["retain", "collect"])
 def test_a_driver_that_wakes_after_its_commit_removes_nothing_of_its_successor(wakes, tmp_path, monkeypatch):
     zombie = chain_on(tmp_path)
-    zombie.driver.retained = 1 if wakes == "collect" else 3
-    zombie.driver.lease = Heartbeat(zombie.driver.files)
+    zombie.driver.commits.retained = 1 if wakes == "collect" else 3
+    zombie.driver.commits.lease = Heartbeat(zombie.driver.files)
     zombie.batch({"A": rows(0)})
     others: list[Chain] = []
     real = zombie.driver.store.batch_ids
@@ -123,15 +123,15 @@ def test_a_driver_that_wakes_after_its_commit_removes_nothing_of_its_successor(w
 def _successor(folder: Path, zombie: Chain) -> Chain:
     """A driver that has merged small files and not adopted them yet."""
     other = taken_over(folder, zombie)
-    other.driver.retained = 100
-    take = other.driver.compactor.take
-    other.driver.compactor.take = lambda wait=False: []  # type: ignore[method-assign]
+    other.driver.commits.retained = 100
+    take = other.driver.commits.compactor.take
+    other.driver.commits.compactor.take = lambda wait=False: []  # type: ignore[method-assign]
     for i in range(2, 12):
         other.batch({"A": rows(i)})
-    assert other.driver.compactor.round is not None
-    other.driver.compactor.round.result()
-    assert other.driver.compactor.done
-    other.driver.compactor.take = take  # type: ignore[method-assign]
+    assert other.driver.commits.compactor.round is not None
+    other.driver.commits.compactor.round.result()
+    assert other.driver.commits.compactor.done
+    other.driver.commits.compactor.take = take  # type: ignore[method-assign]
     return other
 
 
@@ -165,7 +165,7 @@ def test_a_move_of_which_a_slot_did_not_report_is_not_committed(tmp_path):
 @pytest.mark.parametrize("retained", [1, 2])
 def test_sinks_that_failed_are_called_again_however_few_manifests_are_retained(retained, tmp_path):
     chain = chain_on(tmp_path)
-    chain.driver.retained = retained
+    chain.driver.commits.retained = retained
     given: list[tuple[int, int]] = []
 
     def sink(table: pa.Table, batch_id: int) -> None:
@@ -175,14 +175,14 @@ def test_sinks_that_failed_are_called_again_however_few_manifests_are_retained(r
         given.append((batch_id, table.num_rows))
 
     failed: list[int] = []
-    chain.driver.sinks["q"] = [sink]
+    chain.driver.deliveries.sinks["q"] = [sink]
     for i in range(3):
         chain.driver.on_batch({"A": rows(i)}, i)
     with pytest.raises(OSError, match="once"):
         chain.driver.on_batch({"A": rows(3)}, 3)
     again = chain_on(tmp_path)
-    again.driver.retained = retained
-    again.driver.sinks["q"] = [sink]
+    again.driver.commits.retained = retained
+    again.driver.deliveries.sinks["q"] = [sink]
     again.driver.on_batch({"A": rows(3)}, 3)
     again.driver.on_batch({"A": rows(4)}, 4)
     assert [batch_id for batch_id, _ in given] == [0, 1, 2, 3, 4]

@@ -106,7 +106,7 @@ def test_a_sink_that_failed_at_the_end_gets_the_last_results_later(place):
     with place.session({"q": COUNT}) as session:
         session.sink("q", lambda frame, batch: got.update({batch: frame.collect()}))
         session.process_available()
-        session._driver.sinks["q"] = [down]
+        session._driver.deliveries.sinks["q"] = [down]
         with pytest.raises(OSError, match="is down"):
             session.finish()
     with place.session({"q": COUNT}) as session:

@@ -51,7 +51,7 @@ class Listener:
     def _look(self) -> None:
         driver = self.session._driver
         try:
-            driver.requests.answer_all(self.answer, driver.check_lease)
+            driver.requests.answer_all(self.answer, driver.commits.check_lease)
         except MidstreamError as error:
             log.warning("the control folder cannot be read: %s", error)
         except Exception:  # a job must not become deaf, whatever it was asked
@@ -99,14 +99,14 @@ class Listener:
             case {"command": "add", "query": str(name), "cql": str(cql)}:
                 wanted = {"plan": request.get("plan"), "adaptive": request.get("adaptive", "off")}
                 query = session.query(name, cql, **wanted)
-                session._driver.added[name] = {"cql": cql, **wanted}
-                session._driver.dropped.pop(name, None)
+                session._driver.state.added[name] = {"cql": cql, **wanted}
+                session._driver.state.dropped.pop(name, None)
                 return {"query": name, "plan": query.plan.text}
             case {"command": "drop", "query": str(name)}:
-                running, added = session._driver.queries.get(name), name in session._driver.added
+                running, added = session._driver.queries.get(name), name in session._driver.state.added
                 session.drop(name)
                 if running is not None and not added:
-                    session._driver.dropped[name] = running.cql
+                    session._driver.state.dropped[name] = running.cql
                 return {"query": name}
             case {"command": "resume", "query": str(name)}:
                 return {"query": name, **session.resume(name)}
@@ -125,9 +125,9 @@ def status(session: Session) -> dict[str, Any]:
         "checkpoint": session.checkpoint,
         "running": True,
         "batch": None if manifest is None else manifest.batch_id,
-        "slots": driver.slots,
+        "slots": driver.state.slots,
         "moves": session.moves,
-        "scheduling": driver.scheduling,
+        "scheduling": driver.state.settings.scheduling,
         "streams": {
             name: {
                 "rows": known.streams.rows.get(name, 0),
@@ -140,23 +140,23 @@ def status(session: Session) -> dict[str, Any]:
         "queries": {
             name: {
                 "cql": query.cql,
-                "plan": plan_text(query, driver.slots),
+                "plan": plan_text(query, driver.state.slots),
                 "migrating_to": migrating_to(query),
-                "verifying": driver.verifications.told_of(name),
-                "added": name in driver.added,
+                "verifying": driver.state.verifications.told_of(name),
+                "added": name in driver.state.added,
                 "results": known.account(name).results,
                 "released": told_tick(known.released.get(name)),
                 "history": history_of(driver, query),
                 "warnings": list(growth(query.plan.physical)),
                 "shared_with": shared_with(known, name),
                 "adaptivity": adaptivity_of(driver, name),
-                **told_of_faults(driver.faults.stopped.get(name), known.account(name).set_aside),
+                **told_of_faults(driver.state.faults.stopped.get(name), known.account(name).set_aside),
                 "waits_for": known.streams.waits.get(name),
             }
             for name, query in driver.queries.items()
             if not is_rehearsal(name)
         },
-        "dropped": dict(driver.dropped),
+        "dropped": dict(driver.state.dropped),
         "requests": told_of(driver.files, manifest),
         **measured(driver.store, manifest),
         "last_batch": driver.last_event,

@@ -54,12 +54,12 @@ class Query(ContinuousQuery):
     @property
     def plans(self) -> dict[int, Plan]:
         """The plan that each slot runs."""
-        return plans_by_slot(self._running, self.session._driver.slots)
+        return plans_by_slot(self._running, self.session._driver.state.slots)
 
     @property
     def quarantine(self) -> dict[str, Any] | None:
         """Why and since which batch it takes in nothing; None if it is at work."""
-        fault = self.session._driver.faults.stopped.get(self.name)
+        fault = self.session._driver.state.faults.stopped.get(self.name)
         return None if fault is None else fault.to_json()
 
     def resume(self) -> None:
@@ -72,7 +72,7 @@ class Query(ContinuousQuery):
         streams = [session.catalog.streams[name] for name in sorted(running.streams)]
         selected = session._backend.explanation(session._driver, streams)
         warnings = [f"Warning: {sentence}" for sentence in growth(running.plan.physical)]
-        return "\n".join([explained(running, session._driver.slots), *selected, *self._shared(), *warnings])
+        return "\n".join([explained(running, session._driver.state.slots), *selected, *self._shared(), *warnings])
 
     def _drawn(self) -> str:
         different = {plan.text: plan for plan in self.plans.values()}
@@ -111,7 +111,7 @@ class Query(ContinuousQuery):
         """Which part of the plan would migrate to another one, and what each strategy is predicted to take."""
         query, driver = self._running, self.session._driver
         target = plan_query(query.plan.query, plan, query.emit_every)
-        known = replace(driver.situation(query), old=query.plan, new=target, functions=query.functions)
+        known = replace(driver.state.situation(query), old=query.plan, new=target, functions=query.functions)
         return foretell(known, part, preference)
 
     def cancel_migration(self) -> None:
@@ -121,7 +121,7 @@ class Query(ContinuousQuery):
     @property
     def migrating(self) -> str | None:
         """The plan it is migrating to, or being verified with, if any; what slots migrate to, if only some do."""
-        return migrating_to(self._running) or self.session._driver.verifications.target_of(self.name)
+        return migrating_to(self._running) or self.session._driver.state.verifications.target_of(self.name)
 
     @property
     def history(self) -> Records[StoredMigration]:

@@ -19,7 +19,7 @@ from midstream.checkpoint.names import is_rehearsal
 from midstream.errors import MidstreamError
 from midstream.job.arrival import Arrival
 from midstream.job.declared import require_same_streams
-from midstream.job.driver import Driver, added_to
+from midstream.job.driver import Driver
 from midstream.job.dropping import cannot_go_on, undeclared, without_query
 from midstream.job.heartbeat import Heartbeat
 from midstream.job.task.layout import Layout
@@ -59,11 +59,11 @@ class Session(Protocol):
 def take_up(session: Session) -> None:
     """Takes the lease, and with it the checkpoint as it is by now."""
     driver = session._driver
-    if driver.lease is None:
-        driver.lease = Heartbeat(driver.files)
+    if driver.commits.lease is None:
+        driver.commits.lease = Heartbeat(driver.files)
         _read_again(session)
         driver.cluster.repair(driver.store)
-    elif driver.torn:
+    elif driver.commits.torn:
         _read_again(session)
     session.restore_added()
     _go_on_undeclared(session)
@@ -75,15 +75,15 @@ def leave_out(session: Session, name: str) -> None:
     """Leaves a query of the checkpoint that is not declared out of the next manifest."""
     driver = session._driver
     assert driver.manifest is not None
-    driver.manifest = without_query(driver.manifest, name)
-    driver.added, driver.dropped = added_to(driver.manifest), dict(driver.manifest.asked.dropped)
+    driver.state.manifest = without_query(driver.manifest, name)
+    driver.state.follow_requests(driver.manifest)
 
 
 def _read_again(session: Session) -> None:
     """Reads the checkpoint again if somebody else went on with it since, and plans the queries anew."""
     driver = session._driver
     newest = max(driver.store.batch_ids(), default=-1)
-    if newest == (-1 if driver.manifest is None else driver.manifest.batch_id) and not driver.torn:
+    if newest == (-1 if driver.manifest is None else driver.manifest.batch_id) and not driver.commits.torn:
         return
     log.info("batch %d was done by another session since this one was opened, or its commit interrupted", newest)
     driver.forget_queries()

@@ -20,6 +20,7 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.metrics import metrics_of
 from midstream.checkpoint.names import is_rehearsal
 from midstream.checkpoint.reading import StoredJob
+from midstream.checkpoint.records import Settings
 from midstream.checkpoint.spark_log import note_sinks_called
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.backend import Backend, Input
@@ -34,6 +35,7 @@ from midstream.job.adding import Adding
 from midstream.job.arrival import Arrival, Carry
 from midstream.job.attention import reads_of, told_wait, waits
 from midstream.job.batch import TICKS
+from midstream.job.commits import Commits
 from midstream.job.delivery import Sink
 from midstream.job.driver import Driver, Progress
 from midstream.job.ending import finish, is_delivered, release
@@ -43,6 +45,7 @@ from midstream.job.forecast import forecast
 from midstream.job.local_plans import resume, withdraw
 from midstream.job.rewording import Rewording, Text
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.state import JobState
 from midstream.job.task.memory import Memory
 from midstream.language import parse
 from midstream.optimizer.plans import Plan, plan_query
@@ -105,10 +108,10 @@ class Session(AnySession):
         self._trigger: str | None = None
         self._listener: Listener | None = None
         self._stopping = threading.Event()
-        self._driver = Driver(self._backend.cluster, store, slots or self._backend.slots, retained, memory)
-        self._driver.metrics_retained = _at_least_one("metrics_retained", metrics_retained)
+        commits = Commits(store, retained, _at_least_one("metrics_retained", metrics_retained))
+        state = JobState(slots or self._backend.slots, settings=Settings(job=name))
+        self._driver = Driver(self._backend.cluster, commits, state, memory)
         self._driver.rebalancing = Watch() if rebalancing else None
-        self._driver.job = name
         self._slots, self._carry, self._group_bits = slots, carry, group_bits
         self._declared: dict[str, dict[str, Any]] = {}
         self._left_out: set[str] = set()
@@ -126,12 +129,12 @@ class Session(AnySession):
     @property
     def scheduling(self) -> str:
         """Which operator runs when: dfs, bfs, rr, batch:K or chain. May be set at any time, from the next batch on."""
-        return self._driver.scheduling
+        return self._driver.state.settings.scheduling
 
     @scheduling.setter
     def scheduling(self, wanted: str) -> None:
         with self._driver.gate:
-            self._driver.scheduling = schedule_of(wanted).name
+            self._driver.state.schedule(schedule_of(wanted).name)
 
     @property
     def checkpoint(self) -> str:
@@ -244,7 +247,7 @@ class Session(AnySession):
         relation = parse(cql, self.catalog)
         every = None if emit_every is None else ticks(emit_every, relation.domain)
         if on_error is not None:
-            self._driver.faults.policies[name] = on_error_of(on_error)
+            self._driver.state.faults.policies[name] = on_error_of(on_error)
         return self._add(name, cql, relation, plan, every, share, policy_of(adaptive), replace)
 
     def _add(
@@ -258,7 +261,7 @@ class Session(AnySession):
         policy: Policy | None = None,
         replace: bool = False,
     ) -> Query:
-        policy = self._driver.policy_for(name, policy)
+        policy = self._driver.state.policy_for(name, policy)
         with self._driver.gate:
             text = Text(name, cql, relation, plan, every, share)
             reworded = Rewording(self._driver, self._adding, self.catalog).make_way(text, replace)
@@ -282,16 +285,16 @@ class Session(AnySession):
         driver = self._driver
         running_now = self._backend.active
         if running_now and not self._arrival.serves(running, self._declarations):
-            if driver.in_batch:
+            if driver.turns.in_batch:
                 raise JobError(
                     f"query {running.name} reads columns that the batch under way does not carry, or by another key",
                     hint='add it between two batches, or open the session with carry="all"',
                 )
-            driver.routes.update(running.staged.routes)
+            driver.state.routes.update(running.staged.routes)
             driver.queries[running.name] = running
             self._restart()
             return
-        driver.routes.update(running.staged.routes)
+        driver.state.routes.update(running.staged.routes)
         driver.queries[running.name] = running
 
     def _migrate(
@@ -308,21 +311,16 @@ class Session(AnySession):
         with driver.gate:
             query = self._query(name)
             chosen = plan_query(query.plan.query, plan, query.emit_every)
-            target = driver.target(query, chosen)
-            if verify is None:
-                driver.begin_migration(name, target, strategy, trigger, part, slots)
-            elif slots is not None:
-                raise MigrationError("a migration of some slots is not verified", hint="leave slots or verify out")
-            else:
-                driver.verify_migration(name, target, strategy, trigger, part, verify)
+            target = driver.state.target(query, chosen)
+            driver.begin_migration(name, target, strategy, trigger, part, slots, verify)
             streaming = self._backend.active
             if streaming and not self._arrival.serves(target, self._declarations):
                 self._carry_other_columns(query)
 
     def _carry_other_columns(self, query: RunningQuery) -> None:
-        if self._driver.in_batch:
+        if self._driver.turns.in_batch:
             withdraw(query)
-            self._driver.verifications.forget(query.name, self._driver.queries)
+            self._driver.state.verifications.forget(query.name, self._driver.queries)
             raise MigrationError("the new plan reads columns that the batch under way does not carry")
         self._restart()
 
@@ -340,15 +338,15 @@ class Session(AnySession):
 
         Starting does so too, for a session that does not have them by then.
         """
-        wanted = [name for name in self._driver.added if name not in self._driver.queries]
+        wanted = [name for name in self._driver.state.added if name not in self._driver.queries]
         for name in wanted:
-            told = self._driver.added[name]
+            told = self._driver.state.added[name]
             self.query(name, told["cql"], plan=told.get("plan"), adaptive=told.get("adaptive", "off"))
         return wanted
 
     def was_dropped(self, name: str, cql: str) -> bool:
         """Whether a query of this very text was dropped by request."""
-        return self._driver.dropped.get(name) == cql
+        return self._driver.state.dropped.get(name) == cql
 
     def _remember_migrations(self, running: RunningQuery) -> None:
         """Goes on with the migration and the plans of slots that the checkpoint tells of."""
@@ -357,7 +355,7 @@ class Session(AnySession):
             return
 
         def by_plan(text: str) -> RunningQuery:
-            return self._driver.target(running, plan_query(running.plan.query, text, running.emit_every))
+            return self._driver.state.target(running, plan_query(running.plan.query, text, running.emit_every))
 
         if (told := manifest.migration.get(running.name)) is not None:
             running.migration = MigrationUnderWay.resumed(by_plan(told["plan"]), told)
@@ -376,14 +374,8 @@ class Session(AnySession):
                 return
             self._query(name)
             self._left_out.add(name)
-            driver.verifications.forget(name, driver.queries)
-            del driver.queries[name]
             self._declared.pop(name, None)
-            driver.added.pop(name, None)
-            driver.adapted.pop(name, None)
-            driver.sinks.pop(name, None)
-            driver.watchers.by_query.pop(name, None)
-            driver.faults.forget(name)
+            driver.drop(name)
 
     def resume(self, name: str) -> dict[str, Any]:
         """Has a query in quarantine go on with the next batch, as if the rows since it was stopped had never come.
@@ -442,7 +434,7 @@ class Session(AnySession):
     def sink(self, name: str, write: Sink) -> None:
         """Calls `write(frame, batch_id)` with the results that each batch releases, in order of their start."""
         self._query(name)
-        self._driver.sinks.setdefault(name, []).append(write)
+        self._driver.deliveries.sinks.setdefault(name, []).append(write)
 
     def on_progress(self, listener: Progress) -> None:
         """Calls `listener` with an account of each batch."""
@@ -461,7 +453,7 @@ class Session(AnySession):
             raise JobError("the session is running already")
         if not self._inputs:
             raise JobError("a session needs at least one stream before it starts")
-        held = self._driver.lease is not None
+        held = self._driver.commits.lease is not None
         try:
             self._start(trigger)
         except BaseException:
@@ -473,7 +465,7 @@ class Session(AnySession):
     def _start(self, trigger: str | None) -> None:
         take_up(self)
         self._trigger = trigger
-        self._driver.failure = None
+        self._driver.turns.failure = None
         self._stopping.clear()
         if is_finished(self._driver.manifest):
             self._deliver_last()
@@ -508,11 +500,11 @@ class Session(AnySession):
 
     def _halt(self) -> None:
         """Stops the backend while no batch is under way; the gate is held."""
-        self._driver.halting = True
+        self._driver.turns.halting = True
         try:
             self._backend.halt()
         finally:
-            self._driver.halting = False
+            self._driver.turns.halting = False
 
     def push(self, stream: str | Mapping[str, object], rows: object = None) -> None:
         """Takes rows of one stream, or of several by name, as one batch; they count when this returns.
@@ -524,7 +516,7 @@ class Session(AnySession):
 
         if not isinstance(self._backend, LocalBackend):
             raise JobError("rows are pushed into sessions in this process only", hint='open it with on="local"')
-        if not self._started or self._driver.lease is None:
+        if not self._started or self._driver.commits.lease is None:
             raise JobError("the session has not been started, or has been stopped")
         self._backend.push(self._driver, dict(stream) if isinstance(stream, Mapping) else {stream: rows})
 
@@ -540,7 +532,7 @@ class Session(AnySession):
 
     def end_available(self, finish: bool = False) -> None:
         """After `start("available")` and `wait`: releases what waited for another batch, or finishes."""
-        if self._stopping.is_set() or self._driver.lease is None:
+        if self._stopping.is_set() or self._driver.commits.lease is None:
             return
         if finish:
             self.finish()
@@ -576,13 +568,13 @@ class Session(AnySession):
         A session that runs works through what the streams have now before. Rows that come later are not taken in: to
         start again is refused.
         """
-        held = self._driver.lease is not None
+        held = self._driver.commits.lease is not None
         try:
             if not held or self._backend.active:
                 self._take_in_the_rest()
-            if self._driver.failure is not None:
-                raise self._driver.failure
-            if self._driver.lease is not None:  # else it was stopped meanwhile
+            if self._driver.turns.failure is not None:
+                raise self._driver.turns.failure
+            if self._driver.commits.lease is not None:  # else it was stopped meanwhile
                 finish(self._driver)
         finally:
             if not held:
@@ -597,7 +589,7 @@ class Session(AnySession):
         self._trigger = "available"
         with self._driver.gate:
             self._halt()
-            self._driver.failure = None
+            self._driver.turns.failure = None
             self._begin()
         while not self._backend.ended(self._driver):
             pass
@@ -613,12 +605,9 @@ class Session(AnySession):
             self._listener = None
         with self._driver.gate:
             self._halt()
-            if self._driver.lease is not None and self._driver.sinks:
-                note_sinks_called(self._driver.files, self._driver.sinks_called)
-        self._driver.compactor.take(wait=True)
-        if self._driver.lease is not None:
-            self._driver.lease.stop()
-            self._driver.lease = None
+            if self._driver.commits.lease is not None and self._driver.deliveries.sinks:
+                note_sinks_called(self._driver.files, self._driver.deliveries.called)
+        self._driver.commits.stop()
 
     def results(self, name: str) -> Any:
         """All results of a query that are released so far, also of one that is not declared.

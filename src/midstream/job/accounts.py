@@ -18,7 +18,7 @@ def history_of(driver: Driver, query: RunningQuery) -> list[dict[str, Any]]:
     manifest, migration = driver.manifest, query.migration
     past = [dict(record) for record in manifest.account(query.name).history] if manifest else []
     # Asked in the moment after a commit, the driver may not have followed the manifest yet.
-    verifying = driver.verifications.by_query.get(query.name)
+    verifying = driver.state.verifications.by_query.get(query.name)
     if migration is None and verifying is not None:
         return [*past, verifying.under_way(query.plan.text, driver.queries.get(copy_name(query.name)))]
     if migration is None or (migration.done and manifest is not None and query.name not in manifest.migration):

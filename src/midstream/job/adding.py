@@ -48,7 +48,7 @@ class Adding:
         settled = settled or (manifest is not None and name in manifest.queries)
 
         def running(plan: Plan, core: tuple[str, ...] | None = None) -> RunningQuery:
-            routes, bits = self.driver.routes, self.driver.sort_bits
+            routes, bits = self.driver.state.routes, self.driver.state.sort_bits
             made = RunningQuery.of(name, cql, plan, self.functions, routes, every, settled, bits)
             made.core, made.share = core, share
             return made

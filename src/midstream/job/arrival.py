@@ -8,12 +8,13 @@ arrive, and whoever needs rows by another key reads them through an exchange.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.distribution.fragments import STAY, Route
-from midstream.job.driver import Driver, needed_columns
+from midstream.job.driver import Driver
+from midstream.job.needed import needed_columns
 from midstream.job.running_query import RunningQuery
 
 Carry = Literal["needed", "all"]
@@ -30,21 +31,22 @@ class Arrival:
 
     def __post_init__(self) -> None:
         manifest = self.driver.manifest
-        self.driver.carry = "all" if manifest and manifest.settings.carry == "all" else self.carry
+        carry = "all" if manifest and manifest.settings.carry == "all" else self.carry
+        self.driver.state.settings = replace(self.driver.state.settings, carry=carry)
 
     def settled(self, streaming: bool) -> bool:
         """Whether a query must take its streams as they arrive."""
-        return self.driver.carry == "all" and (streaming or self.driver.manifest is not None)
+        return self.driver.state.settings.carry == "all" and (streaming or self.driver.manifest is not None)
 
     def begin(self, declarations: Sequence[StreamDeclaration]) -> Mapping[str, Sequence[str]]:
         """Settles what arrives from now on; gives the columns of each stream."""
-        if self.driver.carry == "all":
+        if self.driver.state.settings.carry == "all":
             for declaration in declarations:
-                self.driver.routes.setdefault(declaration.name, STAY)
+                self.driver.state.routes.setdefault(declaration.name, STAY)
             self.columns = {d.name: list(d.columns.names) for d in declarations}
         else:
             self.columns = {d.name: needed_columns(self.driver.queries, d, self.driver.watchers) for d in declarations}
-        self.routes = dict(self.driver.routes)
+        self.routes = dict(self.driver.state.routes)
         return self.columns
 
     def serves(self, query: RunningQuery, declarations: Sequence[StreamDeclaration]) -> bool:

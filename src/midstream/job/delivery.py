@@ -8,13 +8,16 @@ manifest, because another checkpoint counts its batches from 0 too.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.process import this_process
 
 Sink = Callable[[Any, int], None]
+Released = Callable[[Manifest, str, int], Any]
+"""Reads the results of a query that a manifest has released since an instant; None if nobody knows the query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,31 @@ class Delivery:
     query: str
     batch_id: int
     checkpoint: str | None
+
+
+@dataclass(slots=True)
+class Deliveries:
+    """The sinks of a job's queries, and what they have been given.
+
+    `called` is the newest batch whose sinks were all called, as far as this process knows. Sinks that are `owed`
+    results, because one of them failed, are called again before another batch.
+    """
+
+    sinks: dict[str, list[Sink]] = field(default_factory=dict)
+    called: int | None = None
+    owed: bool = False
+
+    def call(self, before: Manifest | None, manifest: Manifest, released: Released) -> None:
+        """Gives sinks what a manifest has released since the one before it; `released` reads it."""
+        self.owed = True
+        for name, sinks in self.sinks.items():
+            since = BEGINNING if before is None else before.released.get(name, BEGINNING)
+            if manifest.released.get(name, BEGINNING) <= since:
+                continue
+            results = released(manifest, name, since)
+            for sink in sinks if results is not None else ():
+                deliver(sink, results, name, manifest)
+        self.called, self.owed = manifest.batch_id, False
 
 
 def identity_after(before: Manifest | None) -> str:

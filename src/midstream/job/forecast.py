@@ -53,11 +53,11 @@ def forecast(driver: Driver, request: Request, parse: Parse) -> Told:
         case {"command": "drop", "query": str(name)}:
             return _drop(driver, query_named(driver, name))
         case {"command": "rebalance"}:
-            wanted = rerouted(driver.routing, driver.loads, None, "")
-            return _reroute(driver, driver.routing if wanted is None else wanted)
+            wanted = rerouted(driver.state.routing, driver.state.loads, None, "")
+            return _reroute(driver, driver.state.routing if wanted is None else wanted)
         case {"command": "rescale", "slots": int(slots)}:
-            require_slots(slots, 2**driver.group_bits)
-            return _reroute(driver, Routing(tuple(default_routing(slots, 2**driver.group_bits)), slots))
+            require_slots(slots, 2**driver.state.group_bits)
+            return _reroute(driver, Routing(tuple(default_routing(slots, 2**driver.state.group_bits)), slots))
         case {"command": "adapt", "query": str(name), "mode": str(mode)}:
             return _adapt(driver, query_named(driver, name), mode)
         case {"command": "resume", "query": str(name)}:
@@ -99,9 +99,9 @@ def _migrate(driver: Driver, query: RunningQuery, plan: str, part: str) -> Told:
             hint="wait for the end of that migration, or cancel it",
         )
     chosen = plan_query(query.plan.query, plan, query.emit_every)
-    target = driver.target(query, chosen)
+    target = driver.state.target(query, chosen)
     auto, apart = legal_strategy(query, target, "auto", part)
-    known = replace(driver.situation(query), old=query.plan, new=chosen, functions=query.functions)
+    known = replace(driver.state.situation(query), old=query.plan, new=chosen, functions=query.functions)
     watcher = driver.watchers.by_query.get(query.name)
     if watcher is not None:
         known = replace(known, statistics=watcher.observed)
@@ -158,7 +158,7 @@ def _drop(driver: Driver, query: RunningQuery) -> Told:
 
 
 def _resume(driver: Driver, name: str) -> Told:
-    fault = driver.faults.stopped.get(name)
+    fault = driver.state.faults.stopped.get(name)
     if fault is None:
         query_named(driver, name)
         raise JobError(f"query {name} is not in quarantine")
@@ -168,8 +168,8 @@ def _resume(driver: Driver, name: str) -> Told:
 
 def _reroute(driver: Driver, wanted: Routing) -> Told:
     """What dealing groups anew would move; a group's part of the state is about its part of the slot's load."""
-    now, manifest = driver.routing, driver.manifest
-    loads = driver.loads or [1.0] * len(now.groups)
+    now, manifest = driver.state.routing, driver.manifest
+    loads = driver.state.loads or [1.0] * len(now.groups)
     moved = [group for group, (old, new) in enumerate(zip(now.groups, wanted.groups, strict=True)) if old != new]
     state = 0 if manifest is None else sum(entry.bytes for entry in manifest.entries())
     part = sum(loads[group] for group in moved) / max(sum(loads), 1e-9)

@@ -71,7 +71,7 @@ class Rewording:
 
     def _require_rest(self, manifest: Manifest, name: str, entry: QueryEntry) -> None:
         running = self.driver.queries.get(name)
-        verifying = name in self.driver.verifications.by_query
+        verifying = name in self.driver.state.verifications.by_query
         if verifying or name in manifest.migration or (running is not None and running.migration is not None):
             raise JobError(
                 f"query {name} has another text than in the checkpoint, and it is migrating",
@@ -107,7 +107,7 @@ class Rewording:
         plan = plan_query(text.relation, text.plan, text.every)
         functions = self.catalog.functions
         made = RunningQuery.of(
-            text.name, text.cql, plan, functions, self.driver.routes, text.every, bits=self.driver.sort_bits
+            text.name, text.cql, plan, functions, self.driver.state.routes, text.every, bits=self.driver.state.sort_bits
         )
         made.share = text.share
         return made
@@ -115,11 +115,11 @@ class Rewording:
     def _put_aside(
         self, manifest: Manifest, new: RunningQuery, old: RunningQuery | None, difference: Difference
     ) -> None:
-        self.driver.faults.rename(new.name, name_of_old(manifest, new.name))
-        self.driver.manifest = with_name_free(manifest, new.name, new.cql, new.plan.text, difference)
+        self.driver.state.faults.rename(new.name, name_of_old(manifest, new.name))
+        self.driver.state.manifest = with_name_free(manifest, new.name, new.cql, new.plan.text, difference)
         self.driver.queries.pop(new.name, None)
         self.driver.watchers.by_query.pop(new.name, None)
         if old is not None:
             old.name = name_of_old(manifest, new.name)
             self.driver.queries[old.name] = old
-            self.driver.retiring.add(old.name)
+            self.driver.state.retiring.add(old.name)

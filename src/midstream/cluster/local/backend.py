@@ -34,12 +34,13 @@ from midstream.cluster.local.folders import FolderSource
 from midstream.errors import InputError, JobError, MidstreamError
 from midstream.inputs import StreamSettings, table_of
 from midstream.job.batch import TICKS
-from midstream.job.driver import Driver, PutOff
+from midstream.job.driver import Driver
 from midstream.job.ingest import checked, warn_of
 from midstream.job.result_table import result_table
 from midstream.job.results import results_of_query
 from midstream.job.task.intake import DEAD_LETTERS
 from midstream.job.task.layout import Layout
+from midstream.job.turns import PutOff
 from midstream.optimizer.plans import Plan
 
 log = logging.getLogger(__name__)
@@ -139,7 +140,7 @@ class LocalBackend:
             for port, stream in enumerate(inputs)
         }
         driver.arriving = Layout.of(schemas)
-        self.cluster.routes = driver.routes
+        self.cluster.routes = driver.state.routes
         self._know_files(driver)
         self._repeat_sinks(driver)
 
@@ -160,8 +161,8 @@ class LocalBackend:
         thread = self._thread
         if thread is not None:
             thread.join(0.2)
-        if driver.failure is not None:
-            raise driver.failure
+        if driver.turns.failure is not None:
+            raise driver.turns.failure
         return thread is None or (not thread.is_alive() and thread is self._thread)
 
     def push(self, driver: Driver, rows: Mapping[str, object]) -> None:
@@ -218,13 +219,13 @@ class LocalBackend:
 
     def _repeat_sinks(self, driver: Driver) -> None:
         manifest = driver.manifest
-        if manifest is not None and driver.sinks and not sinks_called(self.files, manifest):
+        if manifest is not None and driver.deliveries.sinks and not sinks_called(self.files, manifest):
             driver.repeat(source_batch(manifest))
             self._sinks_called(driver)
 
     def _sinks_called(self, driver: Driver) -> None:
-        if driver.sinks:
-            note_sinks_called(self.files, driver.sinks_called)
+        if driver.deliveries.sinks:
+            note_sinks_called(self.files, driver.deliveries.called)
 
     def _guarded(self, loop: Any, driver: Driver, pause: float) -> None:
         try:
@@ -232,8 +233,8 @@ class LocalBackend:
         except PutOff:
             return
         except BaseException as error:
-            if driver.failure is None:
-                driver.failure = error
+            if driver.turns.failure is None:
+                driver.turns.failure = error
 
     def _follow(self, driver: Driver, pause: float) -> None:
         """Takes new files as they come, until it is stopped."""
@@ -331,7 +332,7 @@ def _told_if_done(driver: Driver, number: int) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        newest = driver.store.latest() if driver.torn else driver.manifest
+        newest = driver.store.latest() if driver.commits.torn else driver.manifest
         if newest is not None and source_batch(newest) == number:
             batch = newest.batch_id
             error.add_note(f"the rows were taken in all the same, with batch {batch}: they must not come again")

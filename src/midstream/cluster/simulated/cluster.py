@@ -129,6 +129,6 @@ class SimulatedBackend(LocalBackend):
 
     def ended(self, driver: Driver) -> bool:
         """Whether it has been halted; what made a batch fail is raised."""
-        if driver.failure is not None:
-            raise driver.failure
+        if driver.turns.failure is not None:
+            raise driver.turns.failure
         return not self._begun

@@ -87,7 +87,7 @@ class SparkBackend:
             driver.repeat(source_batch(newest))
         self._rates = _rates(inputs)
         unread = [self._unread(stream, driver.manifest) for stream in inputs]
-        union, driver.arriving = tagged_union(unread, driver.routes, needed, driver.group_bits)
+        union, driver.arriving = tagged_union(unread, driver.state.routes, needed, driver.state.group_bits)
         writer = union.writeStream.foreachBatch(lambda rows, number: driver.on_batch(rows, log.base + number)).option(
             "checkpointLocation", spark_path(self.files.full(log.folder))
         )
@@ -152,7 +152,7 @@ class SparkBackend:
         except Exception as error:
             if stream is not self.streaming_query:
                 return False
-            failure = driver.failure or error
+            failure = driver.turns.failure or error
             raise in_words(failure, self.spark, self.files.uri) from None
 
     def results(self, manifest: Manifest | None, query: str, plan: Plan) -> DataFrame:

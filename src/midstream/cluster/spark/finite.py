@@ -76,7 +76,7 @@ def run_on_spark(
                 frame = _read(spark, folder / name, declared.columns)
                 session.stream(name, frame, time=declared.time, columns=declared.columns, max_ahead="any")
                 session._declare_lateness(name, declared.lateness)
-            session._driver.faults.policies["run"] = "stop_job"  # whoever called is told
+            session._driver.state.faults.policies["run"] = "stop_job"  # whoever called is told
             running = session._add("run", query, relation, plan, emit_every, policy=policy)
             if progress is not None:
                 session.on_progress(lambda event: progress(sum(event["rows"].values())))

@@ -1,0 +1,98 @@
+"""Commits: a batch's manifest made tidy and written, once, under the lease; what nobody names any more is removed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from midstream.checkpoint.collect import collect
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.lists import shorten
+from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.merging import adopt
+from midstream.checkpoint.metrics import completed, remember
+from midstream.checkpoint.process import this_process
+from midstream.checkpoint.source_batches import own_batches
+from midstream.checkpoint.store import FOR_A_REPLAY, CheckpointStore
+from midstream.errors import JobError
+from midstream.job.batch import Batch
+from midstream.job.compaction import Compactor
+from midstream.job.heartbeat import Heartbeat
+from midstream.job.progress import metrics_row, progress_of
+
+
+@dataclass(slots=True)
+class Commits:
+    """The checkpoint of a job, as its driver writes it."""
+
+    store: CheckpointStore
+    retained: int
+    metrics_retained: int = 100_000
+    lease: Heartbeat | None = None
+    under_way: int | None = None
+    """The batch whose commit has begun and not ended: if its manifest is there, what the driver knows is behind it."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """What the last batch took, as far as it is known only since its commit."""
+    compactor: Compactor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.compactor = Compactor(self.files)
+
+    @property
+    def files(self) -> Files:
+        """The checkpoint's files."""
+        return self.store.files
+
+    def check_lease(self) -> None:
+        """Fails if somebody else drives the job by now."""
+        if self.lease is not None:
+            self.lease.check()
+
+    def begin(self, batch: Batch, made: Manifest) -> Manifest:
+        """Writes a batch's manifest, tidied; gives it."""
+        manifest = self._tidied(batch, made)
+        if self.lease is not None:
+            manifest = replace(manifest, epoch=self.lease.epoch)
+        self.check_lease()
+        self.under_way = manifest.batch_id
+        self.store.commit(manifest)
+        return manifest
+
+    def end(self, manifest: Manifest) -> None:
+        """Removes what nobody names any more, and merges small files beside the next batch."""
+        self.store.retain(max(self.retained, FOR_A_REPLAY + own_batches(manifest)), self.check_lease)
+        if self._collects(manifest.batch_id):
+            collect(self.store, self.files, self.check_lease)
+        self.compactor.begin(manifest)
+        self.under_way = None
+
+    def _collects(self, batch_id: int) -> bool:
+        return batch_id % self.retained == 0
+
+    def _tidied(self, batch: Batch, manifest: Manifest) -> Manifest:
+        """The manifest with small files merged, old ones in lists, and the batch in the metrics table."""
+        # Before unreferenced files are collected nothing may be half made.
+        manifest = adopt(manifest, self.compactor.take(wait=self._collects(batch.batch_id)), this_process().now())
+        row = metrics_row(progress_of(batch, manifest), this_process().now())
+        whole = completed(manifest, self.seconds)
+        self.seconds = {}
+        return shorten(self.files, remember(self.files, whole, row, self.metrics_retained))
+
+    @property
+    def torn(self) -> bool:
+        """Whether a commit was interrupted after its manifest was there, so that the checkpoint must be read again."""
+        return self.under_way is not None and max(self.store.batch_ids(), default=-1) >= self.under_way
+
+    def require_whole(self) -> None:
+        """Fails if a commit was interrupted."""
+        if self.torn:
+            raise JobError(
+                f"the commit of batch {self.under_way} was interrupted, and the session does not know all of it",
+                hint="stop the session and start it again: it goes on from the checkpoint",
+            )
+
+    def stop(self) -> None:
+        """Lets go of the checkpoint."""
+        self.compactor.take(wait=True)
+        if self.lease is not None:
+            self.lease.stop()
+            self.lease = None

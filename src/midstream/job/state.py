@@ -1,0 +1,245 @@
+"""A job as a value: the last manifest, the queries as they run, and what was asked for since.
+
+Nothing here knows of files, clocks, threads or clusters. Events change it: a checkpoint is opened, something is asked
+for (another routing, another number of slots, a migration, its end), a manifest is committed. Whatever has happened,
+the next manifest restores the state that it was made from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from midstream.adaptation.policy import Mode, Policy, mode_of, policy_of
+from midstream.algebra.time import BEGINNING
+from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.records import Settings
+from midstream.distribution.fragments import Route
+from midstream.distribution.routing import Routing
+from midstream.errors import JobError
+from midstream.job.batch import Batch
+from midstream.job.declared import require_same_job
+from midstream.job.faults import Faults
+from midstream.job.group_bits import chosen_bits, require_bits
+from midstream.job.local_plans import follow
+from midstream.job.migration_account import Account
+from midstream.job.relocation import ANOTHER_NUMBER, current_routing, require_slots, rerouted, wanted_since
+from midstream.job.replacing import name_of_old
+from midstream.job.running_query import RunningQuery
+from midstream.job.task.exchange import GROUP_BITS, bits_of, default_routing
+from midstream.job.verifying import Verifications
+from midstream.migration.protocol import Situation
+from midstream.optimizer.plans import Plan
+
+
+@dataclass(slots=True)
+class JobState:
+    """A job between two batches.
+
+    `routes` are the keys by which streams arrive. `group_bits` of a key's hash are its partition group, `wanted` the
+    slots that groups are moved to before the next batch that can. Queries that were `added` and `dropped` by request
+    are remembered with what they were, `modes` are the adaptivity that was asked for while the job ran. Queries that
+    are `retiring` run with the next batch for the last time, because others take their places; `cancelled` migrations
+    never began, and no manifest tells of them yet. `verifications` are of queries of which a copy migrates.
+    """
+
+    slots: int
+    manifest: Manifest | None = None
+    queries: dict[str, RunningQuery] = field(default_factory=dict)
+    routes: dict[str, Route] = field(default_factory=dict)
+    group_bits: int = GROUP_BITS
+    wanted: Routing | None = None
+    settings: Settings = field(default_factory=Settings)
+    added: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    dropped: dict[str, str] = field(default_factory=dict)
+    modes: dict[str, Mode] = field(default_factory=dict)
+    retiring: set[str] = field(default_factory=set)
+    cancelled: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    faults: Faults = field(default_factory=Faults)
+    verifications: Verifications = field(default_factory=Verifications)
+
+    def open(self, manifest: Manifest | None, uri: str, slots: int | None = None, bits: int | None = None) -> None:
+        """Goes on from a manifest; another number of slots comes with a batch.
+
+        `bits` of partition groups are chosen by whoever makes a checkpoint, and asked for in vain later.
+        """
+        self.manifest = manifest
+        if manifest is None:
+            self.group_bits = self.group_bits if bits is None else chosen_bits(bits)
+            require_slots(self.slots, 2**self.group_bits)
+            return
+        now = current_routing(manifest, self.slots)
+        self.slots, self.group_bits = now.slots, bits_of(len(now.groups))
+        require_bits(bits, self.group_bits, uri)
+        self.wanted = wanted_since(manifest)
+        if slots is not None and slots != self.slots:
+            require_slots(slots, 2**self.group_bits)
+            self.wanted = self._dealt_evenly(slots, ANOTHER_NUMBER)
+        require_same_job(manifest, self.settings.job, uri)
+        self.settings = replace(manifest.settings, job=manifest.settings.job or self.settings.job)
+        self.routes = {name: _route(key) for name, key in manifest.settings.arrival.items()}
+        known = manifest.accounts.items()
+        self.modes = {name: mode_of(account.mode) for name, account in known if account.mode is not None}
+        self.follow_requests(manifest)
+        self.faults.follow(manifest)
+        self.verifications.follow(manifest)
+
+    def follow_requests(self, manifest: Manifest) -> None:
+        """Knows the queries that were added and dropped as a manifest has them."""
+        known = manifest.accounts.items()
+        self.added = {name: account.added for name, account in known if account.added is not None}
+        self.dropped = dict(manifest.asked.dropped)
+
+    def forget_queries(self) -> None:
+        """Forgets the queries that were planned, to plan them anew."""
+        self.queries.clear()
+        self.retiring.clear()
+        self.routes = {}
+
+    def drop(self, name: str) -> None:
+        """Forgets a query."""
+        self.verifications.forget(name, self.queries)
+        del self.queries[name]
+        self.added.pop(name, None)
+        self.modes.pop(name, None)
+        self.faults.forget(name)
+
+    def committed(self, manifest: Manifest, batch: Batch) -> None:
+        """Goes on from the manifest of a batch, and forgets what that tells of."""
+        sorted_before, self.manifest = self.by_group, manifest
+        self._follow_migrations(manifest)
+        self._retire(batch)
+        self.slots = batch.slots
+        self.queries.update({name: batch.queries[name].after_batch for name in batch.ended if name in self.queries})
+        if self.by_group and not sorted_before:
+            self.queries = {name: query.sorted_by_group(self.group_bits) for name, query in self.queries.items()}
+        self.verifications.committed(manifest, self.queries)
+        self.cancelled.clear()
+        if self.wanted is not None and tuple(manifest.slots.routing) == self.wanted.groups:
+            self.wanted = None
+        self.faults.committed()
+
+    def _retire(self, batch: Batch) -> None:
+        """Forgets the queries that ran for the last time."""
+        for name in self.retiring & (batch.queries.keys() | self.faults.stopped.keys()):
+            self.queries.pop(name, None)
+            self.faults.forget(name)
+            self.retiring.discard(name)
+
+    def _follow_migrations(self, manifest: Manifest) -> None:
+        for name, query in list(self.queries.items()):
+            if query.local:
+                local = manifest.account(name).local_plans
+                self.queries[name] = follow(query, local, manifest.slots.count, name in self.faults.stopped)
+            if query.migration is None:
+                continue
+            told = manifest.migration.get(name)
+            if told is None:
+                self.queries[name] = query.after_batch
+            else:
+                query.migration.begun, query.migration.done = told["begun"], told["done"]
+                query.migration.account = Account(**told["account"])
+
+    def with_requested(self, manifest: Manifest) -> Manifest:
+        """A manifest that remembers the queries that were added, and the adaptivity that was asked for."""
+        known = manifest.accounts.items()
+        accounts = {n: replace(a, added=self.added.get(n), mode=self.modes.get(n)) for n, a in known}
+        return replace(manifest, accounts=accounts)
+
+    def schedule(self, name: str) -> None:
+        """Has operators run in another order from the next batch on."""
+        self.settings = replace(self.settings, scheduling=name)
+
+    def rebalance(self, routing: Sequence[int] | None, trigger: str) -> bool:
+        """Deals groups to slots anew, beginning with the next batch that can; false if nothing would change."""
+        wanted = rerouted(self.routing, self.loads, routing, trigger)
+        self.wanted = self.wanted if wanted is None else wanted
+        return wanted is not None
+
+    def rescale(self, slots: int, trigger: str) -> bool:
+        """Deals groups to another number of slots, beginning with the next batch that can; false if it is the same."""
+        require_slots(slots, 2**self.group_bits)
+        if slots == self.slots:
+            return False
+        self.wanted = self._dealt_evenly(slots, trigger)
+        return True
+
+    def _dealt_evenly(self, slots: int, trigger: str) -> Routing:
+        return Routing(tuple(default_routing(slots, 2**self.group_bits)), slots, trigger)
+
+    @property
+    def routing(self) -> Routing:
+        """How groups are dealt to slots now."""
+        return current_routing(self.manifest, self.slots, self.group_bits)
+
+    @property
+    def loads(self) -> list[float]:
+        """How much each group had to do lately; nothing before the first batch."""
+        return [] if self.manifest is None else list(self.manifest.slots.loads)
+
+    @property
+    def by_group(self) -> bool:
+        """Whether states are sorted by partition group; those of older checkpoints are once they have moved."""
+        return self.manifest is None or self.manifest.slots.sorted_by_group
+
+    @property
+    def sort_bits(self) -> int | None:
+        """By how many bits of groups states are sorted; None if they are sorted by key alone."""
+        return self.group_bits if self.by_group else None
+
+    def policy_for(self, name: str, policy: Policy | None) -> Policy | None:
+        """How a query adapts: as its program says, unless another mode was asked for while the job ran."""
+        mode = self.modes.get(name)
+        return policy if mode is None else policy_of(replace(policy or Policy(), mode=mode))
+
+    def target(self, query: RunningQuery, plan: Plan) -> RunningQuery:
+        """A query by another plan; streams arrive as they do."""
+        target = RunningQuery.of(
+            query.name,
+            query.cql,
+            plan,
+            query.functions,
+            self.routes,
+            query.emit_every,
+            settled=True,
+            bits=self.sort_bits,
+        )
+        target.share = query.share
+        return target
+
+    def situation(self, query: RunningQuery) -> Situation:
+        """Where a query stands, as migration strategies ask for it."""
+        if self.manifest is None:
+            return Situation(query.sources)
+        latest, registers = self.manifest.streams.latest, self.manifest.streams.registers
+        aliases = {source.stream.alias: source.stream.name for source in query.sources}
+        stages = self.manifest.segments.get(query.name, {})
+        ends: dict[str, int] = {}
+        for entry in (e for slots in stages.values() for entries in slots.values() for e in entries):
+            ends[entry.state] = max(ends.get(entry.state, BEGINNING), entry.latest_to)
+        return Situation(
+            query.sources,
+            self.manifest.advanced_to.get(query.name, BEGINNING),
+            {alias: latest[name] for alias, name in aliases.items() if name in latest},
+            {alias: registers.get(name, BEGINNING) for alias, name in aliases.items()},
+            max(ends.values(), default=BEGINNING),
+            ends=ends,
+        )
+
+    def query_of_results(self, name: str) -> RunningQuery | None:
+        """The query whose results manifests have under a name; until it runs, another does not take its place."""
+        aside = "" if self.manifest is None else name_of_old(self.manifest, name)
+        if self.manifest is None or aside not in self.manifest.queries:
+            return self.queries.get(name)
+        if aside not in self.queries:
+            raise JobError(
+                f"the last results of query {name} have not reached its sinks, and it cannot be read any more",
+                detail=f"it was: {self.manifest.queries[aside].cql}",
+                hint="run the job once with the old text, and replace it then",
+            )
+        return self.queries[aside]
+
+
+def _route(key: Any) -> Route:
+    return Route(None if key is None else tuple(key))
