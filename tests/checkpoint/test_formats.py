@@ -71,7 +71,7 @@ def test_a_job_of_the_fourth_format_goes_on_in_the_middle_of_its_migration(old):
     for name, cql in QUERIES.items():
         session.query(name, cql, adaptive="auto" if name == "d" else "off")
     with session.start():
-        assert session.queries["j"].history[-1]["status"] == "under way"
+        assert session.queries["j"].history[-1].status == "under way"
         for start in range(60, 160, 20):
             for name, taken in PUSHED.items():
                 session.push(name, rows(max(start, taken), start + 20))
