@@ -126,6 +126,15 @@ def test_a_merge_takes_those_that_are_done_and_is_adopted_by_those_that_still_na
     assert {f.path for f in adopted.outputs.superseded} == {f.path for f in results["a"]}
 
 
+def test_rows_that_two_queries_name_are_not_merged_for_one_of_them():
+    old = [ResultFile(f"results/_shared/x/{i:012d}-x.parquet", 5, i, i, i, part) for i in range(9) for part in "ab"]
+    results = {name: tuple(f for f in old if f.part == name) for name in "ab"}
+    both = {**results, "a~verify": results["a"]}
+    released = dict.fromkeys(both, 100)
+    assert merging.due(Manifest("q", 20, outputs=Outputs(results=results), released=released))
+    assert not merging.due(Manifest("q", 20, outputs=Outputs(results=both), released=released))
+
+
 def test_parts_are_merged_under_the_names_that_queries_have_by_then(tmp_path):
     watched = filled(tmp_path, 8)
     files = watched.many.driver.files

@@ -127,6 +127,8 @@ def _of_shared(manifest: Manifest) -> Iterator[SharedMerge]:
                 users[file.path].append((query, file))
     folders: dict[str, list[_Whole]] = defaultdict(list)
     for path, used in users.items():
+        if len({file.part for _, file in used}) < len(used):
+            continue  # two queries name the same rows, and a merged file tells rows of one from those of others
         folders[path.rpartition("/")[0]].append(_Whole(path, sum(file.rows for _, file in used)))
     for folder, wholes in folders.items():
         for alike in _alike(wholes):

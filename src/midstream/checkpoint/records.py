@@ -28,7 +28,7 @@ class Settings:
 
     `identity` tells a checkpoint from others; those of early versions have none. `declared` are the streams as they
     were declared, `arrival` the keys by which their rows go to slots, `carry` which of their columns batches carry. A
-    `finished` job takes in nothing more.
+    `finished` job takes in nothing more. `functions` are the fingerprints of users' functions.
     """
 
     job: str | None = None
@@ -38,6 +38,7 @@ class Settings:
     scheduling: str = "dfs"
     carry: str = "needed"
     finished: bool = False
+    functions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from midstream.algebra.plan import Relation
 from midstream.checkpoint.names import is_rehearsal
 from midstream.errors import MidstreamError
 from midstream.job.arrival import Arrival
+from midstream.job.changed_functions import ChangedFunctions, require_same_functions, told_of_functions
 from midstream.job.declared import require_same_streams
 from midstream.job.driver import Driver
 from midstream.job.dropping import cannot_go_on, undeclared, without_query
@@ -35,6 +37,8 @@ class Session(Protocol):
     _arrival: Arrival
     _declared: dict[str, dict[str, Any]]
     _left_out: set[str]
+    _code: dict[str, str]
+    _changed_functions: ChangedFunctions
 
     @property
     def catalog(self) -> Catalog:
@@ -69,6 +73,9 @@ def take_up(session: Session) -> None:
     _go_on_undeclared(session)
     _arrange(session)
     require_same_streams(driver.manifest, driver.needed())
+    accepted, state = session._changed_functions == "accept", driver.state
+    require_same_functions(state.manifest, session._code, state.queries.values(), state.faults, accepted)
+    state.settings = replace(state.settings, functions=told_of_functions(state.manifest, session._code))
 
 
 def leave_out(session: Session, name: str) -> None:

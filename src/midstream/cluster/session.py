@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import pyarrow as pa
 
@@ -35,6 +35,7 @@ from midstream.job.adding import Adding
 from midstream.job.arrival import Arrival, Carry
 from midstream.job.attention import reads_of, told_wait, waits
 from midstream.job.batch import TICKS
+from midstream.job.changed_functions import ChangedFunctions, fingerprints
 from midstream.job.commits import Commits
 from midstream.job.delivery import Sink
 from midstream.job.driver import Driver, Progress
@@ -78,6 +79,9 @@ class Session(AnySession):
     for none.
 
     A session with a `name` goes on only with a checkpoint of that name, or one that has none yet.
+
+    If the code of one of the `functions` that queries of the checkpoint call has changed, the start is refused, unless
+    `changed_functions` is "accept".
     """
 
     def __init__(
@@ -97,7 +101,10 @@ class Session(AnySession):
         metrics_retained: int = 100_000,
         name: str | None = None,
         small_batches: int | str | None = None,
+        changed_functions: ChangedFunctions = "refuse",
     ) -> None:
+        if changed_functions not in get_args(ChangedFunctions):
+            raise InputError(f"changed functions can be refused or accepted, not {changed_functions!r}")
         if carry not in ("needed", "all"):
             raise InputError(f"a session carries the columns that are needed or all, not {carry!r}")
         memory, store = Memory.of(memory_per_slot), CheckpointStore(str(checkpoint))
@@ -112,6 +119,7 @@ class Session(AnySession):
         state = JobState(slots or self._backend.slots, settings=Settings(job=name))
         self._driver = Driver(self._backend.cluster, commits, state, memory)
         self._driver.rebalancing = Watch() if rebalancing else None
+        self._code, self._changed_functions = fingerprints(self.functions), changed_functions
         self._slots, self._carry, self._group_bits = slots, carry, group_bits
         self._declared: dict[str, dict[str, Any]] = {}
         self._left_out: set[str] = set()

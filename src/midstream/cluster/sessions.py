@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from midstream.cluster.local.embedded_session import Session as InMemory
     from midstream.cluster.session import Session as OnCheckpoint
     from midstream.job.arrival import Carry
+    from midstream.job.changed_functions import ChangedFunctions
     from midstream.optimizer.plans import Plan
     from midstream.scheduling.schedule import Schedule
 
@@ -43,9 +44,9 @@ class Session:
     has its `plan`, `results()`, `history`, `decisions` and `migrate`. As a context manager it stops at the end.
 
     On a checkpoint there are more settings: `slots` (how many tasks share the work of a batch), `memory_per_slot`,
-    `retained`, `carry`, `rebalancing`, `metrics_retained`, `small_batches` and `name`. In memory, `clock` gives the
-    time of rows that the session stamps. `functions` are the user's own functions, `scheduling` says which operator
-    runs when.
+    `retained`, `carry`, `rebalancing`, `metrics_retained`, `small_batches`, `changed_functions` and `name`.
+    In memory, `clock` gives the time of rows that the session stamps. `functions` are the user's own functions,
+    `scheduling` says which operator runs when.
 
     >>> session = Session()
     >>> _ = session.stream("A", pa.schema([("ts", pa.int64()), ("k", pa.int64())]))
@@ -84,6 +85,7 @@ class Session:
         metrics_retained: int = 100_000,
         name: str | None = None,
         small_batches: int | str | None = None,
+        changed_functions: ChangedFunctions = "refuse",
     ) -> OnCheckpoint: ...
 
     def __new__(cls, spark: Any = None, *, checkpoint: Any = None, on: object = None, **options: Any) -> Session:

@@ -75,6 +75,10 @@ class Faults:
         fault = self.stopped[query] = Fault(batch_id, error.message, error.detail, error.hint)
         self.news.setdefault(query, []).append(_event(QUARANTINED, batch_id, batch_id, fault.reason))
 
+    def tell(self, query: str, what: str, batch_id: int, reason: str) -> None:
+        """Has the history of a query say something else that happened to it."""
+        self.news.setdefault(query, []).append(_event(what, batch_id, None, reason))
+
     def resume(self, query: str) -> Fault:
         """Has a query go on with the next batch, as if the rows since the one that stopped it had never come."""
         if query not in self.stopped:

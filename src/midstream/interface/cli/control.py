@@ -332,7 +332,7 @@ def _migration(record: dict[str, Any]) -> str:
         kept = ", ".join(f"{alias} since batch {batch}" for alias, batch in record["inherited"].items())
         shared = f", with what {', '.join(record['shares'])} keeps: {kept}" if kept else ""
         return f"  started with batch {record['start_batch']}{shared}"
-    if record.get("event") in ("quarantined", "resumed"):
+    if record.get("event") in ("quarantined", "resumed", "functions changed"):
         since = f", stopped in batch {record['start_batch']}" if record["event"] == "resumed" else ""
         return f"  {record['event']} with batch {record['end_batch']}{since}: {record['trigger']}"
     batches = f"batches {record['start_batch']} to {record['end_batch']}" if record["status"] == "done" else "not ended"
