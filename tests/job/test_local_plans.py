@@ -12,10 +12,12 @@ from tests.job.chain import Chain
 from tests.job.test_chain import GROUPS, KEYS, THREE, as_multiset, tables
 
 import midstream as ms
+from midstream.adaptation.policy import Policy
 from midstream.api import ask
-from midstream.job.accounts import history_of
+from midstream.job.accounts import decisions_of, history_of
 from midstream.job.local_plans import plans_by_slot
-from midstream.job.task.exchange import default_routing
+from midstream.job.task.exchange import default_routing, groups_of
+from midstream.operators.arrival_hash import arrival_hash
 
 ROWS = THREE.replace("A [RANGE 20]", "A [PARTITION BY k ROWS 3]")
 DISTINCT = THREE.replace("SELECT A.v AS a, B.v AS b, C.v AS c", "SELECT DISTINCT A.k AS k")
@@ -170,3 +172,44 @@ def test_random_plans_per_slot_moves_rescales_and_restarts(seed, tmp_path):
     chain.batch({}, end=True)
     difference = ms.snapshot_equal(chain.results(), ms.reference(query, inputs))
     assert difference, f"{difference}\n{done}"
+
+
+def different_slots(last: int = 400) -> dict[str, pa.Table]:
+    """Streams of which the keys of one slot are rare in A and frequent in C, those of the other the reverse."""
+    keys = np.arange(400)
+    owner = np.asarray(default_routing(2))[groups_of(arrival_hash([pa.array(keys)]), 256)]
+    own = {slot: keys[owner == slot] for slot in (0, 1)}
+    drawn = np.random.default_rng(3)
+
+    def table(rates: tuple[int, int]) -> pa.Table:
+        parts = [
+            (drawn.choice(own[slot], rate * last), np.sort(drawn.integers(0, last, rate * last)))
+            for slot, rate in enumerate(rates)
+        ]
+        k, ts = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+        order = np.argsort(ts, kind="stable")
+        return pa.table({"k": k[order], "v": drawn.integers(0, 30, len(k)), "ts": ts[order]})
+
+    return {"A": table((1, 12)), "B": table((4, 4)), "C": table((12, 1))}
+
+
+@pytest.mark.parametrize("restart", [None, 9])
+def test_slots_choose_their_plans_by_what_they_see_themselves(restart, tmp_path):
+    inputs = different_slots()
+    policy = Policy("auto", least_gain=0.01, margin=0.1, evidence=0.0, patience=1, warm_up=2, per_slot=True)
+    question = ask(THREE, inputs)
+
+    def chained() -> Chain:
+        return Chain(question.plan, question.catalog, tmp_path, slots=2, plan="((A C) B)", adaptive=policy)
+
+    chain = chained()
+    for i, part in enumerate(chain.cut(inputs, 500)):
+        chain = chained() if i == restart else chain
+        chain.batch(part)
+    first, second = texts(chain)
+    assert first != second
+    reasons = [record["trigger"] for record in history_of(chain.driver, chain.query) if record["status"] == "done"]
+    assert reasons and all(reason.startswith("In slot ") for reason in reasons)
+    assert any(told["reason"].startswith("In slot ") for told in decisions_of(chain.driver, "q"))
+    chain.batch({}, end=True)
+    assert as_multiset(chain.results()) == as_multiset(ms.run(THREE, inputs))

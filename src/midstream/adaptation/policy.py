@@ -20,7 +20,8 @@ class Policy:
     windows, and must already have been better by `evidence` times that cost, in `patience` looks at least. There are
     at most `per_hour` migrations in an hour, none of them silent for more than `silence` windows if there is another
     way. For `watch` windows after a migration, work may exceed what was predicted
-    by `tolerance`; beyond, and if the old plan would have done better, there is a way back.
+    by `tolerance`; beyond, and if the old plan would have done better, there is a way back. With `per_slot` each slot
+    decides for itself, by what it has seen itself.
 
     With `verify`, a duration, each migration is rehearsed beside the query and compared for so long before it counts.
     """
@@ -37,11 +38,14 @@ class Policy:
     check_every: int = 1
     watch: float = 2.0
     tolerance: float = 0.5
+    per_slot: bool = False
     constants: Constants = field(default_factory=Constants)
     verify: int | str | None = None
 
     def __post_init__(self) -> None:
         mode_of(self.mode)
+        if self.per_slot and self.verify is not None:
+            raise QueryError("a policy has per_slot or verify, not both", hint="verifying compares whole queries")
 
 
 def policy_of(wanted: Policy | Mode) -> Policy | None:

@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from midstream.adaptation.adaptive import WAYS, Adaptive, refused
@@ -46,8 +47,8 @@ ROWS_OF_ALL_SLOTS = 8192
 DECISIONS = 32
 """How many decisions manifests remember."""
 
-Way = Callable[[RunningQuery, Plan, str], None]
-"""Raises a MigrationError if a query cannot go over to a plan by a strategy."""
+Way = Callable[..., None]
+"""Raises a MigrationError if a query cannot go over to a plan by a strategy; `alone`: in one slot."""
 
 
 class Watcher:
@@ -66,6 +67,9 @@ class Watcher:
         """The plan that runs, as the session has it: plans are known by their texts."""
         self._begin(query.plan)
         self.sources = _sources_of(query, self.adaptive.observer)
+        self.one_stage = False
+        self.slots: dict[int, SlotWatcher] = {}
+        """The watchers of slots that decide for themselves."""
 
     def _begin(self, plan: Plan) -> None:
         observer = Observer(self.relation, self.functions, attention=ATTENTION)
@@ -77,6 +81,8 @@ class Watcher:
         self.operators: dict[tuple[int, int], OperatorReport] = {}
         self.operators_since = 0
         self.told: dict[str, Any] = {}
+        self.slot_wishes: dict[int, dict[str, Any]] = {}
+        """What slots have decided for themselves and begins with the next batch."""
 
     def plan_of(self, text: str) -> Plan:
         """A plan of the query by its text."""
@@ -86,11 +92,12 @@ class Watcher:
 
     def go_on(self, batch_id: int | None, kept: Mapping[str, Any] | None, plan: Plan) -> None:
         """Knows what the manifest of a batch says, and nothing else."""
-        self.current = plan
+        self.current, self.slots = plan, {}
         self._begin(plan)
         self.as_of = batch_id
         if not kept:
             return
+        self.slot_wishes = {int(slot): wish for slot, wish in kept.get("slot_wishes", {}).items()}
         try:
             self._recall(kept)
         except (KeyError, TypeError, ValueError, MidstreamError) as error:
@@ -108,24 +115,25 @@ class Watcher:
     def request(self, batch_id: int, slots: int) -> LookRequest | None:
         """What slots are to look at in a batch, if anything."""
         observer = self.adaptive.observer
-        if not observer.looking:
+        if not observer.looking and not any(slot.adaptive.observer.looking for slot in self.slots.values()):
             return None
         most = min(LOOK_AT, max(128, ROWS_OF_ALL_SLOTS // slots))
         return LookRequest(self.name, observer.interests, self.functions, self.sources, batch_id, most)
 
     def see(self, batch: Batch, way: Way, verifying: bool = False) -> None:
         """Sees a batch that was run, and decides; nothing is decided while the query or a copy of it migrates."""
-        query = batch.queries[self.name]
+        query, reports = self._query(batch), self._reports(batch)
+        self.one_stage = len(query.staged.fragments) == 1
         migrating = verifying or (query.migration is not None and not query.migration.done)
-        self._count(batch.reports)
-        self._absorb(batch.reports)
-        self._note_work(batch.reports, query.migration is not None)
+        self._count(reports)
+        self._absorb(reports)
+        self._note_work([r for r in reports if r.slot not in query.local], query.migration is not None)
         self.wish, self.decided = None, None
         if query.migration is not None and query.migration.cancelling:
             self.adaptive.controller.called_off()
         after, looked = query.after_batch, self.adaptive.observer.looking
         self.current = after.plan
-        decision = self.adaptive.end_batch(after.plan, None if migrating else self._watched)
+        decision = self.adaptive.end_batch(after.plan, None if migrating or self.only_watches else self._watched)
         if decision is not None:
             if decision.action in ("migrate", "rollback"):
                 decision = self._planned(decision, after, way)
@@ -134,6 +142,31 @@ class Watcher:
         if looked and (decision is None or migrating):
             self.told = self.account()
         self.as_of = batch.batch_id
+        if self.only_watches:
+            self._let_slots_see(batch, way, verifying)
+
+    def _let_slots_see(self, batch: Batch, way: Way, verifying: bool) -> None:
+        """Has each slot decide by what it has seen; what it had learned is not kept over a restart."""
+        self.slots = {slot: self.slots.get(slot) or SlotWatcher(self, batch, slot) for slot in range(batch.slots)}
+        for watcher in self.slots.values():
+            watcher.see(batch, way, verifying)
+            if watcher.decided is not None:
+                self.decided = watcher.decided
+                self.adaptive.remember(watcher.decided)
+        self.slot_wishes = {slot: w.wish for slot, w in self.slots.items() if w.wish is not None}
+
+    @property
+    def only_watches(self) -> bool:
+        """Whether it decides nothing, because each slot does."""
+        return self.policy.per_slot and self.one_stage
+
+    def _query(self, batch: Batch) -> RunningQuery:
+        """The query by the plan that is decided about."""
+        return batch.queries[self.name]
+
+    def _reports(self, batch: Batch) -> list[Report]:
+        """What slots report of what it watches."""
+        return batch.reports
 
     def account(self) -> dict[str, Any]:
         """What is known now, as plain values."""
@@ -160,6 +193,7 @@ class Watcher:
             **keep(self.adaptive),
             "mode": self.policy.mode,
             "wish": self.wish,
+            **({"slot_wishes": {str(s): wish for s, wish in self.slot_wishes.items()}} if self.slot_wishes else {}),
             "decided": None if self.decided is None else self.decided.as_dict(),
             "observed": self.told,
             "operators": [[*place, asdict(report)] for place, report in self.operators.items()],
@@ -242,6 +276,31 @@ class Watcher:
         return refused(decision, refusals)
 
 
+class SlotWatcher(Watcher):
+    """Watches what one slot sees of a query, and decides for that slot."""
+
+    def __init__(self, whole: Watcher, batch: Batch, slot: int) -> None:
+        self.slot = slot
+        super().__init__(batch.queries[whole.name].in_slot(slot), whole.policy, whole.clock)
+
+    @property
+    def only_watches(self) -> bool:
+        return False
+
+    def _query(self, batch: Batch) -> RunningQuery:
+        return batch.queries[self.name].in_slot(self.slot)
+
+    def _reports(self, batch: Batch) -> list[Report]:
+        return [report for report in batch.reports if report.slot == self.slot]
+
+    def see(self, batch: Batch, way: Way, verifying: bool = False) -> None:
+        super().see(batch, partial(way, alone=True), verifying)
+        if self.decided is not None:
+            self.decided = replace(self.decided, reason=f"In slot {self.slot}: {self.decided.reason}")
+        if self.wish is not None:
+            self.wish["reason"] = f"In slot {self.slot}: {self.wish['reason']}"
+
+
 @dataclass(slots=True)
 class Watchers:
     """The watchers of a session's queries."""
@@ -295,6 +354,16 @@ class Watchers:
             and queries[name].migration is None
             and copy_name(name) not in queries
             and queries[name].plan.text == watcher.wish["from"]
+        ]
+
+    def slot_wishes(self, queries: Mapping[str, RunningQuery]) -> list[tuple[str, int, dict[str, Any]]]:
+        """The migrations of slots that were decided and can begin now."""
+        return [
+            (name, slot, wish)
+            for name, watcher in self.by_query.items()
+            if name in queries and queries[name].migration is None
+            for slot, wish in watcher.slot_wishes.items()
+            if (own := queries[name].in_slot(slot)).migration is None and own.plan.text == wish["from"]
         ]
 
     def decided(self, query: str) -> list[Decision]:

@@ -34,7 +34,15 @@ from midstream.job.declared import told_of_streams
 from midstream.job.delivery import Deliveries, identity_after
 from midstream.job.fingerprints import Shapes
 from midstream.job.finished import require_unfinished
-from midstream.job.migrating import Wish, begin_migration, begin_verified, cancel_migration, require_untried
+from midstream.job.local_plans import require_slots_of
+from midstream.job.migrating import (
+    Wish,
+    begin_in_slots,
+    begin_migration,
+    begin_verified,
+    cancel_migration,
+    require_untried,
+)
 from midstream.job.migration_choice import legal_strategy
 from midstream.job.needed import needed_columns
 from midstream.job.outcome import Outcome, Terms
@@ -364,12 +372,18 @@ class Driver:
                 self.begin_migration(name, target, wish["strategy"], wish["reason"], verify=verify)
             except MigrationError as error:
                 log.warning("query %s stays with its plan: %s", name, error)
+        begin_in_slots(self.state, self.watchers.slot_wishes(self.queries), self._observed)
 
-    def check_migration(self, query: RunningQuery, plan: Plan, strategy: str) -> None:
-        """Raises a MigrationError if a query could not begin to go over to a plan with the next batch."""
+    def check_migration(self, query: RunningQuery, plan: Plan, strategy: str, alone: bool = False) -> None:
+        """Raises a MigrationError if a query could not begin to go over to a plan with the next batch.
+
+        `alone` asks about one slot by itself.
+        """
         assert self.arriving is not None
         require_untried(self.state, query.name, plan)
         target = self.state.target(query, plan)
+        if alone:
+            require_slots_of(query, target, [0], 1)
         legal_strategy(query, target, strategy)
         carried = {d.name: set(self.arriving.schemas[port].names) for port, d in self.streams.items()}
         for source in target.sources:

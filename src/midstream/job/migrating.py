@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from midstream.algebra.statistics import Statistics
 from midstream.algebra.time import BEGINNING
@@ -15,6 +17,11 @@ from midstream.job.state import JobState
 from midstream.job.verifying import Verification, copy_name, with_copy
 from midstream.migration.verified import DIFFERS, FAILED, Stretch
 from midstream.optimizer.plans import Plan, plan_query
+
+log = logging.getLogger(__name__)
+
+SlotWish = tuple[str, int, Mapping[str, Any]]
+"""A query, a slot of it, and what that slot wants to go over to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,23 @@ def begin_migration(state: JobState, wish: Wish, observed: Callable[[str], Stati
     else:
         _require_not_migrating(state, query)
         query.migration = _decided(state, query, wish, observed)
+
+
+def begin_in_slots(
+    state: JobState, wishes: Sequence[SlotWish], observed: Callable[[str], Statistics | None]
+) -> None:
+    """Starts the migrations that slots have decided on for themselves."""
+    for name, slot, wanted in wishes:
+        if name in state.faults.stopped or slot >= state.slots:
+            continue
+        query = state.queries[name]
+        target = state.target(query, plan_query(query.plan.query, wanted["plan"], query.emit_every))
+        try:
+            begin_migration(
+                state, Wish(name, target, wanted["strategy"], wanted["reason"], slots=[slot]), observed
+            )
+        except MigrationError as error:
+            log.warning("slot %d of query %s stays with its plan: %s", slot, name, error)
 
 
 def _require_not_migrating(state: JobState, query: RunningQuery) -> None:

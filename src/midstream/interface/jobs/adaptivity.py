@@ -37,5 +37,8 @@ def _check(key: str, value: Any, place: str) -> None:
     if key == "verify":
         if isinstance(value, bool) or not isinstance(value, int | str):
             raise JobError(f"{place}.verify must be a duration, not {value!r}", hint='write for instance "10 minutes"')
+    elif key == "per_slot":
+        if not isinstance(value, bool):
+            raise JobError(f"{place}.{key} must be true or false, not {value!r}")
     elif key != "mode" and (isinstance(value, bool) or not isinstance(value, int | float) or value < 0):
         raise JobError(f"{place}.{key} must be a number that is not negative, not {value!r}")

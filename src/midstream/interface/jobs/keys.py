@@ -117,6 +117,7 @@ def _value(name: str, key: Key) -> dict[str, Any]:
         limits: dict[str, Any] = {limit: {"type": "number", "minimum": 0} for limit in ADAPTIVITY_KEYS}
         limits["mode"] = {"enum": list(key.choices)}
         limits["verify"] = {"type": ["string", "integer"]}
+        limits["per_slot"] = {"type": "boolean"}
         table = {"type": "object", "additionalProperties": False, "properties": limits}
         return {**described, "anyOf": [{"enum": list(key.choices)}, table]}
     if key.choices:
