@@ -57,9 +57,7 @@ def begin_migration(state: JobState, wish: Wish, observed: Callable[[str], Stati
         query.migration = _decided(state, query, wish, observed)
 
 
-def begin_in_slots(
-    state: JobState, wishes: Sequence[SlotWish], observed: Callable[[str], Statistics | None]
-) -> None:
+def begin_in_slots(state: JobState, wishes: Sequence[SlotWish], observed: Callable[[str], Statistics | None]) -> None:
     """Starts the migrations that slots have decided on for themselves."""
     for name, slot, wanted in wishes:
         if name in state.faults.stopped or slot >= state.slots:
@@ -67,9 +65,7 @@ def begin_in_slots(
         query = state.queries[name]
         target = state.target(query, plan_query(query.plan.query, wanted["plan"], query.emit_every))
         try:
-            begin_migration(
-                state, Wish(name, target, wanted["strategy"], wanted["reason"], slots=[slot]), observed
-            )
+            begin_migration(state, Wish(name, target, wanted["strategy"], wanted["reason"], slots=[slot]), observed)
         except MigrationError as error:
             log.warning("slot %d of query %s stays with its plan: %s", slot, name, error)
 
