@@ -130,6 +130,7 @@ def test_the_reference_has_every_command_and_option() -> None:
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     assert set(rows) == set(commands)
     for name, command in commands.items():
+        assert rows[name].split(" | ")[1] == command.help.splitlines()[0], name
         options = {o for p in command.params for o in p.opts if o.startswith("--")} - {"--help", "--json"}
         assert options <= set(re.findall(r"`(--[\w-]+)`", rows[name])), name
     codes = set(re.findall(r"^\| (\d+) \|", text.partition("## Exit codes")[2], re.MULTILINE))

@@ -44,9 +44,14 @@ def error_classes() -> list[type[Warning] | type[MidstreamError]]:
 
 
 def _below(kind: type[MidstreamError]) -> Iterator[type[MidstreamError]]:
-    for child in sorted((c for c in kind.__subclasses__() if c.__module__.startswith("midstream.")), key=_name):
+    for child in sorted(filter(_of_the_product, kind.__subclasses__()), key=_name):
         yield child
         yield from _below(child)
+
+
+def _of_the_product(kind: type) -> bool:
+    """Not of tests and of the laboratory, which may have errors of their own."""
+    return kind.__module__.startswith("midstream.") and not kind.__module__.startswith("midstream.lab.")
 
 
 def _name(kind: type) -> str:

@@ -71,7 +71,7 @@ def test_a_request_that_was_taken_up_cannot_be_taken_back(files):
 
     other = threading.Thread(target=job)
     other.start()
-    with pytest.raises(JobError, match="has taken the request up"):
+    with pytest.raises(JobError, match="accepted the request"):
         ask(files, MIGRATE, patience=1.0)
     other.join()
     assert [request["command"] for _, request in taken.waiting()] == ["migrate"]

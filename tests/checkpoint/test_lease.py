@@ -173,7 +173,7 @@ def test_a_live_holder_elsewhere_keeps_the_lease_whatever_its_process_number_is_
     held._say(replace(held.holder, pid=2**22 + 1))
     other = Elsewhere(monkeypatch, machine)
     other.meanwhile = held.beat
-    with pytest.raises(JobError, match="another driver is at work"):
+    with pytest.raises(JobError, match="another driver runs"):
         other.take(files)
     assert other.sleeps == 1
     held.check()

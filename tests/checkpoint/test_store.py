@@ -178,7 +178,7 @@ def test_batches_of_our_own_belong_to_the_batch_of_the_source_before_them(store)
     assert [(b and b.batch_id, m.batch_id) for b, m in store.done(2)] == [(2, 3), (3, 4), (4, 5)]
     assert [(b and b.batch_id, m.batch_id) for b, m in store.done(1)] == [(0, 1), (1, 2)]
     assert [(b and b.batch_id, m.batch_id) for b, m in store.done(0)] == [(None, 0)]
-    with pytest.raises(JobError, match="goes on with batch 4, but .* batch 2 is the last"):
+    with pytest.raises(JobError, match="continues with batch 4, but .* batch 2 is the last"):
         store.before(4, "spark-query")
     store.retain(3)
     with pytest.raises(JobError, match="only keeps batches from 3"):

@@ -75,7 +75,7 @@ def test_a_driver_whose_batch_was_committed_and_dropped_meanwhile_is_refused(tmp
         other.batch({"A": rows(i)})
     zombie.driver.commits.lease = None  # what a check just before the pause would have said
     assert 1 not in zombie.driver.store.batch_ids()
-    with pytest.raises(JobError, match="another driver has gone on"):
+    with pytest.raises(JobError, match="another driver has continued"):
         zombie.batch({"A": rows(1)})
     assert other.driver.store.batch_ids() == [5, 6, 7]
     assert other.results().num_rows == 7

@@ -73,4 +73,4 @@ def test_a_running_job_is_not_repaired(tmp_path):
         session.start()
         session.push("A", drawn(0, 0))
         done = CliRunner().invoke(app, ["repair", str(tmp_path)])
-        assert done.exit_code == 2 and "another driver is at work" in done.output
+        assert done.exit_code == 2 and "another driver runs" in done.output

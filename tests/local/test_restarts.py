@@ -69,7 +69,7 @@ def test_finishing_needs_the_lease(tmp_path):
     one.stop()
     with opened(tmp_path) as two:
         two.start()
-        with pytest.raises(JobError, match="another driver is at work"):
+        with pytest.raises(JobError, match="another driver runs"):
             one.finish()
         two.push("A", row(2))
     one.finish()
@@ -127,7 +127,7 @@ def test_a_query_that_is_dropped_between_two_starts_does_not_come_back(tmp_path)
 def test_a_query_that_cannot_go_on_is_refused_by_name(tmp_path):
     once(tmp_path, row(1))
     session = ms.Session(checkpoint=str(tmp_path), on="local").stream("B", SCHEMA)
-    with pytest.raises(JobError, match="query q of the checkpoint is not declared any more, and cannot go on") as told:
+    with pytest.raises(JobError, match="query q of the checkpoint is no longer declared and cannot continue") as told:
         session.start()
     assert "--drop q" in str(told.value.hint) and is_free(tmp_path)
     session.drop("q")

@@ -198,7 +198,7 @@ def test_a_query_whose_shared_part_is_ahead_of_it_loses_nothing_by_migrating(str
     three = watched.session.queries["three"]
     assert three.shares == ["part 1"]
     if strategy.startswith("moving_state"):
-        with pytest.raises(ms.MigrationError, match="forgotten further than it is"):
+        with pytest.raises(ms.MigrationError, match="discarded state that it needs"):
             three.migrate("(A (B C))", strategy)
     else:
         three.migrate("(A (B C))", strategy)
@@ -300,7 +300,7 @@ def test_several_streams_are_pushed_at_once():
 @pytest.mark.parametrize(
     ("action", "message"),
     [
-        (lambda s: s.stream("A", SCHEMA), "there is a stream A already"),
+        (lambda s: s.stream("A", SCHEMA), "stream A already exists"),
         (lambda s: s.stream("a b", SCHEMA), "cannot be the name of a stream"),
         (lambda s: s.stream("D", SCHEMA, timestamps="sundial"), "external, internal or latent"),
         (lambda s: s.stream("D", SCHEMA, skew=-1), "negative skew"),

@@ -108,7 +108,7 @@ def _unanswered(files: Files, patience: float) -> JobError:
 
 def _unfinished(files: Files, patience: float) -> JobError:
     return JobError(
-        f"the job at {files.uri} has taken the request up, and has not answered for {patience:.0f} seconds",
-        detail="the request is kept: it is carried out, or refused, when the job goes on",
-        hint="midstream status shows the requests that wait",
+        f"the job at {files.uri} accepted the request and has not answered for {patience:.0f} seconds",
+        detail="the request is kept: the job carries it out, or refuses it, when it continues",
+        hint="midstream status shows pending requests",
     )

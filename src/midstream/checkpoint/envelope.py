@@ -65,9 +65,7 @@ def _checksum(head: dict[str, Any], body: bytes) -> int:
 
 def damaged(name: str, why: str) -> JobError:
     """A file that does not hold what was written."""
-    return JobError(
-        f"{name} is damaged", detail=why, hint="restore it from a copy of the checkpoint; it is not skipped over"
-    )
+    return JobError(f"{name} is damaged", detail=why, hint="restore it from a copy of the checkpoint")
 
 
 def _head(kind: str, line: bytes, name: str) -> dict[str, Any]:
@@ -93,7 +91,7 @@ def _supported(found: int, version: int, upgrades: Upgrades, name: str) -> None:
     if any(older not in upgrades for older in range(found, version)):
         raise JobError(
             f"{name} has format {found}, which this version of Midstream no longer reads",
-            hint="finish the job with the version that wrote it, or start afresh with a new checkpoint",
+            hint="finish the job with the version that wrote it, or start with a new checkpoint",
         )
 
 

@@ -46,7 +46,7 @@ def reason(error: OSError) -> str:
     return error.strerror or str(error)
 
 
-_MISSING = "restore the checkpoint from a copy, or start afresh with a new checkpoint"
+_MISSING = "restore the checkpoint from a copy, or start with a new checkpoint"
 _OTHERWISE = "make the storage reachable, then start the job again: it resumes where it was"
 
 

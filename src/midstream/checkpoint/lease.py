@@ -129,7 +129,7 @@ class Lease:
             raise JobError(
                 f"the lease of {self.files.uri} is lost",
                 detail=f"{present.holder} took it over" if present else "its files are gone",
-                hint="this driver was silent for too long; let the other one go on, and do not start this one again",
+                hint="this driver was unresponsive for too long; leave the job to the other one",
             )
 
     def beat(self) -> None:
@@ -233,7 +233,7 @@ def _holder(told: dict[str, Any]) -> Holder:
 def _held(files: Files, holder: Holder, clock: Clock) -> JobError:
     silent = holder.silent(clock)
     return JobError(
-        f"another driver is at work on {files.uri}: {holder}",
+        f"another driver runs on {files.uri}: {holder}",
         detail="it renewed its lease " + ("while it was watched" if silent is None else f"{silent:.0f} seconds ago"),
         hint="stop that driver first, or give this job a checkpoint of its own",
     )

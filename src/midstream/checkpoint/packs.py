@@ -251,4 +251,4 @@ def _of(entry: SegmentEntry) -> str:
     return f"it holds part of the state {entry.state} by ({', '.join(entry.key)})"
 
 
-_REPAIR = "restore the file from a copy of the checkpoint, or start afresh with a new checkpoint"
+_REPAIR = "restore the file from a copy of the checkpoint, or start with a new checkpoint"

@@ -184,7 +184,7 @@ class SparkLog:
 
     def _differs(self, batch: int, manifest: Manifest) -> JobError:
         return JobError(
-            f"Spark's log and the manifest of batch {manifest.batch_id} have different offsets: it was planned anew",
+            f"Spark's log and the manifest of batch {manifest.batch_id} have different offsets: it was planned again",
             detail=f"{self.files.full(self.offsets(batch))} is not what the batch was made with, which its manifest "
             "has; rows between the two would be lost",
             hint="restore Spark's folder of the checkpoint from a copy, or use a new checkpoint",
@@ -256,8 +256,8 @@ def paths_read(files: Files, manifest: Manifest) -> set[str]:
     log = log_of(files, manifest)
     if log is None:
         raise JobError(
-            f"Spark's log in the checkpoint {files.uri} is missing, so nobody knows which files were read",
-            hint="restore the folder spark of the checkpoint, or go on with this job on Spark",
+            f"Spark's log in the checkpoint {files.uri} is missing, so the files that were read are unknown",
+            hint="restore the folder spark of the checkpoint, or keep running this job on Spark",
         )
     return log.paths_read(manifest)
 

@@ -102,7 +102,7 @@ class CheckpointStore:
         if newest is None or batch > source_batch(newest) + 1:
             last = "no batch is done" if newest is None else f"batch {source_batch(newest)} is the last done"
             raise JobError(
-                f"Spark goes on with batch {batch}, but in the checkpoint {self.uri} {last}",
+                f"Spark continues with batch {batch}, but in the checkpoint {self.uri} {last}",
                 hint="Spark's checkpoint and this one go together: restore the manifests that are missing",
             )
         return newest if batch == source_batch(newest) + 1 else self.done(batch)[0][0]
@@ -142,7 +142,7 @@ class CheckpointStore:
             raise JobError(
                 f"batch {manifest.batch_id} is done already, with another outcome",
                 detail=f"{self.files.full(path)} is not the manifest that was to be written",
-                hint="is a second driver at work on this checkpoint?",
+                hint="does a second driver run on this checkpoint?",
             ) from error
 
     def _refuse_what_is_behind(self, manifest: Manifest) -> None:
@@ -151,9 +151,9 @@ class CheckpointStore:
         epoch = self.named(ids[-1]).epoch if ids else 0
         if ids and (ids[-1] > manifest.batch_id or epoch > manifest.epoch):
             raise JobError(
-                f"batch {manifest.batch_id} is not committed: another driver has gone on with {self.uri}",
+                f"batch {manifest.batch_id} is not committed: another driver has continued with {self.uri}",
                 detail=f"batch {ids[-1]} is done, in epoch {epoch}; this driver's is {manifest.epoch}",
-                hint="this driver was silent for too long; let the other one go on, and do not start this one again",
+                hint="this driver was unresponsive for too long; leave the job to the other one",
             )
 
     def retain(self, n: int, still_held: Callable[[], None] = lambda: None) -> list[int]:

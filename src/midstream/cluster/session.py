@@ -211,7 +211,7 @@ class Session(AnySession):
     def _require_new_stream(self, name: str) -> None:
         check_name("stream", name)
         if name in self._inputs:
-            raise InputError(f"there is a stream {name} already")
+            raise InputError(f"stream {name} already exists")
 
     def ticks(self) -> Self:
         """Adds a clock that moves time when no rows come; it is recorded as data, so a repeated batch sees it again."""
@@ -251,7 +251,7 @@ class Session(AnySession):
         """
         check_name("query", name)
         if name in self._driver.queries and not replace:
-            raise QueryError(f"there is a query {name} already", hint="replace=True puts another in its place")
+            raise QueryError(f"query {name} already exists", hint="replace=True puts another in its place")
         relation = parse(cql, self.catalog)
         every = None if emit_every is None else ticks(emit_every, relation.domain)
         if on_error is not None:

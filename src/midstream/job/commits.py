@@ -86,8 +86,8 @@ class Commits:
         """Fails if a commit was interrupted."""
         if self.torn:
             raise JobError(
-                f"the commit of batch {self.under_way} was interrupted, and the session does not know all of it",
-                hint="stop the session and start it again: it goes on from the checkpoint",
+                f"the commit of batch {self.under_way} was interrupted, and this session's view of it is incomplete",
+                hint="stop the session and start it again: it resumes from the checkpoint",
             )
 
     def stop(self) -> None:

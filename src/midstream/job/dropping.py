@@ -34,7 +34,7 @@ def undeclared(manifest: Manifest | None, declared: Collection[str]) -> dict[str
 def cannot_go_on(name: str, entry: QueryEntry, error: MidstreamError) -> JobError:
     """Says that a query of the checkpoint is declared no longer, and cannot go on as it is either."""
     return JobError(
-        f"query {name} of the checkpoint is not declared any more, and cannot go on: {error.message}",
+        f"query {name} of the checkpoint is no longer declared and cannot continue: {error.message}",
         detail=f"it is: {entry.cql}; rows that it does not see would be missing in its results",
         hint=f"declare what it needs, or end it by name: --drop {name}, or midstream drop CHECKPOINT {name}",
     )

@@ -216,5 +216,5 @@ def named(query: str, error: MidstreamError) -> InputError:
     return InputError(
         f"query {query}: {error.message}",
         detail=error.detail,
-        hint=f'{error.hint or "mend the value"}; on_error = "stop_query" lets the other queries go on',
+        hint=f'{error.hint or "mend the value"}; on_error = "stop_query" lets the other queries continue',
     )

@@ -19,6 +19,6 @@ def require_unfinished(manifest: Manifest | None, uri: str) -> None:
     if is_finished(manifest):
         raise JobError(
             f"the job in {uri} has been finished: its streams were declared to have ended",
-            detail="rows that came since are not taken in",
+            detail="rows that arrived since are not read",
             hint="use a new checkpoint",
         )

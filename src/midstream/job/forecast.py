@@ -132,7 +132,7 @@ def _strategy(query: RunningQuery, target: RunningQuery, name: str, part: str, k
 
 def _add(driver: Driver, name: str, relation: Relation) -> Told:
     if name in driver.queries:
-        raise QueryError(f"there is a query {name} already", hint="choose another name, or drop that one first")
+        raise QueryError(f"query {name} already exists", hint="choose another name, or drop that one first")
     plan: Plan = plan_query(relation)
     return {
         "query": name,

@@ -21,6 +21,6 @@ def require_bits(wanted: int | None, known: int, checkpoint: str) -> None:
     if wanted is not None and chosen_bits(wanted) != known:
         raise JobError(
             f"the checkpoint {checkpoint} has partition groups of {known} bits, not of {wanted}",
-            detail="its states are sorted by group, and rows are dealt by it",
+            detail="its states are sorted by group, and rows are routed by it",
             hint=f"leave group_bits out, say {known}, or use a new checkpoint",
         )

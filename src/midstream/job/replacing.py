@@ -110,7 +110,7 @@ def other_emission(name: str, relation: Relation, old: int | None, new: int | No
     return JobError(
         f"query {name} has another emit_every than in the checkpoint",
         detail=f"it answers every {before} ticks there, and would every {after}: slices would be given twice or never",
-        hint="keep emit_every, or run with --replace (session.query(..., replace=True)) to start the query anew",
+        hint="keep emit_every, or run with --replace (session.query(..., replace=True)) to restart the query",
     )
 
 

@@ -152,7 +152,7 @@ def require_window(binding: Binding, plan: Relation, purpose: str, node: Node | 
     example = "RANGE 100" if raw.domain.is_integer else "RANGE 10 SECONDS"
     error = QueryError(
         f"{purpose} needs a window on stream {raw.name}",
-        detail="without a window its state would grow for ever",
+        detail="without a window its state would grow without bound",
         hint=f"write {raw.name} [{example}], or {raw.name} [UNBOUNDED] if it may grow",
     )
     raise error.at(binding.text, binding.places.get(raw.alias))

@@ -66,7 +66,7 @@ class MovingStatePaced:
         move = StateMove(Contents(Box(old.physical, functions)), Box(new.physical, functions), functions, paced=True)
         if any(feed.origin == "" for feed in move.feeds):
             raise MigrationError(
-                f"{self.name} cannot migrate to this plan: it stores a window over a sub-query anew",
+                f"{self.name} cannot migrate to this plan: it would store a window over a sub-query again",
                 hint="use strategy moving_state, which does it at once",
             )
 

@@ -17,7 +17,7 @@ def foretell(situation: Situation, part: str = "auto", preference: str = "least_
     """The part, and the table of predictions for it; the strategy that `auto` would choose is marked."""
     require_part(part)
     if situation.old is None or situation.new is None:
-        raise MigrationError("a migration is foretold for two plans")
+        raise MigrationError("a forecast needs two plans")
     old, new = situation.old, situation.new
     line = "migrates: the whole plan"
     if part != "whole" and not part_of(old.physical, new.physical).whole:

@@ -188,7 +188,7 @@ class Query(ContinuousQuery):
         if strategy == "auto":
             return "genmig"
         raise MigrationError(
-            f"{strategy} cannot migrate query {self.name} now: what it shared has been forgotten further than it is",
+            f"{strategy} cannot migrate query {self.name} now: parts it shares have discarded state that it needs",
             hint="use strategy genmig, which asks nothing of the past, or wait until its slowest stream has caught up",
         )
 

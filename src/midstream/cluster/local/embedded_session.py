@@ -129,7 +129,7 @@ class Session(AnySession):
         if not isinstance(name, str) or not name.isidentifier():
             raise InputError(f"{name!r} cannot be the name of a stream", hint="use letters, digits and _")
         if name in self.streams:
-            raise InputError(f"there is a stream {name} already")
+            raise InputError(f"stream {name} already exists")
         if timestamps not in ("external", "internal", "latent"):
             raise InputError(f"timestamps are external, internal or latent, not {timestamps!r}")
         columns = schema if isinstance(schema, pa.Schema) else table_of(name, schema).schema
@@ -161,7 +161,7 @@ class Session(AnySession):
         if not isinstance(name, str) or not name:
             raise QueryError(f"the name of a query is a text, not {name!r}")
         if name in self.queries:
-            raise QueryError(f"there is a query {name} already")
+            raise QueryError(f"query {name} already exists")
         relation = parse(cql, self.catalog)
         every = None if emit_every is None else ticks(emit_every, relation.domain)
         chosen = plan_query(relation, plan, every)

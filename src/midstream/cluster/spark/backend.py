@@ -121,7 +121,7 @@ class SparkBackend:
             return stream
         if stream.source is None or stream.source.path is None:
             raise JobError(
-                f"stream {name} was read from a folder so far, and cannot go on from something else",
+                f"stream {name} was read from a folder so far and cannot continue from another source",
                 detail=f"{len(read)} files of the folder were read",
                 hint="open it with open_stream and the folder's path",
             )

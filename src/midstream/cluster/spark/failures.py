@@ -63,7 +63,7 @@ def _death(error: BaseException, spark: SparkSession) -> ClusterError | None:
     return ClusterError(
         "Spark's process (the Java virtual machine) has ended while the job was running",
         detail=_how_it_ended(),
-        hint=f"{AGAIN}; if the system ended it for want of memory, give it less to do at once or more to work with "
+        hint=f"{AGAIN}; if the system killed it because memory ran out, use smaller batches or give it more memory "
         '(spark = { "spark.driver.memory" = "…" })',
     )
 
@@ -126,5 +126,5 @@ def _unreadable(path: str, reason: str, text: str) -> InputError:
         f"a stream's file cannot be read: {path}",
         detail=why[:400] or None,
         hint="replace it by a whole file with the stream's columns and types, then start the job again; or set the "
-        'stream\'s options = { ignoreCorruptFiles = "true" } to go on without damaged files, whose rows are then lost',
+        'stream\'s options = { ignoreCorruptFiles = "true" } to continue without damaged files, losing their rows',
     )

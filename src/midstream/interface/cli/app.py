@@ -84,8 +84,8 @@ def _options(
       midstream init data
       midstream --quiet run data.toml --available
 
-    Exit codes: 0 done, 2 a mistake in what was asked or given, 70 a defect of Midstream, 75 the cluster failed and the
-    job can be started again. NO_COLOR turns colours off.
+    Exit codes: 0 success, 2 an error in the command, the job file, the input or the checkpoint, 70 a defect of
+    Midstream, 75 the cluster failed and the job can be restarted. NO_COLOR turns colours off.
     """
     keep_quiet(quiet)
     show_tracebacks(debug)

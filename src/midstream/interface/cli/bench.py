@@ -20,7 +20,7 @@ from midstream.lab.bench.registry import BENCH_PARTS, BENCHES
 @ends_clearly
 def bench(
     name: Annotated[str, typer.Argument(help=f"One of: {', '.join(BENCHES)}.")],
-    only: Annotated[list[str] | None, typer.Option(help="Run just this part; can be given several times.")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="Run only this part. Repeatable.")] = None,
     state: Annotated[str | None, typer.Option(help="How much state rescale moves, such as '1 GB'.")] = None,
     batches: Annotated[int | None, typer.Option(min=1, help="soak: after how many batches to end.")] = None,
     hours: Annotated[float | None, typer.Option(min=0.0, help="soak: after how many hours to end.")] = None,

@@ -19,12 +19,12 @@ from midstream.interface.slots import slots_named
 Checkpoint = Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The checkpoint of the running job.")]
 QueryName = Annotated[str, typer.Argument(metavar="QUERY", help="The query's name.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what it would do and cost.")]
-Patience = Annotated[float, typer.Option("--timeout", help="How many seconds to wait for the job's answer.")]
+Patience = Annotated[float, typer.Option("--timeout", help="Seconds to wait for the job's answer.")]
 
 
 @ends_clearly
 def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json = False) -> None:
-    """Show how far a job is; of one that does not run, what its checkpoint says.
+    """Show the progress of a job; from its checkpoint if it does not run.
 
     \b
     Example:
@@ -56,7 +56,7 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
 
 @ends_clearly
 def plan(checkpoint: Checkpoint, query: QueryName, timeout: Patience = 60.0, json: options.Json = False) -> None:
-    """Show the plan that a query of a running job runs by.
+    """Show the current plan of a query of a running job.
 
     \b
     Example:
@@ -71,11 +71,11 @@ def migrate(
     checkpoint: Checkpoint,
     query: Annotated[str | None, typer.Argument(metavar="QUERY", help="The query's name.")] = None,
     plan: Annotated[
-        str | None, typer.Argument(metavar="PLAN", help="The plan to go over to, such as '((A B) C)'.")
+        str | None, typer.Argument(metavar="PLAN", help="The plan to migrate to, such as '((A B) C)'.")
     ] = None,
     strategy: Annotated[str, typer.Option(help="The migration strategy.")] = "auto",
     scheduling: Annotated[
-        str | None, typer.Option(help="Which operator runs when, for all queries: dfs, bfs, rr, k=10 or chain.")
+        str | None, typer.Option(help="Which operator runs when, for all queries: dfs, bfs, rr, batch:10 or chain.")
     ] = None,
     part: Annotated[str, typer.Option(help="What migrates: auto (where plans differ), smallest, whole.")] = "auto",
     slots: Annotated[
@@ -92,7 +92,7 @@ def migrate(
     timeout: Patience = 60.0,
     json: options.Json = False,
 ) -> None:
-    """Have a running job go over to another plan while results keep flowing.
+    """Migrate a query of a running job to another plan while results keep flowing.
 
     \b
     Example:
@@ -133,7 +133,7 @@ def add(
     checkpoint: Checkpoint,
     query: QueryName,
     cql: options.Cql,
-    adaptive: Annotated[str, typer.Option(help="Whether it watches itself: off, suggest or auto.")] = "off",
+    adaptive: Annotated[str, typer.Option(help="Adaptivity: off, suggest or auto.")] = "off",
     timeout: Patience = 60.0,
     json: options.Json = False,
 ) -> None:
@@ -149,7 +149,7 @@ def add(
 
 @ends_clearly
 def drop(checkpoint: Checkpoint, query: QueryName, timeout: Patience = 60.0, json: options.Json = False) -> None:
-    """End a query of a job, whether it runs or not; its state goes.
+    """Drop a query of a job, running or not, with its state.
 
     \b
     Example:
@@ -161,7 +161,7 @@ def drop(checkpoint: Checkpoint, query: QueryName, timeout: Patience = 60.0, jso
 
 @ends_clearly
 def resume(checkpoint: Checkpoint, query: QueryName, timeout: Patience = 60.0, json: options.Json = False) -> None:
-    """Have a query that a bad value stopped go on, without the rows that came since.
+    """Resume a query that was stopped by a bad value, without the rows that arrived since.
 
     \b
     Example:
@@ -175,11 +175,11 @@ def resume(checkpoint: Checkpoint, query: QueryName, timeout: Patience = 60.0, j
 def repair(
     checkpoint: Checkpoint,
     give_up: Annotated[
-        bool, typer.Option("--give-up", help="Go on without results and dead letters whose files are lost.")
+        bool, typer.Option("--give-up", help="Continue without results and dead letters whose files are lost.")
     ] = False,
     json: options.Json = False,
 ) -> None:
-    """Put back what the checkpoint of a stopped job has lost, and say what cannot be.
+    """Repair the checkpoint of a stopped job, and report what cannot be repaired.
 
     \b
     Example:
@@ -269,7 +269,7 @@ def rescale(
     timeout: Patience = 60.0,
     json: options.Json = False,
 ) -> None:
-    """Spread a running job over another number of slots; its state moves with the next batch that can.
+    """Change the number of slots of a running job; its state moves before the next batch that permits it.
 
     \b
     Example:
@@ -292,7 +292,7 @@ def adapt(
     timeout: Patience = 60.0,
     json: options.Json = False,
 ) -> None:
-    """Change how a query of a running job adapts: not at all, by suggestions, or by itself.
+    """Change the adaptivity of a query of a running job: off, suggestions only, or automatic.
 
     \b
     Example:

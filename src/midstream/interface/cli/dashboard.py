@@ -16,7 +16,7 @@ from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import note, show_text
 from midstream.interface.dashboard.serving import PORT, served
 
-Port = Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes one that is free.")]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 picks a free one.")]
 WithDashboard = Annotated[
     bool, typer.Option("--dashboard", help="Show the job as a page while it runs; prints the link.")
 ]
@@ -26,20 +26,20 @@ WithDashboard = Annotated[
 def dashboard(
     checkpoint: Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The job's checkpoint.")],
     port: Port = PORT,
-    host: Annotated[str, typer.Option(help="The address to listen on; others than this machine's need the link.")] = (
-        "127.0.0.1"
-    ),
+    host: Annotated[
+        str, typer.Option(help="The address to listen on; on any but loopback, everything needs the token of the link.")
+    ] = ("127.0.0.1"),
     allow_host: Annotated[
         list[str], typer.Option(help="A name by which browsers may call this host. Repeatable.")
     ] = [],  # noqa: B006
     out: Annotated[
-        str | None, typer.Option("--export", metavar="FILE", help="Write the page as one HTML file, and end.")
+        str | None, typer.Option("--export", metavar="FILE", help="Write the page as one HTML file, and exit.")
     ] = None,
 ) -> None:
-    """Show a job as a page that follows it: plans, migrations, rates, slots, decisions, and actions.
+    """Serve a live page of a job: plans, migrations, rates, slots, decisions, and actions.
 
-    It reads the checkpoint, so the job may run elsewhere, or not at all. Anybody on this machine may look; the link
-    that is printed also allows to act.
+    It reads the checkpoint, so the job may run elsewhere, or not at all. Everybody on this machine may look; the
+    printed link also permits actions.
 
     \b
     Example:

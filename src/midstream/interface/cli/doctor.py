@@ -44,11 +44,11 @@ class Finding:
 @ends_clearly
 def doctor(
     checkpoint: Annotated[
-        Path | None, typer.Argument(metavar="[CHECKPOINT]", help="Where a job shall keep its checkpoint.")
+        Path | None, typer.Argument(metavar="[CHECKPOINT]", help="A checkpoint, or where one will be.")
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Look at what jobs need: Python, Java, Spark, Arrow, disk, rights, clock, cores and memory.
+    """Check what jobs need: Python, Java, Spark, Arrow, disk, rights, clock, cores and memory.
 
     The exit code is 2 if something is wrong for every job. Without Java, jobs still run with --on local.
 

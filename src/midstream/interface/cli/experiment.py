@@ -1,7 +1,8 @@
-"""`midstream experiment`: a paper's experiment run anew, with a verdict per claim."""
+"""`midstream experiment`: the papers' experiments rerun, with a verdict per claim."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,35 +13,59 @@ from rich.table import Table
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import note, show_json
+from midstream.lab.experiments.gallery import SUMMARY, make_gallery, write_report
 from midstream.lab.experiments.registry import EXPERIMENTS, run_experiment
 from midstream.lab.experiments.report import Report
+
+ALL = "all"
 
 
 @ends_clearly
 def experiment(
-    name: Annotated[str, typer.Argument(help=f"One of: {', '.join(EXPERIMENTS)}.")],
+    name: Annotated[str, typer.Argument(help=f"'all', or one of: {', '.join(EXPERIMENTS)}.")],
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Where to write the HTML report (default: here).")
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FOLDER",
+            help="Where to write pages and data (default: here; for 'all', the folder gallery).",
+        ),
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Rerun a paper's experiment: an HTML report with plots, and a verdict per claim.
+    """Rerun a paper's experiment, or all of them: HTML pages with figures, and a verdict per claim.
 
     \b
     Example:
       midstream experiment genmig-rates --out reports
+      midstream experiment all -o gallery          some minutes; open gallery/index.html
     """
+    if name == ALL:
+        _all(out or Path("gallery"), json)
+    else:
+        _one(name, out, json)
+
+
+def _one(name: str, out: Path | None, json: bool) -> None:
     report = run_experiment(name)
     if out is not None or not json:
         folder = out or Path()
         folder.mkdir(parents=True, exist_ok=True)
-        page = folder / f"{name}.html"
-        page.write_text(report.to_html(), encoding="utf-8")
-        note(f"report: {page}")
+        note(f"report: {write_report(report, folder)}")
     if json:
         show_json(report.to_json())
     else:
         _show(report)
+
+
+def _all(folder: Path, json: bool) -> None:
+    reports = make_gallery(folder, note)
+    note(f"gallery: {folder / 'index.html'}, summary: {folder / SUMMARY}")
+    if json:
+        show_json({"experiments": [report.to_json() for report in reports]})
+    else:
+        _show_totals(reports)
 
 
 def _show(report: Report) -> None:
@@ -50,4 +75,13 @@ def _show(report: Report) -> None:
     for verdict in report.verdicts:
         row = verdict.to_json()
         table.add_row(verdict.claim, verdict.published, row["measured"], "yes" if verdict.holds else "NO")
+    Console().print(table)
+
+
+def _show_totals(reports: Sequence[Report]) -> None:
+    table = Table("experiment", "claims that hold", "claims that do not")
+    for report in reports:
+        failed = [verdict.claim for verdict in report.verdicts if not verdict.holds]
+        held = len(report.verdicts) - len(failed)
+        table.add_row(report.experiment, f"{held} of {len(report.verdicts)}", "\n".join(failed))
     Console().print(table)

@@ -34,8 +34,8 @@ def explain(
 ) -> None:
     """Show the plan of a query over files: what it means, what would run, and what it is expected to cost.
 
-    The files are read to see how fast the streams are and how their keys meet. With a checkpoint it is told what an
-    adaptive query of that job has seen and decided, whether the job is running or not.
+    The files are read to estimate rates and selectivities. With --checkpoint, shows what an adaptive query of a job has
+    measured and decided, whether the job is running or not.
 
     \b
     Example:

@@ -32,26 +32,26 @@ class LogFormat(StrEnum):
 @ends_clearly
 def run(
     job_file: Annotated[Path, typer.Argument(metavar="JOB.toml", help="The job file.")],
-    available: Annotated[bool, typer.Option("--available", help="Work through what there is now, then end.")] = False,
+    available: Annotated[bool, typer.Option("--available", help="Process the input available now, then exit.")] = False,
     finish: Annotated[
         bool,
-        typer.Option("--finish", help="As --available; then declare that the streams have ended, and release all."),
+        typer.Option("--finish", help="Like --available; then end the streams and release all results."),
     ] = False,
     check: Annotated[bool, typer.Option("--check", help="Only check the file, as midstream check does.")] = False,
     replace: Annotated[bool, typer.Option("--replace", help="Replace queries whose text has changed.")] = False,
     drop: Annotated[
-        list[str] | None, typer.Option("--drop", metavar="QUERY", help="End a query that the checkpoint has, by name.")
+        list[str] | None, typer.Option("--drop", metavar="QUERY", help="Drop a query of the checkpoint, by name.")
     ] = None,
     on: Annotated[
         options.Place | None, typer.Option("--on", help="Where to run: on Spark, or in this process without Java.")
     ] = None,
     dashboard: WithDashboard = False,
     log: Annotated[
-        LogFormat, typer.Option("--log", help="How batches are told: for people, or as JSON, an object a line.")
+        LogFormat, typer.Option("--log", help="Log format: text, or JSON with one object per line.")
     ] = LogFormat.TEXT,
     json: options.Json = False,
 ) -> None:
-    """Run a job: streams, queries, sinks and a checkpoint, as its file says. Ctrl-C stops it; a restart resumes.
+    """Run a job: streams, queries, sinks and a checkpoint, from its file. Ctrl-C stops it; a restart resumes.
 
     \b
     Example:

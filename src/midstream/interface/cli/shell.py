@@ -21,12 +21,12 @@ def shell(
     stream: options.Streams = [],  # noqa: B006
     time: options.TimeColumn = [],  # noqa: B006
     command: Annotated[
-        list[str], typer.Option("--command", "-c", metavar="STATEMENT", help="Run this and end. Repeatable.")
+        list[str], typer.Option("--command", "-c", metavar="STATEMENT", help="Run this statement and exit. Repeatable.")
     ] = [],  # noqa: B006
     limit: Annotated[int, typer.Option("--limit", "-n", min=0, help="Rows to show of a result; 0 shows all.")] = 50,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line for each result.")] = False,
 ) -> None:
-    """Ask queries over files, with history and completion; results come as they are found.
+    """Run queries over files, with history and completion; results appear as they are found.
 
     Streams are files, folders or patterns of CSV, Parquet or JSON lines. Statements come from the terminal, from
     --command or from standard input; there the first mistake ends the shell with code 2.

@@ -25,7 +25,7 @@ WIDEST_STATE = 60
 @ends_clearly
 def state(
     checkpoint: Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The checkpoint's path or address.")],
-    slots: Annotated[bool, typer.Option("--slots", help="Show the states of each slot apart.")] = False,
+    slots: Annotated[bool, typer.Option("--slots", help="Show the states of each slot separately.")] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Compare all state and results with their checksums.")
     ] = False,

@@ -27,8 +27,8 @@ WIDTH = 140
 @ends_clearly
 def top(
     checkpoint: Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The job's checkpoint.")],
-    every: Annotated[float, typer.Option("--every", min=0.2, help="Seconds between two looks at the job.")] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Show the job once, and end.")] = False,
+    every: Annotated[float, typer.Option("--every", min=0.2, help="Seconds between refreshes.")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Show the job once, and exit.")] = False,
     json: options.Json = False,
 ) -> None:
     """Show a job in the terminal while it runs: rates, latency, state, plans, migrations under way and slots.

@@ -78,7 +78,7 @@ def _bound(host: str, port: int) -> socket.socket:
         raise JobError(
             f"cannot listen on {host}, port {port}",
             detail=error.strerror or str(error),
-            hint="choose another with --port; 0 takes one that is free",
+            hint="choose another with --port; 0 picks a free one",
         ) from error
     listening.listen(64)
     return listening

@@ -1,11 +1,18 @@
-"""GenMig's figure 6: the total time of a saturated system, with a costly join predicate."""
+"""GenMig's figure 6: the total time of a saturated system, with a costly join predicate.
+
+Virtual time says nothing about the reference point: its lead over coalesce is the charge for what coalesce inserts.
+What the paper means is the processor time of coalesce itself, so that is measured by the processor's clock, and its
+verdict is the only one of this experiment that can differ from run to run.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
 import numpy as np
 
+from midstream.lab.experiments.clocked_joint import Stopwatch, clocked
 from midstream.lab.experiments.genmig_rates import migrated
 from midstream.lab.experiments.genmig_workload import END, NEW, OLD, START, WINDOW, settings, workload
 from midstream.lab.experiments.migration_run import Change, Observed, Run, Workload
@@ -21,6 +28,8 @@ from midstream.operators.elements import Elements, Indices
 
 COSTS = Costs(compare=0.01, insert=0.002)
 """A costly predicate: a comparison takes five times as long as an insertion."""
+
+CLOCKED_RUNS = 3
 
 PT, COALESCE, REFERENCE = "parallel track", "GenMig, coalesce", "GenMig, reference point"
 
@@ -42,6 +51,7 @@ def genmig_total() -> Report:
     }
     _figure(report, runs)
     _totals(report, runs)
+    _reference_point(report, load)
     _slopes(report, runs)
     return report
 
@@ -88,13 +98,36 @@ def _totals(report: Report, runs: Mapping[str, Observed]) -> None:
         totals[COALESCE] < totals[PT],
     )
     ahead = 1 - totals[REFERENCE] / totals[COALESCE]
-    report.verdict(
-        "the reference point improves on coalesce slightly",
-        "slightly",
-        f"{totals[REFERENCE]:,.2f} s after {totals[COALESCE]:,.2f} s: {ahead:.3%} less",
-        0 < ahead < 0.1,
-        "coalesce is charged for what it inserts, so the reference point should be ahead by that",
+    report.notes.append(
+        f"In virtual time the reference point is {ahead:.3%} ahead of coalesce ({totals[REFERENCE]:,.2f} s against "
+        f"{totals[COALESCE]:,.2f} s). That follows from the charge for each row that coalesce inserts and is no "
+        "evidence; the verdict on the reference point is taken by the processor's clock."
     )
+
+
+def _reference_point(report: Report, load: Workload) -> None:
+    """The processor time of joining both plans' results, as a share of the run's."""
+    shares, spent = {}, {}
+    for name, make in ((COALESCE, GenMig), (REFERENCE, GenMigReferencePoint)):
+        runs = [_clocked_run(load, make()) for _ in range(CLOCKED_RUNS)]
+        spent[name], shares[name] = min(joint for joint, _ in runs), min(joint / total for joint, total in runs)
+    saved = shares[COALESCE] - shares[REFERENCE]
+    report.verdict(
+        "the reference point improves on coalesce slightly: between 0.1 % and 10 % of the processor time of the run",
+        "slightly, as it avoids the processor time of coalesce",
+        f"saves {saved:.2%} of the run's processor time: joining the plans' results takes "
+        f"{1000 * spent[COALESCE]:,.1f} ms with coalesce, {1000 * spent[REFERENCE]:,.1f} ms with the reference point "
+        f"(best of {CLOCKED_RUNS})",
+        0.001 < saved < 0.1,
+        "joining the results of both plans is too small a part of the run",
+    )
+
+
+def _clocked_run(load: Workload, strategy: GenMig) -> tuple[float, float]:
+    watch = Stopwatch()
+    start = time.process_time()
+    _run(load, clocked(strategy, watch), VirtualProcessor(COSTS))
+    return watch.seconds, time.process_time() - start
 
 
 def _slopes(report: Report, runs: Mapping[str, Observed]) -> None:

@@ -13,6 +13,7 @@ from midstream.lab.experiments.report import Report
 EXPERIMENTS: dict[str, str] = {
     "cape-length": "cape_length:cape_length",
     "cape-intermediate": "cape_intermediate:cape_intermediate",
+    "genmig-example": "genmig_example:genmig_example",
     "genmig-rates": "genmig_rates:genmig_rates",
     "genmig-memory": "genmig_memory:genmig_memory",
     "genmig-total": "genmig_total:genmig_total",
@@ -35,7 +36,7 @@ EXPERIMENTS: dict[str, str] = {
 def run_experiment(name: str) -> Report:
     """Runs an experiment of this package, by name."""
     if name not in EXPERIMENTS:
-        raise JobError(f"there is no experiment {name!r}", hint=f"use one of {', '.join(EXPERIMENTS)}")
+        raise JobError(f"there is no experiment {name!r}", hint=f"use all, or one of {', '.join(EXPERIMENTS)}")
     module, function = EXPERIMENTS[name].split(":")
     report: Report = getattr(import_module(f"midstream.lab.experiments.{module}"), function)()
     return report

@@ -20,6 +20,7 @@ STYLE = """
 }
 body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
   max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
+a { color: inherit; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; } h3 { font-size: 1rem; margin: 0; }
 table { border-collapse: collapse; width: 100%; font-size: .92rem; }
 th, td { text-align: left; vertical-align: top; padding: .4rem .7rem .4rem 0; border-bottom: 1px solid var(--line); }
@@ -91,16 +92,34 @@ class Report:
             "verdicts": [verdict.to_json() for verdict in self.verdicts],
         }
 
-    def to_html(self) -> str:
-        """One page that needs no other file."""
+    def data(self) -> dict[str, Any]:
+        """All that was measured: what `to_json` has, notes, and every point of every figure."""
+        figures = [
+            {
+                "title": figure.plot.title,
+                "x": figure.plot.x_label,
+                "y": figure.plot.y_label,
+                "published": figure.published,
+                "facts": list(figure.facts),
+                "series": [{"name": s.name, "x": list(s.xs), "y": list(s.ys)} for s in figure.plot.series],
+            }
+            for figure in self.figures
+        ]
+        return {**self.to_json(), "title": self.title, "notes": list(self.notes), "figures": figures}
+
+    def to_html(self, data: str | None = None, index: str | None = None) -> str:
+        """One page that needs no other file; it may link to its data and to an index beside it."""
+        links = [(index, "all experiments"), (data, "data of the figures (JSON)")]
+        linked = " · ".join(f'<a href="{escape(to)}">{escape(text)}</a>' for to, text in links if to)
         parts = [
             f"<h1>{escape(self.title)}</h1>",
+            *([f"<p>{linked}</p>"] if linked else []),
             "<h2>Verdicts</h2>",
-            _table(("claim", "published", "measured", "holds"), [_verdict_row(v) for v in self.verdicts]),
+            table(("claim", "published", "measured", "holds"), [_verdict_row(v) for v in self.verdicts]),
             *(_figure(figure) for figure in self.figures),
             *(["<h2>Notes</h2>", *(f"<p>{escape(note)}</p>" for note in self.notes)] if self.notes else []),
             "<h2>Settings</h2>",
-            _table(("setting", "value"), [(escape(str(k)), escape(str(v))) for k, v in self.settings.items()]),
+            table(("setting", "value"), [(escape(str(k)), escape(str(v))) for k, v in self.settings.items()]),
         ]
         return PAGE.format(title=escape(self.title), style=STYLE, body="\n".join(parts))
 
@@ -111,7 +130,8 @@ def _verdict_row(verdict: Verdict) -> tuple[str, ...]:
     return escape(verdict.claim), escape(verdict.published), escape(verdict.measured) + reason, holds
 
 
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of cells that are HTML already."""
     head = "".join(f"<th>{heading}</th>" for heading in headings)
     body = "\n".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"

@@ -142,7 +142,7 @@ def _check_site(text: str, token: _Token, conditions: Conditions) -> None:
     stream, at, site = token.name.rpartition("@")
     if at and stream in conditions.numbers:
         raise QueryError(
-            f"the plan names the site {site}, which nobody declared",
+            f"the plan names the site {site}, which is not declared",
             detail="rows lie in slots by their keys; -> sends partial results there, <- keeps the window in every slot",
             hint=f"write {stream} alone",
             text=text,

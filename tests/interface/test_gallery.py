@@ -1,0 +1,94 @@
+"""The gallery: a site of all experiments that opens offline, and the summary of it in the documentation."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from midstream.interface.cli import app
+from midstream.lab.experiments import gallery
+from midstream.lab.experiments.clocked_joint import Stopwatch
+from midstream.lab.experiments.genmig_example import genmig_example
+from midstream.lab.experiments.mill_arcs import mill_arcs
+from midstream.lab.experiments.papers import PAPERS, paper_of
+from midstream.lab.experiments.registry import EXPERIMENTS
+from midstream.lab.experiments.report import Report
+
+COMMITTED = Path(__file__).parents[2] / "docs" / "gallery.md"
+ROW = re.compile(r"^\| .* \| (yes|\*\*no\*\*) \|$", re.MULTILINE)
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch) -> Path:
+    """A gallery of an experiment that takes no time, made by the command."""
+    monkeypatch.setattr(gallery, "EXPERIMENTS", {"genmig-example": EXPERIMENTS["genmig-example"]})
+    done = CliRunner().invoke(app, ["experiment", "all", "-o", str(tmp_path / "site"), "--json"])
+    assert done.exit_code == 0, done.output
+    assert [e["experiment"] for e in json.loads(done.stdout)["experiments"]] == ["genmig-example"]
+    return tmp_path / "site"
+
+
+def test_the_gallery_opens_offline_and_its_links_lead_somewhere(made) -> None:
+    pages = sorted(made.glob("*.html"))
+    assert [page.name for page in pages] == ["genmig-example.html", "index.html"]
+    for page in pages:
+        text = page.read_text()
+        assert "http" not in text and "<script" not in text and "@import" not in text
+        links = re.findall(r'(?:href|src)="([^"]+)"', text)
+        assert links and all((made / link).is_file() for link in links)
+
+
+def test_a_page_has_its_figures_beside_published_facts_settings_and_data(made) -> None:
+    page = (made / "genmig-example.html").read_text()
+    for part in ("<h2>Verdicts</h2>", "as published", "<h2>Settings</h2>", "[RANGE 100]", "<svg"):
+        assert part in page
+    data = json.loads((made / "genmig-example.json").read_text())
+    copies = {series["name"]: series["y"] for series in data["figures"][0]["series"]}
+    assert max(copies["parallel track, forced"]) == 2 and max(copies["GenMig"]) == 1
+    assert copies["GenMig"] == copies["oracle"]
+
+
+def test_every_experiment_belongs_to_a_paper() -> None:
+    assert {paper_of(name) for name in EXPERIMENTS} == set(PAPERS)
+
+
+def test_the_committed_summary_has_exactly_the_experiments_of_the_registry() -> None:
+    text = COMMITTED.read_text()
+    assert re.findall(r"^### (.+)$", text, re.MULTILINE) == list(EXPERIMENTS)
+    held, claims, experiments = map(int, re.findall(r"(\d+) of (\d+) claims hold in (\d+) exp", text)[0])
+    rows = ROW.findall(text)
+    assert (held, claims, experiments) == (rows.count("yes"), len(rows), len(EXPERIMENTS))
+
+
+def test_the_committed_summary_is_what_a_run_says() -> None:
+    assert gallery.section(genmig_example()) in COMMITTED.read_text()
+
+
+@pytest.mark.slow
+def test_the_committed_summary_of_arcs_is_what_a_run_says() -> None:
+    assert gallery.section(mill_arcs()) in COMMITTED.read_text()
+
+
+def test_cells_of_the_summary_cannot_break_its_tables() -> None:
+    report = Report("cape-x", "Title", {})
+    report.verdict("a | b", "[20, 30)", "1\n2", False, "x*y")
+    row = gallery.section(report).splitlines()[-1]
+    assert row == r"| a \| b | \[20, 30) | 1 2 (x\*y) | **no** |"
+
+
+def test_example_1_shows_duplicates_of_parallel_track_alone() -> None:
+    verdicts = {verdict.claim: verdict for verdict in genmig_example().verdicts}
+    assert all(verdict.holds for verdict in verdicts.values())
+    assert verdicts["parallel track gives the tuple twice"].measured == "twice at instants 70 to 120"
+
+
+def test_a_stopwatch_adds_up_the_time_of_calls() -> None:
+    ticks = iter([1.0, 1.5, 4.0, 6.0])
+    watch = Stopwatch(clock=lambda: next(ticks))
+    assert watch.around(max, 1, 2) == 2
+    assert watch.around(min, 1, 2) == 1
+    assert watch.seconds == 2.5
