@@ -23,7 +23,7 @@ ROW = re.compile(r"^\| .* \| (yes|\*\*no\*\*) \|$", re.MULTILINE)
 
 
 @pytest.fixture
-def made(tmp_path, monkeypatch) -> Path:
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A gallery of an experiment that takes no time, made by the command."""
     monkeypatch.setattr(gallery, "EXPERIMENTS", {"genmig-example": EXPERIMENTS["genmig-example"]})
     done = CliRunner().invoke(app, ["experiment", "all", "-o", str(tmp_path / "site"), "--json"])
