@@ -107,7 +107,8 @@ class JobState:
 
     def committed(self, manifest: Manifest, batch: Batch) -> None:
         """Goes on from the manifest of a batch, and forgets what that tells of."""
-        sorted_before, self.manifest = self.by_group, manifest
+        sorted_before = self.by_group
+        self.manifest, self.settings = manifest, manifest.settings
         self._follow_migrations(manifest)
         self._retire(batch)
         self.slots = batch.slots
