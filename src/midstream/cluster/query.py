@@ -38,7 +38,7 @@ class Query(ContinuousQuery):
 
     @property
     def _running(self) -> RunningQuery:
-        return self.session._query(self.name)
+        return self.session._enrolment.query(self.name)
 
     @property
     def cql(self) -> str:  # type: ignore[override]
@@ -105,7 +105,7 @@ class Query(ContinuousQuery):
         stays, and its history names the first instant that differs, and where the new plan's results are.
         """
         stretch = None if verify is None else ticks(verify, self._running.plan.query.domain)
-        self.session._migrate(self.name, plan, strategy, trigger, part, slots, stretch)
+        self.session._enrolment.migrate(self.name, plan, strategy, trigger, part, slots, stretch)
 
     def explain_migration(self, plan: Plan | str, *, part: str = "auto", preference: str = "least_silence") -> str:
         """Which part of the plan would migrate to another one, and what each strategy is predicted to take."""

@@ -8,17 +8,16 @@ go on as they are, or the start is refused: rows that a query does not see would
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from midstream.algebra.declarations import Catalog, StreamDeclaration
+from midstream.algebra.declarations import Catalog
 from midstream.algebra.plan import Relation
 from midstream.checkpoint.names import is_rehearsal
+from midstream.cluster.run import Run
 from midstream.errors import MidstreamError
-from midstream.job.arrival import Arrival
 from midstream.job.changed_functions import ChangedFunctions, require_same_functions, told_of_functions
 from midstream.job.declared import require_same_streams
 from midstream.job.driver import Driver
@@ -34,7 +33,7 @@ class Session(Protocol):
     """What is asked of a session that takes up a checkpoint."""
 
     _driver: Driver
-    _arrival: Arrival
+    _run: Run
     _declared: dict[str, dict[str, Any]]
     _left_out: set[str]
     _code: dict[str, str]
@@ -43,9 +42,6 @@ class Session(Protocol):
     @property
     def catalog(self) -> Catalog:
         """What queries may refer to."""
-
-    @property
-    def _declarations(self) -> Sequence[StreamDeclaration]: ...
 
     def _open(self) -> None:
         """Reads what the checkpoint has."""
@@ -122,9 +118,9 @@ def _go_on_undeclared(session: Session) -> None:
 
 def _arrange(session: Session) -> None:
     """Settles how rows arrive from now on."""
-    driver, declarations = session._driver, session._declarations
+    driver, declarations = session._driver, session._run.declarations
     driver.streams = dict(enumerate(declarations))
-    needed = session._arrival.begin(declarations)
+    needed = session._run.arrival.begin(declarations)
     driver.arriving = Layout.of(
         {port: pa.schema([d.columns.field(name) for name in needed[d.name]]) for port, d in driver.streams.items()}
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +12,7 @@ from typing import Any, Self, get_args
 import pyarrow as pa
 
 from midstream.adaptation.policy import Mode, Policy, policy_of
-from midstream.algebra.declarations import Catalog, StreamDeclaration, Timestamps, UserFunction, functions_by_name
+from midstream.algebra.declarations import Catalog, Timestamps, UserFunction, functions_by_name
 from midstream.algebra.plan import Relation
 from midstream.algebra.time import ticks
 from midstream.checkpoint.files import Files
@@ -21,15 +20,16 @@ from midstream.checkpoint.metrics import metrics_of
 from midstream.checkpoint.names import is_rehearsal
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.records import Settings
-from midstream.checkpoint.spark_log import note_sinks_called
 from midstream.checkpoint.store import CheckpointStore
-from midstream.cluster.backend import Backend, Input
+from midstream.cluster.backend import Backend
+from midstream.cluster.enrolment import Enrolment
 from midstream.cluster.listener import Listener
 from midstream.cluster.query import Query
 from midstream.cluster.resuming import leave_out, take_up
+from midstream.cluster.run import Run
 from midstream.cluster.sessions import Session as AnySession
 from midstream.distribution.balancing import Watch
-from midstream.errors import InputError, JobError, MigrationError, QueryError
+from midstream.errors import InputError, JobError, QueryError
 from midstream.inputs import Duration, StreamSettings
 from midstream.job.adding import Adding
 from midstream.job.arrival import Arrival, Carry
@@ -39,13 +39,11 @@ from midstream.job.changed_functions import ChangedFunctions, fingerprints
 from midstream.job.commits import Commits
 from midstream.job.delivery import Sink
 from midstream.job.driver import Driver, Progress
-from midstream.job.ending import finish, is_delivered, release
+from midstream.job.ending import finish, release
 from midstream.job.faults import OnError, on_error_of
-from midstream.job.finished import is_finished, require_unfinished
+from midstream.job.finished import is_finished
 from midstream.job.forecast import forecast
-from midstream.job.local_plans import resume, withdraw
-from midstream.job.rewording import Rewording, Text
-from midstream.job.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.rewording import Text
 from midstream.job.state import JobState
 from midstream.job.task.memory import Memory
 from midstream.language import parse
@@ -110,11 +108,7 @@ class Session(AnySession):
         memory, store = Memory.of(memory_per_slot), CheckpointStore(str(checkpoint))
         self._backend = _backend(on or "spark", spark, store.files, small_batches)
         self.functions = functions_by_name(list(functions))
-        self._inputs: dict[str, Input] = {}
-        self._started = False
-        self._trigger: str | None = None
         self._listener: Listener | None = None
-        self._stopping = threading.Event()
         commits = Commits(store, retained, _at_least_one("metrics_retained", metrics_retained))
         state = JobState(slots or self._backend.slots, settings=Settings(job=name))
         self._driver = Driver(self._backend.cluster, commits, state, memory)
@@ -124,6 +118,8 @@ class Session(AnySession):
         self._declared: dict[str, dict[str, Any]] = {}
         self._left_out: set[str] = set()
         """What was declared, and what was dropped since the session was opened."""
+        self._run = Run(self._backend, self._driver, Arrival(self._driver, carry))
+        self._enrolment = Enrolment(self._run, Adding(self._driver, self.functions))
         self._open()
         if scheduling is not None:
             self.scheduling = scheduling
@@ -131,8 +127,7 @@ class Session(AnySession):
     def _open(self) -> None:
         """Reads what the checkpoint has."""
         self._driver.open(self._slots, self._group_bits)
-        self._arrival = Arrival(self._driver, self._carry)
-        self._adding = Adding(self._driver, self.functions)
+        self._run.arrival = Arrival(self._driver, self._carry)
 
     @property
     def scheduling(self) -> str:
@@ -152,12 +147,8 @@ class Session(AnySession):
     @property
     def catalog(self) -> Catalog:
         """What queries may refer to."""
-        streams = {name: s.declaration for name, s in self._inputs.items() if name != TICKS}
+        streams = {name: s.declaration for name, s in self._run.inputs.items() if name != TICKS}
         return Catalog(streams, self.functions)
-
-    @property
-    def _declarations(self) -> list[StreamDeclaration]:
-        return [stream.declaration for stream in self._inputs.values()]
 
     def stream(
         self,
@@ -181,7 +172,7 @@ class Session(AnySession):
         """
         self._require_new_stream(name)
         settings = StreamSettings(time, lateness, timestamps, skew, max_ahead)
-        self._inputs[name] = self._backend.stream(name, source, columns, settings)
+        self._run.inputs[name] = self._backend.stream(name, source, columns, settings)
         return self
 
     def open_stream(
@@ -205,22 +196,22 @@ class Session(AnySession):
         """
         self._require_new_stream(name)
         settings = StreamSettings(time, lateness, timestamps, skew, max_ahead)
-        self._inputs[name] = self._backend.open_stream(name, format, path, schema, options or {}, columns, settings)
+        self._run.inputs[name] = self._backend.open_stream(name, format, path, schema, options or {}, columns, settings)
         return self
 
     def _require_new_stream(self, name: str) -> None:
         check_name("stream", name)
-        if name in self._inputs:
+        if name in self._run.inputs:
             raise InputError(f"stream {name} already exists")
 
     def ticks(self) -> Self:
         """Adds a clock that moves time when no rows come; it is recorded as data, so a repeated batch sees it again."""
-        self._inputs[TICKS] = self._backend.ticks(TICKS)
+        self._run.inputs[TICKS] = self._backend.ticks(TICKS)
         return self
 
     def _declare_lateness(self, name: str, lateness: int) -> None:
-        known: Any = self._inputs[name]
-        self._inputs[name] = replace(known, declaration=replace(known.declaration, lateness=lateness))
+        known: Any = self._run.inputs[name]
+        self._run.inputs[name] = replace(known, declaration=replace(known.declaration, lateness=lateness))
 
     def query(
         self,
@@ -270,76 +261,11 @@ class Session(AnySession):
         replace: bool = False,
     ) -> Query:
         policy = self._driver.state.policy_for(name, policy)
-        with self._driver.gate:
-            text = Text(name, cql, relation, plan, every, share)
-            reworded = Rewording(self._driver, self._adding, self.catalog).make_way(text, replace)
-            settled = self._arrival.settled(self._started)
-            running = self._adding.query(name, cql, relation, plan, every, settled, share, policy is not None)
-            self._remember_migrations(running)
-            if policy is not None:
-                self._driver.watchers.watch(running, policy)
-            self._take_up(running)
-            if reworded:
-                self._prefer(name, relation, plan, every)
+        self._enrolment.add(Text(name, cql, relation, plan, every, share), self.catalog, policy, replace)
         told = {"cql": cql, "relation": relation, "plan": plan, "every": every, "share": share, "policy": policy}
         self._declared[name] = {**told, "replace": replace}
         self._left_out.discard(name)
         return Query(self, name)
-
-    def _take_up(self, running: RunningQuery) -> None:
-        """Takes a query up with the next batch; Spark's query starts anew only if its rows do not bring all there is to
-        read, or do not arrive where the query needs them.
-        """
-        driver = self._driver
-        running_now = self._backend.active
-        if running_now and not self._arrival.serves(running, self._declarations):
-            if driver.turns.in_batch:
-                raise JobError(
-                    f"query {running.name} reads columns that the batch under way does not carry, or by another key",
-                    hint='add it between two batches, or open the session with carry="all"',
-                )
-            driver.state.routes.update(running.staged.routes)
-            driver.queries[running.name] = running
-            self._restart()
-            return
-        driver.state.routes.update(running.staged.routes)
-        driver.queries[running.name] = running
-
-    def _migrate(
-        self,
-        name: str,
-        plan: Plan | str,
-        strategy: str,
-        trigger: str,
-        part: str = "auto",
-        slots: Sequence[int] | None = None,
-        verify: int | None = None,
-    ) -> None:
-        driver = self._driver
-        with driver.gate:
-            query = self._query(name)
-            chosen = plan_query(query.plan.query, plan, query.emit_every)
-            target = driver.state.target(query, chosen)
-            driver.begin_migration(name, target, strategy, trigger, part, slots, verify)
-            streaming = self._backend.active
-            if streaming and not self._arrival.serves(target, self._declarations):
-                self._carry_other_columns(query)
-
-    def _carry_other_columns(self, query: RunningQuery) -> None:
-        if self._driver.turns.in_batch:
-            withdraw(query)
-            self._driver.state.verifications.forget(query.name, self._driver.queries)
-            raise MigrationError("the new plan reads columns that the batch under way does not carry")
-        self._restart()
-
-    def _prefer(self, name: str, relation: Relation, plan: Plan | str | None, every: int | None) -> None:
-        """Goes over to the plan that a text in other words would have had."""
-        wanted = plan_query(relation, plan, every).text
-        if wanted and wanted != self._query(name).plan.text:
-            try:
-                self._migrate(name, wanted, "auto", "the text was put in other words")
-            except MigrationError as error:
-                log.warning("query %s stays with its plan: %s", name, error)
 
     def restore_added(self) -> list[str]:
         """Adds the queries again that were added to the job by request and not dropped since; gives their names.
@@ -356,19 +282,6 @@ class Session(AnySession):
         """Whether a query of this very text was dropped by request."""
         return self._driver.state.dropped.get(name) == cql
 
-    def _remember_migrations(self, running: RunningQuery) -> None:
-        """Goes on with the migration and the plans of slots that the checkpoint tells of."""
-        manifest = self._driver.manifest
-        if manifest is None:
-            return
-
-        def by_plan(text: str) -> RunningQuery:
-            return self._driver.state.target(running, plan_query(running.plan.query, text, running.emit_every))
-
-        if (told := manifest.migration.get(running.name)) is not None:
-            running.migration = MigrationUnderWay.resumed(by_plan(told["plan"]), told)
-        resume(running, manifest.account(running.name).local_plans, by_plan)
-
     def drop(self, name: str) -> None:
         """Ends a query; its state goes with the next batch, its results with the next collection.
 
@@ -380,7 +293,7 @@ class Session(AnySession):
                 leave_out(self, name)
                 self._left_out.add(name)
                 return
-            self._query(name)
+            self._enrolment.query(name)
             self._left_out.add(name)
             self._declared.pop(name, None)
             driver.drop(name)
@@ -412,10 +325,7 @@ class Session(AnySession):
         told = forecast(
             self._driver, {"command": "adapt", "query": name, "mode": mode}, lambda cql: parse(cql, self.catalog)
         )
-        with self._driver.gate:
-            self._driver.adapt(name, mode)
-            if self._backend.active and not self._arrival.serves(self._query(name), self._declarations):
-                self._restart()
+        self._enrolment.adapt(name, mode)
         return told
 
     @property
@@ -441,7 +351,7 @@ class Session(AnySession):
 
     def sink(self, name: str, write: Sink) -> None:
         """Calls `write(frame, batch_id)` with the results that each batch releases, in order of their start."""
-        self._query(name)
+        self._enrolment.query(name)
         self._driver.deliveries.sinks.setdefault(name, []).append(write)
 
     def on_progress(self, listener: Progress) -> None:
@@ -459,9 +369,9 @@ class Session(AnySession):
         """
         if self._backend.active:
             raise JobError("the session is running already")
-        if not self._inputs:
+        if not self._run.inputs:
             raise JobError("a session needs at least one stream before it starts")
-        held = self._driver.commits.lease is not None
+        held = self._run.held
         try:
             self._start(trigger)
         except BaseException:
@@ -472,47 +382,19 @@ class Session(AnySession):
 
     def _start(self, trigger: str | None) -> None:
         take_up(self)
-        self._trigger = trigger
+        self._run.trigger = trigger
         self._driver.turns.failure = None
-        self._stopping.clear()
+        self._run.stopping.clear()
         if is_finished(self._driver.manifest):
-            self._deliver_last()
+            self._run.deliver_last()
             return
         listener = Listener(self) if self._listener is None else None
         if listener is not None:
             listener.go_on()
-        self._begin()
+        self._run.begin()
         if listener is not None:
             listener.listen()
             self._listener = listener
-
-    def _deliver_last(self) -> None:
-        """Calls the sinks of a finished job that have not had its last results; there is nothing else to start."""
-        if is_delivered(self._driver):
-            require_unfinished(self._driver.manifest, self.checkpoint)
-        finish(self._driver)
-        self._started = True
-        self._stopping.set()
-
-    def _begin(self) -> None:
-        driver = self._driver
-        driver.streams = {port: declaration for port, declaration in enumerate(self._declarations)}
-        needed = self._arrival.begin(self._declarations)
-        self._started = True
-        self._backend.begin(driver, list(self._inputs.values()), needed, self._trigger)
-
-    def _restart(self) -> None:
-        """Starts Spark's query anew between two batches: its columns follow the queries."""
-        self._halt()
-        self._begin()
-
-    def _halt(self) -> None:
-        """Stops the backend while no batch is under way; the gate is held."""
-        self._driver.turns.halting = True
-        try:
-            self._backend.halt()
-        finally:
-            self._driver.turns.halting = False
 
     def push(self, stream: str | Mapping[str, object], rows: object = None) -> None:
         """Takes rows of one stream, or of several by name, as one batch; they count when this returns.
@@ -524,7 +406,7 @@ class Session(AnySession):
 
         if not isinstance(self._backend, LocalBackend):
             raise JobError("rows are pushed into sessions in this process only", hint='open it with on="local"')
-        if not self._started or self._driver.commits.lease is None:
+        if not self._run.started or not self._run.held:
             raise JobError("the session has not been started, or has been stopped")
         self._backend.push(self._driver, dict(stream) if isinstance(stream, Mapping) else {stream: rows})
 
@@ -540,7 +422,7 @@ class Session(AnySession):
 
     def end_available(self, finish: bool = False) -> None:
         """After `start("available")` and `wait`: releases what waited for another batch, or finishes."""
-        if self._stopping.is_set() or self._driver.commits.lease is None:
+        if self._run.stopping.is_set() or not self._run.held:
             return
         if finish:
             self.finish()
@@ -549,26 +431,10 @@ class Session(AnySession):
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits for the end; what made a batch fail is raised here."""
-        until = None if timeout is None else time.monotonic() + timeout
-        while True:
-            if self._stopping.is_set():
-                self.stop()
-                return True
-            if self._ended():
-                return True
-            if until is not None and time.monotonic() >= until:
-                return False
-
-    def _ended(self) -> bool:
-        """Waits a moment for the end; what made a batch fail is raised."""
-        if not self._started:
-            raise JobError("the session has not been started")
-        try:
-            return self._backend.ended(self._driver)
-        except Exception:
-            if self._stopping.is_set():
-                return False
-            raise
+        ended = self._run.wait(None if timeout is None else time.monotonic() + timeout)
+        if self._run.stopping.is_set():
+            self.stop()
+        return ended
 
     def finish(self) -> None:
         """Declares that all streams have ended, and gives out every result that waited for that.
@@ -576,13 +442,13 @@ class Session(AnySession):
         A session that runs works through what the streams have now before. Rows that come later are not taken in: to
         start again is refused.
         """
-        held = self._driver.commits.lease is not None
+        held = self._run.held
         try:
             if not held or self._backend.active:
                 self._take_in_the_rest()
             if self._driver.turns.failure is not None:
                 raise self._driver.turns.failure
-            if self._driver.commits.lease is not None:  # else it was stopped meanwhile
+            if self._run.held:  # else it was stopped meanwhile
                 finish(self._driver)
         finally:
             if not held:
@@ -590,32 +456,22 @@ class Session(AnySession):
 
     def _take_in_the_rest(self) -> None:
         """Works through what the streams have now, so that nothing that has come is left out."""
-        if not self._backend.active:
+        if self._backend.active:
+            self._run.take_in_the_rest()
+        else:
             self.start("available")
             self.wait()
-            return
-        self._trigger = "available"
-        with self._driver.gate:
-            self._halt()
-            self._driver.turns.failure = None
-            self._begin()
-        while not self._backend.ended(self._driver):
-            pass
 
     def request_stop(self) -> None:
         """Has `wait` end the session after the batch under way."""
-        self._stopping.set()
+        self._run.stopping.set()
 
     def stop(self) -> None:
         """Ends the session between two batches; a session on the same checkpoint goes on from there."""
         if self._listener is not None:
             self._listener.stop()
             self._listener = None
-        with self._driver.gate:
-            self._halt()
-            if self._driver.commits.lease is not None and self._driver.deliveries.sinks:
-                note_sinks_called(self._driver.files, self._driver.deliveries.called)
-        self._driver.commits.stop()
+        self._run.stop()
 
     def results(self, name: str) -> Any:
         """All results of a query that are released so far, also of one that is not declared.
@@ -629,7 +485,7 @@ class Session(AnySession):
         entry = manifest.queries.get(name) if manifest else None
         if name not in self._driver.queries and entry is not None:
             return plan_query(parse(entry.cql, self.catalog), None, entry.emit_every)
-        return self._query(name).plan
+        return self._enrolment.query(name).plan
 
     def dead_letters(self) -> Any:
         """All rows that could not be used, with the reasons."""
@@ -639,16 +495,9 @@ class Session(AnySession):
         """The metrics table: a row per batch, oldest first; about as many from its end as are wanted."""
         return metrics_of(self._driver.files, self._driver.manifest, batches)
 
-    def _query(self, name: str) -> RunningQuery:
-        try:
-            return self._driver.queries[name]
-        except KeyError:
-            known = ", ".join(self.queries) or "none"
-            raise QueryError(f"there is no query {name}", detail=f"the queries are {known}") from None
-
     def queries_by(self, name: str) -> Query:
         """A query by its name."""
-        self._query(name)
+        self._enrolment.query(name)
         return Query(self, name)
 
     @property

@@ -124,7 +124,7 @@ def _plan_changes(session: Session, changes: Sequence[PlannedChange], starts: Ma
         if waiting and waiting[0][0] <= batch_id and session.queries["run"].migrating is None:
             _, change = waiting.pop(0)
             reason = f"planned at {change.at}"
-            session._migrate("run", change.plan, change.strategy, reason, change.part, verify=change.verify)
+            session._enrolment.migrate("run", change.plan, change.strategy, reason, change.part, verify=change.verify)
 
     session.before_batch(begin)
 

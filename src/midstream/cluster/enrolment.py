@@ -1,0 +1,121 @@
+"""Queries of a session, taken up with the next batch, and gone over to other plans."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from midstream.adaptation.policy import Policy
+from midstream.algebra.declarations import Catalog
+from midstream.cluster.run import Run
+from midstream.errors import JobError, MigrationError, QueryError
+from midstream.job.adding import Adding
+from midstream.job.driver import Driver
+from midstream.job.local_plans import resume, withdraw
+from midstream.job.rewording import Rewording, Text
+from midstream.job.running_query import MigrationUnderWay, RunningQuery
+from midstream.optimizer.plans import Plan, plan_query
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Enrolment:
+    """Takes up queries of a run; the source starts anew only where batches do not bring what they read."""
+
+    run: Run
+    adding: Adding
+
+    @property
+    def driver(self) -> Driver:
+        """Who runs the queries."""
+        return self.run.driver
+
+    def query(self, name: str) -> RunningQuery:
+        """A query by its name."""
+        try:
+            return self.driver.queries[name]
+        except KeyError:
+            known = ", ".join(self.driver.queries) or "none"
+            raise QueryError(f"there is no query {name}", detail=f"the queries are {known}") from None
+
+    def add(self, text: Text, catalog: Catalog, policy: Policy | None, replace: bool) -> None:
+        """Takes a query up; what the checkpoint knows of it goes on."""
+        with self.driver.gate:
+            reworded = Rewording(self.driver, self.adding, catalog).make_way(text, replace)
+            settled = self.run.arrival.settled(self.run.started)
+            running = self.adding.query(
+                text.name, text.cql, text.relation, text.plan, text.every, settled, text.share, policy is not None
+            )
+            self._remember_migrations(running)
+            if policy is not None:
+                self.driver.watchers.watch(running, policy)
+            self._take_up(running)
+            if reworded:
+                self._prefer(text)
+
+    def _remember_migrations(self, running: RunningQuery) -> None:
+        """Goes on with the migration and the plans of slots that the checkpoint tells of."""
+        manifest = self.driver.manifest
+        if manifest is None:
+            return
+
+        def by_plan(text: str) -> RunningQuery:
+            return self.driver.state.target(running, plan_query(running.plan.query, text, running.emit_every))
+
+        if (told := manifest.migration.get(running.name)) is not None:
+            running.migration = MigrationUnderWay.resumed(by_plan(told["plan"]), told)
+        resume(running, manifest.account(running.name).local_plans, by_plan)
+
+    def _take_up(self, running: RunningQuery) -> None:
+        served = self.run.brings([running])
+        if not served and self.driver.turns.in_batch:
+            raise JobError(
+                f"query {running.name} reads columns that the batch under way does not carry, or by another key",
+                hint='add it between two batches, or open the session with carry="all"',
+            )
+        self.driver.state.routes.update(running.staged.routes)
+        self.driver.queries[running.name] = running
+        if not served:
+            self.run.restart()
+
+    def _prefer(self, text: Text) -> None:
+        """Goes over to the plan that a text in other words would have had."""
+        wanted = plan_query(text.relation, text.plan, text.every).text
+        if wanted and wanted != self.query(text.name).plan.text:
+            try:
+                self.migrate(text.name, wanted, "auto", "the text was put in other words")
+            except MigrationError as error:
+                log.warning("query %s stays with its plan: %s", text.name, error)
+
+    def migrate(
+        self,
+        name: str,
+        plan: Plan | str,
+        strategy: str,
+        trigger: str,
+        part: str = "auto",
+        slots: Sequence[int] | None = None,
+        verify: int | None = None,
+    ) -> None:
+        """Has a query go over to another plan, beginning with the next batch."""
+        driver = self.driver
+        with driver.gate:
+            query = self.query(name)
+            target = driver.state.target(query, plan_query(query.plan.query, plan, query.emit_every))
+            driver.begin_migration(name, target, strategy, trigger, part, slots, verify)
+            if self.run.brings([target]):
+                return
+            if driver.turns.in_batch:
+                withdraw(query)
+                driver.state.verifications.forget(query.name, driver.queries)
+                raise MigrationError("the new plan reads columns that the batch under way does not carry")
+            self.run.restart()
+
+    def adapt(self, name: str, mode: str) -> None:
+        """Has a query adapt in another way."""
+        with self.driver.gate:
+            self.driver.adapt(name, mode)
+            if not self.run.brings([self.query(name)]):
+                self.run.restart()

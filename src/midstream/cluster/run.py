@@ -1,0 +1,115 @@
+"""A run of a session's job: its backend at work, from the start to the stop."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from midstream.algebra.declarations import StreamDeclaration
+from midstream.checkpoint.spark_log import note_sinks_called
+from midstream.cluster.backend import Backend, Input
+from midstream.errors import JobError
+from midstream.job.arrival import Arrival
+from midstream.job.driver import Driver
+from midstream.job.ending import finish, is_delivered
+from midstream.job.finished import require_unfinished
+from midstream.job.running_query import RunningQuery
+
+
+@dataclass(slots=True)
+class Run:
+    """The backend of a session, the driver that it calls, and the streams that it reads.
+
+    `stopping` is set by whoever wants the run to end after the batch under way.
+    """
+
+    backend: Backend
+    driver: Driver
+    arrival: Arrival
+    inputs: dict[str, Input] = field(default_factory=dict)
+    started: bool = False
+    trigger: str | None = None
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def declarations(self) -> list[StreamDeclaration]:
+        """The streams, as they were declared."""
+        return [stream.declaration for stream in self.inputs.values()]
+
+    @property
+    def held(self) -> bool:
+        """Whether this process holds the checkpoint's lease."""
+        return self.driver.commits.lease is not None
+
+    def begin(self) -> None:
+        """Has the backend bring batches."""
+        self.driver.streams = dict(enumerate(self.declarations))
+        needed = self.arrival.begin(self.declarations)
+        self.started = True
+        self.backend.begin(self.driver, list(self.inputs.values()), needed, self.trigger)
+
+    def brings(self, queries: Sequence[RunningQuery]) -> bool:
+        """Whether batches bring all that some queries read, to where they need it; true while none come."""
+        return not self.backend.active or all(self.arrival.serves(query, self.declarations) for query in queries)
+
+    def restart(self) -> None:
+        """Starts the source anew between two batches: its columns follow the queries."""
+        self.halt()
+        self.begin()
+
+    def halt(self) -> None:
+        """Stops the backend while no batch is under way; the gate is held."""
+        self.driver.turns.halting = True
+        try:
+            self.backend.halt()
+        finally:
+            self.driver.turns.halting = False
+
+    def deliver_last(self) -> None:
+        """Calls the sinks of a finished job that have not had its last results; there is nothing else to start."""
+        if is_delivered(self.driver):
+            require_unfinished(self.driver.manifest, self.driver.store.uri)
+        finish(self.driver)
+        self.started = True
+        self.stopping.set()
+
+    def wait(self, until: float | None) -> bool:
+        """Waits for the end, at most until a moment; false if it has not come. What made a batch fail is raised."""
+        while not self.stopping.is_set():
+            if self._ended():
+                return True
+            if until is not None and time.monotonic() >= until:
+                return False
+        return True
+
+    def _ended(self) -> bool:
+        """Waits a moment for the end; what made a batch fail is raised."""
+        if not self.started:
+            raise JobError("the session has not been started")
+        try:
+            return self.backend.ended(self.driver)
+        except Exception:
+            if self.stopping.is_set():
+                return False
+            raise
+
+    def take_in_the_rest(self) -> None:
+        """Works through what the streams of a running session have now."""
+        self.trigger = "available"
+        with self.driver.gate:
+            self.halt()
+            self.driver.turns.failure = None
+            self.begin()
+        while not self.backend.ended(self.driver):
+            pass
+
+    def stop(self) -> None:
+        """Ends the run between two batches, and lets go of the checkpoint."""
+        driver = self.driver
+        with driver.gate:
+            self.halt()
+            if self.held and driver.deliveries.sinks:
+                note_sinks_called(driver.files, driver.deliveries.called)
+        driver.commits.stop()
