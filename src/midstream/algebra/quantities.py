@@ -96,3 +96,12 @@ def seconds(number: float) -> str:
     if number >= 120:
         return f"{number / 60:.3g} min"
     return f"{number:.3g} s" if number >= 1 or number == 0 else f"{number * 1e3:.3g} ms"
+
+
+def plural(number: int, one: str, many: str = "") -> str:
+    """A number of things.
+
+    >>> plural(1, "slot"), plural(1200, "batch", "batches")
+    ('1 slot', '1,200 batches')
+    """
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

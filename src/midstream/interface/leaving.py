@@ -65,9 +65,14 @@ def _done(
 
 
 def stopped(checkpoint: str, patience: float) -> dict[str, Any]:
-    """Stops a running job; returns when its last batch has ended and it has given the checkpoint back."""
+    """Stops a running job; returns when its last batch has ended and it has given the checkpoint back.
+
+    Of a job that does not run there is nothing to stop, and `stopping` is false.
+    """
     store = CheckpointStore(checkpoint)
     before = likely_holder(store.files)
+    if before is None and store.batch_ids():
+        return {"stopping": False, "stopped": True}
     told: dict[str, Any] = asked(checkpoint, patience, command="stop")
     until = time.monotonic() + patience
     while (holder := likely_holder(store.files)) is not None:

@@ -6,13 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
+from midstream.algebra.quantities import amount, plural, seconds, size
+from midstream.checkpoint.status import is_running, stored_status
+from midstream.checkpoint.store import CheckpointStore
 from midstream.distribution.plan_texts import told_slots
 from midstream.errors import JobError
 from midstream.interface.asking import asked
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import USER_ERROR, ends_clearly
 from midstream.interface.cli.forecasts import migration_forecast
-from midstream.interface.cli.output import show_json, show_text
+from midstream.interface.cli.output import note, show_json, show_text
+from midstream.interface.cli.stored_plan import stored_plan
 from midstream.interface.leaving import dropped, repaired, resumed, stopped
 from midstream.interface.slots import slots_named
 
@@ -35,7 +39,7 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
         show_json(told)
         return
     rests = "" if told["running"] else ", not running"
-    lines = [f"{told['checkpoint']}: batch {told['batch']}, {told['slots']} slots{rests}", *_rates(told)]
+    lines = [f"{told['checkpoint']}: batch {told['batch']}, {plural(told['slots'], 'slot')}{rests}", *_rates(told)]
     for name, stream in told["streams"].items():
         lines.append(
             f"stream {name}: {stream['rows']:,} rows, {stream['late']:,} late, {stream['unusable']:,} unusable"
@@ -56,13 +60,16 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
 
 @ends_clearly
 def plan(checkpoint: Checkpoint, query: QueryName, timeout: Patience = 60.0, json: options.Json = False) -> None:
-    """Show the current plan of a query of a running job.
+    """Show the current plan of a query of a job; from its checkpoint if it does not run.
 
     \b
     Example:
       midstream plan orders.checkpoint hot
     """
-    told = asked(checkpoint, timeout, command="plan", query=query)
+    if not _is_running(checkpoint) and CheckpointStore(checkpoint).batch_ids():
+        told = stored_plan(checkpoint, query)
+    else:
+        told = _asked(checkpoint, timeout, command="plan", query=query)
     show_json(told) if json else show_text(told["explain"])
 
 
@@ -106,7 +113,7 @@ def migrate(
         _cancel(checkpoint, query, plan, timeout, json)
         return
     if scheduling is not None:
-        changed = asked(checkpoint, timeout, command="schedule", scheduling=scheduling)
+        changed = _asked(checkpoint, timeout, command="schedule", scheduling=scheduling)
         if query is None:
             show_json(changed) if json else show_text(f"scheduling changes from {changed['from']} to {changed['to']}")
             return
@@ -122,7 +129,7 @@ def migrate(
     }
     if slots is not None:
         wanted["slots"] = slots_named(slots)
-    told = asked(checkpoint, timeout, dry_run=dry_run, **wanted)
+    told = _asked(checkpoint, timeout, dry_run=dry_run, **wanted)
     changes = "changes" if verify is None else f"is verified for {verify}, and then changes"
     words = migration_forecast(told) if dry_run else f"query {query} {changes} from {told['from']} to {told['to']}"
     show_json(told) if json else show_text(words)
@@ -143,7 +150,7 @@ def add(
     Example:
       midstream add orders.checkpoint big "SELECT * FROM orders [NOW] WHERE amount > 100"
     """
-    told = asked(checkpoint, timeout, command="add", query=query, cql=options.query_text(cql), adaptive=adaptive)
+    told = _asked(checkpoint, timeout, command="add", query=query, cql=options.query_text(cql), adaptive=adaptive)
     show_json(told) if json else show_text(f"query {query} was added")
 
 
@@ -208,7 +215,7 @@ def stop(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json = 
       midstream stop orders.checkpoint
     """
     told = stopped(checkpoint, timeout)
-    show_json(told) if json else show_text("the job has stopped")
+    show_json(told) if json else show_text("the job has stopped" if told["stopping"] else "the job does not run")
 
 
 def _faults(name: str, query: dict[str, Any]) -> list[str]:
@@ -244,7 +251,7 @@ def _requests(told: dict[str, Any]) -> list[str]:
 def _cancel(checkpoint: str, query: str | None, plan: str | None, timeout: float, json: bool) -> None:
     if query is None or plan is not None:
         raise JobError("--cancel takes the name of a query, and no plan")
-    told = asked(checkpoint, timeout, command="cancel", query=query)
+    told = _asked(checkpoint, timeout, command="cancel", query=query)
     show_json(told) if json else show_text(f"query {query} stays with {told['plan']}, not {told['cancelled']}")
 
 
@@ -256,7 +263,7 @@ def rebalance(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Js
     Example:
       midstream rebalance orders.checkpoint
     """
-    told = asked(checkpoint, timeout, command="rebalance")
+    told = _asked(checkpoint, timeout, command="rebalance")
     changes = "groups move with the next batch" if told["changes"] else "the load is balanced already"
     show_json(told) if json else show_text(changes)
 
@@ -275,11 +282,11 @@ def rescale(
     Example:
       midstream rescale orders.checkpoint 8
     """
-    told = asked(checkpoint, timeout, dry_run=dry_run, command="rescale", slots=slots)
+    told = _asked(checkpoint, timeout, dry_run=dry_run, command="rescale", slots=slots)
     if json:
         show_json(told)
     elif dry_run:
-        show_text(f"{told['groups']} partition groups would move, with about {told['state_bytes']:,} bytes of state")
+        show_text(f"{told['groups']} partition groups would move, with about {size(told['state_bytes'])} of state")
     else:
         show_text(f"the job changes to {slots} slots" if told["changes"] else f"the job has {slots} slots already")
 
@@ -298,7 +305,7 @@ def adapt(
     Example:
       midstream adapt orders.checkpoint hot suggest
     """
-    told = asked(checkpoint, timeout, command="adapt", query=query, mode=mode)
+    told = _asked(checkpoint, timeout, command="adapt", query=query, mode=mode)
     show_json(told) if json else show_text(f"adaptivity of query {query} changes from {told['from']} to {told['to']}")
 
 
@@ -335,8 +342,10 @@ def _migration(record: dict[str, Any]) -> str:
     if record.get("event") in ("quarantined", "resumed", "functions changed"):
         since = f", stopped in batch {record['start_batch']}" if record["event"] == "resumed" else ""
         return f"  {record['event']} with batch {record['end_batch']}{since}: {record['trigger']}"
-    batches = f"batches {record['start_batch']} to {record['end_batch']}" if record["status"] == "done" else "not ended"
-    part = f" in {record['part']}" if record.get("part") else ""
+    ended = record["end_batch"] is not None
+    batches = f"batches {record['start_batch']} to {record['end_batch']}" if ended else "not ended"
+    whole = f"{record['old_plan']} to {record['new_plan']}"
+    part = f" in {record['part']}" if record.get("part") not in (None, "", whole) else ""
     where = f" in {told_slots(record['slots'])}" if record.get("slots") else ""
     return (
         f"  {record['old_plan']} to {record['new_plan']}{where} by {record['strategy']}{part}, {record['trigger']}: "
@@ -345,19 +354,29 @@ def _migration(record: dict[str, Any]) -> str:
 
 
 def _status(checkpoint: str, timeout: float) -> Any:
-    from midstream.checkpoint.status import is_running, stored_status
-    from midstream.checkpoint.store import CheckpointStore
+    if _is_running(checkpoint):
+        return _asked(checkpoint, timeout, command="status")
+    return stored_status(CheckpointStore(checkpoint))
 
+
+def _is_running(checkpoint: str) -> bool:
+    return is_running(CheckpointStore(checkpoint))
+
+
+def _asked(checkpoint: str, timeout: float, **request: Any) -> Any:
+    """The job's answer; while nobody seems to run it, whoever asks is told what is waited for."""
     store = CheckpointStore(checkpoint)
-    return asked(checkpoint, timeout, command="status") if is_running(store) else stored_status(store)
+    if store.batch_ids() and not is_running(store):
+        note(f"no job runs on {checkpoint} now; waiting {timeout:g} seconds for one")
+    return asked(checkpoint, timeout, **request)
 
 
 def _rates(told: dict[str, Any]) -> list[str]:
     rates = told["rates"]
     if not rates["batches"]:
         return []
-    speeds = [f"{name} {speed:,.0f}" for name, speed in sorted(rates["rows_per_second"].items())]
+    speeds = [f"{name} {amount(speed)}" for name, speed in sorted(rates["rows_per_second"].items())]
     return [
-        f"last {rates['batches']} batches in {rates['seconds']:,.0f} s: {rates['batch_seconds'] or 0.0:.2f} s a batch, "
-        f"rows/s {', '.join(speeds) or 'none'}"
+        f"last {plural(rates['batches'], 'batch', 'batches')} in {seconds(rates['seconds'])}, "
+        f"{seconds(rates['batch_seconds'] or 0.0)} each; rows a second: {', '.join(speeds) or 'none'}"
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from midstream.algebra.quantities import amount, instant, rate, share
+from midstream.algebra.quantities import amount, instant, rate, share, size
 from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME, TimeDomain
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.stored import Knowledge
@@ -62,11 +62,11 @@ def decided_text(told: dict[str, Any]) -> str:
 
 
 def _operator(told: dict[str, Any], domain: TimeDomain) -> str:
-    seconds = told["seconds_per_row"]
-    took = "" if seconds is None else f", {seconds * 1e6:.2g} µs a row"
+    spent = told["seconds_per_row"]
+    took = "" if spent is None else f", {amount(spent * 1e6)} µs a row"
     return (
         f"{told['label']}: {rate(told['taken'], domain)} in, {rate(told['given'], domain)} out, "
-        f"keeps {told['state_rows']:,} rows in {told['state_bytes']:,} bytes{took}"
+        f"keeps {told['state_rows']:,} rows in {size(told['state_bytes'])}{took}"
     )
 
 

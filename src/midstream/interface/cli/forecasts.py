@@ -11,7 +11,8 @@ from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME
 def migration_forecast(told: dict[str, Any]) -> str:
     """What each strategy is predicted to take from one plan to another; the one that `auto` would choose is marked."""
     domain = TIMESTAMP_TIME if told["time"] == "timestamp" else INTEGER_TIME
-    part = f"; only {told['part']} migrates" if told["part"] else ""
+    whole = f"{told['from']} to {told['to']}"
+    part = f"; only {told['part']} migrates" if told["part"] not in (None, "", whole) else ""
     lines = [f"query {told['query']} would go over from {told['from']} to {told['to']}{part}"]
     lines.append(f"  {'strategy':24}{'takes':>14}{'rows of work':>14}{'rows held':>14}{'silent for':>14}")
     for each in told["strategies"]:
