@@ -328,3 +328,27 @@ def test_an_expression_that_cannot_be_computed_is_not_looked_at():
     assert request.look("A", rows, choice) is None
     look = request.look("A", rows.slice(1), choose(np.array([2]), 0))
     assert look is not None and put_together([look]).rows == 1
+
+
+def exploding() -> tuple[str, dict[str, pa.Table]]:
+    """Any two streams join to many rows, all three to few."""
+    random, tables = np.random.default_rng(4), {}
+    for name in "ABC":
+        keys = {column: random.integers(0, 12, 1600) for column in "ab"}
+        ticks = np.sort(random.integers(0, 1200, 1600))
+        tables[name] = pa.table({"ts": ticks, **keys, "v": random.integers(0, 1000, 1600)})
+    streams = ", ".join(f"{name} [RANGE 100]" for name in "ABC")
+    where = "A.b = B.a AND B.b = C.a AND A.v + B.v + C.v < 150"
+    return f"SELECT A.v AS u, B.v AS v, C.v AS w FROM {streams} WHERE {where}", tables
+
+
+def test_a_query_whose_intermediate_results_explode_goes_over_to_a_routed_join(tmp_path):
+    query, tables = exploding()
+    question = ask(query, tables)
+    chain = chain_of(question, tmp_path, "((A B) C)", Policy("auto"))
+    got = chain.run(question.tables, 240)
+    (migration,) = [d for d in decisions_of(chain.driver, "q") if d["action"] == "migrate"]
+    assert "<-" in chain.query.plan.text and chain.query.plan.text == migration["target"], migration
+    (record,) = history_of(chain.driver, chain.query)
+    assert record["status"] == "done" and record["trigger"] == migration["reason"]
+    assert as_multiset(got) == as_multiset(ms.run(query, tables))

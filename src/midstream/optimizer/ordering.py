@@ -56,7 +56,7 @@ def best_shape(estimator: GraphEstimator) -> Ordered:
     if count == 2:
         return tree
     found = tree if trees_only else _cheaper(tree, mixture(estimator, parts))
-    return found
+    return _cheaper(found, routed(estimator)) if estimator.may_route else found
 
 
 def _cheaper(known: Ordered, other: Ordered | None) -> Ordered:

@@ -172,11 +172,12 @@ def enumerate_plans(
     limit: int = MANY,
     statistics: Statistics | None = None,
     constants: Constants | None = None,
+    spread: bool = False,
 ) -> list[Plan]:
     """Equivalent plans of a query, best first: the optimizer's choice, trees, multi-way and routed joins, variants."""
     emission = emission_of(query, emit_every)
     prices = (constants or Constants()).by_tick(query.domain)
-    estimator = Estimator(statistics or UNKNOWN, emission, prices)
+    estimator = Estimator(statistics or UNKNOWN, emission, prices, spread)
     normal = normalize(query)
     best = best_plan(query, emission, estimator)
     found: dict[Relation, float] = {best.logical: float("-inf")}

@@ -8,6 +8,8 @@ from midstream.lab.bench.adaptivity import bench_adaptivity
 from midstream.lab.bench.adaptivity_spark import bench_adaptivity_on_spark
 from midstream.lab.bench.figures import Report
 from midstream.lab.bench.local import bench_local, bench_spark_floor
+from midstream.lab.bench.multikey import PARTS as MULTIKEY_PARTS
+from midstream.lab.bench.multikey import bench_multikey
 from midstream.lab.bench.operators import bench_operators
 from midstream.lab.bench.rescale import bench_rescale
 from midstream.lab.bench.scheduling import bench_scheduling
@@ -23,6 +25,7 @@ BENCHES: dict[str, Callable[..., Report]] = {
     "adaptivity": bench_adaptivity,
     "adaptivity-on-spark": bench_adaptivity_on_spark,
     "local": bench_local,
+    "multikey": bench_multikey,
     "operators": bench_operators,
     "rescale": bench_rescale,
     "silent-stream": bench_silent_stream,
@@ -36,5 +39,5 @@ BENCHES: dict[str, Callable[..., Report]] = {
     "spark-join": bench_spark_join,
 }
 
-BENCH_PARTS: dict[str, Mapping[str, object]] = {"spark-join": PARTS}
+BENCH_PARTS: dict[str, Mapping[str, object]] = {"multikey": MULTIKEY_PARTS, "spark-join": PARTS}
 """The benchmarks that can be run in parts, and their parts: `only=` takes their names."""

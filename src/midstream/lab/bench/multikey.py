@@ -1,0 +1,284 @@
+"""`midstream bench multikey`: joins on differing keys on Spark: trees, routed joins, Spark's own cascade, in one run.
+
+Streams form a chain: each is joined with the next by a key of its own. All sides of a part read the same files, one per
+stream and trigger, in one Spark session, and take turns once they are warm.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from midstream.algebra.statistics import Estimate, KeyProfile, Statistics, StreamStatistics
+from midstream.lab.bench.figures import Report
+
+if TYPE_CHECKING:
+    from midstream.lab.yardsticks.joins import Timed
+
+RATE = 2000
+"""Rows a second of each stream, in event time."""
+
+WINDOW = 10
+WARM_UP = 2
+SMALL = 10_000
+"""Rows a batch of what each side works through before it is measured."""
+
+
+def bench_multikey(batches: int = 6, seed: int = 5, only: Sequence[str] = ()) -> Report:
+    """The parts that are asked for, or all."""
+    from midstream.cluster.spark.environment import spark_session
+
+    with tempfile.TemporaryDirectory(prefix="midstream-bench-") as temporary:
+        bench = Bench(spark_session(), Path(temporary), batches, seed)
+        for part in only or PARTS:
+            PARTS[part](bench)
+        return bench.report
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Streams of a chain: their names, rows a batch over all of them, and how many values each key has.
+
+    `keys[i]` is how many values the key between stream i and the next has; `limit` is what the values of a result's
+    parts must stay below together, of a million each.
+    """
+
+    names: str
+    rows: int
+    keys: tuple[int, ...]
+    limit: int | None = None
+
+    @property
+    def query(self) -> str:
+        """The join of all of them."""
+        streams = ", ".join(f"{name} [RANGE {WINDOW} SECONDS]" for name in self.names)
+        equal = " AND ".join(f"{a}.b = {b}.a" for a, b in zip(self.names[:-1], self.names[1:], strict=True))
+        few = "" if self.limit is None else f" AND {' + '.join(f'{n}.v' for n in self.names)} < {self.limit}"
+        return f"SELECT {', '.join(f'{n}.v AS v{n}' for n in self.names)} FROM {streams} WHERE {equal}{few}"
+
+    @property
+    def statistics(self) -> Statistics:
+        """What is known of the streams once they have been watched."""
+        each = self.rows // len(self.names)
+        rate, streams, keys = RATE / 1_000_000, {}, {}
+        for i, name in enumerate(self.names):
+            population = RATE * WINDOW
+            streams[name] = StreamStatistics(Estimate(rate, 0.01), population=population, width=32.0, rows=each)
+            for column, place in (("a", i - 1), ("b", i)):
+                if 0 <= place < len(self.keys):
+                    keys[f"{name}.{column}"] = _uniform(self.keys[place])
+        kept = MappingProxyType({} if self.limit is None else {self.condition: Estimate(self.share, 0.1)})
+        return Statistics(MappingProxyType(streams), MappingProxyType(keys), kept, batch_ticks=each / rate)
+
+    @property
+    def condition(self) -> str:
+        """The condition over all streams, as statistics name it."""
+        total = f"{self.names[0]}.v"
+        for name in self.names[1:]:
+            total = f"({total} + {name}.v)"
+        return f"({total} < {self.limit})"
+
+    @property
+    def share(self) -> float:
+        """How often it holds: the volume of the corner of a cube."""
+        return ((self.limit or 0) / 1e6) ** len(self.names) / math.factorial(len(self.names))
+
+
+def _uniform(values: int) -> KeyProfile:
+    """A key with so many values, all alike; a sample stands for the rest."""
+    shown = min(values, 1000)
+    hashes = np.arange(shown, dtype=np.uint64)
+    return KeyProfile(hashes, np.full(shown, 1 / values), np.zeros(shown, bool), max(1, values // shown), 1e6)
+
+
+@dataclass(slots=True)
+class Bench:
+    """One run of the benchmark: its session, its folder, its figures."""
+
+    spark: Any
+    root: Path
+    batches: int
+    seed: int
+    report: Report = field(default_factory=lambda: Report("multikey"))
+    runs: int = 0
+    warm: set[str] = field(default_factory=set)
+
+    def side(self, chain: Chain, plan: str, folders: dict[str, Path]) -> Timed:
+        """One run by a plan; "native" is Spark's own cascade."""
+        from midstream.lab.yardsticks.chains import native_chain, our_chain
+
+        self.runs += 1
+        work = self.root / f"run-{self.runs}"
+        if plan == "native":
+            return native_chain(self.spark, list(folders.values()), f"{WINDOW} seconds", work)
+        return our_chain(self.spark, folders, chain.query, work, plan)
+
+    def data(self, chain: Chain, batches: int) -> dict[str, Path]:
+        """The files of a chain."""
+        folder = self.root / f"{chain.names}-{chain.rows}-{batches}-{'-'.join(map(str, chain.keys))}"
+        if not folder.exists():
+            _write(folder, chain, batches, self.seed)
+        return {name: folder / name for name in chain.names}
+
+    def in_turns(self, chain: Chain, rounds: int, *plans: str) -> dict[str, list[float]]:
+        """The seconds of each plan's steady batches, taken in turns once all are warm."""
+        small = replace(chain, rows=SMALL)
+        found: dict[str, list[float]] = {plan: [] for plan in plans}
+        results: set[int] = set()
+        for plan in plans:
+            if plan + chain.names not in self.warm:
+                self.warm.add(plan + chain.names)
+                self.side(small, plan, self.data(small, 6))
+        for _ in range(rounds):
+            for plan in plans:
+                timed = self.side(chain, plan, self.data(chain, self.batches))
+                found[plan] += timed.seconds[WARM_UP:]
+                results.add(timed.results)
+        label = f"{len(chain.names)}-way, {chain.rows // 1000}k rows a batch"
+        self.report.add(f"{label}: results", float(max(results)), "rows", 1.0)
+        self.report.add(f"{label}: sides differ by", float(max(results) - min(results)), "rows", 0.0, "at most")
+        return found
+
+
+def _best(chain: Chain, routed: bool | None = None) -> str:
+    """The optimizer's choice by what is known of a chain: any plan, or the best routed join or tree."""
+    from midstream.api import ask
+    from midstream.optimizer.cost import Constants
+    from midstream.optimizer.estimates import Estimator
+    from midstream.optimizer.plans import enumerate_plans, plan_query
+
+    columns = {"ts": pa.timestamp("us", "UTC"), "a": pa.int64(), "b": pa.int64(), "v": pa.int64()}
+    asked = ask(chain.query, {name: pa.schema(columns).empty_table() for name in chain.names})
+    if routed is None:
+        return plan_query(asked.plan, statistics=chain.statistics, spread=True).text
+    estimator = Estimator(chain.statistics, None, Constants().by_tick(asked.plan.domain), True)
+    plans = enumerate_plans(asked.plan, statistics=chain.statistics, spread=True)
+    kind = [p for p in plans if ("->" in p.text or "<-" in p.text) == routed and ":" not in p.text]
+    return min(kind, key=lambda p: estimator.per_tick(p.logical)).text
+
+
+def _against_native(bench: Bench, names: str, rows: int, bar: float) -> None:
+    # About as many results as rows, and so are the intermediate ones.
+    chain = Chain(names, rows, (2 * RATE * WINDOW,) * (len(names) - 1))
+    plan = _best(chain)
+    found = bench.in_turns(chain, 1, plan, "native")
+    ours, native = (statistics.median(found[side]) for side in (plan, "native"))
+    label = f"{len(names)}-way, {rows // 1000}k rows a batch"
+    bench.report.add(f"{label}: Midstream by {plan}", rows / ours, "rows/s")
+    bench.report.add(f"{label}: Spark's cascade", rows / native, "rows/s")
+    bench.report.add(f"{label}: Midstream / Spark's cascade", native / ours, "ratio", bar)
+
+
+def three_way_100k(bench: Bench) -> None:
+    """Three streams, 100,000 rows a batch, against Spark's cascade."""
+    _against_native(bench, "ABC", 100_000, 3.0)
+
+
+def five_way_100k(bench: Bench) -> None:
+    """Five streams, 100,000 rows a batch, against Spark's cascade."""
+    _against_native(bench, "ABCDE", 100_000, 3.0)
+
+
+def three_way_500k(bench: Bench) -> None:
+    """Three streams, 500,000 rows a batch, against Spark's cascade."""
+    _against_native(bench, "ABC", 500_000, 8.0)
+
+
+def five_way_500k(bench: Bench) -> None:
+    """Five streams, 500,000 rows a batch, against Spark's cascade."""
+    _against_native(bench, "ABCDE", 500_000, 8.0)
+
+
+def _routed_and_tree(bench: Bench, label: str, chain: Chain, bar: float | None) -> None:
+    routed, tree, chosen = _best(chain, True), _best(chain, False), _best(chain)
+    found = bench.in_turns(chain, 2, routed, tree)
+    seconds = {plan: statistics.median(found[plan]) for plan in (routed, tree)}
+    bench.report.add(f"{label}: routed by {routed}", chain.rows / seconds[routed], "rows/s")
+    bench.report.add(f"{label}: best tree {tree}", chain.rows / seconds[tree], "rows/s")
+    bench.report.add(f"{label}: routed / best tree", seconds[tree] / seconds[routed], "ratio", bar)
+    worse = seconds.get(chosen, max(seconds.values())) / min(seconds.values())
+    bench.report.add(f"{label}: the optimizer's choice ({chosen}) / the better", worse, "ratio", 1.1, "at most")
+
+
+def exploding(bench: Bench) -> None:
+    """Intermediate results explode: every pair of neighbours finds many partners, the whole finds few."""
+    _routed_and_tree(bench, "exploding", EXPLODING, 2.0)
+
+
+def calm(bench: Bench) -> None:
+    """Intermediate results are as few as rows."""
+    chain = Chain("ABC", 100_000, (2 * RATE * WINDOW,) * 2)
+    _routed_and_tree(bench, "calm", chain, None)
+
+
+EXPLODING = Chain("ABC", 60_000, (RATE * WINDOW // 10,) * 2, 100_000)
+"""A row finds about ten partners in each neighbour's window, and of a hundred combinations hardly one is a result."""
+
+
+def stage(bench: Bench) -> None:
+    """What a further stage costs: its latency and what a row takes, from batches of two sizes by plans of more stages.
+
+    Every window of the slower plan is in every slot but one, so that it differs from the other by one exchange.
+    """
+    from midstream.lab.yardsticks.chains import our_chain
+
+    seconds: dict[tuple[int, int], float] = {}
+    for rows in (20_000, 200_000):
+        chain = Chain("AB", rows, (50 * RATE * WINDOW,))
+        folders = bench.data(chain, bench.batches + 2)
+        for stages, plan in ((1, "(A B)"), (2, "A -> B, B -> A")):
+            bench.runs += 1
+            timed = our_chain(bench.spark, folders, chain.query, bench.root / f"run-{bench.runs}", plan)
+            seconds[rows, stages] = statistics.median(timed.seconds[WARM_UP + 1 :])
+    small, large = (seconds[rows, 2] - seconds[rows, 1] for rows in (20_000, 200_000))
+    row = (large - small) / 180_000
+    bench.report.add("a further stage: latency", small - 20_000 * row, "s")
+    bench.report.add("a further stage: each row", 1e6 * row, "µs")
+    bench.report.add("one stage, 200k rows a batch", seconds[200_000, 1], "s")
+
+
+PARTS: dict[str, Callable[[Bench], None]] = {
+    "stage": stage,
+    "exploding": exploding,
+    "calm": calm,
+    "three-way-100k": three_way_100k,
+    "five-way-100k": five_way_100k,
+    "three-way-500k": three_way_500k,
+    "five-way-500k": five_way_500k,
+}
+"""The parts by name, in the order in which they run."""
+
+
+def _write(folder: Path, chain: Chain, batches: int, seed: int) -> None:
+    """One file per stream and batch, in order of time."""
+    random = np.random.default_rng(seed)
+    rows = chain.rows // len(chain.names)
+    span = rows * 1_000_000 // RATE
+    first = time.time() - batches - 10
+    for number, name in enumerate(chain.names):
+        (folder / name).mkdir(parents=True)
+        values = [chain.keys[place] if 0 <= place < len(chain.keys) else 1 for place in (number - 1, number)]
+        for i in range(batches):
+            ticks = np.sort(random.integers(i * span, (i + 1) * span, rows))
+            columns = {
+                "ts": pa.array(ticks, pa.timestamp("us", "UTC")),
+                "a": random.integers(0, values[0], rows),
+                "b": random.integers(0, values[1], rows),
+                "v": random.integers(0, 1_000_000, rows),
+            }
+            path = folder / name / f"{i:05d}.parquet"
+            pq.write_table(pa.table(columns), path)
+            # Spark reads files in order of their modification.
+            os.utime(path, (first + i, first + i))

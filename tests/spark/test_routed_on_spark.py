@@ -1,0 +1,49 @@
+"""Routed joins on Spark: rounds of probes, migrations from and to trees, another number of slots."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.job.test_chain import KEYS, KEYS_GROUPED, tables
+from tests.spark.feeding import Feed
+from tests.spark.test_moving_on_spark import feed_all
+
+import midstream as ms
+from midstream.cluster.session import Session
+
+pytestmark = pytest.mark.spark
+
+WAYS = "A -> B <- C, B <- A -> C, C -> B -> A"
+
+
+def session_on(spark: Any, folder: Path, feeds: dict[str, Feed], query: str, plan: str, slots: int) -> Session:
+    session = ms.Session(spark, checkpoint=str(folder / "checkpoint"), slots=slots)
+    for name, feed in feeds.items():
+        session.stream(name, feed.frame(spark), time="ts")
+    session.query("q", query, plan=plan)
+    return session
+
+
+@pytest.mark.parametrize(
+    ("query", "first", "second", "strategy"),
+    [(KEYS, WAYS, "((A B) C)", "genmig"), (KEYS_GROUPED, "((A B) C)", WAYS, "moving_state")],
+)
+def test_routed_joins_and_trees_change_places_on_spark(query, first, second, strategy, spark, tmp_path):
+    inputs = tables(rows=60, last=100)
+    feeds = {name: Feed(tmp_path / name) for name in "ABC"}
+    for since in (0, 20, 40):
+        feed_all(feeds, inputs, since, since + 20)
+    with session_on(spark, tmp_path, feeds, query, first, 2) as session:
+        session.before_batch(lambda batch: session.queries["q"].migrate(second, strategy) if batch == 1 else None)
+        session.process_available()
+    for since in (60, 80):
+        feed_all(feeds, inputs, since, since + 20)
+    with session_on(spark, tmp_path, feeds, query, first, 3) as session:
+        session.process_available()
+        session.finish()
+        assert session.queries["q"].plan.text == second
+        found = session.queries["q"].table()
+    same = ms.snapshot_equal(found, ms.reference(query, inputs, time="ts"))
+    assert same, str(same)
