@@ -18,8 +18,10 @@ pytestmark = pytest.mark.spark
 WAYS = "A -> B <- C, B <- A -> C, C -> B -> A"
 
 
-def session_on(spark: Any, folder: Path, feeds: dict[str, Feed], query: str, plan: str, slots: int) -> Session:
-    session = ms.Session(spark, checkpoint=str(folder / "checkpoint"), slots=slots)
+def session_on(
+    spark: Any, folder: Path, feeds: dict[str, Feed], query: str, plan: str, slots: int, small: int
+) -> Session:
+    session = ms.Session(spark, checkpoint=str(folder / "checkpoint"), slots=slots, small_batches=small)
     for name, feed in feeds.items():
         session.stream(name, feed.frame(spark), time="ts")
     session.query("q", query, plan=plan)
@@ -27,20 +29,24 @@ def session_on(spark: Any, folder: Path, feeds: dict[str, Feed], query: str, pla
 
 
 @pytest.mark.parametrize(
-    ("query", "first", "second", "strategy"),
-    [(KEYS, WAYS, "((A B) C)", "genmig"), (KEYS_GROUPED, "((A B) C)", WAYS, "moving_state")],
+    ("query", "first", "second", "strategy", "small"),
+    [
+        (KEYS, WAYS, "((A B) C)", "genmig", 0),
+        (KEYS_GROUPED, "((A B) C)", WAYS, "moving_state", 0),
+        (KEYS, "((A B) C)", WAYS, "genmig", 2**20),
+    ],
 )
-def test_routed_joins_and_trees_change_places_on_spark(query, first, second, strategy, spark, tmp_path):
+def test_routed_joins_and_trees_change_places_on_spark(query, first, second, strategy, small, spark, tmp_path):
     inputs = tables(rows=60, last=100)
     feeds = {name: Feed(tmp_path / name) for name in "ABC"}
     for since in (0, 20, 40):
         feed_all(feeds, inputs, since, since + 20)
-    with session_on(spark, tmp_path, feeds, query, first, 2) as session:
+    with session_on(spark, tmp_path, feeds, query, first, 2, small) as session:
         session.before_batch(lambda batch: session.queries["q"].migrate(second, strategy) if batch == 1 else None)
         session.process_available()
     for since in (60, 80):
         feed_all(feeds, inputs, since, since + 20)
-    with session_on(spark, tmp_path, feeds, query, first, 3) as session:
+    with session_on(spark, tmp_path, feeds, query, first, 3, small) as session:
         session.process_available()
         session.finish()
         assert session.queries["q"].plan.text == second

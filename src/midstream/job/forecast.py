@@ -12,6 +12,7 @@ from typing import Any
 
 from midstream.adaptation.policy import mode_of
 from midstream.algebra.plan import Relation
+from midstream.algebra.statistics import Statistics
 from midstream.checkpoint.control import Request
 from midstream.distribution.balancing import skew
 from midstream.distribution.routing import Routing
@@ -83,13 +84,17 @@ def offered_plans(driver: Driver, query: RunningQuery) -> list[Told]:
     estimator = None
     if observed is not None and observed.streams:
         estimator = Estimator(observed, query.plan.emission, Constants().by_tick(query.plan.query.domain), True)
-    plans = {plan.text: plan for plan in enumerate_plans(query.plan.query, query.emit_every, 64, observed)}
+    plans = {plan.text: plan for plan in _plans(query, observed)}
     plans.setdefault(query.plan.text, query.plan)
     costs = {text: None if estimator is None else estimator.per_tick(p.logical) for text, p in plans.items()}
     ranked = sorted(plans, key=lambda text: costs[text] or 0.0)[:OFFERED]
     if query.plan.text not in ranked:
         ranked.append(query.plan.text)
     return [{"plan": text, "cost": costs[text], "running": text == query.plan.text} for text in ranked]
+
+
+def _plans(query: RunningQuery, observed: Statistics | None) -> list[Plan]:
+    return enumerate_plans(query.plan.query, query.emit_every, 64, observed, spread=True)
 
 
 def _migrate(driver: Driver, query: RunningQuery, plan: str, part: str) -> Told:

@@ -168,25 +168,34 @@ class StageStep:
 
     def _take_in(self, parts: Mapping[int, Accepted], lives: Sequence[Life], intake: Intake) -> None:
         """Feeds the rows of streams, in the order of the streams."""
+        told: set[tuple[str, str]] = set()
         for port, declaration in self.streams.items():
             if port not in parts:
                 continue
             for life in lives:
                 for source in life.sources:
                     if source.stream.name == declaration.name and len(parts[port][1]):
-                        rows, ticks = self._sifted(life, source, parts[port], intake)
+                        rows, ticks = self._sifted(life, source, parts[port], intake, told)
                         with _blaming(intake.report, life):
                             life.take(source, source_elements(source, rows, ticks))
 
-    def _sifted(self, life: Life, source: Source, accepted: Accepted, intake: Intake) -> Accepted:
-        """The rows for a query, without those that make its expressions fail if these are to be set aside."""
+    def _sifted(
+        self, life: Life, source: Source, accepted: Accepted, intake: Intake, told: set[tuple[str, str]]
+    ) -> Accepted:
+        """The rows for a query, without those that make its expressions fail if these are to be set aside.
+
+        Several fragments of a plan may read one source, and all leave out the same; `told` are queries and sources of
+        which that is known.
+        """
         if not isinstance(life, FragmentLife) or not life.work.sifts:
             return accepted
         rows, ticks = accepted
         good, bad = Sieve.above(source, life.work.fragment.plan, life.work.functions).split(rows, ticks)
         if not bad:
             return accepted
-        intake.set_aside(source.stream.name, base_name(life.work.query), rows, bad)
+        if (place := (life.work.query, source.stream.alias)) not in told:
+            told.add(place)
+            intake.set_aside(source.stream.name, base_name(life.work.query), rows, bad)
         return gather_rows(rows, good), ticks[good]
 
     def _receive(self, parts: Mapping[int, Accepted], lives: Sequence[Life], report: Report) -> None:
