@@ -269,7 +269,7 @@ def test_a_way_about_errors_that_there_is_not_is_refused():
 def test_a_row_that_several_fragments_of_a_routed_join_read_is_set_aside_once(tmp_path):
     cql = "SELECT A.k, B.v AS w FROM A [RANGE 9], B [RANGE 9] WHERE A.k = B.k AND CAST(A.v AS BIGINT) > 0"
     many = Many(catalog=CATALOG, folder=tmp_path, slots=2)
-    many.driver.faults.policies["cast"] = "dead_letter"
+    many.driver.state.faults.policies["cast"] = "dead_letter"
     many.add("cast", cql, wanted="A -> B, B <- A")
     run(many, *GOOD, BAD, *LATER, end=True)
     require_equal(many, "cast", cql, *GOOD, {**BAD, "A": rows((13, 1, "13"), (14, 1, "14"))}, *LATER)
