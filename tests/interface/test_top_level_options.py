@@ -15,7 +15,7 @@ ORDERS = str(Path(__file__).parents[2] / "examples" / "orders.toml")
 
 
 def test_quiet_leaves_notes_out_but_not_errors():
-    assert "sound job" in CliRunner().invoke(app, ["check", ORDERS]).output
+    assert "is valid: a job" in CliRunner().invoke(app, ["check", ORDERS]).output
     assert CliRunner().invoke(app, ["--quiet", "check", ORDERS]).output == ""
     assert "cannot read the job file" in CliRunner().invoke(app, ["-q", "check", "nowhere.toml"]).output
 

@@ -63,7 +63,7 @@ def test_status_says_why_a_query_takes_in_nothing_and_since_when(tmp_path):
     assert stored["status"] == "quarantined" and stored["quarantine"]["batch"] == 1
     shown = CliRunner().invoke(app, ["status", str(tmp_path)]).output
     assert "query cast: 1 results, plan A, quarantined" in shown
-    assert "takes in nothing since batch 1: cannot cast 'two' to int64" in shown
+    assert "stopped since batch 1: cannot cast 'two' to int64" in shown
 
 
 def test_a_restart_leaves_it_in_quarantine_and_a_request_resumes_it(tmp_path):

@@ -92,7 +92,7 @@ def test_what_is_not_declared_any_more_goes_on_until_it_is_dropped_by_name(tmp_p
     once(tmp_path, *tables[:3], queries={"q": PLAIN, "n": COUNT})
     assert opened(tmp_path).results("n").num_rows
     once(tmp_path, *tables[3:5], retained=2)
-    assert "query n is not declared any more: it goes on" in caplog.text
+    assert "query n is no longer declared: it keeps running" in caplog.text
     with opened(tmp_path, {"q": PLAIN, "n": COUNT}) as session:
         session.start()
         session.push("A", tables[5])

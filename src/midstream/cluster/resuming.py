@@ -113,7 +113,7 @@ def _go_on_undeclared(session: Session) -> None:
             raise cannot_go_on(name, entry, error) from error
         if is_rehearsal(name):
             continue
-        log.warning("query %s is not declared any more: it goes on as the checkpoint has it, until it is dropped", name)
+        log.warning("query %s is no longer declared: it keeps running as in the checkpoint until it is dropped", name)
 
 
 def _arrange(session: Session) -> None:

@@ -60,7 +60,7 @@ class Requests:
             if number in self.shown:
                 self.taken.forget(number)
             elif number not in self.carried_out:
-                log.info("goes on with request %s: %s", number, _told(request))
+                log.info("resumes request %s: %s", number, _told(request))
                 self._carry_out(number, request, handle, promised=True)
                 done.append(number)
         return done

@@ -56,7 +56,7 @@ def require_sound(path: Path, on: options.Place | None = None, json: bool = Fals
             complain(one.words(path))
         complain("1 mistake" if len(located) == 1 else f"{len(located)} mistakes")
     else:
-        note(f"{path} is a sound job of {len(job.streams)} streams and {len(job.queries)} queries")
+        note(f"{path} is valid: a job of {len(job.streams)} streams and {len(job.queries)} queries")
     if located:
         raise typer.Exit(USER_ERROR)
 

@@ -223,8 +223,8 @@ def _faults(name: str, query: dict[str, Any]) -> list[str]:
     fault, aside = query.get("quarantine"), query.get("set_aside", 0)
     lines = [f"  {aside:,} rows were set aside: its expressions failed for them"] if aside else []
     if fault is not None:
-        lines.append(f"  takes in nothing since batch {fault['batch']}: {fault['reason']}")
-        lines.append(f"  midstream resume CHECKPOINT {name} has it go on, midstream drop ends it")
+        lines.append(f"  stopped since batch {fault['batch']}: {fault['reason']}")
+        lines.append(f"  midstream resume CHECKPOINT {name} resumes it, midstream drop ends it")
     return lines
 
 

@@ -54,7 +54,7 @@ def dashboard(
         try:
             thread.join()
         except KeyboardInterrupt:
-            note("the dashboard has ended; the job goes on")
+            note("the dashboard has ended; the job keeps running")
 
 
 def _export(job: StoredJob, path: Path) -> None:
@@ -75,7 +75,7 @@ def beside(checkpoint: str, wanted: bool) -> AbstractContextManager[Any]:
 def stay() -> None:
     """Waits until somebody at a terminal has seen enough."""
     if sys.stdin.isatty():
-        note("the dashboard stays until Ctrl-C")
+        note("the dashboard runs until Ctrl-C")
         with suppress(KeyboardInterrupt):
             threading.Event().wait()
 

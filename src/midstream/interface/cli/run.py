@@ -170,7 +170,7 @@ def open_session(job: Job, replace: bool = False, drop: Sequence[str] = ()) -> A
         elif query.folder is not None:
             session.sink(query.name, sinks.folder(query.folder))
     for name in session.restore_added():
-        note(f"query {name} was added to the running job and goes on")
+        note(f"query {name} was added to the running job and keeps running")
     return session
 
 
