@@ -80,7 +80,7 @@ STRATEGIES = (
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """Asks a running query to go on with another plan once its input's time has reached `at`.
+    """Migrates a running query to another plan once its input's time has reached `at`.
 
     Only the part in which the plans differ migrates, unless `part` is "whole". The strategy must be legal for both
     plans; with the part "smallest" it is enough that it is legal for the part. With `verify`, a duration, a copy of the
@@ -222,10 +222,10 @@ def run(
     With `full=True` the answer is a `Result`: the table, the migrations that ended, the decisions and the dead letters.
 
     `plan` forces a join tree or probe orders, `migrations` change the plan on the way, `batch_rows` and
-    `scheduling` (dfs, bfs, rr, batch:K or chain: which operator runs when) say how the input is worked through; none of
+    `scheduling` (dfs, bfs, rr, batch:K or chain: which operator runs when) say how the input is processed; none of
     them changes what the answer means. `progress` is called with the number of rows of each batch done. With
-    `adaptive="auto"` the query watches its streams and migrates to better plans by itself, with "suggest" it only says
-    so.
+    `adaptive="auto"` the query observes its streams and migrates to better plans automatically, with "suggest" it only
+    proposes them.
 
     With `representation="positive_negative"` streams are signed tuples instead of elements with intervals.
 

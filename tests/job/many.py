@@ -52,7 +52,7 @@ class Many(Chain):
         return query
 
     def drop(self, name: str) -> None:
-        """Ends a query."""
+        """Drops a query, with its state."""
         del self.driver.queries[name]
 
     def migrate_query(self, name: str, plan: str, strategy: str) -> None:

@@ -98,7 +98,7 @@ class StoredJob:
 
     @property
     def batch(self) -> int:
-        """The batch that this tells of."""
+        """The batch that the values are of."""
         return self.manifest.batch_id
 
     @property
@@ -108,12 +108,12 @@ class StoredJob:
 
     @property
     def holder(self) -> Holder | None:
-        """Who runs the job now, if anybody does."""
+        """Who runs the job now, if anyone does."""
         return likely_holder(self.store.files)
 
     @property
     def running(self) -> bool:
-        """Whether somebody runs the job now."""
+        """Whether the job runs now."""
         return self.holder is not None
 
     @property
@@ -157,7 +157,7 @@ class StoredJob:
 
     @cached_property
     def slots(self) -> Slots:
-        """How partition groups are dealt to slots."""
+        """Which slot owns each partition group, and how much state it has."""
         known = self.manifest.slots
         count = known.count
         held = [0] * count
@@ -169,7 +169,7 @@ class StoredJob:
 
     @property
     def requests(self) -> tuple[StoredRequest, ...]:
-        """What was asked of the job: first what it has not taken up yet, then what waits, then what is over."""
+        """Requests to the job: those not accepted yet, then pending ones, then completed ones."""
         told = told_of(self.store.files, self.manifest)
         new = [StoredRequest(n, "", "sent", {}) for n in numbers_in(self.store.files, ARRIVED)]
         waiting = [_request(r, "waiting") for r in told["waiting"]]
@@ -188,7 +188,7 @@ class StoredJob:
         return Records(sorted((d for q in self.queries.values() for d in q.decisions), key=lambda d: d.moment))
 
     def metrics(self, batches: int | None = None) -> pa.Table:
-        """The metrics table: a row per batch, oldest first; about as many from its end as are wanted."""
+        """The metrics table: a row per batch, oldest first; with `batches`, about that many from its end."""
         return metrics_of(self.store.files, self.manifest, batches)
 
     def rates(self) -> dict[str, Any]:

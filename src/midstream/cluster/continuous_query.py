@@ -16,7 +16,7 @@ from midstream.optimizer.plans import Plan
 
 
 class ContinuousQuery:
-    """A continuous query: its plan, its results so far, and how it came to its plan."""
+    """A continuous query: its plan, its results so far, its migrations and decisions."""
 
     name: str
     cql: str
@@ -44,7 +44,7 @@ class ContinuousQuery:
         trigger: str = "asked for",
         verify: Duration | None = None,
     ) -> None:
-        """Goes over to another plan while results keep coming.
+        """Migrates to another plan while results keep coming.
 
         Only the part in which the plans differ migrates, unless `part` is "whole". The strategy must be legal for both
         plans; with the part "smallest" it is enough that it is legal for the part. With `verify`, a duration, a copy of

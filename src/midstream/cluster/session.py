@@ -330,7 +330,7 @@ class Session(AnySession):
 
     @property
     def job(self) -> StoredJob:
-        """The job as its checkpoint tells it by now, in the same values as `ms.open` gives."""
+        """The job as of its last batch, in the values that `ms.open` gives."""
         return StoredJob.open(self.checkpoint)
 
     @property
@@ -492,7 +492,7 @@ class Session(AnySession):
         return self._backend.dead_letters(self._driver.manifest)
 
     def metrics(self, batches: int | None = None) -> pa.Table:
-        """The metrics table: a row per batch, oldest first; about as many from its end as are wanted."""
+        """The metrics table: a row per batch, oldest first; with `batches`, about that many from its end."""
         return metrics_of(self._driver.files, self._driver.manifest, batches)
 
     def queries_by(self, name: str) -> Query:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """Streams, and continuous queries over them that come, change their plans and go while rows keep coming.
+    """Streams and continuous queries over them; queries can be added, migrated and dropped while rows keep coming.
 
     `Session(spark, checkpoint="path")` runs on Spark; without a SparkSession a local one is opened.
     `Session(checkpoint="path", on="local")` runs in this process on the same kind of checkpoint.
@@ -134,11 +134,11 @@ class Session:
         raise NotImplementedError
 
     def drop(self, name: str) -> None:
-        """Ends a query."""
+        """Drops a query, with its state."""
         raise NotImplementedError
 
     def start(self, trigger: str | None = None) -> Self:
-        """Starts to take in rows; in memory there is nothing to start."""
+        """Starts to read rows; in memory there is nothing to start."""
         raise NotImplementedError
 
     def push(self, stream: str | Mapping[str, object], rows: object = None) -> None:
@@ -146,7 +146,7 @@ class Session:
         raise NotImplementedError
 
     def stop(self) -> None:
-        """Ends the session; on a checkpoint another one goes on from there."""
+        """Ends the session; on a checkpoint a later one resumes from there."""
         raise NotImplementedError
 
     def results(self, name: str) -> Any:
@@ -166,12 +166,12 @@ class Session:
         return Records(sorted(found, key=lambda decision: decision.moment))
 
     def metrics(self, batches: int | None = None) -> pa.Table:
-        """The metrics table: a row per batch, oldest first; about as many from its end as are wanted."""
+        """The metrics table: a row per batch, oldest first; with `batches`, about that many from its end."""
         self._needs_checkpoint("metrics")
 
     @property
     def job(self) -> StoredJob:
-        """The job as its checkpoint tells it by now, in the same values as `ms.open` gives."""
+        """The job as of its last batch, in the values that `ms.open` gives."""
         self._needs_checkpoint("a stored job")
 
     def rebalance(self, routing: Sequence[int] | None = None) -> bool:
@@ -179,7 +179,7 @@ class Session:
         self._needs_checkpoint("slots")
 
     def rescale(self, slots: int) -> bool:
-        """Goes over to another number of slots, state included; False if there are so many already."""
+        """Changes the number of slots and moves the state; False if the job has so many already."""
         self._needs_checkpoint("slots")
 
     def adapt(self, name: str, mode: str) -> dict[str, str]:
@@ -187,7 +187,7 @@ class Session:
         self._needs_checkpoint("adaptive queries")
 
     def process_available(self, *, finish: bool = False) -> Self:
-        """Works through all that the streams have now and returns; with `finish` the streams have ended."""
+        """Processes what the streams have now and returns; with `finish` the streams have ended."""
         self._needs_checkpoint("sources to read from")
 
     def wait(self, timeout: float | None = None) -> bool:
