@@ -38,7 +38,14 @@ def test_the_examples_are_jobs(example):
     ("changes", "told"),
     [
         ({"job__chekpoint": "x"}, "unknown key job.chekpoint\n  hint: did you mean checkpoint?"),
-        ({"job__slots": "two"}, "job.slots must be a whole number, not 'two'"),
+        ({"job__slots": "two"}, "job.slots cannot be 'two'\n  hint: write a number, or a range such as \"2..8\""),
+        (
+            {"job__slots": "8..2"},
+            "job.slots cannot be '8..2'\n  detail: a range goes from at least one slot to at least as many\n"
+            '  hint: write for instance "2..8"',
+        ),
+        ({"job__slots": 0}, "job.slots must be above zero, not 0"),
+        ({"job__slots": True}, "job.slots must be a whole number or a text, not True"),
         ({"job__ticks": "yes"}, "job.ticks must be true or false, not 'yes'"),
         ({"job__carry": "some"}, "job.carry cannot be 'some'\n  hint: use one of needed, all"),
         ({"job__scheduling": 3}, "job.scheduling must be a text, not 3"),

@@ -165,7 +165,8 @@ class StoredJob:
             if slot < count:
                 held[slot] += entry.bytes
         moves = tuple(GroupMove(m["batch"], m["trigger"], dict(m)) for m in known.moves)
-        return Slots(count, tuple(known.routing), tuple(known.loads), tuple(held), moves)
+        decisions = tuple(dict(told) for told in known.decisions)
+        return Slots(count, tuple(known.routing), tuple(known.loads), tuple(held), moves, decisions)
 
     @property
     def requests(self) -> tuple[StoredRequest, ...]:

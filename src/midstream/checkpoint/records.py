@@ -77,7 +77,9 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """The slots: the one of each partition group, how many there are, the groups' loads, and the moves.
+    """The slots: the one of each partition group, how many there are, the groups' loads, the moves, the decisions.
+
+    `deciding` is what those who decide about slots remember.
 
     `number` is None in manifests of early versions: then the routing names all slots. States are sorted by partition
     group, and then by key; those of early versions by key alone.
@@ -89,6 +91,8 @@ class Slots:
     loads: Sequence[float] = ()
     wanted: Wanted | None = None
     moves: History = ()
+    decisions: History = ()
+    deciding: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def count(self) -> int:

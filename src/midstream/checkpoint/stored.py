@@ -273,6 +273,8 @@ class Slots:
     bytes: tuple[int, ...] = ()
     """The state that each slot keeps."""
     moves: tuple[GroupMove, ...] = ()
+    decisions: tuple[Mapping[str, Any], ...] = ()
+    """What was decided about slots and groups, with forecast and reason, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,6 +127,7 @@ def status(session: Session) -> dict[str, Any]:
         "batch": None if manifest is None else manifest.batch_id,
         "slots": driver.state.slots,
         "moves": session.moves,
+        "slot_decisions": session.slot_decisions,
         "scheduling": driver.state.settings.scheduling,
         "streams": {
             name: {

@@ -12,6 +12,7 @@ from typing import Any, Self, get_args
 import pyarrow as pa
 
 from midstream.adaptation.policy import Mode, Policy, policy_of
+from midstream.adaptation.scaling import SlotRange
 from midstream.algebra.declarations import Catalog, Timestamps, UserFunction, functions_by_name
 from midstream.algebra.plan import Relation
 from midstream.algebra.time import ticks
@@ -28,7 +29,6 @@ from midstream.cluster.query import Query
 from midstream.cluster.resuming import leave_out, take_up
 from midstream.cluster.run import Run
 from midstream.cluster.sessions import Session as AnySession
-from midstream.distribution.balancing import Watch
 from midstream.errors import InputError, JobError, QueryError
 from midstream.inputs import Duration, StreamSettings
 from midstream.job.adding import Adding
@@ -43,7 +43,9 @@ from midstream.job.ending import finish, release
 from midstream.job.faults import OnError, on_error_of
 from midstream.job.finished import is_finished
 from midstream.job.forecast import forecast
+from midstream.job.relocation import require_slots
 from midstream.job.rewording import Text
+from midstream.job.slot_decisions import deciders
 from midstream.job.state import JobState
 from midstream.job.task.memory import Memory
 from midstream.language import parse
@@ -64,7 +66,8 @@ class Session(AnySession):
 
     `checkpoint` is where state, results and progress are kept: whoever opens a session on it again, with the same
     streams and queries, goes on where the last one was. `slots` is how many tasks share the work of a batch,
-    `memory_per_slot` what each may hold of it in memory ("512 MB"); what is more goes through local files.
+    between bounds with a range such as "2..8": then slots come when the busiest works most of the time, and go when it
+    idles. `memory_per_slot` is what each may hold of it in memory ("512 MB"); what is more goes through local files.
     `metrics_retained` is for how many batches the metrics table goes back, at least.
 
     With `carry="all"` every column of every stream reaches the tasks, so that no later query ever restarts Spark's
@@ -88,7 +91,7 @@ class Session(AnySession):
         *,
         checkpoint: str,
         on: str | Callable[[Files], Backend] | None = None,
-        slots: int | None = None,
+        slots: int | str | None = None,
         functions: Sequence[UserFunction] = (),
         retained: int = 10,
         carry: Carry = "needed",
@@ -110,11 +113,13 @@ class Session(AnySession):
         self.functions = functions_by_name(list(functions))
         self._listener: Listener | None = None
         commits = Commits(store, retained, _at_least_one("metrics_retained", metrics_retained))
-        state = JobState(slots or self._backend.slots, settings=Settings(job=name))
+        self._range = SlotRange.of(slots) if isinstance(slots, str) else None
+        state = JobState(_first_slots(slots, self._backend.slots), settings=Settings(job=name))
         self._driver = Driver(self._backend.cluster, commits, state, memory)
-        self._driver.rebalancing = Watch() if rebalancing else None
+        self._driver.deciding = deciders(rebalancing, self._range)
         self._code, self._changed_functions = fingerprints(self.functions), changed_functions
-        self._slots, self._carry, self._group_bits = slots, carry, group_bits
+        self._slots = None if isinstance(slots, str) else slots
+        self._carry, self._group_bits = carry, group_bits
         self._declared: dict[str, dict[str, Any]] = {}
         self._left_out: set[str] = set()
         """What was declared, and what was dropped since the session was opened."""
@@ -127,6 +132,7 @@ class Session(AnySession):
     def _open(self) -> None:
         """Reads what the checkpoint has."""
         self._driver.open(self._slots, self._group_bits)
+        self._keep_to_range()
         self._run.arrival = Arrival(self._driver, self._carry)
 
     @property
@@ -313,11 +319,25 @@ class Session(AnySession):
         """
         return self._driver.rebalance(routing)
 
+    def _keep_to_range(self) -> None:
+        """Has a checkpoint with too few or too many slots go over to the nearest number that is asked for."""
+        state = self._driver.state
+        if self._range is None:
+            return
+        require_slots(self._range.most, 2**state.group_bits)
+        if state.manifest is not None and state.wanted is None:
+            state.rescale(self._range.nearest(state.slots), f"slots = {self._range}")
+
     def rescale(self, slots: int) -> bool:
         """Deals partition groups to another number of slots, their state with them, beginning with the next batch.
 
-        False if there are so many already. A session that is opened with `slots` on this checkpoint goes back to those.
+        False if there are so many already. A session that is opened with `slots` on this checkpoint goes back to those,
+        and one with a range keeps to it.
         """
+        if self._range is not None and self._range.nearest(slots) != slots:
+            raise JobError(
+                f"{slots} slots are outside of slots = {self._range}", hint="open the session without a range"
+            )
         return self._driver.rescale(slots)
 
     def adapt(self, name: str, mode: str) -> dict[str, str]:
@@ -332,6 +352,12 @@ class Session(AnySession):
     def job(self) -> StoredJob:
         """The job as of its last batch, in the values that `ms.open` gives."""
         return StoredJob.open(self.checkpoint)
+
+    @property
+    def slot_decisions(self) -> list[dict[str, Any]]:
+        """What was decided about slots and groups, also to stay, with forecast and reason, oldest first."""
+        manifest = self._driver.manifest
+        return [dict(told) for told in manifest.slots.decisions] if manifest else []
 
     @property
     def moves(self) -> list[dict[str, Any]]:
@@ -504,6 +530,13 @@ class Session(AnySession):
     def queries(self) -> Mapping[str, Query]:
         """The session's queries by name."""
         return {name: Query(self, name) for name in self._driver.queries if not is_rehearsal(name)}
+
+
+def _first_slots(wanted: int | str | None, usual: int) -> int:
+    """With how many slots a job begins."""
+    if isinstance(wanted, str):
+        return SlotRange.of(wanted).least
+    return usual if wanted is None else _at_least_one("slots", wanted)
 
 
 def _at_least_one(name: str, number: int) -> int:

@@ -75,7 +75,7 @@ class Session:
         *,
         checkpoint: Any,
         on: str | Callable[[Files], Backend] | None = None,
-        slots: int | None = None,
+        slots: int | str | None = None,
         functions: Sequence[UserFunction] = (),
         retained: int = 10,
         carry: Carry = "needed",

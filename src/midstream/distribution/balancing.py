@@ -9,13 +9,9 @@ themselves, and by enough that it pays.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 ENOUGH = 1.1
 """How far above the mean a slot may be without a group leaving it."""
-
-SKEWED = 1.5
-"""How far above the mean a slot must be to count as overfull."""
 
 PATIENCE = 3
 """For how many batches in a row a slot must be overfull before groups move by themselves."""
@@ -96,20 +92,3 @@ def nearest_groups(loads: Mapping[int, float], amount: float) -> tuple[int, ...]
     if spare:
         chosen.append(min(spare, key=lambda g: (abs(left - loads[g]), g)))
     return tuple(sorted(chosen))
-
-
-@dataclass(slots=True)
-class Watch:
-    """Notices slots that stay overfull."""
-
-    overfull: int = 0
-
-    def after(self, routing: Sequence[int], loads: Sequence[float], slots: int) -> tuple[int, ...] | None:
-        """How groups should be dealt after a batch; None while they are well where they are."""
-        before = skew(routing, loads, slots)
-        self.overfull = self.overfull + 1 if before >= SKEWED else 0
-        if self.overfull < PATIENCE:
-            return None
-        self.overfull = 0
-        dealt = balanced(routing, loads, slots)
-        return dealt if skew(dealt, loads, slots) <= GAIN * before else None

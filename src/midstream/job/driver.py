@@ -22,7 +22,6 @@ from midstream.checkpoint.outputs import outputs_of, require_present
 from midstream.checkpoint.records import Asked, Fault
 from midstream.checkpoint.source_batches import counted, source_batch
 from midstream.checkpoint.store import CheckpointStore
-from midstream.distribution.balancing import Watch
 from midstream.distribution.routing import Routing
 from midstream.errors import MigrationError
 from midstream.job.adaptivity import Watchers
@@ -52,6 +51,7 @@ from midstream.job.relocation import current_routing, settle, still_wanted
 from midstream.job.replacing import with_archive
 from midstream.job.requests import Requests
 from midstream.job.running_query import RunningQuery
+from midstream.job.slot_decisions import SlotDecisions
 from midstream.job.state import JobState
 from midstream.job.task.layout import Layout
 from midstream.job.task.memory import Memory
@@ -67,8 +67,7 @@ Progress = Callable[[dict[str, Any]], None]
 class Driver:
     """Runs batches one after the other on a checkpoint.
 
-    `streams` arrive laid out as `arriving`. `rebalancing` notices slots that stay overfull, if groups are to move by
-    themselves.
+    `streams` arrive laid out as `arriving`. `deciding` has groups move, and slots come and go, by themselves.
     """
 
     cluster: Cluster
@@ -79,7 +78,7 @@ class Driver:
     arriving: Layout | None = None
     watchers: Watchers = field(default_factory=Watchers)
     shapes: Shapes = field(default_factory=Shapes)
-    rebalancing: Watch | None = None
+    deciding: SlotDecisions | None = None
     deliveries: Deliveries = field(default_factory=Deliveries)
     listeners: list[Progress] = field(default_factory=list)
     before_batch: list[Callable[[int], None]] = field(default_factory=list)
@@ -268,6 +267,8 @@ class Driver:
 
     def _commit(self, batch: Batch, offsets: str, number: int, ended: bool) -> Manifest:
         state = self.state
+        if self.deciding is not None:
+            state.wanted = self.deciding.after(batch, state.wanted is not None) or state.wanted
         terms = Terms(
             replace(
                 state.settings,
@@ -281,6 +282,8 @@ class Driver:
             still_wanted(state.wanted, Routing(tuple(batch.routing), batch.slots)),
             counted(batch.before, number),
             self.watchers.after(batch, self.check_migration),
+            None if self.deciding is None else tuple(self.deciding.decisions),
+            {} if self.deciding is None else self.deciding.to_json(),
         )
         entries = {name: entry_of(query) for name, query in self.queries.items()}
         made = state.faults.in_manifest(Outcome(batch).manifest(offsets, terms), batch.before, entries)
@@ -289,17 +292,9 @@ class Driver:
         manifest = self.commits.begin(batch, made)
         state.committed(manifest, batch)
         self.deliveries.owed = True
-        self._rebalance_by_itself(manifest)
         self.requests.committed()
         self.commits.end(manifest)
         return manifest
-
-    def _rebalance_by_itself(self, manifest: Manifest) -> None:
-        state = self.state
-        if self.rebalancing is None or state.wanted is not None:
-            return
-        dealt = self.rebalancing.after(manifest.slots.routing, manifest.slots.loads, state.slots)
-        state.wanted = None if dealt is None else Routing(dealt, state.slots, "a slot with much more than others")
 
     def needed(self) -> list[tuple[StreamDeclaration, list[str]]]:
         """The streams, with their columns that are read."""

@@ -33,6 +33,7 @@ class Terms:
     """What the next manifest says besides what the batch did: the job's settings, and what was asked of it.
 
     `numbers` are those of the source's batch and of our own; `knowledge` is what the adaptivity of queries knows.
+    `slot_decisions` are those about slots, None if nobody decides, and `deciding` is what the deciders remember.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -40,6 +41,8 @@ class Terms:
     wanted: Wanted | None = None
     numbers: Mapping[str, int] = field(default_factory=dict)
     knowledge: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    slot_decisions: Sequence[Mapping[str, Any]] | None = None
+    deciding: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ class Outcome:
             epoch=before.epoch,
             settings=terms.settings,
             streams=self._streams(terms.numbers),
-            slots=self._slots(terms.wanted),
+            slots=self._slots(terms),
             queries={name: entry_of(after(query, batch.slots)) for name, query in queries.items()},
             accounts=self._accounts(terms),
             advanced_to={name: batch.advance_to(query) for name, query in queries.items()},
@@ -140,7 +143,7 @@ class Outcome:
             if newest > BEGINNING:
                 registers[silent.name] = max(registers.get(silent.name, BEGINNING), newest - silent.skew)
 
-    def _slots(self, wanted: Wanted | None) -> Slots:
+    def _slots(self, terms: Terms) -> Slots:
         batch, before = self.batch, self.before.slots
         now = [0] * len(batch.routing)
         for report in batch.reports:
@@ -151,8 +154,10 @@ class Outcome:
             number=batch.slots,
             sorted_by_group=batch.by_group,
             loads=remembered(before.loads, now),
-            wanted=wanted,
+            wanted=terms.wanted,
             moves=[*before.moves, *([batch.moved] if batch.moved else [])][-REMEMBERED:],
+            decisions=terms.slot_decisions if terms.slot_decisions is not None else before.decisions,
+            deciding=terms.deciding if terms.slot_decisions is not None else before.deciding,
         )
 
     def _accounts(self, terms: Terms) -> dict[str, QueryAccount]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from midstream.adaptation.policy import Policy
+from midstream.adaptation.scaling import SlotRange
 from midstream.algebra.declarations import Timestamps
 from midstream.errors import JobError, MidstreamError
 from midstream.interface.jobs.adaptivity import OFF, policy_in
@@ -71,7 +72,7 @@ class Job:
     streams: tuple[StreamEntry, ...]
     queries: tuple[QueryEntry, ...]
     trigger: str | None = None
-    slots: int | None = None
+    slots: int | str | None = None
     master: str | None = None
     ticks: bool = False
     retained: int = 10
@@ -136,7 +137,7 @@ def _described(content: Mapping[str, Any], folder: Path, name: str | None) -> tu
             streams,
             queries,
             job.optional("trigger"),
-            _positive(job, "slots", None),
+            _slots(job),
             job.optional("master"),
             bool(job.optional("ticks")),
             _positive(job, "retained", 10) or 10,
@@ -170,6 +171,19 @@ def _positive(job: _Section, key: str, usual: int | None) -> int | None:
         job.refuse(key, JobError(f"{job.at(key)} must be above zero, not {number}"))
         return usual
     return usual if number is None else number
+
+
+def _slots(job: _Section) -> int | str | None:
+    """A number of slots, or a range of them."""
+    wanted = job.optional("slots")
+    if not isinstance(wanted, str):
+        return _positive(job, "slots", None)
+    try:
+        SlotRange.of(wanted, job.at("slots"))
+    except JobError as error:
+        job.refuse("slots", error)
+        return None
+    return wanted
 
 
 def _memory(job: _Section) -> int | str:

@@ -36,7 +36,7 @@ JOB_KEYS: Mapping[str, Key] = {
     "name": Key(TEXT, "What the checkpoint knows the job by; the file's name by default."),
     "on": Key(TEXT, "Where the job runs: on Spark, or in this process without Java.", ("spark", "local")),
     "trigger": Key(TEXT, 'How often a batch begins, such as "5 seconds"; as soon as the last one ended by default.'),
-    "slots": Key(NUMBER, "How many tasks share the work of a batch."),
+    "slots": Key((int, str), 'How many tasks share the work of a batch; as it needs within a range such as "2..8".'),
     "master": Key(TEXT, 'The Spark master; "local[*]" by default.'),
     "ticks": Key(FLAG, "Whether a clock moves time while no rows come."),
     "retained": Key(NUMBER, "How many manifests are kept; 10 by default."),

@@ -1,0 +1,183 @@
+"""What a job decides about its slots by itself: which groups move, and how many slots there are.
+
+After each batch that brought rows, the seconds that slots worked and the state that they keep are measured, and parted
+among the groups of each slot by the rows that came for them. Decisions are taken before the batch is committed and are
+part of its manifest, with what the deciders remember: whoever goes on from it decides as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from midstream.adaptation.balance import BalanceController, BalanceDecision, GroupLoad
+from midstream.adaptation.scaling import ScaleController, ScalePolicy, SlotRange
+from midstream.algebra.time import BEGINNING
+from midstream.checkpoint.manifest import Manifest
+from midstream.distribution.routing import Routing
+from midstream.job.batch import Batch
+from midstream.job.task.exchange import default_routing
+
+WORK = ("state", "kernel", "write")
+"""What of a slot's seconds is work of its own, rather than waiting for rows."""
+
+WINDOW = 60.0
+"""How many seconds a window is taken for, as long as nothing says how fast time goes."""
+
+REMEMBERED = 32
+"""How many decisions manifests remember."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a batch took: the groups' loads per second, and for which part of the time the busiest slot worked."""
+
+    groups: tuple[GroupLoad, ...]
+    busy: float
+    ticks_per_second: float
+
+
+Measure = Callable[[Batch, float], Measured]
+"""Measures a batch that began so many seconds after the one before it."""
+
+
+def measured(batch: Batch, interval: float) -> Measured:
+    """What slots report of a batch."""
+    seconds, held, rows = ([0.0] * batch.slots for _ in range(3))
+    counts = [0] * len(batch.routing)
+    for report in batch.reports:
+        seconds[report.slot] += sum(report.seconds.get(name, 0.0) for name in WORK)
+        held[report.slot] += sum(part.state_bytes for part in report.fragments.values())
+        rows[report.slot] += sum(part.state_rows for part in report.fragments.values())
+        for group, count in report.groups.items():
+            counts[group] += count
+    lately = list(batch.before.slots.loads) if batch.before is not None else []
+    lately = lately or [0.0] * len(counts)
+    now, before = _by_slot(batch, counts), _by_slot(batch, lately)
+    groups = tuple(
+        GroupLoad(
+            str(slot),
+            seconds[slot] / interval * _share(counts[group], now[slot]),
+            rows[slot] * _share(lately[group], before[slot]),
+            held[slot] * _share(lately[group], before[slot]),
+            counts[group] / interval,
+        )
+        for group, slot in enumerate(batch.routing)
+    )
+    return Measured(groups, max(seconds) / interval, _ticks(batch) / interval)
+
+
+def _by_slot(batch: Batch, counts: Sequence[float]) -> list[float]:
+    found = [0.0] * batch.slots
+    for slot, count in zip(batch.routing, counts, strict=True):
+        found[slot] += count
+    return found
+
+
+def _share(count: float, total: float) -> float:
+    return count / total if total else 0.0
+
+
+def _ticks(batch: Batch) -> float:
+    """How far event time has come with a batch."""
+    before = {} if batch.before is None else batch.before.streams.latest
+    latest = [(s, t) for report in batch.reports for s, t in report.latest.items()]
+    return float(max((t - before[s] for s, t in latest if before.get(s, BEGINNING) > BEGINNING), default=0))
+
+
+@dataclass(slots=True)
+class SlotDecisions:
+    """The deciders of a job: `balance` where groups move by themselves, `scaling` where slots come and go."""
+
+    balance: BalanceController | None = None
+    scaling: ScaleController | None = None
+    measure: Measure = measured
+    decisions: list[dict[str, Any]] = field(default_factory=list)
+    last_started: float | None = None
+    as_of: int | None = None
+    """The batch that was seen last."""
+
+    def go_on(self, manifest: Manifest | None) -> None:
+        """Goes on from what a manifest says, if another batch was seen last."""
+        if self.as_of == (None if manifest is None else manifest.batch_id):
+            return
+        self.decisions, self.last_started, told = [], None, dict[str, Any]()
+        if manifest is not None:
+            self.decisions, told = [dict(d) for d in manifest.slots.decisions], dict(manifest.slots.deciding)
+        if self.scaling is not None:
+            self.scaling.recall(told.get("scaling", {}))
+        if self.balance is not None and (known := told.get("balance")):
+            self.balance.overfull, self.balance.expected = known["overfull"], known["expected"]
+            self.balance.mistrust = known["mistrust"]
+            self.balance.resting = {int(group): looks for group, looks in known["resting"].items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """What a manifest says of what the deciders remember."""
+        balance = self.balance
+        kept = None
+        if balance is not None:
+            resting = {str(group): looks for group, looks in balance.resting.items()}
+            told = {"overfull": balance.overfull, "expected": balance.expected, "mistrust": balance.mistrust}
+            kept = {**told, "resting": resting}
+        scaling = None if self.scaling is None else self.scaling.to_json()
+        return {name: value for name, value in (("balance", kept), ("scaling", scaling)) if value is not None}
+
+    def after(self, batch: Batch, waiting: bool) -> Routing | None:
+        """How groups are to be dealt after a batch; None to leave them, or while a change is `waiting`."""
+        self.go_on(batch.before)
+        began, self.last_started, self.as_of = self.last_started, batch.started, batch.batch_id
+        if batch.registers_now is not None:
+            return None
+        interval = max(1e-6, batch.job_seconds if began is None else batch.started - began)
+        seen = self.measure(batch, interval)
+        if self.scaling is not None and not waiting:
+            decision = self.scaling.consider(seen.busy, batch.slots)
+            self._remember(batch, decision.as_dict())
+            if decision.action != "stay":
+                dealt = tuple(default_routing(decision.slots, len(batch.routing)))
+                return Routing(dealt, decision.slots, decision.reason)
+        return None if self.balance is None else self._balanced(self.balance, batch, seen, waiting)
+
+    def _balanced(self, balance: BalanceController, batch: Batch, seen: Measured, waiting: bool) -> Routing | None:
+        balance.window = _window(batch, seen.ticks_per_second) or balance.window
+        names = [str(slot) for slot in range(batch.slots)]
+        moving = frozenset(range(len(batch.routing))) if waiting else frozenset[int]()
+        decision = balance.consider(seen.groups, names, ("mslb",), moving)
+        self._remember(batch, {"kind": "groups", **decision.as_dict()})
+        return None if decision.action == "stay" else Routing(_dealt(batch, decision), batch.slots, decision.reason)
+
+    def _remember(self, batch: Batch, told: dict[str, Any]) -> None:
+        """Keeps a decision, and of a run of equal decisions to stay only the last."""
+        told = {"batch": batch.batch_id, **told}
+        alike = [i for i, past in enumerate(self.decisions) if past["kind"] == told["kind"]]
+        if told["action"] == "stay" and alike and self.decisions[alike[-1]]["action"] == "stay":
+            del self.decisions[alike[-1]]
+        self.decisions = [*self.decisions, told][-REMEMBERED:]
+
+
+def _dealt(batch: Batch, decision: BalanceDecision) -> tuple[int, ...]:
+    dealt = list(batch.routing)
+    for request in decision.requests:
+        for group in request.groups:
+            dealt[group] = int(request.receiver)
+    return tuple(dealt)
+
+
+def _window(batch: Batch, ticks_per_second: float) -> float | None:
+    """The longest window of all queries in seconds; None if it never ends, or nothing says how fast time goes."""
+    longest = [source.longest for query in batch.queries.values() for source in query.sources]
+    known = [ticks for ticks in longest if ticks is not None]
+    if not known or not ticks_per_second:
+        return None
+    return max(known) / ticks_per_second
+
+
+def deciders(rebalancing: bool, slots: SlotRange | None) -> SlotDecisions | None:
+    """Those who decide about a job's slots; None if nobody does."""
+    if not rebalancing and slots is None:
+        return None
+    return SlotDecisions(
+        BalanceController(WINDOW) if rebalancing else None,
+        None if slots is None else ScaleController(slots, ScalePolicy()),
+    )
