@@ -13,6 +13,7 @@ from midstream.checkpoint.reading import StoredJob
 from midstream.interface.cli import app
 from midstream.interface.cli.top import follow
 from midstream.interface.top.account import account_of
+from midstream.interface.top.drawing import drawn
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +78,14 @@ def test_a_query_is_as_far_behind_as_its_newest_row_is_ahead_of_its_results(job,
     told = {query["name"]: query for query in account_of(stored)["queries"]}
     newest = stored.streams["shipments"].latest or 0
     assert told["by-carrier"]["behind"] == newest - (stored.query("by-carrier").released or 0)
+
+
+def test_plans_that_differ_by_slot_are_shown(job, tmp_path):
+    told = account_of(StoredJob.open(str(tmp_path / "shop")))
+    told["queries"][2]["plans_of_slots"] = {"1": NEW}
+    screen = io.StringIO()
+    Console(file=screen, width=140).print(drawn(told, 140))
+    assert NEW in screen.getvalue() and "((O P) S)" in screen.getvalue()
 
 
 def test_a_checkpoint_without_a_job_is_refused(tmp_path):

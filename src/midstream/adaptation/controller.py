@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 from midstream.adaptation.migration_cost import migration_cost
 from midstream.adaptation.policy import Policy
 from midstream.algebra.plan import Relation
-from midstream.algebra.quantities import amount, length, rate
+from midstream.algebra.quantities import amount, length, rate, work
 from midstream.algebra.statistics import Statistics
 from midstream.html import escaped, section
 from midstream.optimizer.estimates import Estimator
@@ -199,14 +199,14 @@ class Controller:
         lasting = self.regimes.expected(moment, policy.horizon * self.window)
         saving = (cost - better) * lasting
         facts = (
-            f"The running plan {plan.text} costs {rate(cost, domain)}; the best known, {target.text}, would cost "
-            f"{rate(better, domain)}, and a migration {amount(price)} once."
+            f"The running plan {plan.text} costs {work(cost, domain)}; the best known, {target.text}, would cost "
+            f"{rate(better, domain)}, and a migration {amount(price)} rows of work once."
         )
         while self.migrated_at and now - self.migrated_at[0] > HOUR:
             self.migrated_at.popleft()
         action: Action = "stay"
         if target.logical == plan.logical:
-            why = f"The running plan {plan.text} is the best known: it costs {rate(cost, domain)}. Staying."
+            why = f"The running plan {plan.text} is the best known: it costs {work(cost, domain)}. Staying."
             return Decision(moment, action, plan, plan, cost, cost, 0.0, 0.0, why)
         if better > cost * (1 - policy.least_gain):
             why = (

@@ -41,6 +41,17 @@ def rate(per_tick: float, domain: TimeDomain) -> str:
     return f"{amount(per_tick * 1e6)} per second"
 
 
+def work(per_tick: float, domain: TimeDomain) -> str:
+    """A plan's cost: handling a row once is 1.
+
+    >>> from midstream.algebra.time import INTEGER_TIME
+    >>> work(1200, INTEGER_TIME)
+    '1,200 rows of work per tick'
+    """
+    number, _, unit = rate(per_tick, domain).partition(" per ")
+    return f"{number} rows of work per {unit}"
+
+
 def length(ticks: float, domain: TimeDomain) -> str:
     """A length of time.
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from midstream.algebra.plan import Join, MultiJoin, Relation, Select, Stream, Window, render
-from midstream.algebra.quantities import amount, rate, share
+from midstream.algebra.quantities import amount, rate, share, work
 from midstream.algebra.statistics import UNKNOWN, Estimate, KeyProfile, Statistics, StreamStatistics
 from midstream.algebra.time import TimeDomain
 from midstream.optimizer.cost import Constants
@@ -48,7 +48,7 @@ class Explanation:
             if self.statistics is not UNKNOWN
             else "guesses, as nothing is known of the streams"
         )
-        text = f"By {known}, {self.plan.text or 'the only plan'} costs {rate(self.cost, self.plan.query.domain)}."
+        text = f"By {known}, {self.plan.text or 'the only plan'} costs {work(self.cost, self.plan.query.domain)}."
         if not self.alternatives:
             return f"{text} There is no other plan to compare it with."
         parts = []

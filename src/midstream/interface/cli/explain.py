@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from midstream.adaptation.summary import statistics_told
-from midstream.algebra.quantities import rate
+from midstream.algebra.quantities import rate, work
 from midstream.api import ask
 from midstream.cluster.local.observing import observe
 from midstream.interface.cli import options
@@ -76,7 +76,7 @@ def explained(logical: str, explanation: Explanation) -> str:
     shape = f" {chosen.text}" if chosen.text else ""
     parts = [
         f"Logical plan\n\n{logical}",
-        f"Chosen plan{shape}, cost {rate(explanation.cost, chosen.query.domain)}\n\n{explanation.tree}",
+        f"Chosen plan{shape}, cost {work(explanation.cost, chosen.query.domain)}\n\n{explanation.tree}",
         f"Physical plan{shape}\n\n{chosen.physical}",
     ]
     if explanation.alternatives:

@@ -59,6 +59,7 @@ def _query(job: StoredJob, query: StoredQuery, rates: Mapping[str, Any]) -> Told
         "name": query.name,
         "status": query.status,
         "plan": query.plan,
+        "plans_of_slots": {str(slot): plan for slot, plan in query.local.items()},
         "time": query.time,
         "results": query.results,
         "results_per_second": rates["results_per_second"].get(query.name, 0.0),

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from midstream.algebra.quantities import amount, instant, length, seconds, size
 from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME, TimeDomain
+from midstream.distribution.plan_texts import told_beside
 
 BARS = "▁▂▃▄▅▆▇█"
 MOST_SLOTS = 16
@@ -85,7 +86,8 @@ def _queries(queries: Sequence[Told], narrow: bool) -> Table:
 
 
 def _plan(told: Told) -> Text:
-    text = Text(told["plan"] or "without joins", overflow="ellipsis")
+    slots = {int(slot): plan for slot, plan in told["plans_of_slots"].items()}
+    text = Text(told_beside(told["plan"], slots) or "without joins", overflow="ellipsis")
     if told["migrating_to"]:
         text.append(f" → {told['migrating_to']}", style="bold yellow")
     if told["quarantine"]:
