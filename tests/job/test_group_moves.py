@@ -190,3 +190,18 @@ def test_the_number_of_groups_is_chosen_with_the_checkpoint(tmp_path):
         chain.driver.open(bits=9)
     with pytest.raises(ms.MidstreamError, match="8 to 12 bits, not 13"):
         Chain(chain.relation, chain.catalog, tmp_path / "other").driver.open(bits=13)
+
+
+def test_a_second_rescale_waits_for_the_first(tmp_path):
+    chain, parts = chain_of(ONE_KEY, tmp_path, tables(), slots=2)
+    chain.batch(parts[0])
+    assert chain.driver.rescale(3)
+    for slots in (4, 2):
+        with pytest.raises(ms.MidstreamError, match="goes over to 3 slots already"):
+            chain.driver.rescale(slots)
+    with pytest.raises(ms.MidstreamError, match="goes over to 3 slots already"):
+        chain.driver.rebalance([1] * 256)
+    assert not chain.driver.rescale(3)
+    chain.batch(parts[1])
+    assert chain.driver.state.slots == 3
+    assert chain.driver.rescale(4)

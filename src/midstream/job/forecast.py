@@ -18,9 +18,9 @@ from midstream.distribution.balancing import skew
 from midstream.distribution.routing import Routing
 from midstream.errors import JobError, MigrationError, QueryError
 from midstream.job.driver import Driver
-from midstream.job.migration_choice import legal_strategy, require_cancellable
+from midstream.job.migration_choice import decide, legal_strategy, require_cancellable
 from midstream.job.plan_graph import graph_of
-from midstream.job.relocation import require_slots, rerouted
+from midstream.job.relocation import require_slots, rerouted, shipped_rows
 from midstream.job.running_query import RunningQuery
 from midstream.job.task.exchange import default_routing
 from midstream.migration.predict import predicted
@@ -110,7 +110,9 @@ def _migrate(driver: Driver, query: RunningQuery, plan: str, part: str) -> Told:
     watcher = driver.watchers.by_query.get(query.name)
     if watcher is not None:
         known = replace(known, statistics=watcher.observed)
-    decision = auto.decide(known)
+    if apart:
+        known = replace(known, shipped=shipped_rows(query, target, driver.manifest, driver.state.routing))
+    decision = decide(auto, apart, known, None if watcher is None else watcher.observed)
     strategies = [_strategy(query, target, name, part, known) for name in STRATEGIES if name != "auto"]
     return {
         "query": query.name,

@@ -12,6 +12,7 @@ from midstream.algebra.time import BEGINNING
 from midstream.errors import MigrationError
 from midstream.job.local_plans import require_slots_of
 from midstream.job.migration_choice import decide, legal_strategy, require_cancellable
+from midstream.job.relocation import shipped_rows
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.state import JobState
 from midstream.job.verifying import Verification, copy_name, with_copy
@@ -126,8 +127,11 @@ def _decided(
     """A migration as it was decided, before it begins."""
     chosen, apart = legal_strategy(query, wish.target, wish.strategy, wish.part)
     known = replace(state.situation(query), old=query.plan, new=wish.target.plan, functions=query.functions)
+    if apart:
+        known = replace(known, shipped=shipped_rows(query, wish.target, state.manifest, state.routing))
     decision = decide(chosen, apart, known, observed(query.name))
-    return MigrationUnderWay(wish.target, chosen.name, decision, None, False, wish.trigger, apart)
+    name = decision["strategy"] if apart else chosen.name
+    return MigrationUnderWay(wish.target, name, decision, None, False, wish.trigger, apart)
 
 
 def _begin_locally(

@@ -15,6 +15,7 @@ from midstream.algebra.statistics import Statistics
 from midstream.distribution.moves import plan_move
 from midstream.errors import MigrationError
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
+from midstream.migration.auto import Auto
 from midstream.migration.execution import SingleBox
 from midstream.migration.in_part import way, way_decided
 from midstream.migration.legality import emission_class, is_to_stream
@@ -27,7 +28,7 @@ KEEPS_AHEAD = "keeps_ahead"
 """What a decision says if the old side keeps what it leaves out, so that it can go on alone."""
 
 BETWEEN_SLOTS = ("genmig", "genmig_reference_point", "moving_state")
-"""The strategies for plans that lie in different slots, as `auto` prefers them."""
+"""The strategies for plans that lie in different slots, as `auto` prefers them while streams are not watched."""
 
 
 def fit_one_box(query: RunningQuery, target: RunningQuery) -> bool:
@@ -43,6 +44,8 @@ def legal_strategy(query: RunningQuery, target: RunningQuery, asked: str, part: 
         return way(strategy, query.plan, target.plan, query.functions, part), False
     if asked == "auto":
         legal = [name for name in BETWEEN_SLOTS if name != "genmig_reference_point" and _legal(query, target, name)]
+        if len(legal) > 1:
+            return Auto({name: strategy_named(name) for name in legal}), True
         # Where none is legal, the refusal of the last one says why.
         strategy = strategy_named(legal[0] if legal else BETWEEN_SLOTS[-1])
     _require(query, target, strategy)
@@ -71,9 +74,13 @@ def _require(query: RunningQuery, target: RunningQuery, strategy: Strategy) -> N
 def decide(strategy: Strategy, apart: bool, situation: Situation, observed: Statistics | None) -> Decision:
     """What a strategy decides; where statistics are known, with what it is predicted to take."""
     known = situation if observed is None else replace(situation, statistics=observed)
+    if apart and isinstance(strategy, Auto) and observed is None:
+        # Nothing is known of how much a batch can carry: both plans run, which is never silent.
+        strategy = next(iter(strategy.strategies.values()))
     decision = strategy.decide(known)
     if apart:
         decision[KEEPS_AHEAD] = True
+        decision.setdefault("strategy", strategy.name)
     if observed is not None and "predictions" not in decision:
         told = predicted(strategy.name, decision, known)
         if told is not None:

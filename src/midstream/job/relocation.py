@@ -79,6 +79,17 @@ def require_slots(slots: int, groups: int) -> None:
         )
 
 
+def still_going(wanted: Routing, slots: int) -> bool:
+    """Refuses other slots while the job is still going over to a number of them; false if it is that one."""
+    if wanted.slots == slots:
+        return False
+    raise JobError(
+        f"the job goes over to {wanted.slots} slots already",
+        detail="this begins with the next batch, or with the end of the migrations that run",
+        hint=f"ask again once it has {wanted.slots} slots, as status says",
+    )
+
+
 def require_routing(routing: Sequence[int], groups: int, slots: int) -> None:
     """Refuses a routing that leaves groups out or names slots that are not there."""
     if len(routing) == groups and all(type(slot) is int and 0 <= slot < slots for slot in routing):
@@ -146,6 +157,18 @@ def settle(
     ended = {**_ended(queries, going, batch_id, before, started, reports), **united}
     after = replace(before, segments=segments, slots=replace(before.slots, routing=new.groups))
     return Settled(after, targets, new, ended, moved, upgrade is not None)
+
+
+def shipped_rows(query: RunningQuery, target: RunningQuery, manifest: Manifest | None, routing: Routing) -> int:
+    """How many rows would go to other slots if the state of a query were moved to another plan now."""
+    if manifest is None:
+        return 0
+    try:
+        move = PlanMove(query.name, query, target, manifest.segments.get(query.name, {}), BEGINNING)
+    except MigrationError:
+        return 0
+    move.settle(routing, routing)
+    return sum(e.rows for handed in move.handed.values() for entries in handed.sent.values() for e in entries)
 
 
 def _between_plans(

@@ -24,7 +24,7 @@ from midstream.job.faults import Faults
 from midstream.job.group_bits import chosen_bits, require_bits
 from midstream.job.local_plans import follow
 from midstream.job.migration_account import Account
-from midstream.job.relocation import ANOTHER_NUMBER, current_routing, require_slots, rerouted, wanted_since
+from midstream.job.relocation import ANOTHER_NUMBER, current_routing, require_slots, rerouted, still_going, wanted_since
 from midstream.job.replacing import name_of_old
 from midstream.job.running_query import RunningQuery
 from midstream.job.task.exchange import GROUP_BITS, bits_of, default_routing
@@ -154,6 +154,8 @@ class JobState:
 
     def rebalance(self, routing: Sequence[int] | None, trigger: str) -> bool:
         """Deals groups to slots anew, beginning with the next batch that can; false if nothing would change."""
+        if self.wanted is not None and self.wanted.slots != self.slots:
+            still_going(self.wanted, self.slots)
         wanted = rerouted(self.routing, self.loads, routing, trigger)
         self.wanted = self.wanted if wanted is None else wanted
         return wanted is not None
@@ -161,6 +163,8 @@ class JobState:
     def rescale(self, slots: int, trigger: str) -> bool:
         """Deals groups to another number of slots, beginning with the next batch that can; false if it is the same."""
         require_slots(slots, 2**self.group_bits)
+        if self.wanted is not None and self.wanted.slots != self.slots:
+            return still_going(self.wanted, slots)
         if slots == self.slots:
             return False
         self.wanted = self._dealt_evenly(slots, trigger)

@@ -164,7 +164,9 @@ class Predictor:
         """What one strategy takes, with what it would decide now."""
         match strategy:
             case "moving_state":
-                return Prediction(strategy, 0.0, self._filling, self._missing_rows, self._silence(self._filling))
+                # A row that goes to another slot is read, sent and stored again.
+                work = self._filling + 2 * self.situation.shipped
+                return Prediction(strategy, 0.0, work, self._missing_rows, self._silence(work))
             case "moving_state_paced":
                 return self._paced()
             case "parallel_track":

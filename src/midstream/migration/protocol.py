@@ -36,7 +36,8 @@ class Situation:
     `inside` is the latest end of anything in the old box's states, `ends` the same for each state by id, if known.
     `seen_below` is the latest end of what came by inputs that are no sources of the query, where a part of a plan
     migrates. The plans, the functions and the statistics are for finding that part, and for `auto`; to `auto`,
-    `unchanged` says which sub-plans are below the part.
+    `unchanged` says which sub-plans are below the part, and `shipped` how many rows would go to other slots with their
+    state.
     """
 
     sources: tuple[Source, ...]
@@ -51,6 +52,7 @@ class Situation:
     ends: Mapping[str, int] = field(default_factory=dict)
     seen_below: int = BEGINNING
     unchanged: tuple[Relation, ...] = ()
+    shipped: int = 0
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from midstream.lab.yardsticks.slots import Watched
 
 FEW, MANY = 2, 8
-FILLING, UP, DOWN, BATCHES = 6, 12, 20, 28
+FILLING, UP, DOWN, BATCHES = 4, 8, 13, 18
 """The batches that fill the windows, those before which slots change, and how many there are."""
 
 ROWS, KEYS, TEXT = 4_000, 200_000, 200
@@ -74,7 +74,7 @@ def _add(report: Report, still: Watched, moved: Watched) -> None:
 def write(folder: Path, state: int, seed: int) -> dict[str, Path]:
     """One file per stream and batch: the first ones fill the windows."""
     random = np.random.default_rng(seed)
-    filling = max(ROWS, state // (2 * ROW_BYTES * FILLING))
+    filling = max(ROWS, (state // (2 * ROW_BYTES) - (BATCHES - FILLING) * ROWS) // FILLING)
     first = time.time() - BATCHES - 10
     folders = {name: folder / name for name in "AB"}
     for place in folders.values():

@@ -29,7 +29,7 @@ KEYS, ROWS, RATE = 20_000, 40_000, 20_000
 """Keys, rows of a stream in a batch, and rows of a stream in a second of event time."""
 
 WINDOW = 2
-BALANCED_AT, BATCHES = 4, 12
+BALANCED_AT, BATCHES = 3, 9
 """The batch before which groups are dealt anew, and how many there are."""
 
 CQL = f"SELECT A.k, A.v AS a, B.v AS b FROM A [RANGE {WINDOW} SECONDS], B [RANGE {WINDOW} SECONDS] WHERE A.k = B.k"
