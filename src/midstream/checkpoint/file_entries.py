@@ -12,7 +12,7 @@ class ResultFile:
     """A file of results: they start at `first_from` at the earliest and at `last_from` at the latest.
 
     Several queries can share a file; `part` is then the name by which it tells the rows of one from those of others.
-    `checksum` is that of the whole file; entries of older formats have none.
+    `checksum` is that of the whole file, `bytes` the size of what is this query's; entries of older formats have none.
     """
 
     path: str
@@ -22,16 +22,18 @@ class ResultFile:
     batch_id: int
     part: str = ""
     checksum: int | None = None
+    bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterFile:
-    """A file of rows that could not be used, with the reasons; entries of older formats have no checksum."""
+    """A file of rows that could not be used, with the reasons; entries of older formats have no checksum or size."""
 
     path: str
     rows: int
     batch_id: int
     checksum: int | None = None
+    bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

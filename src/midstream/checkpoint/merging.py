@@ -55,14 +55,14 @@ class Merge:
         """How many rows they have together."""
         return sum(file.rows for file in self.old)
 
-    def merged(self, path: str, checksum: int | None = None) -> File:
+    def merged(self, path: str, checksum: int | None = None, size: int | None = None) -> File:
         """The file that stands for all of them."""
         newest = max(file.batch_id for file in self.old)
         results = [file for file in self.old if isinstance(file, ResultFile)]
         if not results:
-            return DeadLetterFile(path, self.rows, newest, checksum)
+            return DeadLetterFile(path, self.rows, newest, checksum, size)
         first, last = min(f.first_from for f in results), max(f.last_from for f in results)
-        return ResultFile(path, self.rows, first, last, newest, checksum=checksum)
+        return ResultFile(path, self.rows, first, last, newest, "", checksum, size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +77,12 @@ class SharedMerge:
         """How many rows they have together."""
         return sum(file.rows for files in self.old.values() for file in files)
 
-    def merged(self, path: str, checksum: int | None = None) -> dict[str, ResultFile]:
+    def merged(self, path: str, checksum: int | None = None, size: int | None = None) -> dict[str, ResultFile]:
         """What stands for each query's."""
         found = {}
         for query, files in self.old.items():
-            one = Merge(query, files).merged(path, checksum)
+            share = None if size is None else size * sum(file.rows for file in files) // self.rows
+            one = Merge(query, files).merged(path, checksum, share)
             assert isinstance(one, ResultFile)
             found[query] = replace(one, part=query)
         return found

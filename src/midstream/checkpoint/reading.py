@@ -28,6 +28,7 @@ from midstream.checkpoint.packs import SegmentEntry
 from midstream.checkpoint.plan_graphs import graph_told, join_tree
 from midstream.checkpoint.plotting import plot_batches
 from midstream.checkpoint.request_log import told_of
+from midstream.checkpoint.retention import warn_of_removed_dead_letters
 from midstream.checkpoint.store import CheckpointStore
 from midstream.checkpoint.stored import (
     Alternative,
@@ -210,10 +211,12 @@ class StoredJob:
     def dead_letter_rows(self) -> int:
         """How many rows could not be used."""
         named = sum(file.rows for file in self.manifest.outputs.dead_letters)
-        return named + sum(listed.rows for listed in self.manifest.outputs.listed_dead_letters)
+        removed = (self.manifest.outputs.removed_dead_letters or {"rows": 0})["rows"]
+        return removed + named + sum(listed.rows for listed in self.manifest.outputs.listed_dead_letters)
 
     def dead_letters(self, limit: int | None = None) -> pa.Table:
         """Rows that could not be used, with the reasons, newest batch first; no more than `limit`."""
+        warn_of_removed_dead_letters(self.manifest)
         tables, rows = [_NO_DEAD_LETTERS.empty_table()], 0
         for file in reversed(list(dead_letters_of(self.store.files, self.manifest))):
             if limit is not None and rows >= limit:

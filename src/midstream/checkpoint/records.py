@@ -28,7 +28,8 @@ class Settings:
 
     `identity` tells a checkpoint from others; those of early versions have none. `declared` are the streams as they
     were declared, `arrival` the keys by which their rows go to slots, `carry` which of their columns batches carry. A
-    `finished` job takes in nothing more. `functions` are the fingerprints of users' functions.
+    `finished` job takes in nothing more. `functions` are the fingerprints of users' functions, `retention`
+    the limits of what is kept.
     """
 
     job: str | None = None
@@ -39,6 +40,7 @@ class Settings:
     carry: str = "needed"
     finished: bool = False
     functions: Mapping[str, str] = field(default_factory=dict)
+    retention: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,8 @@ class QueryAccount:
     `results` counts them. `graph` is its plan for display, `sharing` what it shares with others, `knowledge` what its
     adaptivity has learnt, `mode` the adaptivity that was asked for while it ran. `added` is what it was added with, if
     it was added while the job ran. `local_plans` are those of slots that run by another plan than the query's, with
-    their migrations. `verifying` is how far a copy of it is compared that has gone over to another plan.
+    their migrations. `verifying` is how far a copy of it is compared that has gone over to another plan. `removed` is
+    what has gone of its results by retention: how many rows, and before which instant.
     """
 
     results: int = 0
@@ -144,6 +147,7 @@ class QueryAccount:
     set_aside: SetAside | None = None
     local_plans: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     verifying: Mapping[str, Any] | None = None
+    removed: Mapping[str, int] | None = None
 
     @property
     def plans_of_slots(self) -> dict[int, str]:
@@ -157,7 +161,8 @@ class Outputs:
 
     `results` are by query. `listed` and `listed_dead_letters` are the lists of older ones, `superseded` the files whose
     content lies in larger ones by now, `given_up` those that were lost and are not waited for. `recent` are the newest
-    rows of the metrics table, `metrics` the files with the others.
+    rows of the metrics table, `metrics` the files with the others. `removed_dead_letters` are those that retention has
+    removed.
     """
 
     results: Mapping[str, Sequence[ResultFile]] = field(default_factory=dict)
@@ -168,6 +173,7 @@ class Outputs:
     given_up: History = ()
     metrics: Sequence[MetricsFile] = ()
     recent: History = ()
+    removed_dead_letters: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from midstream.checkpoint.lists import results_of
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.plan_graphs import schema_told
 from midstream.checkpoint.result_files import read_results
+from midstream.checkpoint.retention import kept_from, warn_of_removed
 from midstream.checkpoint.status import is_running
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError, QueryError
@@ -40,6 +41,8 @@ def stored_results(files: Files, manifest: Manifest, query: str, since: int = BE
     Of a query that has none yet, and whose manifest does not tell its columns, a table without columns.
     """
     require_query(manifest, query)
+    warn_of_removed(manifest, query, since)
+    since = max(since, kept_from(manifest, query))
     tables = [read_results(files, file) for file in released_files(files, manifest, query, since)]
     schema = _schema(manifest, query, tables)
     if schema is None:
@@ -155,7 +158,9 @@ def require_query(manifest: Manifest, query: str) -> None:
     """Refuses a query that a checkpoint has no results of."""
     if query not in manifest.queries and query not in manifest.outputs.results:
         known = ", ".join(manifest.queries) or "none"
-        raise QueryError(f"the job has no query {query}", detail=f"its queries are {known}")
+        gone = "@" in query and "replaced" in manifest.settings.retention
+        hint = "retention removes the results of replaced queries" if gone else None
+        raise QueryError(f"the job has no query {query}", detail=f"its queries are {known}", hint=hint)
 
 
 def _newest(store: CheckpointStore) -> Manifest:

@@ -144,6 +144,7 @@ def status(session: Session) -> dict[str, Any]:
                 "plan": plan_text(query, driver.state.slots),
                 "migrating_to": migrating_to(query),
                 "verifying": driver.state.verifications.told_of(name),
+                "removed": known.account(name).removed,
                 "added": name in driver.state.added,
                 "results": known.account(name).results,
                 "released": told_tick(known.released.get(name)),
@@ -157,6 +158,8 @@ def status(session: Session) -> dict[str, Any]:
             for name, query in driver.queries.items()
             if not is_rehearsal(name)
         },
+        "retention": driver.commits.retention.told,
+        "removed_dead_letters": known.outputs.removed_dead_letters,
         "dropped": dict(driver.state.dropped),
         "requests": told_of(driver.files, manifest),
         **measured(driver.store, manifest),

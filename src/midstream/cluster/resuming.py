@@ -71,7 +71,8 @@ def take_up(session: Session) -> None:
     require_same_streams(driver.manifest, driver.needed())
     accepted, state = session._changed_functions == "accept", driver.state
     require_same_functions(state.manifest, session._code, state.queries.values(), state.faults, accepted)
-    state.settings = replace(state.settings, functions=told_of_functions(state.manifest, session._code))
+    functions = told_of_functions(state.manifest, session._code)
+    state.settings = replace(state.settings, functions=functions, retention=driver.commits.retention.told)
 
 
 def leave_out(session: Session, name: str) -> None:

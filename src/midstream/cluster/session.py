@@ -21,6 +21,7 @@ from midstream.checkpoint.metrics import metrics_of
 from midstream.checkpoint.names import is_rehearsal
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.records import Settings
+from midstream.checkpoint.retention import Retention
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.backend import Backend
 from midstream.cluster.enrolment import Enrolment
@@ -81,6 +82,9 @@ class Session(AnySession):
 
     A session with a `name` goes on only with a checkpoint of that name, or one that has none yet.
 
+    `retention` limits what is kept of "results", of "dead_letters" and of results of "replaced" queries, each by age,
+    size or batches: `{"results": "30 days", "dead_letters": "1 GB", "replaced": "500 batches"}`; else all is kept.
+
     If the code of one of the `functions` that queries of the checkpoint call has changed, the start is refused, unless
     `changed_functions` is "accept".
     """
@@ -103,6 +107,7 @@ class Session(AnySession):
         name: str | None = None,
         small_batches: int | str | None = None,
         changed_functions: ChangedFunctions = "refuse",
+        retention: Mapping[str, str] | None = None,
     ) -> None:
         if changed_functions not in get_args(ChangedFunctions):
             raise InputError(f"changed functions can be refused or accepted, not {changed_functions!r}")
@@ -112,7 +117,7 @@ class Session(AnySession):
         self._backend = _backend(on or "spark", spark, store.files, small_batches)
         self.functions = functions_by_name(list(functions))
         self._listener: Listener | None = None
-        commits = Commits(store, retained, _at_least_one("metrics_retained", metrics_retained))
+        commits = Commits(store, retained, _at_least_one("metrics_retained", metrics_retained), Retention.of(retention))
         self._range = SlotRange.of(slots) if isinstance(slots, str) else None
         state = JobState(_first_slots(slots, self._backend.slots), settings=Settings(job=name))
         self._driver = Driver(self._backend.cluster, commits, state, memory)

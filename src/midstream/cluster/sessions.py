@@ -44,7 +44,8 @@ class Session:
     has its `plan`, `results()`, `history`, `decisions` and `migrate`. As a context manager it stops at the end.
 
     On a checkpoint there are more settings: `slots` (how many tasks share the work of a batch), `memory_per_slot`,
-    `retained`, `carry`, `rebalancing`, `metrics_retained`, `small_batches`, `changed_functions` and `name`.
+    `retained`, `carry`, `rebalancing`, `metrics_retained`, `small_batches`, `changed_functions`, `retention` and
+    `name`.
     In memory, `clock` gives the time of rows that the session stamps. `functions` are the user's own functions,
     `scheduling` says which operator runs when.
 
@@ -86,6 +87,7 @@ class Session:
         name: str | None = None,
         small_batches: int | str | None = None,
         changed_functions: ChangedFunctions = "refuse",
+        retention: Mapping[str, str] | None = None,
     ) -> OnCheckpoint: ...
 
     def __new__(cls, spark: Any = None, *, checkpoint: Any = None, on: object = None, **options: Any) -> Session:

@@ -11,6 +11,7 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.merging import adopt
 from midstream.checkpoint.metrics import completed, remember
 from midstream.checkpoint.process import this_process
+from midstream.checkpoint.retention import Retention, carried
 from midstream.checkpoint.source_batches import own_batches
 from midstream.checkpoint.store import FOR_A_REPLAY, CheckpointStore
 from midstream.errors import JobError
@@ -27,6 +28,7 @@ class Commits:
     store: CheckpointStore
     retained: int
     metrics_retained: int = 100_000
+    retention: Retention = field(default_factory=lambda: Retention({}))
     lease: Heartbeat | None = None
     under_way: int | None = None
     """The batch whose commit has begun and not ended: if its manifest is there, what the driver knows is behind it."""
@@ -75,7 +77,15 @@ class Commits:
         row = metrics_row(progress_of(batch, manifest), this_process().now())
         whole = completed(manifest, self.seconds)
         self.seconds = {}
-        return shorten(self.files, remember(self.files, whole, row, self.metrics_retained))
+        known = remember(self.files, whole, row, self.metrics_retained)
+        return shorten(self.files, self._within_limits(carried(known, batch.before)))
+
+    def _within_limits(self, manifest: Manifest) -> Manifest:
+        """The manifest without what has outlived its retention; looked at when files are collected."""
+        retained = self.store.batch_ids()
+        if not retained or not self._collects(manifest.batch_id):
+            return manifest
+        return self.retention.applied(self.files, manifest, self.store.read(retained[0]), this_process().now())
 
     @property
     def torn(self) -> bool:

@@ -78,8 +78,8 @@ def _let_others_first() -> None:
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
-def write_merged(files: Files, merge: AnyMerge, batch_id: int) -> tuple[str, int]:
-    """Writes one file with the rows of all; gives its name and its checksum."""
+def write_merged(files: Files, merge: AnyMerge, batch_id: int) -> tuple[str, int, int]:
+    """Writes one file with the rows of all; gives its name, its checksum and its size."""
     if isinstance(merge, SharedMerge):
         return _write_shared(files, merge, batch_id)
     spool = ParquetSpool(HELD)
@@ -89,10 +89,10 @@ def write_merged(files: Files, merge: AnyMerge, batch_id: int) -> tuple[str, int
     assert content is not None
     path = name_for(DEAD_LETTERS if merge.query is None else f"{RESULTS}/{merge.query}", batch_id, 0, 0)
     files.write_atomic(path, content, point="merge")
-    return path, checksum_of(content)
+    return path, checksum_of(content), content.size
 
 
-def _write_shared(files: Files, merge: SharedMerge, batch_id: int) -> tuple[str, int]:
+def _write_shared(files: Files, merge: SharedMerge, batch_id: int) -> tuple[str, int, int]:
     owners: dict[str, dict[str, str]] = {}
     shared = {file.path: file for old in merge.old.values() for file in old}
     for query, old in merge.old.items():
@@ -103,7 +103,7 @@ def _write_shared(files: Files, merge: SharedMerge, batch_id: int) -> tuple[str,
     path = name_for(merge.folder, batch_id, 0, 0)
     content = shared_parquet(rows.drop_columns([QUERY]), rows.column(QUERY))
     files.write_atomic(path, content, point="merge")
-    return path, checksum_of(content)
+    return path, checksum_of(content), content.size
 
 
 def _owned(rows: pa.Table, whose: Mapping[str, str]) -> pa.Table:

@@ -27,6 +27,7 @@ from midstream.checkpoint.lists import dead_letters_of, sources_of
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.outputs import open_output
 from midstream.checkpoint.process import this_process
+from midstream.checkpoint.retention import warn_of_removed_dead_letters
 from midstream.checkpoint.source_batches import source_batch
 from midstream.checkpoint.spark_log import LOCAL, note_sinks_called, paths_read, sinks_called
 from midstream.cluster.local.cluster import LocalCluster
@@ -194,6 +195,8 @@ class LocalBackend:
     def dead_letters(self, manifest: Manifest | None) -> pa.Table:
         """All rows that could not be used, with the reasons."""
         named = [] if manifest is None else dead_letters_of(self.files, manifest)
+        if manifest is not None:
+            warn_of_removed_dead_letters(manifest)
         tables = [pa.parquet.read_table(pa.BufferReader(open_output(self.files, file))) for file in named]
         return pa.concat_tables(tables).cast(DEAD_LETTERS) if tables else DEAD_LETTERS.empty_table()
 

@@ -44,6 +44,7 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
         lines.append(
             f"stream {name}: {stream['rows']:,} rows, {stream['late']:,} late, {stream['unusable']:,} unusable"
         )
+    lines += _retention(told)
     for name, query in told["queries"].items():
         moving = f", migrating to {query['migrating_to']}" if query["migrating_to"] else _verifying(query)
         rests = f", {query['status']}" if query.get("status") in ("replaced", "quarantined") else ""
@@ -314,6 +315,18 @@ def _waits(told: dict[str, Any] | None) -> list[str]:
         return []
     since = f"silent for {told['batches']} batches" if told["behind"] is not None else "without any rows so far"
     return [f"  waits for stream {told['stream']}, {since}: a skew for it would end that"]
+
+
+def _retention(told: dict[str, Any]) -> list[str]:
+    """What is kept for a while only, and what has gone."""
+    limits = [f"{kind} {limit}" for kind, limit in sorted(told.get("retention", {}).items())]
+    lines = [f"retention: {', '.join(limits)}"] if limits else []
+    for name, query in told["queries"].items():
+        gone = query.get("removed")
+        if gone is not None:
+            lines.append(f"  {gone['rows']:,} results of query {name} that start before {gone['before']} were removed")
+    gone = told.get("removed_dead_letters")
+    return [*lines, *([f"  {gone['rows']:,} dead letters were removed"] if gone else [])]
 
 
 def _verifying(query: dict[str, Any]) -> str:

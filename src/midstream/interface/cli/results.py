@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from midstream.checkpoint.reading import StoredJob
+from midstream.checkpoint.retention import RemovedWarning, told_of_removed
 from midstream.checkpoint.stored_results import follow_results, read_query_results
 from midstream.errors import JobError
 from midstream.inputs import write_table
@@ -37,6 +40,10 @@ def results(
     Example:
       midstream results orders.checkpoint hot --current
     """
+    warnings.simplefilter("ignore", RemovedWarning)  # said in our own words
+    removed = told_of_removed(StoredJob.open(checkpoint).manifest, query)
+    if removed is not None:
+        note(removed)
     if follow and (current or out is not None):
         raise JobError("--follow shows results as they come", hint="leave --current and --out out")
     if follow:

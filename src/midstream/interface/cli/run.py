@@ -132,6 +132,7 @@ def open_session(job: Job, replace: bool = False, drop: Sequence[str] = ()) -> A
         group_bits=job.group_bits,
         name=job.name,
         small_batches=job.small_batches,
+        retention=job.retention,
     )
     for name in drop:
         session.drop(name)

@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 from midstream.adaptation.policy import Policy
 from midstream.adaptation.scaling import SlotRange
 from midstream.algebra.declarations import Timestamps
+from midstream.checkpoint.retention import Retention
 from midstream.errors import JobError, MidstreamError
 from midstream.interface.jobs.adaptivity import OFF, policy_in
 from midstream.interface.jobs.keys import JOB_KEYS, QUERY_KEYS, STREAM_KEYS, Key
@@ -87,6 +88,7 @@ class Job:
     on: Literal["spark", "local"] = "spark"
     group_bits: int | None = None
     small_batches: int | str | None = None
+    retention: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_job(path: Path) -> Job:
@@ -151,6 +153,7 @@ def _described(content: Mapping[str, Any], folder: Path, name: str | None) -> tu
             "local" if job.choice("on", "spark") == "local" else "spark",
             _group_bits(job),
             _small_batches(job),
+            _retention(job),
         ),
         mistakes,
     )
@@ -202,6 +205,14 @@ def _small_batches(job: _Section) -> int | str | None:
             raise JobError(f"{job.at('small_batches')} cannot be {size!r}", hint="0 has executors run all batches")
         return size
     return None
+
+
+def _retention(job: _Section) -> Mapping[str, str]:
+    wanted: Mapping[str, str] = job.optional("retention") or {}
+    with job.noting("retention"):
+        Retention.of(wanted, job.at("retention"))
+        return wanted
+    return {}
 
 
 def _policy(section: _Section, usual: Policy) -> Policy:

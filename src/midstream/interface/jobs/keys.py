@@ -44,6 +44,9 @@ JOB_KEYS: Mapping[str, Key] = {
     "small_batches": Key(
         DURATION, 'On Spark, up to which size the driver runs a batch itself; "1 MB" by default, 0 for none.'
     ),
+    "retention": Key(
+        (dict,), "What is kept of results, dead_letters and replaced: by age, size or batches; all by default."
+    ),
     "metrics_retained": Key(NUMBER, "For how many batches metrics are kept, at least; 100000 by default."),
     "carry": Key(TEXT, "Which columns reach the tasks: those that queries need, or all.", ("needed", "all")),
     "scheduling": Key(TEXT, "Which operator runs when: dfs, bfs, rr, batch:K or chain."),

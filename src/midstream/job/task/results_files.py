@@ -66,7 +66,8 @@ def _alone(place: Place, name: str, given: GivenResults) -> ResultFile:
     content = given.content()
     assert content is not None
     place.files.write_atomic(path, content, point="results", sync=False)
-    return ResultFile(path, given.rows, given.first, given.last, place.batch_id, checksum=checksum_of(content))
+    checksum = checksum_of(content)
+    return ResultFile(path, given.rows, given.first, given.last, place.batch_id, "", checksum, content.size)
 
 
 def _together(place: Place, columns: str, given: Mapping[str, GivenResults]) -> dict[str, ResultFile]:
@@ -76,8 +77,11 @@ def _together(place: Place, columns: str, given: Mapping[str, GivenResults]) -> 
     names = pa.array(list(given)).take(pa.array(np.repeat(np.arange(len(given)), [g.rows for g in given.values()])))
     content = shared_parquet(result_table(plan, concatenate(pieces)), names)
     place.files.write_atomic(path, content, point="results", sync=False)
-    checksum = checksum_of(content)
-    return {n: ResultFile(path, g.rows, g.first, g.last, place.batch_id, n, checksum) for n, g in given.items()}
+    checksum, rows = checksum_of(content), sum(g.rows for g in given.values())
+    return {
+        n: ResultFile(path, g.rows, g.first, g.last, place.batch_id, n, checksum, content.size * g.rows // rows)
+        for n, g in given.items()
+    }
 
 
 def shared_parquet(rows: pa.Table, names: pa.Array | pa.ChunkedArray) -> pa.Buffer:

@@ -225,7 +225,7 @@ class StageStep:
     def _bury(self, files: Files, slot: int, content: pa.Buffer, rows: int) -> DeadLetterFile:
         path = name_for("dead_letters", self.batch_id, slot, self.stage)
         files.write_atomic(path, content, point="dead_letters", sync=False)
-        return DeadLetterFile(path, rows, self.batch_id, checksum_of(content))
+        return DeadLetterFile(path, rows, self.batch_id, checksum_of(content), content.size)
 
 
 def _results_of(lives: Sequence[Life]) -> dict[str, GivenResults]:

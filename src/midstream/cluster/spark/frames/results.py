@@ -18,6 +18,7 @@ from midstream.checkpoint.lists import dead_letters_of
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.outputs import require_present
 from midstream.checkpoint.result_files import QUERY
+from midstream.checkpoint.retention import kept_from, warn_of_removed, warn_of_removed_dead_letters
 from midstream.checkpoint.stored_results import released_files
 from midstream.job.result_table import result_table
 from midstream.job.results import start_column
@@ -36,15 +37,20 @@ def results_frame(spark: SparkSession, files: Files, manifest: Manifest | None, 
     schema = from_arrow_schema(empty.schema)
     if manifest is None:
         return spark.createDataFrame([], schema)
-    named = released_files(files, manifest, query)
+    warn_of_removed(manifest, query, BEGINNING)
+    since = kept_from(manifest, query)
+    named = released_files(files, manifest, query, since)
     require_present(files, named)
-    return _frame(spark, files, named, plan, manifest.released.get(query, BEGINNING))
+    frame = _frame(spark, files, named, plan, manifest.released.get(query, BEGINNING))
+    return frame if since == BEGINNING else frame.where(F.col(start_column(plan)) >= _literal(plan, since))
 
 
 def dead_letters_frame(spark: SparkSession, files: Files, manifest: Manifest | None) -> DataFrame:
     """All rows that could not be used, with the reasons."""
     named = [] if manifest is None else list(dead_letters_of(files, manifest))
     schema = from_arrow_schema(DEAD_LETTERS)
+    if manifest is not None:
+        warn_of_removed_dead_letters(manifest)
     if not named:
         return spark.createDataFrame([], schema)
     require_present(files, named)

@@ -1,0 +1,262 @@
+"""Retention: results, dead letters and results of replaced queries go once they are old, many or large enough.
+
+Whole files go, the oldest first, and only such as no retained manifest can still have to deliver. What is left of a
+query is all that starts at or after an instant, which its account remembers with the number of rows that went: nobody
+who reads takes a part for the whole. Age is by the clock, as the metrics table has it for each batch.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from midstream.algebra.time import BEGINNING, INFINITY, TIMESTAMP_TIME, ticks
+from midstream.checkpoint.file_entries import DeadLetterFile, ListFile, ResultFile
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.lists import dead_letters_of, read_list, results_of
+from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.metrics import metrics_of
+from midstream.errors import JobError, MidstreamError
+
+KINDS = ("results", "dead_letters", "replaced")
+"""What can be retained for a while only: results of running queries, dead letters, results of replaced queries."""
+
+REPLACED = "replaced"
+
+_AMOUNT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
+_BYTES = {"kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40}
+
+File = TypeVar("File", ResultFile, DeadLetterFile)
+
+
+class RemovedWarning(UserWarning):
+    """Some of what was asked for has been removed by retention."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How much is kept: an age in seconds, a number of bytes, or a number of batches."""
+
+    text: str
+    seconds: float | None = None
+    bytes: int | None = None
+    batches: int | None = None
+
+    @staticmethod
+    def of(text: object, place: str) -> Limit:
+        """The limit that a text says.
+
+        >>> Limit.of("30 days", "retention").seconds, Limit.of("2 GB", "retention").bytes
+        (2592000.0, 2147483648)
+        >>> Limit.of("500 batches", "retention").batches
+        500
+        """
+        found = _AMOUNT.fullmatch(text) if isinstance(text, str) else None
+        hint = "write for instance '30 days', '10 GB' or '500 batches'"
+        if found is None or float(found[1]) <= 0:
+            raise JobError(f"{place} cannot be {text!r}", hint=hint)
+        number, unit = float(found[1]), found[2].lower()
+        if unit in ("batch", "batches") and number == int(number):
+            return Limit(found[0], batches=int(number))
+        if unit in _BYTES:
+            return Limit(found[0], bytes=int(number * _BYTES[unit]))
+        try:
+            return Limit(found[0], seconds=ticks(found[0], TIMESTAMP_TIME) / 1e6)
+        except MidstreamError as error:
+            raise JobError(f"{place} cannot be {text!r}", hint=hint) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """The limits of a job; without one, a kind is kept for ever."""
+
+    limits: Mapping[str, Limit]
+
+    @staticmethod
+    def of(wanted: Mapping[str, object] | None, place: str = "retention") -> Retention:
+        """The limits that are asked for by kind."""
+        if wanted is not None and not isinstance(wanted, Mapping):
+            raise JobError(f"{place} is a table of {', '.join(KINDS)}, not {wanted!r}")
+        for kind in wanted or ():
+            if kind not in KINDS:
+                raise JobError(f"there is no retention of {kind!r}", hint=f"use {', '.join(KINDS)}")
+        return Retention({kind: Limit.of(text, f"{place}.{kind}") for kind, text in (wanted or {}).items()})
+
+    @property
+    def told(self) -> dict[str, str]:
+        """The limits in words."""
+        return {kind: limit.text for kind, limit in self.limits.items()}
+
+    def applied(self, files: Files, manifest: Manifest, oldest: Manifest, now: float) -> Manifest:
+        """The manifest without what has outlived its limit; `oldest` is the oldest manifest that is retained."""
+        if not self.limits:
+            return manifest
+        clock = _Clock(files, manifest, now)
+        for query, entry in manifest.queries.items():
+            limit = self.limits.get("replaced" if entry.status == REPLACED else "results")
+            if limit is not None:
+                manifest = _without_old_results(files, manifest, query, limit, oldest, clock)
+        if "dead_letters" in self.limits:
+            manifest = _without_old_dead_letters(files, manifest, self.limits["dead_letters"], clock)
+        return manifest
+
+
+@dataclass(frozen=True, slots=True)
+class _Clock:
+    """When batches were done."""
+
+    files: Files
+    manifest: Manifest
+    now: float
+
+    def last_before(self, seconds: float) -> int:
+        """The last batch that is older than so many seconds; -1 if there is none."""
+        table = metrics_of(self.files, self.manifest)
+        times = np.asarray(table.column("at").cast("int64").to_numpy(), np.int64)
+        old = table.column("batch_id").to_numpy()[times < (self.now - seconds) * 1e6]
+        return int(old.max()) if len(old) else -1
+
+
+def _without_old_results(
+    files: Files, manifest: Manifest, query: str, limit: Limit, oldest: Manifest, clock: _Clock
+) -> Manifest:
+    known = list(results_of(files, manifest, query))
+    gone = _outlived(known, [f for f in known if f.last_from < _settled(manifest, oldest, query)], limit, clock)
+    replaced = manifest.queries[query].status == REPLACED
+    if replaced and len(gone) == len(known):
+        return _forgotten(manifest, query)
+    if not gone:
+        return manifest
+    paths = {file.path for file in gone}
+    outputs = manifest.outputs
+    lists, rest = _without(files, outputs.listed.get(query, ()), paths)
+    kept = [*(ResultFile(*row) for row in rest), *(f for f in outputs.results.get(query, ()) if f.path not in paths)]
+    before = manifest.account(query).removed or {"rows": 0, "before": BEGINNING}
+    removed = {
+        "rows": before["rows"] + sum(file.rows for file in gone),
+        "before": max(before["before"], *(file.last_from + 1 for file in gone)),
+        "batch": manifest.batch_id,
+    }
+    manifest = manifest.with_outputs(
+        results={**outputs.results, query: tuple(kept)}, listed={**outputs.listed, query: tuple(lists)}
+    )
+    return manifest.with_account(query, removed=removed)
+
+
+def _settled(manifest: Manifest, oldest: Manifest, query: str) -> int:
+    """Before this instant, results are delivered and compared, whichever retained manifest is gone on from."""
+    if manifest.queries[query].status == REPLACED:  # what it had not released then is never delivered
+        known = oldest.queries.get(query)
+        return INFINITY if known is not None and known.status == REPLACED else BEGINNING
+    verifying = manifest.account(query).verifying
+    released = [known.released.get(query, BEGINNING) for known in (manifest, oldest)]
+    return min([*released, *([] if verifying is None else [int(verifying["since"])])])
+
+
+def _without_old_dead_letters(files: Files, manifest: Manifest, limit: Limit, clock: _Clock) -> Manifest:
+    known = list(dead_letters_of(files, manifest))
+    gone = _outlived(known, known, limit, clock)
+    if not gone:
+        return manifest
+    paths = {file.path for file in gone}
+    outputs = manifest.outputs
+    lists, rest = _without(files, outputs.listed_dead_letters, paths)
+    kept = [*(DeadLetterFile(*row) for row in rest), *(f for f in outputs.dead_letters if f.path not in paths)]
+    rows = (outputs.removed_dead_letters or {"rows": 0})["rows"] + sum(file.rows for file in gone)
+    removed = {"rows": rows, "last_batch": max(file.batch_id for file in gone), "batch": manifest.batch_id}
+    return manifest.with_outputs(
+        dead_letters=tuple(kept), listed_dead_letters=tuple(lists), removed_dead_letters=removed
+    )
+
+
+def _outlived(known: Sequence[File], may_go: Sequence[File], limit: Limit, clock: _Clock) -> list[File]:
+    """The files that have outlived a limit, of those that may go."""
+    ordered = sorted(may_go, key=lambda file: file.batch_id)
+    if limit.bytes is not None:
+        over, gone = sum(file.bytes or 0 for file in known) - limit.bytes, []
+        for file in ordered:
+            if over <= 0:
+                break
+            gone.append(file)
+            over -= file.bytes or 0
+        return gone
+    if limit.batches is not None:
+        last = clock.manifest.batch_id - limit.batches
+    else:
+        assert limit.seconds is not None
+        last = clock.last_before(limit.seconds)
+    return [file for file in ordered if file.batch_id <= last]
+
+
+def _without(files: Files, lists: Sequence[ListFile], paths: set[str]) -> tuple[list[ListFile], list[Any]]:
+    """The lists that name none of some files, and what else those name that do."""
+    kept, rest = [], []
+    for one in lists:
+        rows = read_list(files, one.path)
+        left = [row for row in rows if row[0] not in paths]
+        if len(left) == len(rows):
+            kept.append(one)
+        else:
+            rest += left
+    return kept, rest
+
+
+def _forgotten(manifest: Manifest, query: str) -> Manifest:
+    """The manifest without a replaced query of which nothing is left."""
+
+    def others(by_query: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in by_query.items() if name != query}
+
+    outputs = manifest.outputs
+    made = replace(
+        manifest,
+        queries=others(manifest.queries),
+        accounts=others(manifest.accounts),
+        released=others(manifest.released),
+    )
+    return made.with_outputs(results=others(outputs.results), listed=others(outputs.listed))
+
+
+def carried(manifest: Manifest, before: Manifest | None) -> Manifest:
+    """A batch's manifest that remembers what was removed before it."""
+    known = {} if before is None else {n: a.removed for n, a in before.accounts.items() if a.removed is not None}
+    for query, removed in known.items():
+        if query in manifest.queries:
+            manifest = manifest.with_account(query, removed=removed)
+    return manifest
+
+
+def kept_from(manifest: Manifest, query: str) -> int:
+    """The instant from which on a query's results are kept."""
+    removed = manifest.account(query).removed
+    return BEGINNING if removed is None else int(removed["before"])
+
+
+def told_of_removed(manifest: Manifest, query: str) -> str | None:
+    """What has been removed of a query's results, in words."""
+    removed = manifest.account(query).removed
+    if removed is None:
+        return None
+    return (
+        f"{removed['rows']:,} results of query {query} that start before {removed['before']} were removed by retention"
+    )
+
+
+def warn_of_removed(manifest: Manifest, query: str, since: int) -> None:
+    """Warns whoever asks for results that were removed."""
+    told = told_of_removed(manifest, query)
+    if told is not None and since < kept_from(manifest, query):
+        warnings.warn(told, RemovedWarning, stacklevel=3)
+
+
+def warn_of_removed_dead_letters(manifest: Manifest) -> None:
+    """Warns whoever asks for dead letters that were removed."""
+    removed = manifest.outputs.removed_dead_letters
+    if removed is not None:
+        told = f"{removed['rows']:,} dead letters, up to batch {removed['last_batch']}, were removed by retention"
+        warnings.warn(told, RemovedWarning, stacklevel=3)

@@ -1,0 +1,177 @@
+"""Retention: what is old goes, what is left is whole from an instant on, and nobody takes a part for all."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from typer.testing import CliRunner
+
+import midstream as ms
+from midstream.checkpoint.check import check
+from midstream.checkpoint.process import this_process
+from midstream.checkpoint.retention import Limit, RemovedWarning, Retention
+from midstream.checkpoint.status import stored_status
+from midstream.interface.cli.app import app
+from midstream.interface.jobs.job_file import job_of
+
+SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64())])
+QUERY = "SELECT k FROM A [RANGE 3]"
+BATCHES = 24
+
+
+def opened(folder: Path, retention: dict[str, str] | None, cql: str = QUERY, **options: Any) -> Any:
+    session = ms.Session(checkpoint=str(folder), on="local", slots=2, retained=3, retention=retention)
+    session.stream("A", SCHEMA)
+    session.query("q", cql, **options)
+    return session
+
+
+def rows(batch: int) -> pa.Table:
+    times = [None, *range(10 * batch, 10 * batch + 10)]
+    return pa.table({"ts": times, "k": [batch] * len(times)}, schema=SCHEMA)
+
+
+def everything(batches: int = BATCHES) -> pa.Table:
+    whole = pa.concat_tables([rows(i) for i in range(batches)])
+    return ms.reference(QUERY, {"A": whole.filter(pc.is_valid(whole["ts"]))})
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ms.DeadLetterWarning)
+        yield
+
+
+def run(folder: Path, retention: dict[str, str] | None, restarts: bool = False) -> dict[int, pa.Table]:
+    given: dict[int, pa.Table] = {}
+
+    def take(table: pa.Table, batch: int) -> None:
+        given[batch] = table
+
+    session = opened(folder, retention)
+    session.sink("q", take)
+    session.start()
+    for i in range(BATCHES):
+        if restarts and i % 5 == 4:
+            session.stop()
+            session = opened(folder, retention)
+            session.sink("q", take)
+            session.start()
+        session.push("A", rows(i))
+    session.finish()
+    session.stop()
+    return given
+
+
+@pytest.mark.parametrize("limit", ["6 batches", "0.01 MB"])
+def test_old_results_go_and_what_is_left_is_whole_from_an_instant_on(tmp_path: Path, limit: str) -> None:
+    given = run(tmp_path, {"results": limit}, restarts=True)
+    assert ms.snapshot_equal(pa.concat_tables(given.values()), everything())
+    stored = ms.open(tmp_path)
+    removed = stored.manifest.account("q").removed
+    assert removed is not None and 0 < removed["before"] < 10 * BATCHES
+    with pytest.warns(RemovedWarning, match=f"start before {removed['before']} were removed"):
+        left = stored.results("q")
+    whole = everything()
+    kept = whole.filter(pc.greater_equal(whole["valid_from"], removed["before"]))
+    assert ms.snapshot_equal(left, kept) and left.num_rows
+    assert not check(stored.store.files, stored.manifest)
+    told = stored_status(stored.store)
+    assert told["retention"] == {"results": limit} and told["queries"]["q"]["removed"] == removed
+
+
+def test_files_that_have_gone_are_not_there_any_more(tmp_path: Path) -> None:
+    run(tmp_path / "all", None)
+    run(tmp_path / "some", {"results": "3 batches", "dead_letters": "3 batches"})
+    for kind in ("results", "dead_letters"):
+        whole, left = (len(list((tmp_path / job / kind).rglob("*.parquet"))) for job in ("all", "some"))
+        assert left < whole
+
+
+def test_without_retention_everything_is_kept(tmp_path: Path) -> None:
+    run(tmp_path, None)
+    stored = ms.open(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RemovedWarning)
+        assert ms.snapshot_equal(stored.results("q"), everything())
+        assert stored.dead_letters().num_rows == stored.dead_letter_rows == BATCHES
+
+
+def test_old_dead_letters_go_and_are_still_counted(tmp_path: Path) -> None:
+    run(tmp_path, {"dead_letters": "6 batches"})
+    stored = ms.open(tmp_path)
+    assert stored.dead_letter_rows == BATCHES
+    with pytest.warns(RemovedWarning, match="dead letters, up to batch"):
+        left = stored.dead_letters()
+    # Files that were merged go with the newest of their rows.
+    assert set(range(BATCHES - 5, BATCHES)) <= set(left["batch_id"].to_pylist()) < set(range(BATCHES))
+    assert ms.snapshot_equal(stored.results("q"), everything())
+
+
+def test_results_go_by_their_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1_000_000.0]
+    monkeypatch.setattr(type(this_process()), "now", lambda _: now[0])
+    session = opened(tmp_path, {"results": "1 hour"})
+    session.start()
+    for i in range(BATCHES):
+        now[0] += 600.0
+        session.push("A", rows(i))
+    session.stop()
+    removed = ms.open(tmp_path).manifest.account("q").removed
+    assert removed is not None and 0 < removed["before"] <= 10 * (BATCHES - 6)
+
+
+def test_results_of_replaced_queries_go_and_then_the_query(tmp_path: Path) -> None:
+    session = opened(tmp_path, None)
+    session.start()
+    for i in range(8):
+        session.push("A", rows(i))
+    session.stop()
+    session = opened(tmp_path, {"replaced": "6 batches"}, "SELECT k + 1 AS k FROM A [RANGE 3]", replace=True)
+    session.start()
+    session.push("A", rows(8))
+    (old,) = (name for name in session.job.queries if "@" in name)
+    for i in range(9, BATCHES):
+        session.push("A", rows(i))
+    assert list(session.job.queries) == ["q"]
+    with pytest.raises(ms.QueryError, match="has no query") as refused:
+        session.job.results(old)
+    assert refused.value.hint == "retention removes the results of replaced queries"
+    session.stop()
+
+
+def test_the_command_line_says_what_was_removed(tmp_path: Path) -> None:
+    run(tmp_path, {"results": "6 batches", "dead_letters": "6 batches"})
+    runner = CliRunner()
+    shown = runner.invoke(app, ["results", str(tmp_path), "q"])
+    assert shown.exit_code == 0 and "were removed by retention" in shown.stderr
+    status = runner.invoke(app, ["status", str(tmp_path)]).stdout
+    assert "retention: dead_letters 6 batches, results 6 batches" in status
+    assert "results of query q that start before" in status and "dead letters were removed" in status
+
+
+def test_limits_are_ages_sizes_or_batches() -> None:
+    assert Limit.of("2 hours", "x").seconds == 7200
+    assert Limit.of("1.5 MB", "x").bytes == 3 * 2**19
+    assert Limit.of("7 batches", "x").batches == 7
+    for wrong in ("", "7", "some days", "0 days", "1.5 batches", 7, None):
+        with pytest.raises(ms.JobError, match="x cannot be"):
+            Limit.of(wrong, "x")
+    with pytest.raises(ms.JobError, match="no retention of 'state'"):
+        Retention.of({"state": "1 day"})
+
+
+def test_a_job_file_says_what_is_kept(tmp_path: Path) -> None:
+    def job(retention: object) -> Any:
+        stream = {"format": "parquet", "path": "a", "schema": "ts BIGINT"}
+        return job_of({"job": {"checkpoint": "c", "retention": retention}, "streams": {"A": stream}}, tmp_path)
+
+    assert job({"results": "30 days"}).retention == {"results": "30 days"}
+    with pytest.raises(ms.JobError, match=r"job.retention.results cannot be 'for ever'"):
+        job({"results": "for ever"})
