@@ -137,6 +137,28 @@ def test_the_reference_has_every_command_and_option() -> None:
     assert codes == {"0", *map(str, (USER_ERROR, INTERNAL_ERROR, CLUSTER_ERROR))}
 
 
+OLD_WORDS = re.compile(
+    r"\b(anew|rubbish|whoever|goes over to|go over to|gone over to|taken up|for want of|dealt anew|is told as)\b"
+)
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if "decisions" not in p.parts], ids=named)
+def test_a_page_is_in_plain_words(page: Path) -> None:
+    found = [
+        f"{number}: {line}" for number, line in enumerate(page.read_text().splitlines(), 1) if OLD_WORDS.search(line)
+    ]
+    assert found == []
+
+
+def test_every_command_is_in_plain_words() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    said = {
+        name: [command.help, *(getattr(option, "help", None) or "" for option in command.params)]
+        for name, command in commands.items()
+    }
+    assert {name: text for name, texts in said.items() for text in texts if OLD_WORDS.search(text)} == {}
+
+
 def test_every_page_is_linked_from_the_index() -> None:
     docs = ROOT / "docs"
     linked = {(docs / link).resolve() for link in re.findall(r"\]\(([^)#]+)\)", (docs / "index.md").read_text())}

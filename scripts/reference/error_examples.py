@@ -147,7 +147,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "ClusterError": (
         Example(
             lambda: _raise(in_words(ConnectionResetError(), None, "orders.checkpoint")),  # type: ignore[arg-type]
-            "a process that the job runs on has died, often for want of memory.",
+            "a process that the job runs on has died, often because memory ran out.",
             "start the job again: it goes on with the batch under way. A supervisor can do so on exit code 75.",
         ),
     ),
