@@ -62,6 +62,15 @@ def test_help_tells_how_to_open_a_session_and_what_it_can_do():
     assert all(inspect.getdoc(getattr(ms.Session, name)) for name in public)
 
 
+def test_the_signature_has_every_setting_of_every_kind():
+    from midstream.cluster.local.embedded_session import Session as InMemory
+    from midstream.cluster.session import Session as OnCheckpoint
+
+    offered = set(inspect.signature(ms.Session).parameters)
+    for kind in (InMemory, OnCheckpoint):
+        assert set(inspect.signature(kind.__init__).parameters) - {"self"} <= offered
+
+
 def test_scheduling_has_one_name_and_its_old_one_warns():
     inputs = {"A": rows(0, 9), "B": rows(0, 9), "C": rows(0, 9)}
     wanted = ms.run(JOIN, inputs, scheduling="bfs")

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from midstream.interface.cli import app
-from midstream.interface.cli.output import complain
+from midstream.interface.cli.output import complain, progress_bar
 
 ORDERS = str(Path(__file__).parents[2] / "examples" / "orders.toml")
 
@@ -45,3 +45,17 @@ def test_no_color_is_respected(colours, monkeypatch):
 
 def test_help_names_the_exit_codes():
     assert "Exit codes: 0" in CliRunner().invoke(app, ["--help"]).output
+
+
+def test_progress_has_a_rate_and_with_a_total_the_time_left(monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    shown = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stderr", shown)
+    with progress_bar(2_000) as advance:
+        for _ in range(4):
+            advance(500)
+    assert "2,000 of 2,000 rows" in shown.getvalue() and "rows/s" in shown.getvalue() and "left" in shown.getvalue()

@@ -83,6 +83,7 @@ class Session:
         scheduling: str | None = None,
         memory_per_slot: int | str = "1 GB",
         rebalancing: bool = False,
+        group_bits: int | None = None,
         metrics_retained: int = 100_000,
         name: str | None = None,
         small_batches: int | str | None = None,
@@ -90,7 +91,27 @@ class Session:
         retention: Mapping[str, str] | None = None,
     ) -> OnCheckpoint: ...
 
-    def __new__(cls, spark: Any = None, *, checkpoint: Any = None, on: object = None, **options: Any) -> Session:
+    def __new__(
+        cls,
+        spark: Any = None,
+        *,
+        checkpoint: Any = None,
+        on: object = None,
+        functions: Sequence[UserFunction] = (),
+        scheduling: str | Schedule | None = None,
+        clock: Callable[[], int] | None = None,
+        slots: int | str | None = None,
+        retained: int = 10,
+        carry: Carry = "needed",
+        memory_per_slot: int | str = "1 GB",
+        rebalancing: bool = False,
+        group_bits: int | None = None,
+        metrics_retained: int = 100_000,
+        name: str | None = None,
+        small_batches: int | str | None = None,
+        changed_functions: ChangedFunctions = "refuse",
+        retention: Mapping[str, str] | None = None,
+    ) -> Session:
         """A session of the kind that the arguments ask for."""
         return super().__new__(_kind(spark, checkpoint, on) if cls is Session else cls)
 

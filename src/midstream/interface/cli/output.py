@@ -12,10 +12,11 @@ from typing import Any
 import pyarrow as pa
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from midstream.algebra.quantities import amount
 from midstream.inputs.json_values import json_row
 
 NOT_A_TERMINAL = 100_000
@@ -99,13 +100,26 @@ def complain(text: str) -> None:
 
 
 @contextmanager
-def progress_bar() -> Iterator[Callable[[int], None]]:
-    """Counts rows on standard error while a long run goes on; only on a terminal, and gone at the end."""
+def progress_bar(total: int | None = None) -> Iterator[Callable[[int], None]]:
+    """Counts rows on standard error while a long run goes on, with their rate and, of a known total, the time left.
+
+    Only on a terminal, and gone at the end.
+    """
     console = _console(sys.stderr)
-    columns = (SpinnerColumn(), TextColumn("{task.completed:,.0f} rows"), TimeElapsedColumn())
+    counted = "{task.completed:,.0f} rows" if total is None else "{task.completed:,.0f} of {task.total:,.0f} rows"
+    columns = [SpinnerColumn(), TextColumn(counted), TextColumn("{task.fields[rate]}"), TimeElapsedColumn()]
+    if total is not None:
+        columns[1:1] = [BarColumn(bar_width=30)]
+        columns += [TextColumn("left"), TimeRemainingColumn()]
     with Progress(*columns, console=console, transient=True, disable=_QUIET[0] or not console.is_terminal) as progress:
-        task = progress.add_task("rows", total=None)
-        yield lambda rows: progress.advance(task, rows)
+        task = progress.add_task("rows", total=total, rate="")
+
+        def advance(rows: int) -> None:
+            progress.advance(task, rows)
+            speed = progress.tasks[0].speed
+            progress.update(task, rate="" if speed is None else f"{amount(speed)} rows/s")
+
+        yield advance
 
 
 def _console(stream: Any) -> Console:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +11,7 @@ import pyarrow as pa
 import typer
 
 from midstream import api
-from midstream.inputs import write_table
+from midstream.inputs import tables_of, write_table
 from midstream.inputs.files import format_of
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
@@ -60,8 +61,10 @@ def query(
     if on is Engine.REFERENCE:
         result = api.reference(text, files, time=columns, lateness=late)
     else:
-        with progress_bar() as progress:
-            result = api.run(text, files, time=columns, lateness=late, on=on.value, plan=plan, progress=progress)
+        tables = tables_of(files)
+        rows = sum(table.num_rows for name, table in tables.items() if re.search(rf"\b{re.escape(name)}\b", text, re.I))
+        with progress_bar(rows or None) as progress:
+            result = api.run(text, tables, time=columns, lateness=late, on=on.value, plan=plan, progress=progress)
     if out is not None:
         write_table(result, out)
     if json:
