@@ -365,6 +365,16 @@ class GraphEstimator:
         return not self.estimator.spread or any(members == self.graph.everyone for members in self._members)
 
     @property
+    def spread(self) -> bool:
+        """Whether rows lie in slots."""
+        return self.estimator.spread
+
+    @property
+    def batch_ticks(self) -> float:
+        """How much time a batch spans."""
+        return self.estimator.batch_ticks(self.leaves[0])
+
+    @property
     def may_route(self) -> bool:
         """Whether routed joins are worth a thought: in one place they are multi-way joins."""
         return self.estimator.spread and self.estimator.statistics is not UNKNOWN

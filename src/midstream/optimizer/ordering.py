@@ -109,7 +109,7 @@ def _moving(estimator: GraphEstimator, parts: Sequence[Ordered]) -> tuple[float,
         return 0.0, None
     rows, placed = estimator.meeting([(part.inputs, part.placed) for part in parts])
     further = placed.stage - max(0 if part.placed is None else part.placed.stage for part in parts)
-    waiting = further / estimator.estimator.batch_ticks(estimator.leaves[0])
+    waiting = further / estimator.batch_ticks
     return estimator.constants.exchange * rows + estimator.constants.stage * waiting, placed
 
 

@@ -6,7 +6,6 @@ stream and trigger, in one Spark session, and take turns once they are warm.
 
 from __future__ import annotations
 
-import math
 import os
 import statistics
 import tempfile
@@ -51,22 +50,27 @@ def bench_multikey(batches: int = 6, seed: int = 5, only: Sequence[str] = ()) ->
 class Chain:
     """Streams of a chain: their names, rows a batch over all of them, and how many values each key has.
 
-    `keys[i]` is how many values the key between stream i and the next has; `limit` is what the values of a result's
-    parts must stay below together, of a million each.
+    `keys[i]` is how many values the key between stream i and the next has. With as many keys as streams the last one
+    is joined with the first.
     """
 
     names: str
     rows: int
     keys: tuple[int, ...]
-    limit: int | None = None
+
+    def key_of(self, number: int, column: str) -> int | None:
+        """How many values a column of a stream has; None if it joins nothing."""
+        place = number - 1 if column == "a" else number
+        closed = len(self.keys) == len(self.names)
+        return self.keys[place] if closed or 0 <= place < len(self.keys) else None
 
     @property
     def query(self) -> str:
         """The join of all of them."""
         streams = ", ".join(f"{name} [RANGE {WINDOW} SECONDS]" for name in self.names)
-        equal = " AND ".join(f"{a}.b = {b}.a" for a, b in zip(self.names[:-1], self.names[1:], strict=True))
-        few = "" if self.limit is None else f" AND {' + '.join(f'{n}.v' for n in self.names)} < {self.limit}"
-        return f"SELECT {', '.join(f'{n}.v AS v{n}' for n in self.names)} FROM {streams} WHERE {equal}{few}"
+        pairs = [*zip(self.names[:-1], self.names[1:], strict=True), (self.names[-1], self.names[0])][: len(self.keys)]
+        equal = " AND ".join(f"{a}.b = {b}.a" for a, b in pairs)
+        return f"SELECT {', '.join(f'{n}.v AS v{n}' for n in self.names)} FROM {streams} WHERE {equal}"
 
     @property
     def statistics(self) -> Statistics:
@@ -76,24 +80,10 @@ class Chain:
         for i, name in enumerate(self.names):
             population = RATE * WINDOW
             streams[name] = StreamStatistics(Estimate(rate, 0.01), population=population, width=32.0, rows=each)
-            for column, place in (("a", i - 1), ("b", i)):
-                if 0 <= place < len(self.keys):
-                    keys[f"{name}.{column}"] = _uniform(self.keys[place])
-        kept = MappingProxyType({} if self.limit is None else {self.condition: Estimate(self.share, 0.1)})
-        return Statistics(MappingProxyType(streams), MappingProxyType(keys), kept, batch_ticks=each / rate)
-
-    @property
-    def condition(self) -> str:
-        """The condition over all streams, as statistics name it."""
-        total = f"{self.names[0]}.v"
-        for name in self.names[1:]:
-            total = f"({total} + {name}.v)"
-        return f"({total} < {self.limit})"
-
-    @property
-    def share(self) -> float:
-        """How often it holds: the volume of the corner of a cube."""
-        return ((self.limit or 0) / 1e6) ** len(self.names) / math.factorial(len(self.names))
+            for column in "ab":
+                if (values := self.key_of(i, column)) is not None:
+                    keys[f"{name}.{column}"] = _uniform(values)
+        return Statistics(MappingProxyType(streams), MappingProxyType(keys), batch_ticks=each / rate)
 
 
 def _uniform(values: int) -> KeyProfile:
@@ -223,30 +213,39 @@ def calm(bench: Bench) -> None:
     _routed_and_tree(bench, "calm", chain, None)
 
 
-EXPLODING = Chain("ABC", 60_000, (RATE * WINDOW // 10,) * 2, 100_000)
-"""A row finds about ten partners in each neighbour's window, and of a hundred combinations hardly one is a result."""
+EXPLODING = Chain("ABC", 60_000, (RATE * WINDOW // 10,) * 3)
+"""A triangle: a row finds about ten partners in either window, of a hundred combinations a twentieth is a result."""
 
 
 def stage(bench: Bench) -> None:
-    """What a further stage costs: its latency and what a row takes, from batches of two sizes by plans of more stages.
+    """What a further stage costs: its latency and what a row takes, from batches of two sizes in one stage and in two.
 
-    Every window of the slower plan is in every slot but one, so that it differs from the other by one exchange.
+    The weight of an exchange among the optimizer's is what a row takes there, in probes. A probe is half of what the
+    steps' kernels take for a row that is probed and stored.
     """
     from midstream.lab.yardsticks.chains import our_chain
 
     seconds: dict[tuple[int, int], float] = {}
-    for rows in (20_000, 200_000):
+    kernels: list[float] = []
+    sizes = (20_000, 200_000)
+    for rows in sizes:
         chain = Chain("AB", rows, (50 * RATE * WINDOW,))
-        folders = bench.data(chain, bench.batches + 2)
         for stages, plan in ((1, "(A B)"), (2, "A -> B, B -> A")):
             bench.runs += 1
-            timed = our_chain(bench.spark, folders, chain.query, bench.root / f"run-{bench.runs}", plan)
+            work, folders = bench.root / f"run-{bench.runs}", bench.data(chain, bench.batches + 2)
+            watch = kernels.append if (rows, stages) == (sizes[1], 1) else None
+            timed = our_chain(bench.spark, folders, chain.query, work, plan, kernel=watch)
             seconds[rows, stages] = statistics.median(timed.seconds[WARM_UP + 1 :])
-    small, large = (seconds[rows, 2] - seconds[rows, 1] for rows in (20_000, 200_000))
-    row = (large - small) / 180_000
-    bench.report.add("a further stage: latency", small - 20_000 * row, "s")
-    bench.report.add("a further stage: each row", 1e6 * row, "µs")
-    bench.report.add("one stage, 200k rows a batch", seconds[200_000, 1], "s")
+    small, large = (seconds[rows, 2] - seconds[rows, 1] for rows in sizes)
+    row = (large - small) / (sizes[1] - sizes[0])
+    probe = statistics.median(kernels[WARM_UP + 1 :]) / sizes[1] / 2
+    bench.report.add("one stage, 20k rows a batch", seconds[sizes[0], 1], "s")
+    bench.report.add("one stage, 200k rows a batch", seconds[sizes[1], 1], "s")
+    bench.report.add("a further stage, 20k rows a batch", small, "s")
+    bench.report.add("a further stage, 200k rows a batch", large, "s")
+    bench.report.add("a probe", 1e6 * probe, "µs")
+    bench.report.add("a further stage: latency", (small - sizes[0] * row) / probe, "probes")
+    bench.report.add("a further stage: each row", row / probe, "probes")
 
 
 PARTS: dict[str, Callable[[Bench], None]] = {
@@ -269,7 +268,7 @@ def _write(folder: Path, chain: Chain, batches: int, seed: int) -> None:
     first = time.time() - batches - 10
     for number, name in enumerate(chain.names):
         (folder / name).mkdir(parents=True)
-        values = [chain.keys[place] if 0 <= place < len(chain.keys) else 1 for place in (number - 1, number)]
+        values = [chain.key_of(number, column) or 1 for column in "ab"]
         for i in range(batches):
             ticks = np.sort(random.integers(i * span, (i + 1) * span, rows))
             columns = {

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from midstream.adaptation.policy import Policy
 from midstream.cluster.session import Session
 from midstream.lab.yardsticks.joins import IN_MEMORY, Timed, streaming_query, trigger_seconds
 
@@ -49,16 +47,15 @@ def our_chain(
     cql: str,
     work: Path,
     plan: str | None = None,
-    adaptive: Policy | Literal["off"] = "off",
-    watch: Callable[[str], None] | None = None,
+    kernel: Callable[[float], None] | None = None,
 ) -> Timed:
-    """The same through a session; `watch` is told the plan of every batch."""
+    """The same through a session; `kernel` is told the seconds of all slots' operators in every batch."""
     with Session(spark, checkpoint=str(work / "checkpoint")) as session:
         for name, folder in folders.items():
             session.stream(name, _files(spark, folder), time="ts")
-        query = session.query("join", cql, plan=plan, adaptive=adaptive)
-        if watch is not None:
-            session.on_progress(lambda event: watch(event["plans"]["join"]))
+        query = session.query("join", cql, plan=plan)
+        if kernel is not None:
+            session.on_progress(lambda event: kernel(event["seconds"]["kernel"]))
         session.process_available()
         seconds = trigger_seconds(streaming_query(session))
         session.finish()

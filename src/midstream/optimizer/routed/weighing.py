@@ -9,17 +9,14 @@ stage reads pass through the stages before it, and each further stage costs its 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from midstream.algebra.placements import Placement
-from midstream.optimizer.cost import ROW_OVERHEAD, Cost
-from midstream.optimizer.join_graph import Routed
+from midstream.optimizer.cost import ROW_OVERHEAD, Constants, Cost
+from midstream.optimizer.join_graph import Inputs, JoinGraph, Routed
 from midstream.optimizer.routed.shapes import may_route
-
-if TYPE_CHECKING:  # estimates weigh routed joins by this file
-    from midstream.optimizer.estimates import GraphEstimator
 
 MOST = 8
 """Up to how many streams routed joins are weighed."""
@@ -33,6 +30,38 @@ Orders = tuple[tuple[int, ...], ...]
 Placements = tuple[tuple[Placement, ...], ...]
 Classes = tuple[int, ...]
 """The classes of equal terms by which a probe finds its partners."""
+
+
+class Flowing(Protocol):
+    """What a set of streams gives: rows per tick, rows of a snapshot, bytes of a row."""
+
+    @property
+    def rate(self) -> float: ...
+    @property
+    def population(self) -> float: ...
+    @property
+    def width(self) -> float: ...
+
+
+class Joins(Protocol):
+    """What is known of a join graph: its flows, its keys, and where its rows lie."""
+
+    @property
+    def graph(self) -> JoinGraph: ...
+    @property
+    def constants(self) -> Constants: ...
+    @property
+    def leaves(self) -> Sequence[Flowing]: ...
+    @property
+    def spread(self) -> bool: ...
+    @property
+    def batch_ticks(self) -> float: ...
+
+    def flow(self, inputs: Inputs) -> Flowing:
+        """What the join of a set of inputs gives."""
+
+    def classes_between(self, left: Inputs, right: Inputs) -> Classes:
+        """The classes of equal terms of which both sets have some."""
 
 
 @dataclass(slots=True)
@@ -50,11 +79,11 @@ class _Sums:
     """Streams' rows, by which key or to every slot they travel, and to which stage."""
 
 
-def routed_cost(joins: GraphEstimator, orders: Orders, placements: Placements) -> Cost:
+def routed_cost(joins: Joins, orders: Orders, placements: Placements) -> Cost:
     """The joint cost of the ways of all streams."""
     sums = _Sums()
     depths = [_follow(joins, head, order, placements[head], sums) for head, order in enumerate(orders)]
-    flows, spread = joins.leaves, joins.estimator.spread
+    flows, spread = joins.leaves, joins.spread
     inserted = rows = size = 0.0
     for stream, _, everywhere in sums.windows:
         copies = SLOTS if everywhere and spread else 1
@@ -66,7 +95,7 @@ def routed_cost(joins: GraphEstimator, orders: Orders, placements: Placements) -
         moved = sums.moved
         for stream, _, everywhere, stage in sums.read:
             moved += flows[stream].rate * stage * (SLOTS if everywhere else 1)
-        stages = max(depths) / joins.estimator.batch_ticks(flows[0])
+        stages = max(depths) / joins.batch_ticks
     return Cost(
         probed=sums.probed,
         inserted=inserted,
@@ -79,9 +108,7 @@ def routed_cost(joins: GraphEstimator, orders: Orders, placements: Placements) -
     )
 
 
-def _follow(
-    joins: GraphEstimator, head: int, order: tuple[int, ...], placed: tuple[Placement, ...], sums: _Sums
-) -> int:
+def _follow(joins: Joins, head: int, order: tuple[int, ...], placed: tuple[Placement, ...], sums: _Sums) -> int:
     """Adds up the way of one stream; the stage in which it ends."""
     inside, here = 1 << head, joins.leaves[head]
     size, population, stage = here.rate, here.population, 0
@@ -113,12 +140,12 @@ def _follow(
     return stage
 
 
-def routed_worth(joins: GraphEstimator, orders: Orders, placements: Placements) -> float:
+def routed_worth(joins: Joins, orders: Orders, placements: Placements) -> float:
     """The same as one number."""
     return routed_cost(joins, orders, placements).per_tick(joins.constants)
 
 
-def best_routed(joins: GraphEstimator, orders: Orders) -> tuple[Routed, float] | None:
+def best_routed(joins: Joins, orders: Orders) -> tuple[Routed, float] | None:
     """A routed join of low cost, improved from some probe orders; None where there can be none.
 
     Each step changes where one stream's window is kept, where one probe takes place, or when one way meets a stream.
@@ -129,7 +156,7 @@ def best_routed(joins: GraphEstimator, orders: Orders) -> tuple[Routed, float] |
     everything_travels = tuple(tuple(Placement.DESTINATION for _ in order) for order in orders)
     found = orders, everything_travels
     worth = routed_worth(joins, *found)
-    if joins.estimator.spread:
+    if joins.spread:
         fell = True
         while fell:
             fell = False
@@ -140,7 +167,7 @@ def best_routed(joins: GraphEstimator, orders: Orders) -> tuple[Routed, float] |
     return Routed(tuple(range(len(orders))), *found), worth
 
 
-def _steps(joins: GraphEstimator, orders: Orders, placements: Placements) -> Iterator[tuple[Orders, Placements]]:
+def _steps(joins: Joins, orders: Orders, placements: Placements) -> Iterator[tuple[Orders, Placements]]:
     for stream in range(len(orders)):
         for placement in Placement:
             yield (
@@ -167,7 +194,7 @@ def _with(ways: tuple[tuple, ...], head: int, way: tuple) -> tuple[tuple, ...]: 
     return (*ways[:head], way, *ways[head + 1 :])
 
 
-def _linked(joins: GraphEstimator, head: int, order: list[int]) -> bool:
+def _linked(joins: Joins, head: int, order: list[int]) -> bool:
     """Whether a way probes nothing without a condition while another stream could be probed."""
     graph, inside = joins.graph, 1 << head
     for place, target in enumerate(order):
