@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
+from tests.distribution.routed.joins import draw_plan
 from tests.optimizer.test_plan_choice import query, statistics
 
+from midstream.distribution.routed.query import RoutedQuery
 from midstream.distribution.stages import cut
 from midstream.optimizer.cost import Constants
 from midstream.optimizer.estimates import Estimator, Flow, GraphEstimator
 from midstream.optimizer.join_graph import join_graph
 from midstream.optimizer.ordering import all_trees, shape_cost
 from midstream.optimizer.plans import enumerate_plans, plan_query
+from midstream.optimizer.routed.weighing import SLOTS
 
 QUERIES = [
     ("A B C", "A.k = B.k AND B.v = C.v"),
@@ -35,6 +40,26 @@ def test_what_is_charged_is_what_the_stages_send(names, where, monkeypatch):
     for plan in plans:
         moved = Estimator(known(names), plan.emission, None, spread=True).cost(plan.logical).moved
         assert moved == len(cut(plan.physical).fragments) - 1, plan.text
+
+
+@pytest.mark.parametrize(("names", "where"), [*QUERIES, ("A B C D", "A.k = B.k AND B.v < C.v AND C.w = D.w")])
+def test_what_is_charged_for_a_routed_join_is_what_its_rounds_send(names, where, monkeypatch):
+    """With every flow counted as one: each fragment's output once for each stage that it passes, and once a slot."""
+    asked, random = query(names, where), Random(7)
+    monkeypatch.setattr(GraphEstimator, "flow", lambda self, inputs: Flow(1.0, 1.0))
+    monkeypatch.setattr(Estimator, "flow", lambda self, plan: Flow(1.0, 1.0))
+    conditions = RoutedQuery(asked).conditions
+    for _ in range(12):
+        plan = plan_query(asked, str(draw_plan(random, conditions)))
+        cost = Estimator(known(names), plan.emission, None, spread=True).cost(plan.logical)
+        staged = cut(plan.physical)
+        sent = 0
+        for fragment in staged.fragments[:-1]:
+            readers = [f.stage for f in staged.fragments if any(r.fragment == fragment.number for r in f.received)]
+            if readers:  # windows give nothing
+                sent += (readers[0] - fragment.stage) * (SLOTS if fragment.route.everywhere else 1)
+        assert cost.moved == sent, plan.text
+        assert cost.inserted == sum(SLOTS if name.everywhere else 1 for name in staged.windows), plan.text
 
 
 @pytest.mark.parametrize(("names", "where"), QUERIES)

@@ -95,6 +95,7 @@ def stops(route: Sequence[ProbeStep], placements: Sequence[Placement]) -> list[S
     found, together = list[Stop](), set[Key]()
     for step, placement in zip(route, placements, strict=True):
         if placement is Placement.SOURCE:
+            together |= {step.target_key} if step.key in together else set()
             found.append(Stop(Travel.STAY, step.key, Travel.TO_ALL))
         elif step.key:
             travel = Travel.STAY if step.key in together else Travel.BY_KEY

@@ -64,38 +64,60 @@ class Joins(Protocol):
         """The classes of equal terms of which both sets have some."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Hop:
+    """A probe of a way: of which stream, by which key, where its window is, and in which leg of the way it is.
+
+    A leg ends where partial results travel.
+    """
+
+    target: int
+    by: Classes
+    everywhere: bool
+    leg: int
+
+    @property
+    def route(self) -> tuple[Classes, bool]:
+        """How rows get to the window: by a key or where they are, or to every slot."""
+        return (() if self.everywhere else self.by), self.everywhere
+
+
 @dataclass(slots=True)
 class _Sums:
     """What the ways of a plan need: probes and moves of their own, and windows and rows that they share."""
 
+    last: int
+    """The stage of the last legs of all ways."""
     probed: float = 0.0
     matched: float = 0.0
     given: float = 0.0
     moved: float = 0.0
-    stages: int = 0
     windows: set[tuple[int, Classes, bool]] = field(default_factory=set)
     """Streams, the key their window is kept by, and whether it is in every slot."""
-    read: set[tuple[int, Classes, bool, int]] = field(default_factory=set)
-    """Streams' rows, by which key or to every slot they travel, and to which stage."""
+    read: dict[tuple[int, tuple[Classes, bool]], set[int]] = field(default_factory=dict)
+    """Streams' rows by the route they take, and the stages that read them."""
+
+    def reads(self, stream: int, route: tuple[Classes, bool], stage: int) -> None:
+        """Notes that a stage reads a stream's rows."""
+        self.read.setdefault((stream, route), set()).add(stage)
 
 
 def routed_cost(joins: Joins, orders: Orders, placements: Placements) -> Cost:
     """The joint cost of the ways of all streams."""
-    sums = _Sums()
-    depths = [_follow(joins, head, order, placements[head], sums) for head, order in enumerate(orders)]
-    flows, spread = joins.leaves, joins.spread
-    inserted = rows = size = 0.0
-    for stream, _, everywhere in sums.windows:
-        copies = SLOTS if everywhere and spread else 1
-        inserted += copies * flows[stream].rate
-        rows += copies * flows[stream].population
-        size += copies * flows[stream].population * (flows[stream].width + ROW_OVERHEAD)
-    moved, stages = 0.0, 0.0
-    if spread:
-        moved = sums.moved
-        for stream, _, everywhere, stage in sums.read:
-            moved += flows[stream].rate * stage * (SLOTS if everywhere else 1)
-        stages = max(depths) / joins.batch_ticks
+    ways = [_way(joins, head, order, placements[head]) for head, order in enumerate(orders)]
+    sums = _Sums(max(way[-1].leg for way in ways))
+    for head, way in enumerate(ways):
+        _follow(joins, head, way, sums)
+    inserted = rows = size = moved = 0.0
+    for stream, by, everywhere in sums.windows:
+        flow, copies = joins.leaves[stream], SLOTS if everywhere and joins.spread else 1
+        inserted += copies * flow.rate
+        rows += copies * flow.population
+        size += copies * flow.population * (flow.width + ROW_OVERHEAD)
+        route = (() if everywhere else by), everywhere
+        sums.read.setdefault((stream, route), {1})
+    for (stream, (_, everywhere)), stages in sums.read.items():
+        moved += joins.leaves[stream].rate * sum(stages) * (SLOTS if everywhere else 1)
     return Cost(
         probed=sums.probed,
         inserted=inserted,
@@ -103,41 +125,47 @@ def routed_cost(joins: Joins, orders: Orders, placements: Placements) -> Cost:
         given=sums.given,
         state_rows=rows,
         state_bytes=size,
-        moved=moved,
-        stages=stages,
+        moved=sums.moved + moved if joins.spread else 0.0,
+        stages=sums.last / joins.batch_ticks if joins.spread else 0.0,
     )
 
 
-def _follow(joins: Joins, head: int, order: tuple[int, ...], placed: tuple[Placement, ...], sums: _Sums) -> int:
-    """Adds up the way of one stream; the stage in which it ends."""
-    inside, here = 1 << head, joins.leaves[head]
-    size, population, stage = here.rate, here.population, 0
-    together: Classes | None = None
+def _way(joins: Joins, head: int, order: tuple[int, ...], placed: tuple[Placement, ...]) -> list[_Hop]:
+    hops: list[_Hop] = []
+    inside, leg, together = 1 << head, 0, list[Classes]()
     for target, placement in zip(order, placed, strict=True):
-        mask = 1 << target
-        by, first = joins.classes_between(inside, mask), stage == 0
-        everywhere = placement is Placement.SOURCE
-        stays = everywhere or (bool(by) and by == together)
-        if first or not stays:
-            stage += 1
-        if first:
-            sums.read.add((head, () if everywhere else by, not everywhere and not by, stage))
-        elif not stays:
-            sums.moved += size * (1 if by else SLOTS)
+        by, everywhere = joins.classes_between(inside, 1 << target), placement is Placement.SOURCE
+        stays = everywhere or by in together
+        leg += 1 if not hops or not stays else 0
         if not everywhere:
-            together = by or None
-        sums.windows.add((target, by, everywhere))
-        sums.read.add((target, () if everywhere else by, everywhere, 1))
-        if target < head:
-            sums.read.add((target, () if everywhere else by, everywhere, stage))
-        reached = inside | mask
+            together = [by] if by else []
+        hops.append(_Hop(target, by, everywhere, leg))
+        inside |= 1 << target
+    return hops
+
+
+def _follow(joins: Joins, head: int, way: list[_Hop], sums: _Sums) -> None:
+    """Adds up the way of one stream."""
+    inside, here = 1 << head, joins.leaves[head]
+    size, population, leg = here.rate, here.population, 0
+    for hop in way:
+        stage = sums.last if hop.leg == way[-1].leg else hop.leg
+        if leg == 0:
+            starts = ((), False) if hop.everywhere else (hop.by, not hop.by)
+            sums.reads(head, starts, stage)
+        elif hop.leg > leg:
+            sums.moved += size * (stage - leg) * (1 if hop.by else SLOTS)
+        leg = hop.leg
+        sums.windows.add((hop.target, hop.by, hop.everywhere))
+        if hop.target < head:
+            sums.reads(hop.target, hop.route, stage)
+        reached = inside | 1 << hop.target
         after = joins.flow(reached).population
         grown = size * after / population if population > 0 else 0.0
         sums.probed += size
-        sums.matched += grown if by else size * joins.leaves[target].population
+        sums.matched += grown if hop.by else size * joins.leaves[hop.target].population
         size, inside, population = grown, reached, after
     sums.given += size
-    return stage
 
 
 def routed_worth(joins: Joins, orders: Orders, placements: Placements) -> float:
