@@ -59,3 +59,16 @@ def test_a_refusal_that_comes_back_is_told_once():
     first.go_on(told, refusing)
     assert first.given_up == []
     assert files.exists(path_of(ANSWERS, number))
+
+
+def test_a_promise_that_is_given_up_is_kept_until_a_manifest_tells_of_it():
+    files = SimulatedFiles(insert("promised", VolatileDisk()))
+    number = send(files, REQUEST)
+    Requests(files, RLock()).answer_all(lambda request: "done")
+    for _ in range(2):  # a process that dies before its first manifest
+        again = Requests(files, RLock())
+        again.go_on(None, refusing)
+        assert [record["id"] for record in again.given_up] == [number]
+    again.committed()
+    last = Requests(files, RLock())
+    assert last.go_on(None, refusing) == [] and last.given_up == []

@@ -110,7 +110,7 @@ class TakenRequests:
     def tidy(self) -> list[tuple[str, Request, Reply]]:
         """Ends what an earlier process had left half done, while nothing else is at work here.
 
-        Gives the requests that are refused by now, with the reasons.
+        Gives the requests that are refused by now, with the reasons; they stay until they are forgotten.
         """
         asked = dict(self.waiting())
         refused = [
@@ -119,7 +119,6 @@ class TakenRequests:
         ]
         for number, _, reply in refused:
             self.answer(number, reply)
-            self.forget(number)
         for number in numbers_in(self.files, TAKEN):
             self._clear(number)
         for number in numbers_in(self.files, ANSWERS):
@@ -129,6 +128,8 @@ class TakenRequests:
 
     def _clear(self, number: str) -> None:
         """Removes a request that was taken up or back; of one taken back, or that says nothing, nothing stays."""
+        # Who made the mark may have died before it was safe, and without both the request would be lost.
+        self.files.sync(TAKEN)
         # The request goes first: without the mark it would count again.
         self.files.delete(path_of(ARRIVED, number))
         content = self.files.read(path_of(TAKEN, number))

@@ -61,6 +61,11 @@ class CheckpointStore:
         ids = self.batch_ids()
         return self.read(ids[-1]) if ids else None
 
+    def make_safe(self) -> None:
+        """Makes all manifests that are there safe: whoever made the newest may have died before it was."""
+        if self.batch_ids():
+            self.files.sync(MANIFESTS)
+
     def read(self, batch_id: int) -> Manifest:
         """The manifest of a batch."""
         path = manifest_path(batch_id)

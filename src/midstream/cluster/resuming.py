@@ -61,6 +61,7 @@ def take_up(session: Session) -> None:
     driver = session._driver
     if driver.commits.lease is None:
         driver.commits.lease = Heartbeat(driver.files)
+        driver.store.make_safe()
         _read_again(session)
         driver.cluster.repair(driver.store)
     elif driver.commits.torn:

@@ -52,14 +52,18 @@ class Requests:
     def go_on(self, manifest: Manifest | None, handle: Handler) -> list[str]:
         """Carries out what was asked of an earlier process and is not in the manifest; gives the numbers."""
         self.shown |= {told["id"] for told in ([] if manifest is None else manifest.asked.requests)}
-        for number, request, reply in self.taken.tidy():
-            if number not in self.shown:
+        refused = self.taken.tidy()
+        for number, request, reply in refused:
+            if number in self.shown:
+                self.taken.forget(number)
+            else:
                 self._give_up(number, request, reply)
+        ruled_out = {number for number, _, _ in refused}
         done = []
         for number, request in self.taken.waiting():
             if number in self.shown:
                 self.taken.forget(number)
-            elif number not in self.carried_out:
+            elif number not in self.carried_out and number not in ruled_out:
                 log.info("resumes request %s: %s", number, _told(request))
                 self._carry_out(number, request, handle, promised=True)
                 done.append(number)
@@ -70,6 +74,8 @@ class Requests:
         count = 0
         for number, request in self.taken.arrived():
             count += 1
+            if any(record["id"] == number for record in self.given_up):
+                continue
             if number in self.shown:  # a machine that loses power may bring a removed file back
                 self.taken.forget(number)
                 continue
@@ -102,9 +108,12 @@ class Requests:
                 self.carried_out[number] = request
                 self.taken.answer(number, reply)
                 return
-            if promised:
+            if promised:  # whoever asked was told otherwise: it is kept until a manifest tells of it
+                self.taken.rule_out(number, reply)
+                self.taken.answer(number, reply)
                 self._give_up(number, request, reply)
-            self.taken.refuse(number, reply)
+            else:
+                self.taken.refuse(number, reply)
 
     def _give_up(self, number: str, request: Request, reply: Reply) -> None:
         reason = reply["error"]["message"]
@@ -123,6 +132,9 @@ class Requests:
             self.taken.forget(number)
             self.shown.add(number)
             del self.carried_out[number]
+        for record in self.given_up:
+            self.taken.forget(record["id"])
+            self.shown.add(record["id"])
         self.given_up.clear()
 
     def failed(self, error: BaseException) -> None:

@@ -8,6 +8,7 @@ systems promise no order among names. An operation that is reported as failed ma
 
 from __future__ import annotations
 
+import errno
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -137,6 +138,8 @@ class SimulatedFiles(Files):
         with self.disk.lock:
             if only_if_absent and path in self.disk.seen:
                 raise AlreadyThere(f"{self.full(path)} is already there")
+            if unfinished not in self.disk.seen:
+                raise FileNotFoundError(errno.ENOENT, "No such file or directory")  # somebody swept it away
             self.disk.seen[path] = self.disk.seen.pop(unfinished)
         self.disk.renamed(path)
 

@@ -141,10 +141,9 @@ class Coordinator:
         """Starts a task once more of which nothing was heard."""
         work = self.work
         stage, slot, attempt = map(int, timer.rpartition(" ")[2].split("/"))
-        if work is None or not timer.startswith(f"{work.begun.name} ") or (stage, slot) in work.done:
-            return
-        work.running.get((stage, slot), set()).discard(attempt)
-        self._launch(step)
+        if work is not None and timer.startswith(f"{work.begun.name} "):
+            work.running.get((stage, slot), set()).discard(attempt)
+            self._launch(step)
 
     def _note_done(self, step: Step, sender: str, message: Done) -> None:
         work = self.work

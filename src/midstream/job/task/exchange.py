@@ -60,19 +60,24 @@ class Exchange:
         """Rows that a later stage waits for."""
         return rows.select(self.names)
 
-    def note(self, report: Report) -> pa.RecordBatch:
-        """A report among the rows."""
-        told = pa.array([report.to_bytes()], pa.binary())
+    def note(self, report: Report, slot: int, routing: Sequence[int]) -> pa.RecordBatch:
+        """A report among the rows: on the way to one slot, or to all that may have missed rows of a task that failed.
+
+        A task may be run again, and of its attempts different slots may get different ones: whoever gets nothing from
+        an attempt that failed must hear of it, because the report of a later attempt says that all is well.
+        """
         if self.last:
-            return pa.RecordBatch.from_arrays([told], names=self.names)
+            return pa.RecordBatch.from_arrays([pa.array([report.to_bytes()], pa.binary())], names=self.names)
+        slots = [0] if report.error is None else sorted({0, slot, *routing})
+        count = len(slots)
         fixed = [
-            pa.array([NOTE_PORT], pa.int32()),
-            pa.array([0], pa.int32()),
-            pa.nulls(1, pa.int64()),
-            pa.nulls(1, pa.int64()),
-            told,
+            pa.array([NOTE_PORT] * count, pa.int32()),
+            pa.array(slots, pa.int32()),
+            pa.nulls(count, pa.int64()),
+            pa.nulls(count, pa.int64()),
+            pa.array([report.to_bytes()] * count, pa.binary()),
         ]
-        wide = [pa.nulls(1, f.type) for f in self.layout.columns]
+        wide = [pa.nulls(count, f.type) for f in self.layout.columns]
         return pa.RecordBatch.from_arrays([*fixed, *wide], names=self.names)
 
 

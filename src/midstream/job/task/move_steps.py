@@ -6,7 +6,7 @@ nobody has used. Nothing of it counts before a manifest names it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -56,7 +56,8 @@ class SendStep:
         """The rows that leave a slot, and a report."""
         list(batches)
         exchange = Exchange(self.layout, False)
-        yield from _reporting(exchange, Report(-1, slot), lambda report: self._sent(slot, exchange, report))
+        report = Report(-1, slot)
+        yield from _reporting(exchange, report, range(self.slots), self._sent(slot, exchange, report))
 
     def _sent(self, slot: int, exchange: Exchange, report: Report) -> Iterator[pa.RecordBatch]:
         files = files_at(self.checkpoint)
@@ -101,7 +102,8 @@ class FillStep:
     def run(self, slot: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows for the next stage, and a report."""
         exchange = Exchange(self.layout, self.last)
-        yield from _reporting(exchange, Report(self.stage, slot), lambda r: self._filled(slot, batches, exchange, r))
+        report = Report(self.stage, slot)
+        yield from _reporting(exchange, report, self.routing, self._filled(slot, batches, exchange, report))
 
     def _filled(
         self, slot: int, batches: Iterator[pa.RecordBatch], exchange: Exchange, report: Report
@@ -143,11 +145,11 @@ class FillStep:
 
 
 def _reporting(
-    exchange: Exchange, report: Report, work: Callable[[Report], Iterator[pa.RecordBatch]]
+    exchange: Exchange, report: Report, routing: Sequence[int], given: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """What a step gives, then its report, which also tells of what went wrong."""
     try:
-        yield from work(report)
+        yield from given
     except MidstreamError as error:
         report.error = error
-    yield exchange.note(report)
+    yield exchange.note(report, report.slot, routing)

@@ -83,7 +83,7 @@ class StageStep:
             report.error = error
         except pa.ArrowException as error:
             report.error = InputError("a batch cannot be processed", detail=f"{type(error).__name__}: {error}")
-        yield self.exchange.note(report)
+        yield self.exchange.note(report, slot, self.routing)
 
     def _gather(
         self, batches: Iterator[pa.RecordBatch], intake: Intake

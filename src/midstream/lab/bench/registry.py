@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from midstream.lab.bench.adaptivity import bench_adaptivity
 from midstream.lab.bench.adaptivity_spark import bench_adaptivity_on_spark
+from midstream.lab.bench.chaos import bench_chaos
 from midstream.lab.bench.figures import Report
 from midstream.lab.bench.local import bench_local, bench_spark_floor
 from midstream.lab.bench.multikey import PARTS as MULTIKEY_PARTS
@@ -24,6 +25,7 @@ from midstream.lab.bench.spark_join import PARTS, bench_spark_join
 BENCHES: dict[str, Callable[..., Report]] = {
     "adaptivity": bench_adaptivity,
     "adaptivity-on-spark": bench_adaptivity_on_spark,
+    "chaos": bench_chaos,
     "local": bench_local,
     "multikey": bench_multikey,
     "operators": bench_operators,

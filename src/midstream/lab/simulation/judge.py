@@ -138,7 +138,9 @@ def _catalog(inputs: Mapping[str, pa.Table]) -> Any:
 
 def _whole_since(run: SimulatedRun, name: str, cql: str) -> int | None:
     """From which instant on a query's results are those of all rows; None if that is never so."""
-    first = min((n for n, seen in run.seen.items() if seen.queries.get(name) == cql), default=0)
+    first = max(run.seen)  # a query may have been dropped and added again
+    while first and run.seen[first - 1].queries.get(name) == cql:
+        first -= 1
     if first == 0:
         return -(2**62)
     told = run.seen[first].sharing.get(name)
@@ -152,8 +154,12 @@ def _whole_since(run: SimulatedRun, name: str, cql: str) -> int | None:
 def cut(table: pa.Table, since: int) -> pa.Table:
     """A result from an instant on."""
     if "valid_from" not in table.schema.names:
-        return table.filter(pc.greater_equal(table["ts"], since + 1)) if since > -(2**62) else table
-    kept = table.filter(pc.or_kleene(pc.is_null(table["valid_to"]), pc.greater(table["valid_to"], since)))
+        if since <= -(2**62):
+            return table
+        return table.filter(pc.greater_equal(table["ts"], pa.scalar(min(since + 1, 2**63 - 1), table["ts"].type)))
+    kept = table.filter(
+        pc.or_kleene(pc.is_null(table["valid_to"]), pc.greater(table["valid_to"], min(since, 2**63 - 1)))
+    )
     place = kept.schema.get_field_index("valid_from")
     starts = pc.max_element_wise(kept["valid_from"], pa.scalar(since, kept["valid_from"].type))
     return kept.set_column(place, "valid_from", starts)

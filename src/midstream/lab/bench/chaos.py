@@ -1,0 +1,290 @@
+"""`midstream bench chaos`: a job on Spark is struck again and again while it is fed and asked; DuckDB judges the rest.
+
+Every strike hits a job at work. A job that ends is started again, as an operator would do, and must end in words of
+ours, never with a traceback. When all strikes are done the streams end, and every snapshot of every query must be the
+one that DuckDB computes from the rows that were fed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import contextmanager, suppress
+from math import inf
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from midstream.checkpoint.addresses import files_at
+from midstream.checkpoint.control import send
+from midstream.checkpoint.store import CheckpointStore
+from midstream.errors import JobError, MidstreamError
+from midstream.lab.bench.figures import Report
+from midstream.lab.chaos.judge import differences
+from midstream.lab.chaos.queries import COMING, LONGEST, OTHERWISE, PLANS, QUERIES, STRATEGIES
+from midstream.lab.chaos.strikes import Strikes, small_disk
+
+log = logging.getLogger(__name__)
+
+MASTERS = ("local[2,4]", "local-cluster[2,1,1500]")
+PATIENCE = 240.0
+"""Seconds after which a job that commits nothing counts as hanging."""
+
+BACKLOG = 6
+"""How many files of each stream may wait."""
+
+STEP = 10
+
+
+class Feed:
+    """Folders that grow: each file has rows of the next instants, no two rows of a stream the same time."""
+
+    def __init__(self, folder: Path, random: Random) -> None:
+        self.folder = folder
+        self.random = random
+        self.count = 0
+        self.tables: dict[str, list[pa.Table]] = {name: [] for name in "ABC"}
+        for name in self.tables:
+            (folder / name).mkdir()
+
+    @property
+    def at(self) -> int:
+        """The instant after all that was fed."""
+        return self.count * STEP
+
+    def more(self) -> None:
+        """One more file for each stream."""
+        for name, tables in self.tables.items():
+            times = sorted(self.random.sample(range(self.at, self.at + STEP), 6))
+            table = pa.table({"k": [self.random.randrange(8) for _ in times], "v": times, "ts": times})
+            tables.append(table)
+            draft = self.folder / name / f".{self.count:06d}"
+            pq.write_table(table, draft)
+            os.utime(draft, ns=((10**9 + self.count) * 10**9,) * 2)
+            draft.rename(self.folder / name / f"{self.count:06d}.parquet")
+        self.count += 1
+
+    def fed(self) -> dict[str, pa.Table]:
+        """All rows by stream."""
+        return {name: pa.concat_tables(tables) for name, tables in self.tables.items()}
+
+
+class Conductor:
+    """Runs, feeds, asks and strikes a job."""
+
+    def __init__(self, folder: Path, master: str, random: Random, has_disk: bool) -> None:
+        self.folder = folder
+        self.master = master
+        self.random = random
+        self.feed = Feed(folder, random)
+        self.strikes = Strikes(folder, random, has_disk)
+        self.struck: Counter[str] = Counter()
+        self.unclear: list[str] = []
+        self.started = self.asked = 0
+        self.batch = -1
+        self.since: dict[str, int] = {}
+        self.texts: dict[str, str] = {}
+        self.job: subprocess.Popen[str] | None = None
+        self._declare({name: judged.cql for name, judged in QUERIES.items()})
+
+    @property
+    def checkpoint(self) -> str:
+        """Where the job's checkpoint is."""
+        return str(self.folder / "disk" / "checkpoint")
+
+    def _declare(self, texts: Mapping[str, str]) -> None:
+        (self.folder / "texts.json").write_text(json.dumps(texts))
+
+    def run(self, kills: int, until: float = inf) -> None:
+        """Strikes so many times, or until a moment, and lets the job come to its end."""
+        self.feed.more()
+        while self.struck.total() < kills and time.monotonic() < until:
+            self._require_running()
+            self._ask()
+            if not self._progress():
+                continue
+            time.sleep(self.random.uniform(0, 0.6))
+            self._strike()
+            log.info("%d strikes: %s, batch %d", self.struck.total(), dict(self.struck), self.batch)
+        (self.folder / "end").touch()
+        for _ in range(10):
+            self._require_running()
+            assert self.job is not None
+            self.job.wait(timeout=PATIENCE * 4)
+            if self._ended() == 0:
+                return
+        raise JobError("the chaos job does not come to its end")
+
+    def _feed(self) -> None:
+        if self.feed.count - self._files_read() < BACKLOG:
+            self.feed.more()
+
+    def _files_read(self) -> int:
+        with suppress(MidstreamError):
+            manifest = CheckpointStore(self.checkpoint).latest()
+            if manifest is not None:
+                return int(manifest.streams.rows.get("A", 0) / 6)
+        return 0
+
+    def _require_running(self) -> None:
+        """Starts the job if it does not run, and waits until it is at work."""
+        if self.job is not None and self.job.poll() is None:
+            return
+        if self.job is not None:
+            self._ended()
+        (self.folder / "started").unlink(missing_ok=True)
+        errors = open(self.folder / "errors.txt", "w")  # noqa: SIM115
+        command = [sys.executable, "-m", "midstream.lab.chaos.job", str(self.folder), self.master]
+        environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+        self.job = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=errors, text=True, env=environment, start_new_session=True
+        )
+        errors.close()
+        self.started += 1
+        until = time.monotonic() + PATIENCE
+        while self.job.poll() is None and not (self.folder / "started").exists():
+            if time.monotonic() > until:
+                raise JobError("the chaos job does not start", detail=self._errors())
+            time.sleep(0.05)
+
+    def _errors(self) -> str:
+        return (self.folder / "errors.txt").read_text()
+
+    def _ended(self) -> int:
+        """How the job ended; an end by itself must be told in words."""
+        assert self.job is not None
+        code = self.job.wait()
+        if code > 0 and "Traceback (most recent call last)" in self._errors():
+            self.unclear.append(self._errors()[-3000:])
+        if code > 0:
+            log.info("the job ended with %d: %s", code, self._errors().strip()[-300:])
+        self.job = None
+        return code
+
+    def _progress(self) -> bool:
+        """Waits for a batch; False if the job ended before."""
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            self._feed()
+            assert self.job is not None
+            if self.job.poll() is not None:
+                return False
+            if self._look():
+                return True
+            time.sleep(0.2)
+        raise JobError(f"the chaos job has committed nothing for {PATIENCE:.0f} seconds", detail=self._errors()[-2000:])
+
+    def _look(self) -> bool:
+        """Looks at the newest manifest; whether it is another one than before."""
+        with suppress(MidstreamError):
+            manifest = CheckpointStore(self.checkpoint).latest()
+            if manifest is None or manifest.batch_id == self.batch:
+                return False
+            self.batch = manifest.batch_id
+            texts = {name: entry.cql for name, entry in manifest.queries.items() if entry.status == "running"}
+            for name, cql in texts.items():
+                if self.texts.get(name) != cql:
+                    first = not self.texts and name in QUERIES
+                    self.since[name] = 0 if first else self.feed.at + LONGEST
+            self.texts = texts
+            return True
+        return False
+
+    def _ask(self) -> None:
+        """Asks for something, as people do."""
+        if self.random.random() < 0.5:
+            return
+        name = self.random.choice(sorted(COMING))
+        migrate = {"plan": self.random.choice(PLANS), "strategy": self.random.choice(STRATEGIES)}
+        routing = [self.random.randrange(2) for _ in range(256)]
+        choices: list[dict[str, Any]] = [
+            *[{"command": "migrate", "query": "joined", **migrate}] * 4,
+            {"command": "cancel", "query": "joined"},
+            {"command": "add", "query": name, "cql": COMING[name].cql},
+            {"command": "drop", "query": name},
+            {"command": "rebalance", "routing": routing},
+            {"command": "rescale", "slots": self.random.randint(1, 3)},
+            {"command": "schedule", "scheduling": self.random.choice(["dfs", "bfs", "chain"])},
+        ]
+        with suppress(MidstreamError):  # such as a full disk
+            send(files_at(self.checkpoint), self.random.choice(choices))
+            self.asked += 1
+
+    def _strike(self) -> None:
+        name, strike = self.strikes.drawn(self.master)
+        assert self.job is not None
+        if self.job.poll() is not None or not strike(self.job):
+            return
+        self.struck[name] += 1
+        if name == "everything" and self.random.random() < 0.2:
+            replaced = {name: judged.cql for name, judged in QUERIES.items()} | {"once": OTHERWISE.cql}
+            self._declare(replaced)
+        if self.strikes.flipped is not None:
+            self._run_flipped()
+
+    def _run_flipped(self) -> None:
+        """Runs the job while a byte is wrong: it refuses, or does not need the file."""
+        with suppress(JobError):
+            self._require_running()
+            self._progress()
+        if self.job is not None and self.job.poll() is None:
+            self.strikes.kill_everything(self.job)
+        self._ended()
+        self.strikes.mend()
+
+    def clear(self) -> None:
+        """Leaves nothing running."""
+        if self.job is not None and self.job.poll() is None:
+            self.strikes.kill_everything(self.job)
+
+
+def bench_chaos(kills: int = 30, seed: int = 0, on: str | None = None, hours: float = inf) -> Report:
+    """Strikes a job so many times, or for so many hours.
+
+    Half of the strikes hit a cluster of executors, unless `on` names Spark's master.
+    """
+    report = Report("chaos")
+    masters = MASTERS if on is None else (on,)
+    each = 3600 * hours / len(masters)
+    for number, master in enumerate(masters):
+        share = kills // len(masters) + (kills % len(masters) if number == 0 else 0)
+        if share:
+            _run(report, master, share, Random(f"{seed} {master}"), time.monotonic() + each)
+    return report
+
+
+def _run(report: Report, master: str, kills: int, random: Random, until: float) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="midstream-chaos-"))
+    with contextmanager(small_disk)(folder / "disk") as has_disk:
+        conductor = Conductor(folder, master, random, has_disk)
+        try:
+            conductor.run(kills, until)
+            wrong = differences(conductor.checkpoint, conductor.feed.fed(), conductor.since)
+        finally:
+            conductor.clear()
+    for name, what in wrong.items():
+        log.error("query %s on %s: %s", name, master, what)
+    for text in conductor.unclear:
+        log.error("an end that is not told in words: %s", text)
+    for name, count in sorted(conductor.struck.items()):
+        report.add(f"{master}: {name}", float(count), "strikes")
+    report.add(f"{master}: strikes", float(conductor.struck.total()), "strikes")
+    report.add(f"{master}: starts", float(conductor.started), "starts")
+    report.add(f"{master}: requests", float(conductor.asked), "requests")
+    report.add(f"{master}: batches", float(conductor.batch), "batches")
+    report.add(f"{master}: queries judged", float(len(conductor.since)), "queries")
+    report.add(f"{master}: queries that differ", float(len(wrong)), "queries", 0.0, "at most")
+    report.add(f"{master}: ends not told in words", float(len(conductor.unclear)), "ends", 0.0, "at most")
+    if not wrong and not conductor.unclear:
+        shutil.rmtree(folder, ignore_errors=True)

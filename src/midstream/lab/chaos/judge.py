@@ -1,0 +1,77 @@
+"""The judgement of a chaos run by DuckDB: every snapshot of every query, from the rows that were fed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from midstream.algebra.declarations import Catalog
+from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.store import CheckpointStore
+from midstream.errors import JobError
+from midstream.inputs import StreamSettings
+from midstream.job.results import results_of_query
+from midstream.lab.chaos.queries import COMING, LONGEST, OTHERWISE, QUERIES, Judged
+from midstream.language import parse
+from midstream.optimizer.plans import plan_query
+
+BY_TEXT: dict[str, Judged] = {judged.cql: judged for judged in (*QUERIES.values(), *COMING.values(), OTHERWISE)}
+
+
+def differences(checkpoint: str, fed: Mapping[str, pa.Table], since: Mapping[str, int]) -> dict[str, str]:
+    """What is wrong, by query; `since` says from which instant on each of them is judged."""
+    store = CheckpointStore(checkpoint)
+    manifest = store.latest()
+    if manifest is None:
+        raise JobError("the chaos job has committed nothing")
+    database = _database(fed)
+    found = {}
+    for name, entry in manifest.queries.items():
+        if entry.status == "running" and name in since:
+            got = _results(store, manifest, name, entry.cql, fed)
+            wrong = _difference(database, BY_TEXT[entry.cql], got, since[name])
+            if wrong is not None:
+                found[name] = wrong
+    return found
+
+
+def _database(fed: Mapping[str, pa.Table]) -> Any:
+    try:
+        import duckdb
+    except ImportError as error:
+        raise JobError("DuckDB judges the chaos job, and it is missing", hint="pip install duckdb") from error
+    database = duckdb.connect()
+    for name, table in fed.items():
+        database.register(f"{name}_fed", table)
+        database.execute(f"CREATE TABLE {name} AS SELECT * FROM {name}_fed")
+    last = max(int(table["ts"].to_numpy().max()) for table in fed.values() if table.num_rows)
+    database.execute(f"CREATE TABLE i AS SELECT t FROM range(0, {last + LONGEST + 2}) x(t)")
+    return database
+
+
+def _results(store: CheckpointStore, manifest: Manifest, name: str, cql: str, fed: Mapping[str, pa.Table]) -> pa.Table:
+    catalog = Catalog({n: StreamSettings("ts").declaration(n, table.schema) for n, table in fed.items()}, {})
+    plan = plan_query(parse(cql, catalog), None, manifest.queries[name].emit_every)
+    return results_of_query(store.files, manifest, name, plan)
+
+
+def _difference(database: Any, judged: Judged, got: pa.Table, since: int) -> str | None:
+    columns = ", ".join(judged.columns)
+    database.register("r_given", got)
+    database.execute("CREATE OR REPLACE TABLE r AS SELECT * FROM r_given")
+    database.execute(f"CREATE OR REPLACE TABLE e AS SELECT t, {columns} FROM ({judged.sql}) WHERE t >= {since}")
+    if judged.is_stream:
+        snapshots = f"SELECT ts AS t, {columns} FROM r WHERE ts >= {since}"
+    else:
+        snapshots = (
+            f"SELECT i.t, {columns} FROM i JOIN r ON r.valid_from <= i.t AND (r.valid_to IS NULL OR i.t < r.valid_to)"
+            f" WHERE i.t >= {since}"
+        )
+    database.execute(f"CREATE OR REPLACE TABLE g AS {snapshots}")
+    for what, left, right in (("misses", "e", "g"), ("has too much", "g", "e")):
+        rows = database.execute(f"SELECT * FROM {left} EXCEPT ALL SELECT * FROM {right} ORDER BY 1 LIMIT 3").fetchall()
+        if rows:
+            return f"it {what} (t, {columns}): {rows}"
+    return None
