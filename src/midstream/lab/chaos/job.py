@@ -10,15 +10,12 @@ import json
 import sys
 from pathlib import Path
 
-import typer
-
-from midstream.interface.cli.endings import ends_clearly
+from midstream.errors import MidstreamError
 
 SCHEMA = "k BIGINT, v BIGINT, ts BIGINT"
 SLOTS = 2
 
 
-@ends_clearly
 def main(folder: Path, master: str) -> None:
     """Runs the job, wherever it had been."""
     from midstream.cluster.session import Session
@@ -44,5 +41,5 @@ def main(folder: Path, master: str) -> None:
 if __name__ == "__main__":
     try:
         main(Path(sys.argv[1]), sys.argv[2])
-    except typer.Exit as end:
-        sys.exit(end.exit_code)
+    except MidstreamError as error:
+        sys.exit(str(error))
