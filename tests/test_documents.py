@@ -67,6 +67,28 @@ def names_of_pages() -> dict[str, Any]:
     return {"ms": ms, "query": query, "inputs": inputs, **streams}
 
 
+RUN, CHECKED, SHOWN = {"python", "sh"}, {"sql", "toml"}, {"text", "pycon"}
+"""What is run, what is read as the program reads it, and what only shows something; `pycon` is run as a doctest."""
+
+
+def test_every_block_says_what_it_is() -> None:
+    kinds = {(named(page), kind) for page in PAGES for _, kind, _, _ in BLOCK.findall(page.read_text())}
+    assert {found for found in kinds if found[1] not in RUN | CHECKED | SHOWN} == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_commands_that_are_only_shown_exist_with_their_options(page: Path) -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    shown = [text for mark, kind, _, text in BLOCK.findall(page.read_text()) if mark and kind == "sh"]
+    for line in "".join(shown).replace("\\\n", " ").splitlines():
+        for part in line.split("&&"):
+            program, *arguments = shlex.split(part, comments=True) or [""]
+            if program == "midstream" and arguments[:1] not in ([], ["--help"]):
+                command = commands[arguments[0]]
+                known = {option for parameter in command.params for option in parameter.opts}
+                assert {a.partition("=")[0] for a in arguments if a.startswith("-")} <= known | {"--help"}, part
+
+
 def test_nothing_but_a_language_stands_behind_the_opening_of_a_block() -> None:
     """Markdown as sites read it does not take more for a block, and swallows the text behind it."""
     odd = [(named(page), rest) for page in PAGES for _, _, rest, _ in BLOCK.findall(page.read_text()) if rest]

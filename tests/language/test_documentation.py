@@ -66,7 +66,7 @@ def test_exactly_the_reserved_words_are_listed() -> None:
 
 
 def test_the_error_shown_is_the_error_given() -> None:
-    shown = PAGE.partition("## Mistakes")[2].partition("```\n")[2].partition("```")[0]
+    shown = PAGE.partition("## Mistakes")[2].partition("```text\n")[2].partition("```")[0]
     with pytest.raises(QueryError) as caught:
         parse("SELECT *\nFROM bidz [RANGE 100]", CATALOG)
     assert str(caught.value) == shown.rstrip()
