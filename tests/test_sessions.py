@@ -78,3 +78,16 @@ def test_scheduling_has_one_name_and_its_old_one_warns():
         assert ms.snapshot_equal(ms.run(JOIN, inputs, strategy="bfs"), wanted)
     with pytest.raises(ms.InputError, match="two names of one setting"):
         ms.run(JOIN, inputs, strategy="bfs", scheduling="dfs")
+
+
+def test_a_warning_of_dead_letters_names_the_line_of_whoever_called(tmp_path):
+    late = [{"ts": 9, "k": 1}, {"ts": None, "k": 2}]
+    query = "SELECT k FROM A [NOW]"
+    with pytest.warns(ms.DeadLetterWarning) as warned:
+        ms.run(query, {"A": late})
+        for kind in ("memory", "local"):
+            with opened(tmp_path, kind) as session:
+                session.query("q", query)
+                session.start()
+                session.push("A", late)
+    assert [told.filename for told in warned] == [__file__] * 3

@@ -5,6 +5,7 @@ Every error carries a message, and where they help a detail (why) and a hint (wh
 
 from __future__ import annotations
 
+import sys
 from typing import Self
 
 
@@ -103,6 +104,14 @@ class ClusterError(JobError):
 
 class InternalError(MidstreamError):
     """A promise that Midstream made to itself and broke: always a defect here, never the user's."""
+
+
+def level_outside() -> int:
+    """The stack level of whoever called Midstream, as `warnings.warn` in the calling function takes it."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).startswith("midstream."):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 class DeadLetterWarning(UserWarning):

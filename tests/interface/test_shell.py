@@ -53,8 +53,10 @@ def test_a_script_declares_streams_of_files_and_folders_and_answers_over_them(fi
 
 
 def test_json_is_one_object_a_line_for_each_result(files):
-    code, out, _ = said(f"{DECLARED}{JOIN};{JOIN}", "--json")
-    answers = [json.loads(line) for line in out.splitlines()]
+    code, out, _ = said(f"{DECLARED}{JOIN};{JOIN};\n\\streams\n\\plans {JOIN}\nEXPLAIN {JOIN}", "--json")
+    *answers, streams, plans, explained = [json.loads(line) for line in out.splitlines()]
+    assert [stream["name"] for stream in streams["streams"]] == ["orders", "paid"]
+    assert plans == {"plans": ["(orders paid)"]} and "logical_plan" in explained
     wanted = ms.run(JOIN, {"orders": ORDERS, "paid": PAID}).to_pylist()
     assert code == 0 and [answer["rows"] for answer in answers] == [wanted, wanted]
 

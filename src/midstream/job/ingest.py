@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import FARTHEST
-from midstream.errors import DeadLetterWarning, InputError
+from midstream.errors import DeadLetterWarning, InputError, level_outside
 from midstream.operators.elements import Mask, Ticks
 from midstream.operators.vectors import numbers_of
 
@@ -48,15 +48,15 @@ def report(result: pa.Table, dead: Iterable[DeadLetters]) -> pa.Table:
     counts = counted(dead)
     if not counts:
         return result
-    warn_of(counts, stacklevel=5)
+    warn_of(counts)
     return result.replace_schema_metadata({**(result.schema.metadata or {}), DEAD_LETTERS: json.dumps(counts)})
 
 
-def warn_of(counts: Mapping[str, Mapping[str, int]], stacklevel: int) -> None:
+def warn_of(counts: Mapping[str, Mapping[str, int]]) -> None:
     """Warns of rows that could not be used, counted by stream and reason, if there are any."""
     parts = [f"{n} of {stream} ({why})" for stream, reasons in counts.items() for why, n in reasons.items() if n]
     if parts:
-        warnings.warn(f"rows that could not be used: {', '.join(parts)}", DeadLetterWarning, stacklevel=stacklevel)
+        warnings.warn(f"rows that could not be used: {', '.join(parts)}", DeadLetterWarning, level_outside())
 
 
 def disorder(column: pa.Array | pa.ChunkedArray, stream: str) -> int:

@@ -177,7 +177,7 @@ class LocalBackend:
         event = driver.last_event or {}
         counts = {name: {kind: event.get(kind, {}).get(name, 0) for kind in ("late", "unusable")} for name in rows}
         with _told_if_done(driver, source_batch(driver.manifest)):
-            warn_of(counts, stacklevel=4)
+            warn_of(counts)
 
     def _pushed(self, name: str, rows: object) -> pa.Table:
         declaration = self._inputs[name].declaration

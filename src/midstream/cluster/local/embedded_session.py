@@ -208,7 +208,7 @@ class Session(AnySession):
                 silent.demand(self._now(name), self._newest(silent))
         self._advance()
         self._attend({name: batch.num_rows for name, batch in batches.items()})
-        warn_of(counted(dead for name, s in self.streams.items() for dead in s.dead[known[name] :]), stacklevel=3)
+        warn_of(counted(dead for name, s in self.streams.items() for dead in s.dead[known[name] :]))
 
     @property
     def waits(self) -> list[Wait]:

@@ -15,7 +15,7 @@ from midstream.cluster.local.observing import observe
 from midstream.errors import InputError, QueryError
 from midstream.inputs import Duration
 from midstream.interface.cli.explain import explained
-from midstream.interface.cli.output import table_as_json
+from midstream.interface.cli.output import columns_as_json, table_as_json
 from midstream.interface.shell.answers import Answer, Write
 from midstream.interface.shell.statements import Statement, statements
 from midstream.interface.shell.streams import FileStream, FileStreams, arguments_of, declaration_of
@@ -103,8 +103,11 @@ class Shell:
         """Lists equivalent plans, best first."""
         question = self._question(cql)
         statistics = observe(question.plan, question.tables, question.catalog)
-        for plan in enumerate_plans(question.plan, statistics=statistics):
-            self.write(plan.text or "without joins")
+        found = [plan.text for plan in enumerate_plans(question.plan, statistics=statistics)]
+        if self.write_json is not None:
+            self.write_json({"plans": found})
+        else:
+            self.write("\n".join(text or "without joins" for text in found))
 
     def stream(self, rest: str) -> None:
         """Declares a stream."""
@@ -117,6 +120,9 @@ class Shell:
 
     def show_streams(self, _: str) -> None:
         """Lists the streams."""
+        if self.write_json is not None:
+            self.write_json({"streams": [_as_json(stream) for stream in self.streams.named.values()]})
+            return
         if not self.streams.named:
             self.write(r"no streams yet; \stream NAME PATH declares one")
         for stream in self.streams.named.values():
@@ -173,6 +179,11 @@ class Shell:
         }
         named = {name: tables.get(name, stream.columns.empty_table()) for name, stream in self.streams.named.items()}
         return ask(cql, named, time=times, lateness=late)
+
+
+def _as_json(stream: FileStream) -> dict[str, object]:
+    told = {"name": stream.name, "path": stream.path, "time": stream.time}
+    return {**told, "columns": columns_as_json(stream.columns)}
 
 
 def _told(stream: FileStream) -> str:
