@@ -196,3 +196,45 @@ def test_a_verification_may_begin_right_before_a_batch(tmp_path: Path) -> None:
             session.push({name: rows[name][i] for name in "ABC"})
         assert [r.status for r in session.queries["q"].history] == ["done"]
         assert session.queries["q"].plan.text == NEW
+
+
+def test_queries_that_share_come_go_and_move_while_one_is_verified(tmp_path: Path) -> None:
+    rows = parts()
+    with opened(tmp_path, JOIN) as session:
+        session.query("twin", JOIN, plan=OLD)
+        for i in range(BATCHES):
+            if i == 2:
+                session.queries["q"].migrate(NEW, "genmig", verify=40)
+            if i == 3:
+                session.rescale(3)
+                session.query("late", JOIN, plan=OLD)
+            if i == 5:
+                session.queries["twin"].migrate(NEW, "moving_state")
+            session.push({name: rows[name][i] for name in "ABC"})
+        session.finish()
+        want = expected(JOIN, rows)
+        for name in ("q", "twin"):
+            assert ms.snapshot_equal(session.queries[name].table(), want), name
+        assert session.queries["q"].plan.text == NEW
+        assert [r.status for r in session.queries["q"].history] == ["done"]
+        assert set(session.job.queries) == {"q", "twin", "late"}
+
+
+def test_a_request_from_elsewhere_may_ask_for_a_verification(tmp_path: Path) -> None:
+    from midstream.cluster.listener import Listener
+    from midstream.interface.asking import checked
+
+    rows = parts()
+    with opened(tmp_path) as session:
+        session.push({name: rows[name][0] for name in "ABC"})
+        asked = {"command": "migrate", "query": "q", "plan": NEW, "strategy": "genmig", "verify": "25"}
+        request = checked(asked)
+        assert request["verify"] == 25 and checked({**asked, "verify": None})["verify"] is None
+        with pytest.raises(ms.InputError, match="verify must be a duration"):
+            checked({**asked, "verify": 1.5})
+        assert Listener(session).answer(request) == {"query": "q", "from": OLD, "to": NEW}
+        session.push({name: rows[name][1] for name in "ABC"})
+        assert session.queries["q"].history[-1].status == "verifying"
+        with pytest.raises(ms.MigrationError, match="some slots is not verified"):
+            session.queries["q"].cancel_migration()
+            session.queries["q"].migrate(NEW, slots=[0], verify=5)
