@@ -93,7 +93,7 @@ function requestOf(name, query, wanted, job) {
   switch (name) {
     case "migrate":
       return query && wanted.plan
-        ? { command: "migrate", query: query.name, plan: wanted.plan, strategy: wanted.strategy ?? "auto", part: wanted.part ?? "auto" }
+        ? { command: "migrate", query: query.name, plan: wanted.plan, strategy: wanted.strategy ?? "auto", part: wanted.part ?? "auto", ...(wanted.verify?.trim() ? { verify: wanted.verify.trim() } : {}) }
         : null;
     case "cancel":
     case "drop":
@@ -122,6 +122,7 @@ function Fields({ name, job, query, wanted, change, blocked }) {
       return html`<div class="row">${choose}<${Plans} query=${query} wanted=${wanted} change=${change} blocked=${blocked} />
         <${Choice} label="Strategy" value=${wanted.strategy ?? "auto"} options=${STRATEGIES.map((each) => [each, each])} onChange=${(strategy) => change({ strategy })} />
         <${Choice} label="What migrates" value=${wanted.part ?? "auto"} options=${[["auto", "where the plans differ"], ["smallest", "the smallest part"], ["whole", "the whole plan"]]} onChange=${(part) => change({ part })} />
+        <label class="choice"><span>Verify for</span><input name="verify" value=${wanted.verify ?? ""} placeholder="10 minutes" maxlength="100" autocomplete="off" spellcheck="false" onInput=${(event) => change({ verify: event.target.value })} /></label>
       </div>`;
     case "cancel":
       return html`<div class="row">${choose}</div>

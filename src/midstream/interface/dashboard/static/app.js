@@ -58,7 +58,7 @@
         ${a.phase==="done"&&v`<p class="done" role="status">Done: the next batch shows it. <a href=${ne("history")}>History</a></p>`}
       </div>
     <//>
-  `}function Xu(e,t,n,o){switch(e){case"migrate":return t&&n.plan?{command:"migrate",query:t.name,plan:n.plan,strategy:n.strategy??"auto",part:n.part??"auto"}:null;case"cancel":case"drop":case"resume":return t?{command:e,query:t.name}:null;case"add":return n.query&&n.cql?{command:"add",query:n.query,cql:n.cql,adaptive:n.adaptive??"off"}:null;case"adapt":return t&&n.mode?{command:"adapt",query:t.name,mode:n.mode}:null;case"rescale":return n.slots?{command:"rescale",slots:n.slots}:null;default:return{command:e}}}function ed({name:e,job:t,query:n,wanted:o,change:r,blocked:l}){let i=v`<${nn}
+  `}function Xu(e,t,n,o){switch(e){case"migrate":return t&&n.plan?{command:"migrate",query:t.name,plan:n.plan,strategy:n.strategy??"auto",part:n.part??"auto",...n.verify?.trim()?{verify:n.verify.trim()}:{}}:null;case"cancel":case"drop":case"resume":return t?{command:e,query:t.name}:null;case"add":return n.query&&n.cql?{command:"add",query:n.query,cql:n.cql,adaptive:n.adaptive??"off"}:null;case"adapt":return t&&n.mode?{command:"adapt",query:t.name,mode:n.mode}:null;case"rescale":return n.slots?{command:"rescale",slots:n.slots}:null;default:return{command:e}}}function ed({name:e,job:t,query:n,wanted:o,change:r,blocked:l}){let i=v`<${nn}
     label="Query"
     value=${n?.name??""}
     options=${t.queries.map(s=>[s.name,s.name])}
@@ -66,6 +66,7 @@
   />`;switch(e){case"migrate":return v`<div class="row">${i}<${nd} query=${n} wanted=${o} change=${r} blocked=${l} />
         <${nn} label="Strategy" value=${o.strategy??"auto"} options=${Zu.map(s=>[s,s])} onChange=${s=>r({strategy:s})} />
         <${nn} label="What migrates" value=${o.part??"auto"} options=${[["auto","where the plans differ"],["smallest","the smallest part"],["whole","the whole plan"]]} onChange=${s=>r({part:s})} />
+        <label class="choice"><span>Verify for</span><input name="verify" value=${o.verify??""} placeholder="10 minutes" maxlength="100" autocomplete="off" spellcheck="false" onInput=${s=>r({verify:s.target.value})} /></label>
       </div>`;case"cancel":return v`<div class="row">${i}</div>
         <p class="note">${n?.migration?v`Going over to <code>${n.migration.new_plan}</code> since batch ${n.migration.start_batch}.`:"This query is not migrating."}</p>`;case"drop":return v`<div class="row">${i}</div>`;case"resume":return v`<div class="row">${i}</div>
         <p class="note">${n?.quarantine?`Stopped in batch ${n.quarantine.batch}: ${n.quarantine.reason}`:"This query is not in quarantine."}</p>`;case"add":return v`<div class="row">
