@@ -205,3 +205,24 @@ def test_a_second_rescale_waits_for_the_first(tmp_path):
     chain.batch(parts[1])
     assert chain.driver.state.slots == 3
     assert chain.driver.rescale(4)
+
+
+@pytest.mark.parametrize("name", ["join", "distinct"])
+def test_a_group_of_scattered_ones_moves_without_writing(name, tmp_path):
+    query, inputs = QUERIES[name], tables(rows=120, last=120)
+    chain, parts = chain_of(query, tmp_path, inputs, slots=2)
+    chain.batch(parts[0])
+    scattered = [group % 2 for group in range(256)]
+    chain.driver.rebalance(scattered)
+    for part in parts[1:4]:
+        chain.batch(part)
+    for group in (4, 6, 100):
+        scattered[group] = 1
+    chain.driver.rebalance(scattered)
+    chain.batch(parts[4])
+    assert chain.manifest.slots.moves[-1]["bytes_written"] == 0
+    assert owned(chain)
+    for part in parts[5:]:
+        chain.batch(part)
+    chain.batch({}, end=True)
+    assert ms.snapshot_equal(chain.results(), answer(query, inputs))

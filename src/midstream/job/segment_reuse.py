@@ -95,7 +95,11 @@ def _ranges(
 
 
 def _runs(groups: Sequence[tuple[int, int]], width: int) -> Iterator[Range]:
-    """Runs of neighbouring groups that go to the same slot, as ranges of hashes; a group is `2 ** width` of them."""
-    for (target, _), run in groupby(enumerate(groups), key=lambda at: (at[1][1], at[1][0] - at[0])):
-        members = [group for _, (group, _) in run]
-        yield target, members[0] << width, (members[-1] + 1) << width
+    """Ranges of hashes that together are all of them, one for each run of a slot's groups that go to the same slot.
+
+    A group is `2 ** width` hashes. Groups that the slot does not own have no rows in it, so a range may lie over them.
+    """
+    runs = [(target, next(run)[0]) for target, run in groupby(groups, key=lambda at: at[1])]
+    starts = [0, *(first << width for _, first in runs[1:])]
+    for (target, _), start, end in zip(runs, starts, [*starts[1:], 2**64], strict=True):
+        yield target, start, end
