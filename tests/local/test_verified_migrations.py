@@ -238,3 +238,18 @@ def test_a_request_from_elsewhere_may_ask_for_a_verification(tmp_path: Path) -> 
         with pytest.raises(ms.MigrationError, match="some slots is not verified"):
             session.queries["q"].cancel_migration()
             session.queries["q"].migrate(NEW, slots=[0], verify=5)
+
+
+@pytest.mark.parametrize("begun", [3, BATCHES - 1])
+def test_the_end_of_all_streams_ends_a_verification(tmp_path: Path, begun: int) -> None:
+    rows = parts()
+    with opened(tmp_path) as session:
+        for i in range(BATCHES):
+            if i == begun:
+                session.queries["q"].migrate(NEW, "genmig", verify=10_000)
+            session.push({name: rows[name][i] for name in "ABC"})
+        session.finish()
+        query = session.queries["q"]
+        assert [r.status for r in query.history] == ["done" if query.plan.text == NEW else "ended"]
+        assert list(session.job.queries) == ["q"] and session.job.queries["q"].migration is None
+        assert ms.snapshot_equal(query.table(), expected(COUNT, rows))
