@@ -26,7 +26,7 @@ def bench(
     hours: Annotated[float | None, typer.Option(min=0.0, help="soak, chaos: after how many hours to end.")] = None,
     on: Annotated[str | None, typer.Option(help="soak: local or spark; chaos: Spark's master.")] = None,
     kills: Annotated[int | None, typer.Option(min=1, help="chaos: how many times to strike.")] = None,
-    cases: Annotated[int | None, typer.Option(min=1, help="fuzz: how many cases of each kind.")] = None,
+    cases: Annotated[int | None, typer.Option(min=1, help="fuzz: how many cases.")] = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="simulation: how many seeds.")] = None,
     seed: Annotated[int | None, typer.Option(help="chaos, fuzz, simulation: the first seed.")] = None,
     json: options.Json = False,

@@ -8,6 +8,7 @@ from midstream.lab.bench.adaptivity import bench_adaptivity
 from midstream.lab.bench.adaptivity_spark import bench_adaptivity_on_spark
 from midstream.lab.bench.chaos import bench_chaos
 from midstream.lab.bench.figures import Report
+from midstream.lab.bench.fuzz import bench_fuzz
 from midstream.lab.bench.local import bench_local, bench_spark_floor
 from midstream.lab.bench.multikey import PARTS as MULTIKEY_PARTS
 from midstream.lab.bench.multikey import bench_multikey
@@ -26,6 +27,7 @@ BENCHES: dict[str, Callable[..., Report]] = {
     "adaptivity": bench_adaptivity,
     "adaptivity-on-spark": bench_adaptivity_on_spark,
     "chaos": bench_chaos,
+    "fuzz": bench_fuzz,
     "local": bench_local,
     "multikey": bench_multikey,
     "operators": bench_operators,

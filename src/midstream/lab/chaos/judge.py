@@ -26,18 +26,19 @@ def differences(checkpoint: str, fed: Mapping[str, pa.Table], since: Mapping[str
     manifest = store.latest()
     if manifest is None:
         raise JobError("the chaos job has committed nothing")
-    database = _database(fed)
+    database = database_of(fed)
     found = {}
     for name, entry in manifest.queries.items():
         if entry.status == "running" and name in since:
             got = _results(store, manifest, name, entry.cql, fed)
-            wrong = _difference(database, BY_TEXT[entry.cql], got, since[name])
+            wrong = difference(database, BY_TEXT[entry.cql], got, since[name])
             if wrong is not None:
                 found[name] = wrong
     return found
 
 
-def _database(fed: Mapping[str, pa.Table]) -> Any:
+def database_of(fed: Mapping[str, pa.Table]) -> Any:
+    """A database with the streams, and the instants from 0 on."""
     try:
         import duckdb
     except ImportError as error:
@@ -57,7 +58,8 @@ def _results(store: CheckpointStore, manifest: Manifest, name: str, cql: str, fe
     return results_of_query(store.files, manifest, name, plan)
 
 
-def _difference(database: Any, judged: Judged, got: pa.Table, since: int) -> str | None:
+def difference(database: Any, judged: Judged, got: pa.Table, since: int) -> str | None:
+    """How results differ from what DuckDB computes, from an instant on; None if they do not."""
     columns = ", ".join(judged.columns)
     database.register("r_given", got)
     database.execute("CREATE OR REPLACE TABLE r AS SELECT * FROM r_given")
