@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, KeysView, Mapping
 from typing import Any
 
 
@@ -20,6 +20,13 @@ class Recorded:
 
     def __contains__(self, key: object) -> bool:
         return key in self.record
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.record)
+
+    def keys(self) -> KeysView[str]:
+        """The parts of the record: `dict(value)` is all of it."""
+        return self.record.keys()
 
     def get(self, key: str, default: Any = None) -> Any:
         """A part of the record; deprecated like reading by key."""
