@@ -49,8 +49,8 @@ def our_chain(
     plan: str | None = None,
     kernel: Callable[[float], None] | None = None,
 ) -> Timed:
-    """The same through a session; `kernel` is told the seconds of all slots' operators in every batch."""
-    with Session(spark, checkpoint=str(work / "checkpoint")) as session:
+    """The same through a session, in executors; `kernel` is told the seconds of all slots' operators in every batch."""
+    with Session(spark, checkpoint=str(work / "checkpoint"), small_batches=0) as session:
         for name, folder in folders.items():
             session.stream(name, _files(spark, folder), time="ts")
         query = session.query("join", cql, plan=plan)
