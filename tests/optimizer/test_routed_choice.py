@@ -1,0 +1,49 @@
+"""When a routed join is chosen: where intermediate results would have to move, and not where they are few."""
+
+from __future__ import annotations
+
+import pytest
+from tests.optimizer.test_plan_choice import query, statistics
+
+from midstream.optimizer.estimates import Estimator
+from midstream.optimizer.plans import enumerate_plans, plan_query
+
+TRIANGLE = "A.k = B.k AND B.v = C.v AND C.w = A.w"
+CHAIN = "A.k = B.k AND B.v = C.v"
+
+
+def known(values: int, names: str = "A B C"):
+    aliases = names.split()
+    return statistics({a: 5.0 for a in aliases}, {f"{a}.{c}": values for a in aliases for c in "kvw"})
+
+
+def chosen(where: str, values: int, spread: bool = True) -> str:
+    return plan_query(query("A B C", where), statistics=known(values), spread=spread).text
+
+
+def test_a_triangle_of_which_every_pair_explodes_is_routed_with_windows_in_every_slot():
+    assert "<-" in chosen(TRIANGLE, 40)
+
+
+def test_a_chain_with_few_intermediate_results_stays_a_tree():
+    assert "->" not in chosen(CHAIN, 5000) and "<-" not in chosen(CHAIN, 5000)
+
+
+def test_in_one_place_a_routed_join_is_never_chosen():
+    assert "->" not in chosen(TRIANGLE, 40, spread=False) and "<-" not in chosen(TRIANGLE, 40, spread=False)
+
+
+def test_joins_by_one_key_need_no_ways():
+    plan = plan_query(query("A B C", "A.k = B.k AND B.k = C.k"), statistics=known(40), spread=True)
+    assert "->" not in plan.text and "<-" not in plan.text
+
+
+@pytest.mark.parametrize("values", [40, 5000])
+@pytest.mark.parametrize("where", [TRIANGLE, CHAIN])
+def test_the_choice_is_the_cheapest_of_all_that_are_listed(where, values):
+    asked, seen = query("A B C", where), known(values)
+    plans = enumerate_plans(asked, statistics=seen, spread=True)
+    estimator = Estimator(seen, plans[0].emission, None, spread=True)
+    # A multi-way join without a key for all lies in one slot, which the cost of its rows does not tell.
+    costs = [estimator.per_tick(plan.logical) for plan in plans if ":" not in plan.text]
+    assert costs[0] <= min(costs) * (1 + 1e-9)
