@@ -87,7 +87,6 @@ class Chain:
         self.driver.memory = self.memory or Memory()
         self.driver.state.group_bits = self.bits
         self.driver.open(self.resize)
-        self.cluster.routes = self.driver.state.routes
         manifest = self.driver.manifest
         plan = plan_query(self.relation, None if manifest else self.plan, self.emit_every)
         if manifest and manifest.queries["q"].plan not in ("", plan.text):
@@ -111,7 +110,7 @@ class Chain:
 
     def _open(self) -> None:
         store = CheckpointStore(str(self.folder))
-        self.cluster = CountingCluster(store.files, {}, "test", np.random.default_rng(self.seed), threads=1)
+        self.cluster = CountingCluster(store.files, "test", np.random.default_rng(self.seed), threads=1)
         state = (JobState if self.by_group else SortedByKey)(self.slots)
         self.driver = Driver(self.cluster, Commits(store, 3), state)
 

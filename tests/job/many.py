@@ -30,7 +30,6 @@ class Many(Chain):
     def __post_init__(self) -> None:
         self._open()
         self.driver.open(self.resize)
-        self.cluster.routes = self.driver.state.routes
         self.adding = Adding(self.driver, self.catalog.functions)
         self.driver.streams = dict(enumerate(self.catalog.streams.values()))
         schemas = {port: declared.columns for port, declared in self.driver.streams.items()}

@@ -12,7 +12,9 @@ from midstream.distribution.fragments import STAY, Route
 from midstream.inputs import catalog_of
 from midstream.job.adding import Adding
 from midstream.job.arrival import Arrival, Carry
+from midstream.job.commits import Commits
 from midstream.job.driver import Driver
+from midstream.job.state import JobState
 from midstream.language import parse
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("v", pa.int64()), ("w", pa.int64())])
@@ -24,7 +26,7 @@ class Begun:
     """A session's arrival after its start with one query, without Spark."""
 
     def __init__(self, folder: Path, carry: Carry) -> None:
-        self.driver = Driver(None, CheckpointStore(str(folder)), 2, 3)  # type: ignore[arg-type]
+        self.driver = Driver(None, Commits(CheckpointStore(str(folder)), 3), JobState(2))  # type: ignore[arg-type]
         self.arrival = Arrival(self.driver, carry)
         self.inputs = list(CATALOG.streams.values())
         self.add("q", JOIN, streaming=False)

@@ -72,7 +72,7 @@ class Enrolment:
         served = self.run.brings([running])
         if not served and self.driver.turns.in_batch:
             raise JobError(
-                f"query {running.name} reads columns that the batch under way does not carry, or by another key",
+                f"query {running.name} reads columns that the batch under way does not carry",
                 hint='add it between two batches, or open the session with carry="all"',
             )
         self.driver.state.routes.update(running.staged.routes)

@@ -1,8 +1,8 @@
-"""How rows arrive while Spark's streaming query runs: which columns they bring, and by which keys they are routed.
+"""Which columns rows bring while a streaming query of Spark's runs.
 
-Both are fixed when it starts. A query that is added later is taken up with the next batch if what it reads arrives
-already; otherwise Spark's query has to start anew between two batches. With `carry="all"` it never has to: all columns
-arrive, and whoever needs rows by another key reads them through an exchange.
+They are fixed when it starts. A query that is added later is taken up with the next batch if what it reads arrives
+already; otherwise Spark's query has to start anew between two batches. With `carry="all"` it never has to. By which
+keys rows are routed is decided for each batch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from midstream.algebra.declarations import StreamDeclaration
-from midstream.distribution.fragments import STAY, Route
+from midstream.distribution.fragments import STAY
 from midstream.job.driver import Driver
 from midstream.job.needed import needed_columns
 from midstream.job.running_query import RunningQuery
@@ -22,12 +22,11 @@ Carry = Literal["needed", "all"]
 
 @dataclass(slots=True)
 class Arrival:
-    """What arrives; what is settled once on a checkpoint stays so, or its queries would be cut another way."""
+    """What arrives."""
 
     driver: Driver
     carry: Carry
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    routes: Mapping[str, Route] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         manifest = self.driver.manifest
@@ -46,14 +45,12 @@ class Arrival:
             self.columns = {d.name: list(d.columns.names) for d in declarations}
         else:
             self.columns = {d.name: needed_columns(self.driver.queries, d, self.driver.watchers) for d in declarations}
-        self.routes = dict(self.driver.state.routes)
         return self.columns
 
     def serves(self, query: RunningQuery, declarations: Sequence[StreamDeclaration]) -> bool:
-        """Whether all that a query reads arrives, and where it needs it."""
+        """Whether all that a query reads arrives."""
         for declaration in declarations:
             wanted = needed_columns({query.name: query}, declaration, self.driver.watchers)
             if not set(wanted) <= set(self.columns.get(declaration.name, ())):
                 return False
-        wanted_routes = query.staged.routes
-        return all(self.routes.get(name, STAY) == route for name, route in wanted_routes.items())
+        return True

@@ -13,7 +13,7 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.file_entries import SourceFile
 from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.packs import SegmentEntry
-from midstream.distribution.fragments import Fragment
+from midstream.distribution.fragments import Fragment, Route
 from midstream.distribution.routed.cutting import probed_windows
 from midstream.job.fingerprints import Shapes
 from midstream.job.ports import Ports
@@ -81,6 +81,10 @@ class Batch:
     """Whether states are sorted by partition group."""
     sifted: frozenset[str] = frozenset()
     """Queries for which rows that make their expressions fail are set aside."""
+    routes: Mapping[str, Route] = field(default_factory=dict)
+    """How streams arrive; one that is not named may arrive anywhere."""
+    recut: Mapping[str, RunningQuery] = field(default_factory=dict)
+    """The queries whose state was moved before the batch because streams arrive another way."""
     _shares: Shares | None = None
     _at_work: list[Part] | None = None
 
@@ -96,7 +100,7 @@ class Batch:
                 frontiers,
                 self.shapes,
                 # A query for which rows were set aside has less than others that keep the same windows.
-                self.sifted | self._sifted_before() | frozenset(self.ended),
+                self.sifted | self._sifted_before() | frozenset(self.ended) | frozenset(self.recut),
             )
         return self._shares
 

@@ -50,6 +50,7 @@ from midstream.job.reaching import Reaches
 from midstream.job.relocation import current_routing, settle, still_wanted
 from midstream.job.replacing import with_archive
 from midstream.job.requests import Requests
+from midstream.job.rerouting import Rerouter
 from midstream.job.running_query import RunningQuery
 from midstream.job.slot_decisions import SlotDecisions
 from midstream.job.state import JobState
@@ -84,6 +85,7 @@ class Driver:
     before_batch: list[Callable[[int], None]] = field(default_factory=list)
     last_event: dict[str, Any] | None = None
     turns: Turns = field(default_factory=Turns)
+    rerouter: Rerouter = field(default_factory=Rerouter)
     requests: Requests = field(init=False)
 
     def __post_init__(self) -> None:
@@ -238,7 +240,10 @@ class Driver:
         self.watchers.settle(before, self.queries)
         old = current_routing(before, state.slots, state.group_bits)
         move, upgrade = self.cluster.move, None if state.by_group else state.group_bits
-        settled = settle(self.store.uri, batch_id, before, self.queries, old, state.wanted, move, self.memory, upgrade)
+        better = self.rerouter.better(self.queries, state.routes, state.sort_bits)
+        settled = settle(
+            self.store.uri, batch_id, before, self.queries, old, state.wanted, move, self.memory, upgrade, better
+        )
         return Batch(
             self.store.uri,
             query_id,
@@ -263,6 +268,8 @@ class Driver:
             sifted=sifted,
             group_bits=state.group_bits,
             by_group=state.by_group or settled.upgraded,
+            routes=dict(state.routes if better is None else better.routes),
+            recut={} if better is None else better.queries,
         )
 
     def _commit(self, batch: Batch, offsets: str, number: int, ended: bool) -> Manifest:
@@ -274,7 +281,7 @@ class Driver:
                 state.settings,
                 identity=identity_after(batch.before),
                 declared=told_of_streams(batch.before, self.needed()),
-                arrival={name: route.key for name, route in state.routes.items()},
+                arrival={name: route.key for name, route in batch.routes.items()},
                 scheduling=batch.scheduling,
                 finished=ended,
             ),

@@ -16,6 +16,7 @@ from midstream.errors import JobError, MigrationError
 from midstream.job.local_moves import after_move, pair_moves, put_together, unified
 from midstream.job.migration_account import Account
 from midstream.job.moving import Move, PlanMove
+from midstream.job.rerouting import Rerouting
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.task.exchange import GROUP_BITS, default_routing
 from midstream.job.task.memory import Memory
@@ -113,24 +114,28 @@ def settle(
     run: Runner,
     memory: Memory,
     upgrade: int | None = None,
+    rerouting: Rerouting | None = None,
 ) -> Settled:
     """Moves the state that a batch wants elsewhere; other slots wait for the end of migrations inside tasks.
 
-    State that is sorted by key alone is sorted by groups of `upgrade` bits when it changes slots.
+    State that is sorted by key alone is sorted by groups of `upgrade` bits when it changes slots. A `rerouting` moves
+    the state of the queries that are cut another way by it.
     """
     busy = any(query.migrates and not (query.migration and query.migration.moves) for query in queries.values())
     new = old if busy or wanted is None else wanted
     under_way = {name: q.migration for name, q in queries.items() if q.migration is not None}
     going = {name: m for name, m in under_way.items() if m.moves or (m.apart and m.cancelling)}
     targets = {name: _after(query) if name in going else query for name, query in queries.items()}
+    recut = {} if rerouting is None else rerouting.queries
+    targets = {**targets, **recut}
     upgrade = None if new.groups == old.groups else upgrade
     if upgrade is not None:
         targets = {name: query.sorted_by_group(upgrade) for name, query in targets.items()}
     started = time.time()
-    if before is None or (new.groups == old.groups and not going):
+    if before is None or (new.groups == old.groups and not going and not recut):
         ended = _ended(queries, going, batch_id, before, started, [])
         return Settled(before, targets, new, ended, upgraded=upgrade is not None)
-    moving = [name for name in queries if name in going or new.groups != old.groups]
+    moving = [name for name in queries if name in going or name in recut or new.groups != old.groups]
     plans: list[PlanMove] = []
     united: dict[str, list[dict[str, Any]]] = {}
     for name in moving:
@@ -153,7 +158,9 @@ def settle(
     reports = run(move) if move.working else []
     require_all(reports, move.stages, new.slots, batch_id)
     segments = {**before.segments, **put_together(move.segments(reports))}
-    moved = None if new.groups == old.groups else _told(move, upgrade is not None)
+    moved = None
+    if new.groups != old.groups or rerouting is not None:
+        moved = _told(move, upgrade is not None, rerouting)
     ended = {**_ended(queries, going, batch_id, before, started, reports), **united}
     after = replace(before, segments=segments, slots=replace(before.slots, routing=new.groups))
     return Settled(after, targets, new, ended, moved, upgrade is not None)
@@ -213,12 +220,13 @@ def _ended(
     return found
 
 
-def _told(move: Move, upgraded: bool) -> dict[str, Any]:
-    """What is remembered of a change of slots."""
+def _told(move: Move, upgraded: bool, rerouting: Rerouting | None) -> dict[str, Any]:
+    """What is remembered of a change of slots or routes."""
+    triggers = [move.new.trigger, "" if rerouting is None else rerouting.trigger]
     changed = sum(a != b for a, b in zip(move.old.groups, move.new.groups, strict=True))
     return {
         "batch": move.batch_id,
-        "trigger": move.new.trigger,
+        "trigger": "; ".join(told for told in triggers if told),
         "slots": [move.old.slots, move.new.slots],
         "groups": changed,
         "rows_sent": move.rows_sent,

@@ -88,7 +88,7 @@ class LocalBackend:
 
     def __init__(self, files: Files) -> None:
         self.files = files
-        self.cluster = LocalCluster(files, {})
+        self.cluster = LocalCluster(files)
         self._turn = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -141,7 +141,6 @@ class LocalBackend:
             for port, stream in enumerate(inputs)
         }
         driver.arriving = Layout.of(schemas)
-        self.cluster.routes = driver.state.routes
         self._know_files(driver)
         self._repeat_sinks(driver)
 

@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from midstream.algebra.declarations import StreamDeclaration
 from midstream.checkpoint.file_entries import SourceFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.spark_log import LOCAL
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.slot_threads import Dealt, Owners, SlotThreads
-from midstream.distribution.fragments import Route
+from midstream.distribution.fragments import STAY, Route
 from midstream.job.batch import Batch
 from midstream.job.moving import Move
 from midstream.job.results import results_of_query
@@ -37,13 +36,11 @@ class LocalCluster:
     def __init__(
         self,
         files: Files,
-        routes: Mapping[str, Route],
         source_id: str = LOCAL,
         shuffle: np.random.Generator | None = None,
         threads: int | None = None,
     ) -> None:
         self.files = files
-        self.routes = routes
         self.shuffle = shuffle
         self.reading: Mapping[str, Sequence[SourceFile]] = {}
         """The files whose rows the batch under way has."""
@@ -106,13 +103,12 @@ class LocalCluster:
         routing = np.asarray(batch.routing, np.int32)
         for port, declaration in batch.streams.items():
             for arrived in _pieces(rows.get(declaration.name)):
-                groups = self._groups(declaration, arrived, len(routing))
+                groups = self._groups(batch.routes.get(declaration.name, STAY), arrived, len(routing))
                 owners = np.where(groups < 0, 0, routing[groups])
                 self._slots.deal(_tagged(batch.arriving, port, groups, arrived), owners, slots)
         return slots
 
-    def _groups(self, declaration: StreamDeclaration, rows: pa.RecordBatch, count: int) -> Owners:
-        route = self.routes.get(declaration.name, Route(None))
+    def _groups(self, route: Route, rows: pa.RecordBatch, count: int) -> Owners:
         if route.is_one_slot:
             return np.full(rows.num_rows, ONE_SLOT_GROUP, np.int32)
         if route.key is not None:

@@ -84,7 +84,7 @@ class SimulatedCluster(LocalCluster):
 
     def __init__(self, files: Files, driver: SimulatedProcess, workers: Sequence[str], random: Random) -> None:
         slots = SimulatedSlots(driver, workers, random)
-        super().__init__(files, {}, shuffle=slots.shuffle)
+        super().__init__(files, shuffle=slots.shuffle)
         self._slots = slots
 
 

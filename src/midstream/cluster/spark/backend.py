@@ -87,7 +87,7 @@ class SparkBackend:
             driver.repeat(source_batch(newest))
         self._rates = _rates(inputs)
         unread = [self._unread(stream, driver.manifest) for stream in inputs]
-        union, driver.arriving = tagged_union(unread, driver.state.routes, needed, driver.state.group_bits)
+        union, driver.arriving = tagged_union(unread, needed)
         writer = union.writeStream.foreachBatch(lambda rows, number: driver.on_batch(rows, log.base + number)).option(
             "checkpointLocation", spark_path(self.files.full(log.folder))
         )

@@ -23,11 +23,12 @@ from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.slot_threads import Step
 from midstream.cluster.spark.environment import BATCH_SETTINGS, ROWS_AT_ONCE
 from midstream.cluster.spark.frames.results import batch_frame
-from midstream.cluster.spark.frames.tagging import exchange_type, slot_of
+from midstream.cluster.spark.frames.tagging import exchange_type, group_of, slot_of
 from midstream.cluster.spark.push_down import PushDown, push_down
 from midstream.cluster.spark.small_batches import EXECUTORS, SmallBatches
 from midstream.job.batch import Batch
 from midstream.job.moving import Move
+from midstream.job.task.exchange import bits_of
 from midstream.job.task.layout import GROUP, NOTE, PORT, SLOT, Layout
 from midstream.job.task.reports import Report
 from midstream.optimizer.plans import Plan
@@ -78,7 +79,9 @@ class SparkCluster:
         pushed = self._pushed(batch)
         until = {name: reach.until for name, reach in batch.reaches.by_stream.items()}
         selected = pushed.select(rows, batch.registers, until)
-        flow = selected.repartitionById(batch.slots, slot_of(batch.routing, batch.slots))
+        bits = bits_of(len(batch.routing))
+        group = group_of(batch.streams, batch.routes, batch.arriving, bits).alias(GROUP)
+        flow = selected.select("*", group).repartitionById(batch.slots, slot_of(batch.routing, batch.slots))
         for step in batch.steps():
             flow = flow.mapInArrow(_in_task(step), exchange_type(step.exchanged, step.last))
             if not step.last:
@@ -124,9 +127,9 @@ class SparkCluster:
 
     def no_rows(self, arriving: Layout) -> DataFrame:
         """A batch without rows."""
-        fixed = [F.lit(0).cast("int").alias(PORT), F.lit(0).cast("int").alias(GROUP)]
+        port = F.lit(0).cast("int").alias(PORT)
         payload = [F.lit(None).cast(from_arrow_type(f.type)).alias(f.name) for f in arriving.columns]
-        return self.spark.range(0, 0, 1, 1).select(*fixed, *payload)
+        return self.spark.range(0, 0, 1, 1).select(port, *payload)
 
     def released(self, manifest: Manifest, query: str, plan: Plan, since: int) -> DataFrame:
         """The results that a manifest released, as a DataFrame."""

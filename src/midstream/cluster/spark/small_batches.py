@@ -22,12 +22,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from midstream.checkpoint.manifest import Manifest
-from midstream.cluster.slot_threads import Dealt, SlotThreads
+from midstream.cluster.slot_threads import Dealt, Owners, SlotThreads
+from midstream.cluster.spark.frames.tagging import spreading
+from midstream.distribution.fragments import STAY
 from midstream.errors import JobError, MidstreamError
 from midstream.job.batch import Batch
+from midstream.job.task.exchange import ONE_SLOT_GROUP, groups_of
 from midstream.job.task.layout import GROUP
 from midstream.job.task.memory import LEAST, Memory, bytes_of
 from midstream.job.task.reports import Report
+from midstream.operators.arrival_hash import arrival_hash
 
 log = logging.getLogger(__name__)
 
@@ -116,9 +120,10 @@ class SmallBatches:
             return None
         routing = np.asarray(batch.routing, np.int32)
         for piece in table.to_batches():
-            if piece.num_rows:
-                groups = piece.column(GROUP).to_numpy()
-                self.slots.deal(piece, np.where(groups < 0, 0, routing[groups]), slots)
+            for port, part in batch.arriving.split(piece).items():
+                groups = _groups(batch, port, part)
+                grouped = part.append_column(GROUP, pa.array(groups, pa.int32()))
+                self.slots.deal(grouped, np.where(groups < 0, 0, routing[groups]), slots)
         return slots
 
     def _table(self, batch: Batch, rows: DataFrame) -> pa.Table | None:
@@ -150,6 +155,17 @@ class SmallBatches:
         except (Py4JError, PySparkException):  # a version of Spark that has these elsewhere
             return None
         return None if others is None or files is None else files + others * row_bytes
+
+
+def _groups(batch: Batch, port: int, rows: pa.RecordBatch) -> Owners:
+    """The partition groups of a stream's rows, as Spark would compute them."""
+    stream = batch.streams[port]
+    route, payload = batch.routes.get(stream.name, STAY), batch.arriving.payload(port, rows)
+    if route.is_one_slot:
+        return np.full(rows.num_rows, ONE_SLOT_GROUP, np.int32)
+    key = spreading(stream, payload.schema) if route.key is None else route.key
+    hashes = arrival_hash([payload.column(name) for name in key])
+    return np.asarray(groups_of(hashes, len(batch.routing)), np.int32)
 
 
 def state_bytes(manifest: Manifest) -> int:

@@ -1,4 +1,5 @@
-"""Streams as Spark sees them: each row tagged with its stream and its partition group, all streams in one DataFrame.
+"""Streams as Spark sees them: each row tagged with its stream, all streams in one DataFrame; in a batch also with its
+partition group.
 
 Equal keys must get equal groups. Spark's hash of a column depends on the column's type, so keys of one join have one
 type (the binder casts, and a key that is cast is exchanged later instead); zeros of both signs are made one.
@@ -18,11 +19,10 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, St
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.cluster.spark.frames.sources import NamedSource
-from midstream.distribution.fragments import Route
+from midstream.distribution.fragments import STAY, Route
 from midstream.errors import InputError
-from midstream.job.task.exchange import GROUP_BITS, ONE_SLOT_GROUP, bits_of, default_routing
+from midstream.job.task.exchange import ONE_SLOT_GROUP, bits_of, default_routing
 from midstream.job.task.layout import FROM, GROUP, NOTE, PORT, SLOT, TO, Layout
-from midstream.operators.carriers import carrier
 
 
 @dataclass(frozen=True)
@@ -48,56 +48,58 @@ def columns_of_frame(name: str, frame: DataFrame) -> pa.Schema:
         ) from None
 
 
-def tagged_union(
-    streams: Sequence[StreamInput],
-    routes: Mapping[str, Route],
-    needed: Mapping[str, Sequence[str]],
-    group_bits: int = GROUP_BITS,
-) -> tuple[DataFrame, Layout]:
+def tagged_union(streams: Sequence[StreamInput], needed: Mapping[str, Sequence[str]]) -> tuple[DataFrame, Layout]:
     """All streams in one DataFrame, with the columns that are needed, and how these lie in it."""
     schemas = {
         port: pa.schema([stream.declaration.columns.field(name) for name in needed[stream.declaration.name]])
         for port, stream in enumerate(streams)
     }
     layout = Layout.of(schemas)
-    tagged = [_tagged(port, stream, routes, layout, group_bits) for port, stream in enumerate(streams)]
+    tagged = [_tagged(port, stream, layout) for port, stream in enumerate(streams)]
     return reduce(DataFrame.unionAll, tagged), layout
 
 
-def _tagged(port: int, stream: StreamInput, routes: Mapping[str, Route], layout: Layout, group_bits: int) -> DataFrame:
-    declaration, frame = stream.declaration, stream.frame
+def _tagged(port: int, stream: StreamInput, layout: Layout) -> DataFrame:
     place_of = dict(zip(layout.schemas[port].names, layout.places[port], strict=True))
     held = {place: name for name, place in place_of.items()}
-    columns = [F.lit(port).cast(IntegerType()).alias(PORT), _group(declaration, routes, group_bits).alias(GROUP)]
+    columns = [F.lit(port).cast(IntegerType()).alias(PORT)]
     for i, field in enumerate(layout.columns):
         kind = from_arrow_type(field.type)
         value = column(held[i]).cast(kind) if i in held else F.lit(None).cast(kind)
         columns.append(value.alias(field.name))
-    return frame.select(*columns)
+    return stream.frame.select(*columns)
 
 
-def _group(declaration: StreamDeclaration, routes: Mapping[str, Route], group_bits: int) -> Column:
-    route = routes.get(declaration.name)
-    if route is not None and route.is_one_slot:
-        return F.lit(ONE_SLOT_GROUP).cast(IntegerType())
-    names = _spreading(declaration) if route is None or route.key is None else tuple(route.key)
-    hashed = F.xxhash64(*(_normal(declaration, name) for name in names))
-    return F.shiftrightunsigned(hashed, 64 - group_bits).cast(IntegerType())
+def group_of(
+    streams: Mapping[int, StreamDeclaration], routes: Mapping[str, Route], layout: Layout, group_bits: int
+) -> Column:
+    """The partition group of a row, by the route of its stream."""
+    whens = " ".join(
+        f"WHEN {port} THEN {_group(stream, routes.get(stream.name, STAY), layout, port, group_bits)}"
+        for port, stream in streams.items()
+    )
+    return F.expr(f"CAST(CASE `{PORT}` {whens} END AS INT)")
 
 
-def _spreading(declaration: StreamDeclaration) -> tuple[str, ...]:
+def _group(stream: StreamDeclaration, route: Route, layout: Layout, port: int, group_bits: int) -> str:
+    if route.is_one_slot:
+        return str(ONE_SLOT_GROUP)
+    key = spreading(stream, layout.schemas[port]) if route.key is None else route.key
+    place_of = dict(zip(layout.schemas[port].names, layout.places[port], strict=True))
+    hashed = ", ".join(_normal(layout.columns[place_of[name]]) for name in key)
+    return f"shiftrightunsigned(xxhash64({hashed}), {64 - group_bits})"
+
+
+def spreading(stream: StreamDeclaration, carried: pa.Schema) -> tuple[str, ...]:
     """Columns by which rows that may go anywhere are spread; stamped ones of a batch all have the same time."""
-    if declaration.timestamps == "external":
-        return (declaration.time,)
-    plain = (f.name for f in declaration.columns if not pa.types.is_nested(f.type))
-    return tuple(plain)
+    if stream.timestamps == "external":
+        return (stream.time,)
+    return tuple(f.name for f in carried if not pa.types.is_nested(f.type))
 
 
-def _normal(declaration: StreamDeclaration, name: str) -> Column:
-    kind = declaration.columns.field(name).type
-    if pa.types.is_floating(kind):
-        return column(name).cast("double") + F.lit(0.0)
-    return column(name).cast(from_arrow_type(carrier(kind)))
+def _normal(field: pa.Field) -> str:
+    """A carried column whose zeros of both signs are one."""
+    return f"CAST(`{field.name}` AS DOUBLE) + 0.0D" if pa.types.is_floating(field.type) else f"`{field.name}`"
 
 
 def column(name: str) -> Column:
