@@ -32,7 +32,9 @@ from midstream.lab.simulation.world import Troubles, World
 TURNS = 60
 """How many turns processes have before the world is calm."""
 
+LONG_CALM = 300
 MOST_TURNS = 1000
+"""After how many turns whoever runs the job starts it again, and after how many it counts as hanging."""
 
 
 class SimulationFailure(AssertionError):
@@ -87,6 +89,10 @@ class SimulatedRun:
                 break
             if turn == TURNS:
                 self.world.settle_down()
+            elif turn == LONG_CALM:
+                # A driver that has lost its lease and has nothing to commit does not end by itself.
+                for actor in list(self.world.actors):
+                    self.world.kill(actor)
             elif turn < TURNS:
                 self.world.disturb()
                 self._ask()
