@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pyarrow as pa
 import midstream as ms
 from midstream.checkpoint.failures import told
 from midstream.checkpoint.local_files import LocalFiles
+from midstream.checkpoint.retention import warn_of_removed_dead_letters
 from midstream.cluster.spark.failures import in_words
 from midstream.inputs.ddl import schema_of_ddl
 from midstream.interface.cli.endings import _unexpected
@@ -59,6 +61,11 @@ def _unknown_strategy() -> None:
 
 def _late_rows() -> None:
     ms.run("SELECT k FROM A [RANGE 5]", {"A": [*KEYS, {"ts": 3, "k": 1, "v": 0}]}, lateness=2, batch_rows=5)
+
+
+def _removed_dead_letters() -> None:
+    outputs = SimpleNamespace(removed_dead_letters={"rows": 1200, "last_batch": 17})
+    warn_of_removed_dead_letters(SimpleNamespace(outputs=outputs))  # type: ignore[arg-type]
 
 
 def _wrong_key() -> None:
@@ -163,6 +170,13 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             _late_rows,
             "rows that are later than `lateness` permits, have no time, or are too far ahead.",
             "declare a larger `lateness`, or read the rows: [Late and unusable data](../how-to/late-data.md).",
+        ),
+    ),
+    "RemovedWarning": (
+        Example(
+            _removed_dead_letters,
+            "results or dead letters that the job's `retention` has removed.",
+            "nothing, if that is what was wanted; else declare a longer [retention](../how-to/operate.md#retention).",
         ),
     ),
 }

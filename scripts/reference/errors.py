@@ -11,11 +11,12 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from scripts.reference.error_examples import EXAMPLES, Example
 
 import midstream
-from midstream.errors import ClusterError, DeadLetterWarning, InternalError, MidstreamError
+from midstream.errors import ClusterError, InternalError, MidstreamError
 from midstream.interface.cli.endings import CLUSTER_ERROR, INTERNAL_ERROR, USER_ERROR
 
 OPENING = f"""# Errors
@@ -36,14 +37,14 @@ def errors_page() -> str:
 
 
 def error_classes() -> list[type[Warning] | type[MidstreamError]]:
-    """The base, every error below it wherever it is defined, and the warning."""
+    """The base, every error below it wherever it is defined, and every warning."""
     for module in pkgutil.walk_packages(midstream.__path__, "midstream."):
         if "__main__" not in module.name and not module.name.startswith("midstream.lab"):
             importlib.import_module(module.name)
-    return [MidstreamError, *_below(MidstreamError), DeadLetterWarning]
+    return [MidstreamError, *_below(MidstreamError), *_below(UserWarning)]
 
 
-def _below(kind: type[MidstreamError]) -> Iterator[type[MidstreamError]]:
+def _below(kind: type[Exception]) -> Iterator[type[Any]]:
     for child in sorted(filter(_of_the_product, kind.__subclasses__()), key=_name):
         yield child
         yield from _below(child)
@@ -91,7 +92,7 @@ def provoked(example: Example) -> str:
             return str(error).replace(f"{Path.cwd()}/", "").replace(f"{Path.cwd().resolve()}/", "")
         if isinstance(told, str):
             return told
-        return str(next(w.message for w in caught if isinstance(w.message, DeadLetterWarning)))
+        return str(next(w.message for w in caught if _of_the_product(type(w.message))))
 
 
 @contextmanager
