@@ -216,3 +216,48 @@ def test_slots_choose_their_plans_by_what_they_see_themselves(restart, tmp_path)
     assert any(told["reason"].startswith("In slot ") for told in decisions_of(chain.driver, "q"))
     chain.batch({}, end=True)
     assert as_multiset(chain.results()) == as_multiset(ms.run(THREE, inputs))
+
+
+AT_ONCE = ("parallel_track", "genmig_reference_point", "genmig", "moving_state_paced")
+
+
+@pytest.mark.parametrize("strategy", AT_ONCE)
+@pytest.mark.parametrize("change", ["move", "more", "fewer"])
+@pytest.mark.parametrize("ending", ["done", "cancelled"])
+def test_groups_move_while_their_slots_migrate(strategy, change, ending, tmp_path):
+    inputs = many_keys()
+    chain = opened(THREE, inputs, tmp_path)
+    for i, part in enumerate(chain.cut(inputs, 12)):
+        if i == 4:
+            chain.migrate("(A (B C))", strategy)
+        if i == 5 and change == "move":
+            chain.driver.rebalance([(group // 16) % 3 for group in range(256)])
+        elif i == 5:
+            chain.driver.rescale(5 if change == "more" else 2)
+        if i == 6 and ending == "cancelled" and chain.query.migration is not None:
+            chain.driver.cancel_migration("q")
+        chain.batch(part)
+    chain.batch({}, end=True)
+    (record,), (move,) = history_of(chain.driver, chain.query), chain.manifest.slots.moves
+    assert record["status"] == ending or strategy == "moving_state_paced"
+    if strategy in ("parallel_track", "genmig_reference_point"):
+        assert record["start_batch"] < move["batch"] <= record["end_batch"]
+    assert as_multiset(chain.results()) == as_multiset(ms.run(THREE, inputs))
+
+
+def test_a_migration_of_some_slots_waits_for_a_move_to_others_or_the_reverse(tmp_path):
+    """Only slots that migrate in the same way can go on with each other's states."""
+    inputs = many_keys()
+    chain = opened(THREE, inputs, tmp_path)
+    for i, part in enumerate(chain.cut(inputs, 12)):
+        if i == 4:
+            chain.migrate("(A (B C))", "parallel_track", slots=[1])
+            chain.driver.rebalance([2 if slot == 0 else slot for slot in chain.manifest.slots.routing])
+        chain.batch(part)
+        if i == 4:  # both begin with the same batch: what is moved is not under way yet
+            assert [move["batch"] for move in chain.manifest.slots.moves] == [4]
+            chain.driver.rebalance([1 if slot == 2 else slot for slot in chain.manifest.slots.routing])
+    chain.batch({}, end=True)
+    (record,) = history_of(chain.driver, chain.query)
+    assert chain.manifest.slots.moves[-1]["batch"] > record["end_batch"]
+    assert as_multiset(chain.results()) == as_multiset(ms.run(THREE, inputs))

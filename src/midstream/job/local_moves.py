@@ -89,7 +89,7 @@ def unified(
     `sorted_query` is the query with states in the order that they will have.
     """
     for candidate, _ in [(sorted_query, set()), *_by_plan(sorted_query, old.slots)]:
-        target = replace(candidate, local={})
+        target = replace(candidate, local={}, migration=None)
         try:
             moves = pair_moves(query, target, before, old, new)
         except MigrationError:

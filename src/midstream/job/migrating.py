@@ -12,6 +12,7 @@ from midstream.algebra.time import BEGINNING
 from midstream.errors import MigrationError
 from midstream.job.local_plans import require_slots_of
 from midstream.job.migration_choice import decide, legal_strategy, require_cancellable
+from midstream.job.moving_migrations import BY_GROUP
 from midstream.job.relocation import shipped_rows
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.state import JobState
@@ -130,6 +131,8 @@ def _decided(
     if apart:
         known = replace(known, shipped=shipped_rows(query, wish.target, state.manifest, state.routing))
     decision = decide(chosen, apart, known, observed(query.name))
+    if state.by_group:
+        decision[BY_GROUP] = True
     name = decision["strategy"] if apart else chosen.name
     return MigrationUnderWay(wish.target, name, decision, None, False, wish.trigger, apart)
 

@@ -16,6 +16,7 @@ from midstream.errors import JobError, MigrationError
 from midstream.job.local_moves import after_move, pair_moves, put_together, unified
 from midstream.job.migration_account import Account
 from midstream.job.moving import Move, PlanMove
+from midstream.job.moving_migrations import Filled, in_tasks, moved_by_name
 from midstream.job.rerouting import Rerouting
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.task.exchange import GROUP_BITS, default_routing
@@ -116,13 +117,15 @@ def settle(
     upgrade: int | None = None,
     rerouting: Rerouting | None = None,
 ) -> Settled:
-    """Moves the state that a batch wants elsewhere; other slots wait for the end of migrations inside tasks.
+    """Moves the state that a batch wants elsewhere.
+
+    Other slots wait for migrations inside tasks as long as these hold what cannot move, and for those side by side.
 
     State that is sorted by key alone is sorted by groups of `upgrade` bits when it changes slots. A `rerouting` moves
     the state of the queries that are cut another way by it.
     """
-    busy = any(query.migrates and not (query.migration and query.migration.moves) for query in queries.values())
-    new = old if busy or wanted is None else wanted
+    named = {} if before is None or wanted is None else _named(queries, before, old, wanted, upgrade)
+    new = old if named is None or wanted is None else wanted
     under_way = {name: q.migration for name, q in queries.items() if q.migration is not None}
     going = {name: m for name, m in under_way.items() if m.moves or (m.apart and m.cancelling)}
     targets = {name: _after(query) if name in going else query for name, query in queries.items()}
@@ -139,6 +142,9 @@ def settle(
     plans: list[PlanMove] = []
     united: dict[str, list[dict[str, Any]]] = {}
     for name in moving:
+        if named is not None and name in named:
+            targets[name] = after_move(targets[name], new.slots)
+            continue
         if queries[name].local:
             targets[name], between, told = _between_plans(queries[name], targets[name], before, old, new)
             plans += between
@@ -157,7 +163,7 @@ def settle(
     move = Move(checkpoint, batch_id, plans, old, new, memory)
     reports = run(move) if move.working else []
     require_all(reports, move.stages, new.slots, batch_id)
-    segments = {**before.segments, **put_together(move.segments(reports))}
+    segments = {**before.segments, **put_together(move.segments(reports)), **(named or {})}
     moved = None
     if new.groups != old.groups or rerouting is not None:
         moved = _told(move, upgrade is not None, rerouting)
@@ -176,6 +182,23 @@ def shipped_rows(query: RunningQuery, target: RunningQuery, manifest: Manifest |
         return 0
     move.settle(routing, routing)
     return sum(e.rows for handed in move.handed.values() for entries in handed.sent.values() for e in entries)
+
+
+def _named(
+    queries: Mapping[str, RunningQuery], before: Manifest, old: Routing, wanted: Routing, upgrade: int | None
+) -> dict[str, Filled] | None:
+    """The segments of queries that migrate inside tasks in the slots that are wanted; None if the slots must wait."""
+    found: dict[str, Filled] = {}
+    for name, query in queries.items():
+        if query.migration is not None and query.migration.apart and not query.migration.moves:
+            return None
+        if not in_tasks(query):
+            continue
+        moved = None if upgrade else moved_by_name(query, before.segments.get(name, {}), old, wanted)
+        if moved is None:
+            return None
+        found[name] = moved
+    return found
 
 
 def _between_plans(

@@ -85,13 +85,23 @@ def _ranges(
     whole = (0, 2**64)
     if not shared:
         return [(slot, *whole)]
-    mine = [(group, new[group]) for group, owner in enumerate(old) if owner == slot]
+    mine = _groups_of(slot, old, new)
     if mine and all(target == slot for _, target in mine):
         return [(slot, *whole)]
     if not mine or not shipment.grouped:
         return None
     ranges = list(_runs(mine, 64 - bits_of(len(old))))
     return ranges if len(ranges) <= MOST_RANGES else None
+
+
+def ranges_of_groups(slot: int, old: Sequence[int], new: Sequence[int]) -> list[Range]:
+    """Which ranges of hashes of a state that is sorted by group go from a slot to which slots."""
+    return list(_runs(_groups_of(slot, old, new), 64 - bits_of(len(old))))
+
+
+def _groups_of(slot: int, old: Sequence[int], new: Sequence[int]) -> list[tuple[int, int]]:
+    """The groups of a slot, with the slots that they go to."""
+    return [(group, new[group]) for group, owner in enumerate(old) if owner == slot]
 
 
 def _runs(groups: Sequence[tuple[int, int]], width: int) -> Iterator[Range]:

@@ -21,8 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import numpy as np
-
 from midstream.algebra.physical import Source
 from midstream.migration.coalesce import Coalesce, CutAtSplit, Joint, Pairing
 from midstream.migration.execution import SingleBox, named
@@ -32,6 +30,7 @@ from midstream.migration.split import Split, split_after
 from midstream.migration.tracks import Top, hand_over, named_tracks, relational
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements, concatenate
+from midstream.operators.state.grouping import Grouping, key_hashes
 from midstream.operators.state.sorted_state import SortedState
 from midstream.optimizer.plans import Plan
 
@@ -73,7 +72,10 @@ class GenMig:
 
 
 def _ahead(source: Source) -> SortedState:
-    return SortedState(f"{source.stream.alias} ahead of the split", (), source.schema, None)
+    """A state that keeps a source's rows, in an order by which their groups can leave."""
+    state = SortedState(f"{source.stream.alias} ahead of the split", (), source.schema, None)
+    state.grouping = Grouping.of(source.partition, source.schema.names)
+    return state
 
 
 def after_every_start_seen(situation: Situation) -> int:
@@ -111,7 +113,8 @@ class SplitExecution:
             self.new.feed(alias, crossing)
         if len(later):
             self.new.feed(alias, later)
-            self.ahead[alias].append(later, np.zeros(len(later), np.uint64))
+            ahead = self.ahead[alias]
+            ahead.append(later, key_hashes(later.columns, ahead.key, ahead.grouping))
         self.figures.processed_twice += len(crossing)
         self.top.give(self.joint.settle())
 

@@ -142,7 +142,7 @@ def widened(source: Source, other: Source) -> Source:
         return source
     names = set(source.schema.names) | set(other.schema.names)
     columns = sorted((f for f in source.stream.schema if f.name in names), key=lambda f: f.name)
-    return Source(pa.schema(columns), source.stream, source.window)
+    return Source(pa.schema(columns), source.stream, source.window, partition=source.partition)
 
 
 def rows_in(states: Iterator[Any]) -> int:
