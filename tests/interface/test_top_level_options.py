@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,3 +61,11 @@ def test_progress_has_a_rate_and_with_a_total_the_time_left(monkeypatch):
         for _ in range(4):
             advance(500)
     assert "2,000 of 2,000 rows" in shown.getvalue() and "rows/s" in shown.getvalue() and "left" in shown.getvalue()
+
+
+def test_the_program_starts_without_what_few_commands_need():
+    program = "import sys, midstream.interface.cli; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"pandas", "matplotlib", "starlette"} & set(loaded)
+    benches = {name for name in loaded if name.startswith("midstream.lab.bench")}
+    assert benches <= {f"midstream.lab.bench{part}" for part in ("", ".figures", ".registry")}

@@ -14,7 +14,7 @@ from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import show_json
 from midstream.lab.bench.figures import Report
-from midstream.lab.bench.registry import BENCH_PARTS, BENCHES
+from midstream.lab.bench.registry import BENCHES, bench_named, parts_of
 
 
 @ends_clearly
@@ -55,7 +55,8 @@ def bench(
 
     wanted: dict[str, object] = {option: value for option, value in given.items() if value is not None}
     _require_options(name, wanted)
-    report = BENCHES[name](**wanted, only=_parts(name, only)) if only else BENCHES[name](**wanted)
+    run = bench_named(name)
+    report = run(**wanted, only=_parts(name, only)) if only else run(**wanted)
     if json:
         show_json(report.to_json())
     else:
@@ -63,7 +64,7 @@ def bench(
 
 
 def _require_options(name: str, wanted: dict[str, object]) -> None:
-    known = signature(BENCHES[name]).parameters
+    known = signature(bench_named(name)).parameters
     for option in wanted:
         if option not in known:
             raise JobError(
@@ -72,7 +73,7 @@ def _require_options(name: str, wanted: dict[str, object]) -> None:
 
 
 def _parts(name: str, only: list[str]) -> list[str]:
-    known = BENCH_PARTS.get(name, {})
+    known = parts_of(name)
     unknown = [part for part in only if part not in known]
     if unknown:
         hint = f"use one of {', '.join(known)}" if known else "run it without --only"

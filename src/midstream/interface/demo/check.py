@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from midstream.interface.demo.streams import SECOND, START, STREAMS, Scenario
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COLUMNS = [*(name.lower() for name in STREAMS), "valid_from", "valid_to"]
 
@@ -36,6 +39,8 @@ class Verdict:
 
 def compare(results: pa.Table, batches: Sequence[dict[str, pa.Table]], scenario: Scenario) -> Verdict:
     """Compares every result, with its validity, with the expected ones."""
+    import pandas as pd  # heavy, and other commands start without it
+
     expected = pd.concat([expected_in(second, batches, scenario) for second in range(len(batches))])
     got = pd.DataFrame({name: _numbers(results.column(name)) for name in COLUMNS})
     different = got.drop_duplicates()
@@ -63,6 +68,8 @@ def expected_in(second: int, batches: Sequence[dict[str, pa.Table]], scenario: S
 
 
 def _frame(name: str, tables: Sequence[pa.Table]) -> pd.DataFrame:
+    import pandas as pd
+
     table = pa.concat_tables(tables)
     ticks = _numbers(table.column("ts"))
     return pd.DataFrame(

@@ -12,8 +12,6 @@ from midstream.algebra.expressions import Call
 from midstream.errors import InputError
 from midstream.operators.scalars.kernels import Datum, Kernel, Maker, OnColumn, always, arrow, with_parameters
 
-_EMPTY = pa.scalar("")
-
 
 def _cased(ascii_kernel: str, python: Callable[[str], str]) -> Kernel:
     """Changing case: Arrow's way where every letter is ASCII, else Unicode's full rules, once per distinct text."""
@@ -30,12 +28,12 @@ def _cased(ascii_kernel: str, python: Callable[[str], str]) -> Kernel:
 
 
 def _joined(*texts: Datum) -> Datum:
-    return pc.binary_join_element_wise(*texts, _EMPTY, null_handling="emit_null")
+    return pc.binary_join_element_wise(*texts, "", null_handling="emit_null")
 
 
 def _concatenated(*texts: Datum) -> Datum:
     # Arrow's own way of skipping nulls gives no value at all for a row that has nothing else.
-    return _joined(*[pc.coalesce(text, _EMPTY) for text in texts])
+    return _joined(*[pc.coalesce(text, "") for text in texts])
 
 
 def _slice(start: int, stop: int | None = None) -> OnColumn:
