@@ -1,4 +1,4 @@
-"""`midstream bench soak`: thousands of small batches of streams that do not change; nothing may grow but the results.
+"""`midstream bench soak`: thousands of small batches of streams that do not change; nothing may grow.
 
 In this process the job has all features on; on Spark it is a join and a grouped count over Spark's own steady source.
 After the windows have filled, each quantity is compared between the first and the last third of the batches.

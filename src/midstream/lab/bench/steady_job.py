@@ -2,7 +2,7 @@
 
 Queries of every kind share windows; one is added, replaced and dropped again and again, one migrates by every strategy
 in turn, one adapts by itself; groups move between slots, their number changes, some rows are late, sinks are called,
-and the job is stopped and opened again now and then.
+the job is stopped and opened again now and then, and old results go.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ STRATEGIES = (
     "genmig_shortened",
     "auto",
 )
+RETENTION = {"results": "200 batches", "dead_letters": "200 batches", "replaced": "200 batches"}
 MIGRATE_EVERY, COME_AND_GO_EVERY, REBALANCE_EVERY, RESCALE_EVERY, REOPEN_EVERY = 25, 40, 60, 110, 500
 
 
@@ -71,7 +72,12 @@ class SteadyJob:
 
     def run(self, batches: int | None, enough: Callable[[], bool] = lambda: False) -> None:
         """Takes in so many batches, or as many as there are until it is enough."""
-        warnings.simplefilter("ignore", DeadLetterWarning)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeadLetterWarning)
+            self._run(batches, enough)
+        self.session.stop()
+
+    def _run(self, batches: int | None, enough: Callable[[], bool]) -> None:
         while self.batch != batches and not enough():
             self._ask()
             self.session.push({name: self._rows() for name in STREAMS})
@@ -79,10 +85,9 @@ class SteadyJob:
             if self.batch % REOPEN_EVERY == 0:
                 self.session.stop()
                 self.session = self._opened()
-        self.session.stop()
 
     def _opened(self) -> Session:
-        session = Session(checkpoint=self.checkpoint, on="local", metrics_retained=1000)
+        session = Session(checkpoint=self.checkpoint, on="local", metrics_retained=1000, retention=RETENTION)
         for name in STREAMS:
             session.stream(name, SCHEMA, lateness=5)
         for name, cql in QUERIES.items():

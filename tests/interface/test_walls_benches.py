@@ -1,0 +1,57 @@
+"""The benchmarks that try to break a job: they hold, and they would notice if they did not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tests.interface.test_command_line import midstream
+
+import midstream as ms
+from midstream.checkpoint.store import CheckpointStore
+from midstream.lab.bench.fuzz import bench_fuzz
+from midstream.lab.bench.steady_job import SteadyJob
+from midstream.lab.chaos.judge import database_of, difference
+from midstream.lab.chaos.queries import COMING, OTHERWISE, QUERIES, Judged
+
+ALL = {**QUERIES, **COMING, "otherwise": OTHERWISE}
+
+
+def test_drawn_cases_are_as_duckdb_says():
+    figures = {figure.name: figure for figure in bench_fuzz(cases=8, seed=3).figures}
+    assert figures["cases that differ from DuckDB"].holds
+    assert figures["texts that the parser fails on"].holds
+
+
+def streams() -> dict[str, pa.Table]:
+    return {
+        name: pa.table({"k": [t % 3 for t in times], "v": times, "ts": times})
+        for name, times in {"A": range(0, 60, 2), "B": range(1, 60, 3), "C": range(0, 60, 4)}.items()
+        for times in [list(times)]
+    }
+
+
+@pytest.mark.parametrize("judged", ALL.values(), ids=ALL)
+def test_duckdb_means_by_each_query_what_we_mean(judged: Judged):
+    fed = streams()
+    inputs = {name: table for name, table in fed.items() if f" {name} [" in judged.cql}
+    got = ms.run(judged.cql, inputs, time="ts")
+    assert difference(database_of(fed), judged, got, 0) is None
+    assert "misses" in (difference(database_of(fed), judged, got.slice(1), 0) or "")
+    assert "too much" in (difference(database_of(fed), judged, pa.concat_tables([got, got.slice(0, 1)]), 0) or "")
+
+
+def test_a_steady_job_runs_with_everything_on(tmp_path: Path):
+    seen: list[int] = []
+    job = SteadyJob(tmp_path / "checkpoint", lambda event: seen.append(1))
+    job.run(32)
+    manifest = CheckpointStore(job.checkpoint).latest()
+    assert manifest is not None and len(seen) == 32 and job.delivered
+    assert manifest.account("three").history and "coming" not in manifest.queries
+
+
+def test_a_benchmark_refuses_options_of_others():
+    shown = midstream("bench", "operators", "--kills", "3")
+    assert shown.exit_code != 0
+    assert "benchmark operators has no option --kills" in shown.stderr
