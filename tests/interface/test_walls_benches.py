@@ -25,11 +25,8 @@ def test_drawn_cases_are_as_duckdb_says():
 
 
 def streams() -> dict[str, pa.Table]:
-    return {
-        name: pa.table({"k": [t % 3 for t in times], "v": times, "ts": times})
-        for name, times in {"A": range(0, 60, 2), "B": range(1, 60, 3), "C": range(0, 60, 4)}.items()
-        for times in [list(times)]
-    }
+    times = {"A": list(range(0, 60, 2)), "B": list(range(1, 60, 3)), "C": list(range(0, 60, 4))}
+    return {name: pa.table({"k": [t % 3 for t in at], "v": at, "ts": at}) for name, at in times.items()}
 
 
 @pytest.mark.parametrize("judged", ALL.values(), ids=ALL)
