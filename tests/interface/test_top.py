@@ -9,9 +9,11 @@ from rich.console import Console
 from tests.dashboard.jobs import NEW, batches, shop
 from typer.testing import CliRunner
 
+from midstream.checkpoint.lease import Lease
 from midstream.checkpoint.reading import StoredJob
+from midstream.errors import JobError
 from midstream.interface.cli import app
-from midstream.interface.cli.top import follow
+from midstream.interface.cli.top import first_look, follow
 from midstream.interface.top.account import account_of
 from midstream.interface.top.drawing import drawn
 
@@ -78,6 +80,23 @@ def test_a_query_is_as_far_behind_as_its_newest_row_is_ahead_of_its_results(job,
     told = {query["name"]: query for query in account_of(stored)["queries"]}
     newest = stored.streams["shipments"].latest or 0
     assert told["by-carrier"]["behind"] == newest - (stored.query("by-carrier").released or 0)
+
+
+def test_a_job_that_has_just_started_is_waited_for(tmp_path, parts):
+    made = shop(tmp_path / "shop")
+    screen = io.StringIO()
+    console = Console(file=screen, width=120)
+    with pytest.raises(JobError, match="no finished batch"):
+        first_look(str(tmp_path / "shop"), console, lambda _: "", 1.0)
+
+    def come(_: float) -> str:
+        made.batch(parts[0])
+        return ""
+
+    with Lease.take(made.driver.files):
+        assert first_look(str(tmp_path / "shop"), console, lambda _: "q", 1.0) is None
+        job = first_look(str(tmp_path / "shop"), console, come, 1.0)
+    assert job is not None and job.batch == 0 and "waiting for the first batch" in screen.getvalue()
 
 
 def test_plans_that_differ_by_slot_are_shown(job, tmp_path):

@@ -12,6 +12,9 @@ from rich.live import Live
 
 from midstream.checkpoint.failures import MissingFile
 from midstream.checkpoint.reading import StoredJob
+from midstream.checkpoint.status import is_running
+from midstream.checkpoint.store import CheckpointStore
+from midstream.errors import JobError
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import show_json
@@ -19,6 +22,9 @@ from midstream.interface.dashboard.page_data import plain
 from midstream.interface.top.account import account_of
 from midstream.interface.top.drawing import drawn
 from midstream.interface.top.keys import Wait, pressed_keys
+
+LEAVE = ("q", "\x03", "\x04")
+"""The keys that end the view: q, Ctrl-C and Ctrl-D where the terminal gives them as keys."""
 
 WIDTH = 140
 """How wide the view is where there is no terminal."""
@@ -41,15 +47,33 @@ def top(
       midstream top orders.checkpoint
       midstream top orders.checkpoint --once --json
     """
-    job = StoredJob.open(checkpoint)
     if json:
-        show_json(plain(account_of(job)))
+        show_json(plain(account_of(StoredJob.open(checkpoint))))
     elif once or not sys.stdout.isatty():
         console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else WIDTH)
-        console.print(drawn(account_of(job), console.width))
+        console.print(drawn(account_of(StoredJob.open(checkpoint)), console.width))
     else:
+        console = Console(file=sys.stdout, highlight=False)
         with suppress(KeyboardInterrupt), pressed_keys() as wait:
-            follow(job, Console(file=sys.stdout, highlight=False), wait, every)
+            job = first_look(checkpoint, console, wait, every)
+            if job is not None:
+                follow(job, console, wait, every)
+
+
+def first_look(checkpoint: str, console: Console, wait: Wait, every: float) -> StoredJob | None:
+    """The job; while it runs and has no batch yet, waits for the first one, and gives nothing if q is pressed."""
+    told = False
+    while True:
+        try:
+            return StoredJob.open(checkpoint)
+        except JobError:
+            if not is_running(CheckpointStore(checkpoint)):
+                raise
+        if not told:
+            console.print(f"waiting for the first batch of {checkpoint}; q ends", style="dim", markup=False)
+            told = True
+        if wait(every).lower() in LEAVE:
+            return None
 
 
 def follow(job: StoredJob, console: Console, wait: Wait, every: float) -> None:
@@ -59,7 +83,7 @@ def follow(job: StoredJob, console: Console, wait: Wait, every: float) -> None:
         drawn(told, console.width), console=console, screen=True, auto_refresh=False, vertical_overflow="crop"
     ) as live:
         live.refresh()
-        while wait(every).lower() not in ("q", "\x03", "\x04"):
+        while wait(every).lower() not in LEAVE:
             with suppress(MissingFile):  # collected since the manifest was read: the next look has a newer one
                 job = job.refresh()
                 newer = account_of(job)
