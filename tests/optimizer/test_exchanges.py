@@ -11,7 +11,8 @@ from tests.optimizer.test_plan_choice import query, statistics
 from midstream.distribution.routed.query import RoutedQuery
 from midstream.distribution.stages import cut
 from midstream.optimizer.cost import Constants
-from midstream.optimizer.estimates import Estimator, Flow, GraphEstimator
+from midstream.optimizer.estimates import Estimator
+from midstream.optimizer.graph_estimates import Flow, GraphEstimator
 from midstream.optimizer.join_graph import join_graph
 from midstream.optimizer.ordering import all_trees, shape_cost
 from midstream.optimizer.plans import enumerate_plans, plan_query

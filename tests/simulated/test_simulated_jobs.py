@@ -12,7 +12,8 @@ from midstream.checkpoint.request_log import TakenRequests
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.simulated.storage import SimulatedFiles
 from midstream.job.heartbeat import Heartbeat
-from midstream.lab.simulation.run import SimulationFailure, simulate
+from midstream.lab.simulation.run import SimulationFailure
+from midstream.lab.simulation.simulate import simulate
 from midstream.lab.simulation.world import Troubles
 
 SEEDS = 20

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from midstream.optimizer.cost import Cost
-from midstream.optimizer.estimates import GraphEstimator
 from midstream.optimizer.exchanges import Placed
+from midstream.optimizer.graph_estimates import GraphEstimator
 from midstream.optimizer.join_graph import Inputs, JoinGraph, Probing, Routed, Shape, bits
 from midstream.optimizer.routed.weighing import best_routed, routed_worth
 

@@ -14,7 +14,8 @@ from midstream.algebra.statistics import UNKNOWN, Statistics
 from midstream.errors import QueryError
 from midstream.html import section
 from midstream.optimizer.cost import Constants
-from midstream.optimizer.estimates import Estimator, GraphEstimator
+from midstream.optimizer.estimates import Estimator
+from midstream.optimizer.graph_estimates import GraphEstimator
 from midstream.optimizer.join_graph import JoinGraph, Shape, leaf_name
 from midstream.optimizer.lower import lower
 from midstream.optimizer.ordering import all_trees, best_shape, exhaustive_trees, mixture, multiway, routed, shape_cost

@@ -6,7 +6,8 @@ import logging
 import time
 
 from midstream.lab.bench.figures import Report
-from midstream.lab.simulation.run import SimulationFailure, simulate
+from midstream.lab.simulation.run import SimulationFailure
+from midstream.lab.simulation.simulate import simulate
 
 log = logging.getLogger(__name__)
 

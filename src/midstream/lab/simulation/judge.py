@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,12 +18,10 @@ from midstream.checkpoint.process import running_as
 from midstream.checkpoint.store import CheckpointStore
 from midstream.job.results import results_of_query
 from midstream.job.sharing_plan import ALWAYS
+from midstream.lab.simulation.run import SimulatedRun
 from midstream.lab.simulation.workload import SCHEMA, STREAMS
 from midstream.language import parse
 from midstream.optimizer.plans import plan_query
-
-if TYPE_CHECKING:
-    from midstream.lab.simulation.run import SimulatedRun
 
 
 def judge(run: SimulatedRun) -> None:

@@ -7,9 +7,7 @@ seen of every manifest is kept, because later ones must not say otherwise.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -270,25 +268,3 @@ def seen_in(files: Files, manifest: Manifest) -> Seen:
         {name: entry.cql for name, entry in manifest.queries.items()},
         [dict(record) for record in manifest.asked.requests],
     )
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Without the warnings that troubles bring about."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(before)
-
-
-def simulate(seed: int, troubles: Troubles | None = None) -> SimulatedRun:
-    """Runs and judges a seed; raises a `SimulationFailure` that says what was wrong."""
-    from midstream.lab.simulation.judge import judge
-
-    with quiet():
-        run = SimulatedRun(seed, troubles)
-        run.run()
-        judge(run)
-    return run
