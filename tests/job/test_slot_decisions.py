@@ -125,6 +125,20 @@ def test_a_session_keeps_to_its_range(tmp_path):
         assert session.job.slots.count == 3
 
 
+def test_jobs_move_groups_by_one_protocol(tmp_path):
+    with ms.Session(checkpoint=str(tmp_path), on="local", slots=2) as session:
+        session.stream("A", pushed(0).schema)
+        session.query("q", "SELECT k, count(*) AS n FROM A [RANGE 20] GROUP BY k")
+        session.start()
+        session.push("A", pushed(1))
+        assert session.rebalance([group % 2 for group in range(256)], protocol="mslb")
+        for name in ("ptlb", "split_time_balancing"):
+            with pytest.raises(ms.MigrationError, match=f"jobs do not move groups by {name}"):
+                session.rebalance(protocol=name)
+        with pytest.raises(ms.MigrationError, match="unknown balancing protocol"):
+            session.rebalance(protocol="best")
+
+
 @pytest.mark.parametrize("slots", [0, -1, "0..2", "4..2", "2..", "x", "2..1000", True])
 def test_slots_that_cannot_be_are_refused(slots, tmp_path):
     with pytest.raises(ms.MidstreamError):

@@ -46,7 +46,7 @@ from midstream.job.finished import is_finished
 from midstream.job.forecast import forecast
 from midstream.job.relocation import require_slots
 from midstream.job.rewording import Text
-from midstream.job.slot_decisions import deciders
+from midstream.job.slot_decisions import deciders, require_protocol
 from midstream.job.state import JobState
 from midstream.job.task.memory import Memory
 from midstream.language import parse
@@ -316,12 +316,13 @@ class Session(AnySession):
         """
         return self._driver.resume(name).to_json()
 
-    def rebalance(self, routing: Sequence[int] | None = None) -> bool:
+    def rebalance(self, routing: Sequence[int] | None = None, *, protocol: str = "auto") -> bool:
         """Deals partition groups to slots anew, their state with them, beginning with the next batch.
 
-        By default so that no slot has much more to do than others; `routing` names the slot of each group. False if
-        nothing would change.
+        By default so that no slot has much more to do than others; `routing` names the slot of each group. Jobs move
+        groups by the protocol "mslb"; others are refused. False if nothing would change.
         """
+        require_protocol(protocol)
         return self._driver.rebalance(routing)
 
     def _keep_to_range(self) -> None:

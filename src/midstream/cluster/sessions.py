@@ -197,7 +197,7 @@ class Session:
         """The job as of its last batch, in the values that `ms.open` gives."""
         self._needs_checkpoint("a stored job")
 
-    def rebalance(self, routing: Sequence[int] | None = None) -> bool:
+    def rebalance(self, routing: Sequence[int] | None = None, *, protocol: str = "auto") -> bool:
         """Reassigns partition groups to slots so that they share the load; False if nothing would change."""
         self._needs_checkpoint("slots")
 

@@ -15,7 +15,9 @@ from midstream.adaptation.balance import BalanceController, BalanceDecision, Gro
 from midstream.adaptation.scaling import ScaleController, ScalePolicy, SlotRange
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
+from midstream.distribution.protocols.registry import protocol_of
 from midstream.distribution.routing import Routing
+from midstream.errors import MigrationError
 from midstream.job.batch import Batch
 from midstream.job.task.exchange import default_routing
 
@@ -24,6 +26,9 @@ WORK = ("state", "kernel", "write")
 
 WINDOW = 60.0
 """How many seconds a window is taken for, as long as nothing says how fast time goes."""
+
+PROTOCOLS = ("mslb",)
+"""The balancing protocols that jobs run: a move between two batches is the form of MSLB in which nothing is queued."""
 
 REMEMBERED = 32
 """How many decisions manifests remember."""
@@ -143,7 +148,7 @@ class SlotDecisions:
         balance.window = _window(batch, seen.ticks_per_second) or balance.window
         names = [str(slot) for slot in range(batch.slots)]
         moving = frozenset(range(len(batch.routing))) if waiting else frozenset[int]()
-        decision = balance.consider(seen.groups, names, ("mslb",), moving)
+        decision = balance.consider(seen.groups, names, PROTOCOLS, moving)
         self._remember(batch, {"kind": "groups", **decision.as_dict()})
         return None if decision.action == "stay" else Routing(_dealt(batch, decision), batch.slots, decision.reason)
 
@@ -171,6 +176,19 @@ def _window(batch: Batch, ticks_per_second: float) -> float | None:
     if not known or not ticks_per_second:
         return None
     return max(known) / ticks_per_second
+
+
+def require_protocol(name: str) -> None:
+    """Refuses a protocol by which jobs do not move groups; "auto" is the one that they have."""
+    if name == "auto":
+        return
+    protocol_of(name)
+    if name not in PROTOCOLS:
+        raise MigrationError(
+            f"jobs do not move groups by {name}",
+            detail="it sends the rows of a moving group to two slots, and a batch deals each row to one",
+            hint="use mslb, which is over between two batches",
+        )
 
 
 def deciders(rebalancing: bool, slots: SlotRange | None) -> SlotDecisions | None:
