@@ -220,13 +220,13 @@ def test_a_refused_request_is_answered_and_never_carried_out(point, tmp_path, mo
     assert job.asked == [] and job.driver.files.list(TAKEN) == []
 
 
-def test_groups_that_wait_for_a_migration_move_also_after_a_crash(tmp_path):
+def test_groups_that_are_to_move_during_a_migration_move_once_also_after_a_crash(tmp_path):
     job = run(tmp_path, 1)
     job.migrate_query("q", "(A (B C))", "genmig")
     put(tmp_path, command="rebalance", routing=OPPOSITE)
     job.listen()
     job.batch(part(1))
-    assert job.manifest.migration and list(job.manifest.slots.routing) != OPPOSITE
+    assert job.manifest.migration
     job = run(tmp_path, 5)
     job.batch({}, end=True)
     assert job.asked == [] and list(job.manifest.slots.routing) == OPPOSITE
