@@ -62,7 +62,7 @@ def test_a_description_counts_what_is_there(checkpoint):
     states = {state["state"]: state for state in hot["states"]}
     assert (states[STATE[0]]["rows"], states[STATE[0]]["valid_from"], states[STATE[0]]["valid_to"]) == (8, 10, 110)
     assert states["payments as B"]["key"] == ["B.k", "B.day"]
-    assert [hot["stages"]["0"][slot]["rows"] for slot in ("0", "1")] == [8, 10]
+    assert [hot["stages"]["0"][slot]["rows"] for slot in ("0", "1")] == [6, 8]
     assert len(found["garbage"]) == 1 and found["holder"] is None
 
 

@@ -106,13 +106,14 @@ def _by_state(entries: Iterable[SegmentEntry]) -> Iterable[tuple[tuple[str, tupl
 
 
 def _size(entries: Iterable[SegmentEntry]) -> dict[str, Any]:
-    """Segments, rows, bytes and the time they span; a segment of which several parts are in use counts once."""
-    stored = list({(entry.file, entry.offset): entry for entry in entries}.values())
+    """Segments, rows, bytes and the time they span; what several name counts once."""
+    parts = list({(entry.file, entry.offset, entry.hash_from, entry.hash_to): entry for entry in entries}.values())
+    stored = list({(entry.file, entry.offset): entry for entry in parts}.values())
     return {
         "segments": len(stored),
         "files": len({entry.file for entry in stored}),
-        "rows": sum(entry.rows for entry in stored),
-        "bytes": sum(entry.bytes for entry in stored),
+        "rows": sum(entry.rows for entry in parts),
+        "bytes": sum(entry.bytes for entry in parts),
         "bytes_stored": sum(entry.length for entry in stored),
         "valid_from": tick(min((entry.earliest_from for entry in stored), default=None)),
         "valid_to": tick(max((entry.latest_to for entry in stored), default=None)),
