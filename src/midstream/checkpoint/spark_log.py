@@ -99,6 +99,19 @@ class SparkLog:
                     found |= _paths(self.files.read(path).decode(), newest)
         return found
 
+    def files_between(self, before: str, entry: str) -> dict[str, list[str]]:
+        """The files that folders have given between two entries, as absolute paths; an empty entry is the start."""
+        known, found = dict(_file_logs(before)), dict[str, list[str]]()
+        for source, newest in _file_logs(entry):
+            found[source] = []
+            for number in range(known.get(source, -1) + 1, newest + 1):
+                path = self._source_entry(source, number)
+                if path is None:
+                    raise MissingFile(f"{self.folder}/sources/{source}/{number}")
+                read = (json.loads(line) for line in self.files.read(path).decode().split("\n")[1:] if line)
+                found[source] += [unquote(urlparse(e["path"]).path) for e in read if e["batchId"] == number]
+        return found
+
     def repair(self, store: CheckpointStore) -> list[str]:
         """Puts back what Spark's logs have lost of batches that are done; gives the files made or removed."""
         latest = store.latest()

@@ -24,11 +24,13 @@ from midstream.cluster.spark.frames.declaring import stream_input
 from midstream.cluster.spark.frames.results import dead_letters_frame, results_frame, spark_path
 from midstream.cluster.spark.frames.sources import NamedSource
 from midstream.cluster.spark.frames.tagging import StreamInput, tagged_union
+from midstream.cluster.spark.plain_files import PlainFiles
 from midstream.cluster.spark.push_down import told
 from midstream.cluster.spark.quiet import keep_quiet
 from midstream.cluster.spark.small_batches import SmallBatches, most_bytes, stated_by_files
 from midstream.errors import JobError
 from midstream.inputs import StreamSettings
+from midstream.job.batch import Batch
 from midstream.job.driver import Driver
 from midstream.optimizer.plans import Plan
 
@@ -39,12 +41,13 @@ class SparkBackend:
     def __init__(self, spark: object, files: Files, small_batches: int | str | None = None) -> None:
         self.spark: SparkSession = require_classic(spark if spark is not None else spark_session())
         self.files = files
-        small = SmallBatches(most_bytes(small_batches), self._rows_of_others, self._bytes_of_files)
+        small = SmallBatches(most_bytes(small_batches), self._rows_of_others, self._bytes_of_files, self._plain_rows)
         self.cluster = SparkCluster(self.spark, files, small)
         self.slots = max(1, self.spark.sparkContext.defaultParallelism)
         self.streaming_query: StreamingQuery | None = None
         """Spark's query, once the session has been started."""
         self._rates: dict[str, int] = {}
+        self._plain: PlainFiles | None = None
 
     def stream(self, name: str, source: DataFrame, columns: pa.Schema | None, settings: StreamSettings) -> StreamInput:
         """A stream from any streaming DataFrame."""
@@ -86,6 +89,9 @@ class SparkBackend:
         if newest is not None and newest.query_id == LOCAL and not sinks_called(self.files, newest):
             driver.repeat(source_batch(newest))
         self._rates = _rates(inputs)
+        names = [stream.declaration.name for stream in inputs]
+        elsewhere = newest is not None and any(True for name in names for _ in sources_of(self.files, newest, name))
+        self._plain = None if elsewhere else PlainFiles.of(log, inputs)
         unread = [self._unread(stream, driver.manifest) for stream in inputs]
         union, driver.arriving = tagged_union(unread, needed)
         writer = union.writeStream.foreachBatch(lambda rows, number: driver.on_batch(rows, log.base + number)).option(
@@ -99,6 +105,13 @@ class SparkBackend:
             self.streaming_query = writer.start()
         except Exception as error:
             raise in_words(error, self.spark, self.files.uri) from error
+
+    def _plain_rows(self, batch: Batch, most: int) -> pa.Table | None:
+        """The rows of the batch under way, if this process can read them as Spark would."""
+        number = self.cluster.newest
+        if self._plain is None or number is None:
+            return None
+        return self._plain.table(batch, number, self.cluster.entry(number), most)
 
     def _rows_of_others(self) -> int | None:
         """The rows of the batch under way that are not of files, if their sources count them."""

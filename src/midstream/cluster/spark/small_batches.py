@@ -68,6 +68,8 @@ class SmallBatches:
     """The rows of the batch under way that come from sources of which Spark's plan does not state the size."""
     bytes_of_files: Callable[[], int | None] = lambda: None
     """The bytes of its rows that come from the other sources."""
+    plain: Callable[[Batch, int], pa.Table | None] = lambda batch, most: None
+    """The rows of the batch under way without asking Spark, if they are in files that can be read so."""
     slots: SlotThreads = field(default_factory=SlotThreads)
     _growth: float = 1.0
     """How many bytes in memory a byte that sources stated has become in the last batch."""
@@ -133,6 +135,10 @@ class SmallBatches:
         if self._paused:
             self._paused -= 1
             return None
+        table = self.plain(batch, self.most)
+        if table is not None:
+            self._taken = rows, table
+            return table
         stated = self._known = self._stated(rows, batch.arriving.row_bytes)
         if stated is None or stated * self._growth > self.most:
             return None
