@@ -96,9 +96,15 @@ def _begin_with_copy(
     since = BEGINNING if before is None else before.released.get(name, BEGINNING)
     wanted = Verification(wish.target.plan.text, wish.strategy, wish.trigger, wish.part, since, since, Stretch(verify))
     made = replace(state.target(query, query.plan), name=copy, share=False, core=query.core)
-    made.migration = _decided(state, made, replace(wish, target=replace(wish.target, name=copy, share=False)), observed)
-    state.queries[copy] = made
+    # The copy has all that the query has, so that its migration is decided as the query's would be.
     state.manifest = before if before is None or name not in before.queries else with_copy(before, name)
+    target = replace(wish.target, name=copy, share=False)
+    try:
+        made.migration = _decided(state, made, replace(wish, target=target), observed)
+    except MigrationError:
+        state.manifest = before
+        raise
+    state.queries[copy] = made
     state.verifications.begin(name, wanted)
 
 
