@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -143,5 +144,7 @@ def test_the_fixtures_are_there_and_cost_nothing_unless_they_are_used(tmp_path):
         "    assert midstream_clock.time.year == 2024\n"
     )
     command = [sys.executable, "-m", "pytest", "-q", "-p", "midstream.pytest_plugin", "-p", "no:cacheprovider", "."]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    # Where the package is installed the plug-in would be loaded a second time, by its entry point.
+    alone = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    done = subprocess.run(command, cwd=tmp_path, env=alone, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -97,7 +97,10 @@ def test_a_refusal_that_was_not_answered_is_answered_by_the_next_process(files):
     taken = TakenRequests(files)
     taken.take("1", MIGRATE)
     taken.rule_out("1", NO)
-    assert TakenRequests(files).tidy() == [("1", MIGRATE, NO)]
+    other = TakenRequests(files)
+    assert other.tidy() == [("1", MIGRATE, NO)]
+    assert path_of(ANSWERS, "1") in everything(files)
+    other.forget("1")
     assert everything(files) == [path_of(ANSWERS, "1")]
 
 

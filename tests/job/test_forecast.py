@@ -13,6 +13,7 @@ from midstream.checkpoint.control import ask as ask_job
 from midstream.interface.asking import COMMANDS, asked, checked
 from midstream.job.forecast import forecast
 from midstream.language import parse
+from midstream.optimizer.plans import plan_query
 
 JOIN = "SELECT A.v AS a, B.v AS b FROM A [RANGE 20], B [RANGE 20], C [RANGE 20] WHERE A.k = B.k AND B.k = C.k"
 
@@ -89,7 +90,9 @@ def test_a_rescale_does_what_was_foretold_and_outlives_a_restart(job, tmp_path):
 
 
 def test_a_rescale_that_waits_for_a_migration_is_not_forgotten(job, tmp_path):
-    job.migrate_query("q", "(A (B C))", "genmig")
+    query = job.driver.queries["q"]
+    target = job.driver.state.target(query, plan_query(query.plan.query, "(A (B C))"))
+    job.driver.begin_migration("q", target, "genmig", "a test", slots=[0])
     job.batch(job.cut(tables(), 45)[3])
     job.driver.rescale(3)
     job.batch(job.cut(tables(), 45)[4])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 
 import pyarrow as pa
 import pytest
@@ -25,6 +25,9 @@ from midstream.inputs import table_of
 from midstream.interface.cli import app
 
 JOIN = "SELECT A.v AS a, B.v AS b FROM A [RANGE 20], B [RANGE 20], C [RANGE 20] WHERE A.k = B.k AND B.k = C.k"
+
+
+SUGGESTING = replace(EAGER, mode="suggest")
 
 
 def tables(rows: int = 60) -> dict[str, pa.Table]:
@@ -123,8 +126,10 @@ def test_a_query_without_results_still_has_columns(tmp_path):
 def test_an_opened_job_tells_of_migrations_decisions_and_operators(tmp_path):
     query, inputs = shifting()
     question = ask(query, inputs)
-    chain = Chain(question.plan, question.catalog, tmp_path, plan="((A B) C)", adaptive=EAGER)
-    for part in chain.cut(inputs, 200)[:6]:
+    chain = Chain(question.plan, question.catalog, tmp_path, plan="((A B) C)", adaptive=SUGGESTING)
+    for number, part in enumerate(chain.cut(inputs, 200)[:6]):
+        if number == 3:
+            chain.migrate("(A (B C))", "genmig")
         chain.batch(part)
     opened = ms.open(tmp_path).query("q")
     under_way = opened.migration
@@ -136,7 +141,7 @@ def test_an_opened_job_tells_of_migrations_decisions_and_operators(tmp_path):
     joins = [n for n in opened.graph.nodes if n.kind == "HashJoin"]
     assert all(n.figures is not None and n.figures.rows_in > 0 for n in joins)
     assert any(n.figures is not None and n.figures.state_rows for n in under_way.target.nodes)
-    assert opened.decisions[-1].action == "migrate" and opened.adaptivity.mode == "auto"
+    assert opened.decisions[-1].action == "suggest" and opened.adaptivity.mode == "suggest"
     for part in chain.cut(inputs, 200)[6:]:
         chain.batch(part)
     job = ms.open(tmp_path)

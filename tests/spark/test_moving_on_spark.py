@@ -100,7 +100,7 @@ def test_plans_and_slots_change_on_spark(query, spark, tmp_path):
         second = session._driver.manifest.batch_id + 2
         session.before_batch(lambda batch: q.migrate("((A B) C)", "genmig") if batch == second else None)
         session.process_available()
-        assert [told["slots"] for told in session.moves] == [[2, 3]]
+        assert [told["slots"] for told in session.moves] == [[2, 2], [2, 3]]  # streams arrive by other keys first
         q.cancel_migration()
         session.finish()
         assert [record.status for record in q.history] == ["done", "cancelled"]
