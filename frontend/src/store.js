@@ -205,6 +205,7 @@ export function usePlace() {
   useEffect(() => {
     const listen = () => move(place());
     window.addEventListener("hashchange", listen);
+    listen(); // the address may have changed since the first rendering
     return () => window.removeEventListener("hashchange", listen);
   }, []);
   return now;
