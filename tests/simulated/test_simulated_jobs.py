@@ -16,7 +16,7 @@ from midstream.lab.simulation.run import SimulationFailure
 from midstream.lab.simulation.simulate import simulate
 from midstream.lab.simulation.world import Troubles
 
-SEEDS = 20
+SEEDS = 12
 MANY_SEEDS = 10_000
 
 

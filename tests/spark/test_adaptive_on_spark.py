@@ -21,6 +21,7 @@ pytestmark = pytest.mark.spark
 SMALL = Scenario(seconds=14, flips_at=6, window=3, slow=16, fast=50, shared=3, own=36, common=6)
 
 
+@pytest.mark.slow
 def test_a_finite_run_adapts_and_answers_the_same(spark):
     batches = generate(SMALL)
     tables = {name: pa.concat_tables([batch[name] for batch in batches]) for name in STREAMS}

@@ -46,6 +46,7 @@ def test_every_kind_with_other_batches_and_slots(seed, spark, tmp_path):
     check(run_all(spark, tmp_path, slots=1 + seed % 4))
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_every_kind_on_a_cluster(tmp_path):
     write_batches(tmp_path, 9, count=3)
