@@ -107,7 +107,7 @@ def test_a_driver_that_wakes_after_its_commit_removes_nothing_of_its_successor(w
     def paused() -> list[int]:
         nonlocal asked
         asked += 1
-        if asked == (3 if wakes == "retain" else 4):  # the first looks are those before the commit, and its own
+        if asked == (2 if wakes == "retain" else 3):  # the first look is the commit's own
             others.append(_successor(tmp_path, zombie))
         return real()
 

@@ -11,11 +11,14 @@ import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from midstream.algebra.time import BEGINNING, INFINITY, TIMESTAMP_TIME, ticks
+from midstream.algebra.quantities import instant
+from midstream.algebra.time import BEGINNING, INFINITY, INTEGER_TIME, TIMESTAMP_TIME, ticks
 from midstream.checkpoint.file_entries import DeadLetterFile, ListFile, ResultFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import dead_letters_of, read_list, results_of
@@ -106,19 +109,24 @@ class Retention:
         return manifest
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Clock:
-    """When batches were done."""
+    """When batches were done; the metrics table is read once, whatever the number of queries."""
 
     files: Files
     manifest: Manifest
     now: float
 
-    def last_before(self, seconds: float) -> int:
-        """The last batch that is older than so many seconds; -1 if there is none."""
+    @cached_property
+    def _done(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         table = metrics_of(self.files, self.manifest)
         times = np.asarray(table.column("at").cast("int64").to_numpy(), np.int64)
-        old = table.column("batch_id").to_numpy()[times < (self.now - seconds) * 1e6]
+        return np.asarray(table.column("batch_id").to_numpy(), np.int64), times
+
+    def last_before(self, seconds: float) -> int:
+        """The last batch that is older than so many seconds; -1 if there is none."""
+        batches, times = self._done
+        old = batches[times < (self.now - seconds) * 1e6]
         return int(old.max()) if len(old) else -1
 
 
@@ -239,12 +247,12 @@ def kept_from(manifest: Manifest, query: str) -> int:
 
 def told_of_removed(manifest: Manifest, query: str) -> str | None:
     """What has been removed of a query's results, in words."""
-    removed = manifest.account(query).removed
+    removed, entry = manifest.account(query).removed, manifest.queries.get(query)
     if removed is None:
         return None
-    return (
-        f"{removed['rows']:,} results of query {query} that start before {removed['before']} were removed by retention"
-    )
+    domain = INTEGER_TIME if entry is None or entry.time == "integer" else TIMESTAMP_TIME
+    before = instant(removed["before"], domain)
+    return f"{removed['rows']:,} results of query {query} that start before {before} were removed by retention"
 
 
 def warn_of_removed(manifest: Manifest, query: str, since: int) -> None:

@@ -82,8 +82,10 @@ class Commits:
 
     def _within_limits(self, manifest: Manifest) -> Manifest:
         """The manifest without what has outlived its retention; looked at when files are collected."""
+        if not self.retention.limits or not self._collects(manifest.batch_id):
+            return manifest
         retained = self.store.batch_ids()
-        if not retained or not self._collects(manifest.batch_id):
+        if not retained:
             return manifest
         return self.retention.applied(self.files, manifest, self.store.read(retained[0]), this_process().now())
 

@@ -188,7 +188,7 @@ class Verifications:
         if outcome == "done":
             self._after[name] = lambda queries: _go_on_as_copy(queries, name)
             return _with_record(adopted(manifest, name), name, record)
-        self._after[name] = lambda queries: None if queries.pop(copy, None) is None else None
+        self._after[name] = lambda queries: _without(queries, copy)
         if outcome in (DIFFERS, FAILED):
             record["new_results"] = archive_name(manifest, name)
             manifest = archived(manifest, name)
@@ -312,6 +312,10 @@ def archived(manifest: Manifest, name: str) -> Manifest:
 
 def _with_record(manifest: Manifest, name: str, record: Mapping[str, Any]) -> Manifest:
     return manifest.with_account(name, history=[*manifest.account(name).history, record])
+
+
+def _without(queries: Queries, copy: str) -> None:
+    queries.pop(copy, None)
 
 
 def _go_on_as_copy(queries: Queries, name: str) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 import pyarrow as pa
 import typer
 
+from midstream.algebra.quantities import instant
+from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME
 from midstream.checkpoint.check import check
 from midstream.checkpoint.check import unchecked as unchecked_files
 from midstream.checkpoint.inspect import describe
@@ -145,9 +146,7 @@ def _short(text: str) -> str:
 def _time(ticks: int | None, time: str, otherwise: str) -> str:
     if ticks is None:
         return otherwise
-    if time != "timestamp":
-        return str(ticks)
-    return (dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=ticks)).isoformat(sep=" ")
+    return instant(ticks, TIMESTAMP_TIME if time == "timestamp" else INTEGER_TIME)
 
 
 def _bytes(size: float) -> str:
