@@ -24,7 +24,7 @@ from midstream.cluster.local.embedded import Stream, batches
 from midstream.job.attempts import Attempts
 from midstream.job.batch import Batch, finished
 from midstream.job.commits import Commits
-from midstream.job.driver import Driver
+from midstream.job.job import Job
 from midstream.job.local_plans import resume
 from midstream.job.moving import Move
 from midstream.job.needed import needed_columns
@@ -112,7 +112,7 @@ class Chain:
         store = CheckpointStore(str(self.folder))
         self.cluster = CountingCluster(store.files, "test", np.random.default_rng(self.seed), threads=1)
         state = (JobState if self.by_group else SortedByKey)(self.slots)
-        self.driver = Driver(self.cluster, Commits(store, 3), state)
+        self.driver = Job(self.cluster, Commits(store, 3), state)
 
     @property
     def moves(self) -> int:

@@ -13,7 +13,7 @@ from midstream.inputs import catalog_of
 from midstream.job.adding import Adding
 from midstream.job.arrival import Arrival, Carry
 from midstream.job.commits import Commits
-from midstream.job.driver import Driver
+from midstream.job.job import Job
 from midstream.job.state import JobState
 from midstream.language import parse
 
@@ -26,7 +26,7 @@ class Begun:
     """A session's arrival after its start with one query, without Spark."""
 
     def __init__(self, folder: Path, carry: Carry) -> None:
-        self.driver = Driver(None, Commits(CheckpointStore(str(folder)), 3), JobState(2))  # type: ignore[arg-type]
+        self.driver = Job(None, Commits(CheckpointStore(str(folder)), 3), JobState(2))  # type: ignore[arg-type]
         self.arrival = Arrival(self.driver, carry)
         self.inputs = list(CATALOG.streams.values())
         self.add("q", JOIN, streaming=False)

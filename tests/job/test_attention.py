@@ -132,7 +132,7 @@ def test_the_orders_are_the_same_in_whatever_order_their_files_were_written(orde
             session.query(query.name, query.cql)
         session.process_available()
         session.finish()
-        assert session._driver.manifest.streams.late == {}
+        assert session._job.manifest.streams.late == {}
         for query in job.queries:
             expected = ms.run(query.cql, _zoned(inputs))
             assert session.queries[query.name].table().num_rows == expected.num_rows > 0

@@ -128,7 +128,7 @@ def test_files_of_growing_folders_are_read_once(tmp_path):
             if upto == 6:
                 session.finish()
                 expect(session, {name: pa.concat_tables(parts[name]) for name in "AB"})
-                manifest = session._driver.manifest
+                manifest = session._job.manifest
                 assert manifest is not None
                 assert {name: len(files) for name, files in manifest.streams.files.items()} == {"A": 6, "B": 6}
 

@@ -108,10 +108,10 @@ def test_a_query_that_takes_its_place_is_at_work_and_the_old_results_stay(tmp_pa
         push(made, (4, "four"), (5, "5"))
         push(made, (6, "6"))
         assert made.queries["cast"].quarantine is None
-        assert faults(made._driver.manifest) == {}
+        assert faults(made._job.manifest) == {}
         made.finish()
         assert {5, 6} <= set(made.queries["cast"].table()["n"].to_pylist())
-        old = made._driver.manifest.queries["cast@2"]
+        old = made._job.manifest.queries["cast@2"]
         assert old.status == "replaced"
 
 
@@ -126,7 +126,7 @@ def test_a_query_that_nobody_declares_stays_in_quarantine(tmp_path):
         assert made.queries["cast"].quarantine["batch"] == 1
         made.drop("cast")
         push(made, (5, "5"))
-        assert "cast" not in made._driver.manifest.queries
+        assert "cast" not in made._job.manifest.queries
 
 
 def test_rows_at_fault_are_dead_letters_if_the_query_says_so_and_a_restart_remembers_that(tmp_path):

@@ -41,7 +41,7 @@ def test_slots_come_and_go_while_a_job_runs(tmp_path, seed):
             strategy = str(random.choice(["moving_state", "genmig", "auto"]))
             session.queries["join"].migrate(PLANS[int(random.integers(2))], strategy)
         session.push({name: parts[name][i] for name in "ABC"})
-        slots.add(session._driver.state.slots)
+        slots.add(session._job.state.slots)
         if random.random() < 0.2:
             session.stop()
             session = opened(tmp_path)

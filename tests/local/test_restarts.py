@@ -210,7 +210,7 @@ def test_another_lateness_is_taken_up(lateness, tmp_path):
 def test_a_start_that_fails_gives_the_lease_back(tmp_path):
     once(tmp_path, row(1))
     session = opened(tmp_path)
-    session._driver.state.added["x"] = {"cql": "SELECT k FROM GONE [NOW]"}
+    session._job.state.added["x"] = {"cql": "SELECT k FROM GONE [NOW]"}
     with pytest.raises(MidstreamError, match="GONE"):
         session.start()
     assert is_free(tmp_path)

@@ -25,7 +25,7 @@ def test_a_row_far_ahead_of_its_stream_does_not_make_others_late(query, spark, t
     session.finish()
     taken = sorted(row["k"] for row in session.results("q").collect())
     assert taken == [1, 2, 3, 4, *(() if "WHERE" in query else range(FAR, FAR + 10))]
-    known = session._driver.manifest.streams
+    known = session._job.manifest.streams
     assert known.unusable == {"A": 3} and known.late == {} and known.rows == {"A": 17}
     assert {row["reason"] for row in session.dead_letters().collect()} == {"too far ahead"}
     session.stop()

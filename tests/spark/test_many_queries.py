@@ -25,7 +25,7 @@ def wait_for_rows(session: Session, rows: int) -> None:
     """Waits until so many rows of each stream have been worked through."""
     until = time.monotonic() + 120
     while True:
-        manifest = session._driver.manifest
+        manifest = session._job.manifest
         if manifest is not None and manifest.streams.rows == {"A": rows, "B": rows}:
             return
         assert time.monotonic() < until, "the rows did not come"
@@ -73,7 +73,7 @@ def test_queries_come_and_go_without_restarting_the_stream(spark, tmp_path: Path
         (started,) = session.queries["same"].history
         session.finish()
         same, counted = session.queries["same"].table(), session.queries["other"].table()
-        manifest = session._driver.manifest
+        manifest = session._job.manifest
         assert manifest is not None and {bool(file.part) for file in manifest.outputs.results["same"]} == {True, False}
         read = session.queries["same"].results().toArrow()
         assert sorted(read.to_pylist(), key=str) == sorted(same.to_pylist(), key=str)

@@ -96,8 +96,8 @@ def test_plans_and_slots_change_on_spark(query, spark, tmp_path):
     with session_on(spark, tmp_path, feeds, query, 3) as session:
         q = session.queries["q"]
         assert q.plan.text == "(A (B C))"
-        assert session._driver.manifest is not None
-        second = session._driver.manifest.batch_id + 2
+        assert session._job.manifest is not None
+        second = session._job.manifest.batch_id + 2
         session.before_batch(lambda batch: q.migrate("((A B) C)", "genmig") if batch == second else None)
         session.process_available()
         assert [told["slots"] for told in session.moves] == [[2, 2], [2, 3]]  # streams arrive by other keys first

@@ -256,7 +256,7 @@ def journal(spark: Any, folder: Path, feeds: dict[str, Feed], **declared: Any) -
         events: list[dict[str, Any]] = []
         session.on_progress(lambda e: events.append({n: e[n] for n in ("rows", "late", "unusable", "registers")}))
         session.process_available()
-        manifest = session._driver.manifest
+        manifest = session._job.manifest
         assert manifest is not None
         dead = [(r.stream, r.reason, r.row) for r in session.dead_letters().collect()]
         return {

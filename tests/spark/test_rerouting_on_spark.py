@@ -38,7 +38,7 @@ def test_a_migration_to_other_arrival_keys(small_batches, spark, tmp_path):
                 if at == 2:
                     query.migrate("(A (B C))", "moving_state")
                 session.process_available(finish=at == 8)
-            routes.append(session._driver.state.routes["B"])
+            routes.append(session._job.state.routes["B"])
             got = query.table()
     assert routes == [Route(("v",))] * 3
     expected = ms.reference(CQL, {name: pa.concat_tables(tables) for name, tables in rows.items()}, time="ts")

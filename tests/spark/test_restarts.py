@@ -34,7 +34,7 @@ class Place:
 
     def is_free(self) -> bool:
         """Whether nobody holds the lease."""
-        files = Session(self.spark, checkpoint=str(self.folder / "cp"))._driver.files
+        files = Session(self.spark, checkpoint=str(self.folder / "cp"))._job.files
         with Lease.take(files):
             return True
 
@@ -106,7 +106,7 @@ def test_a_sink_that_failed_at_the_end_gets_the_last_results_later(place):
     with place.session({"q": COUNT}) as session:
         session.sink("q", lambda frame, batch: got.update({batch: frame.collect()}))
         session.process_available()
-        session._driver.deliveries.sinks["q"] = [down]
+        session._job.deliveries.sinks["q"] = [down]
         with pytest.raises(OSError, match="is down"):
             session.finish()
     with place.session({"q": COUNT}) as session:
@@ -162,11 +162,11 @@ def test_what_is_available_is_released_as_far_as_the_registers_permit(place):
     expected = ms.reference(cql, {"A": rows}, time="ts")
     with place.session({"q": cql}) as session:
         session.process_available()
-        batch = session._driver.manifest.batch_id
+        batch = session._job.manifest.batch_id
         got = session.queries["q"].table()
         assert ms.snapshot_equal(got, until(expected, 100))
         session.process_available()
-        assert session._driver.manifest.batch_id == batch
+        assert session._job.manifest.batch_id == batch
         more = place.feed.rows(*((k, k, 120) for k in range(4)))
         session.process_available(finish=True)
         whole = ms.reference(cql, {"A": pa.concat_tables([rows, more])}, time="ts")

@@ -48,10 +48,10 @@ def test_a_result_file_that_was_deleted_is_named_by_the_session(spark, tmp_path)
         feed.rows((i, i, i))
     with session_on(spark, tmp_path / "checkpoint", feed, given) as session:
         session.process_available()
-        manifest = session._driver.manifest
+        manifest = session._job.manifest
         assert manifest is not None
-        path = next(outputs_of(session._driver.files, manifest)).path
-        os.unlink(session._driver.files.full(path))
+        path = next(outputs_of(session._job.files, manifest)).path
+        os.unlink(session._job.files.full(path))
         with pytest.raises(JobError, match="the result file .* is missing"):
             session.results("q")
     with pytest.raises(JobError, match="the result file .* is missing"):

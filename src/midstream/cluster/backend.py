@@ -14,7 +14,7 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.checkpoint.manifest import Manifest
 from midstream.inputs import StreamSettings
 from midstream.job.cluster import Cluster
-from midstream.job.driver import Driver
+from midstream.job.job import Job
 from midstream.optimizer.plans import Plan
 
 
@@ -55,9 +55,7 @@ class Backend(Protocol):
     def ticks(self, name: str) -> Input:
         """A stream that has a row every second."""
 
-    def begin(
-        self, driver: Driver, inputs: Sequence[Any], needed: Mapping[str, Sequence[str]], trigger: str | None
-    ) -> None:
+    def begin(self, job: Job, inputs: Sequence[Any], needed: Mapping[str, Sequence[str]], trigger: str | None) -> None:
         """Starts to call the job for each batch, with the columns that are needed of each stream."""
 
     @property
@@ -67,7 +65,7 @@ class Backend(Protocol):
     def halt(self) -> None:
         """Stops between two batches; the job's gate is held."""
 
-    def ended(self, driver: Driver) -> bool:
+    def ended(self, job: Job) -> bool:
         """Waits a moment for the end; what made a batch fail is raised."""
 
     def results(self, manifest: Manifest | None, query: str, plan: Plan) -> Any:
@@ -76,5 +74,5 @@ class Backend(Protocol):
     def dead_letters(self, manifest: Manifest | None) -> Any:
         """All rows that could not be used, with the reasons."""
 
-    def explanation(self, driver: Driver, streams: Sequence[StreamDeclaration]) -> list[str]:
+    def explanation(self, job: Job, streams: Sequence[StreamDeclaration]) -> list[str]:
         """What explain says of how rows are read."""

@@ -11,7 +11,7 @@ from midstream.algebra.declarations import Catalog
 from midstream.cluster.run import Run
 from midstream.errors import JobError, MigrationError, QueryError
 from midstream.job.adding import Adding
-from midstream.job.driver import Driver
+from midstream.job.job import Job
 from midstream.job.local_plans import resume, withdraw
 from midstream.job.rewording import Rewording, Text
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
@@ -28,41 +28,41 @@ class Enrolment:
     adding: Adding
 
     @property
-    def driver(self) -> Driver:
+    def job(self) -> Job:
         """Who runs the queries."""
-        return self.run.driver
+        return self.run.job
 
     def query(self, name: str) -> RunningQuery:
         """A query by its name."""
         try:
-            return self.driver.queries[name]
+            return self.job.queries[name]
         except KeyError:
-            known = ", ".join(self.driver.queries) or "none"
+            known = ", ".join(self.job.queries) or "none"
             raise QueryError(f"there is no query {name}", detail=f"the queries are {known}") from None
 
     def add(self, text: Text, catalog: Catalog, policy: Policy | None, replace: bool) -> None:
         """Takes a query up; what the checkpoint knows of it goes on."""
-        with self.driver.gate:
-            reworded = Rewording(self.driver, self.adding, catalog).make_way(text, replace)
+        with self.job.gate:
+            reworded = Rewording(self.job, self.adding, catalog).make_way(text, replace)
             settled = self.run.arrival.settled(self.run.started)
             running = self.adding.query(
                 text.name, text.cql, text.relation, text.plan, text.every, settled, text.share, policy is not None
             )
             self._remember_migrations(running)
             if policy is not None:
-                self.driver.watchers.watch(running, policy)
+                self.job.watchers.watch(running, policy)
             self._take_up(running)
             if reworded:
                 self._prefer(text)
 
     def _remember_migrations(self, running: RunningQuery) -> None:
         """Goes on with the migration and the plans of slots that the checkpoint tells of."""
-        manifest = self.driver.manifest
+        manifest = self.job.manifest
         if manifest is None:
             return
 
         def by_plan(text: str) -> RunningQuery:
-            return self.driver.state.target(running, plan_query(running.plan.query, text, running.emit_every))
+            return self.job.state.target(running, plan_query(running.plan.query, text, running.emit_every))
 
         if (told := manifest.migration.get(running.name)) is not None:
             running.migration = MigrationUnderWay.resumed(by_plan(told["plan"]), told)
@@ -70,13 +70,13 @@ class Enrolment:
 
     def _take_up(self, running: RunningQuery) -> None:
         served = self.run.brings([running])
-        if not served and self.driver.turns.in_batch:
+        if not served and self.job.turns.in_batch:
             raise JobError(
                 f"query {running.name} reads columns that the batch under way does not carry",
                 hint='add it between two batches, or open the session with carry="all"',
             )
-        self.driver.state.routes.update(running.staged.routes)
-        self.driver.queries[running.name] = running
+        self.job.state.routes.update(running.staged.routes)
+        self.job.queries[running.name] = running
         if not served:
             self.run.restart()
 
@@ -100,22 +100,22 @@ class Enrolment:
         verify: int | None = None,
     ) -> None:
         """Has a query go over to another plan, beginning with the next batch."""
-        driver = self.driver
-        with driver.gate:
+        job = self.job
+        with job.gate:
             query = self.query(name)
-            target = driver.state.target(query, plan_query(query.plan.query, plan, query.emit_every))
-            driver.begin_migration(name, target, strategy, trigger, part, slots, verify)
+            target = job.state.target(query, plan_query(query.plan.query, plan, query.emit_every))
+            job.begin_migration(name, target, strategy, trigger, part, slots, verify)
             if self.run.brings([target]):
                 return
-            if driver.turns.in_batch:
+            if job.turns.in_batch:
                 withdraw(query)
-                driver.state.verifications.forget(query.name, driver.queries)
+                job.state.verifications.forget(query.name, job.queries)
                 raise MigrationError("the new plan reads columns that the batch under way does not carry")
             self.run.restart()
 
     def adapt(self, name: str, mode: str) -> None:
         """Has a query adapt in another way."""
-        with self.driver.gate:
-            self.driver.adapt(name, mode)
+        with self.job.gate:
+            self.job.adapt(name, mode)
             if not self.run.brings([self.query(name)]):
                 self.run.restart()

@@ -36,8 +36,8 @@ class Listener:
 
     def go_on(self) -> None:
         """Carries out what was asked of an earlier process and came into no manifest."""
-        driver = self.session._driver
-        driver.requests.go_on(driver.manifest, self.answer)
+        job = self.session._job
+        job.requests.go_on(job.manifest, self.answer)
 
     def listen(self) -> None:
         """Begins to look for requests."""
@@ -49,9 +49,9 @@ class Listener:
             self.looking.stop(patience=10)
 
     def _look(self) -> None:
-        driver = self.session._driver
+        job = self.session._job
         try:
-            driver.requests.answer_all(self.answer, driver.commits.check_lease)
+            job.requests.answer_all(self.answer, job.commits.check_lease)
         except MidstreamError as error:
             log.warning("the control folder cannot be read: %s", error)
         except Exception:  # a job must not become deaf, whatever it was asked
@@ -95,18 +95,18 @@ class Listener:
             case {"command": "adapt", "query": str(name), "mode": str(mode)}:
                 return session.adapt(name, mode)
             case {"command": "forecast", "of": dict(wanted)}:
-                return forecast(session._driver, wanted, lambda cql: parse(cql, session.catalog))
+                return forecast(session._job, wanted, lambda cql: parse(cql, session.catalog))
             case {"command": "add", "query": str(name), "cql": str(cql)}:
                 wanted = {"plan": request.get("plan"), "adaptive": request.get("adaptive", "off")}
                 query = session.query(name, cql, **wanted)
-                session._driver.state.added[name] = {"cql": cql, **wanted}
-                session._driver.state.dropped.pop(name, None)
+                session._job.state.added[name] = {"cql": cql, **wanted}
+                session._job.state.dropped.pop(name, None)
                 return {"query": name, "plan": query.plan.text}
             case {"command": "drop", "query": str(name)}:
-                running, added = session._driver.queries.get(name), name in session._driver.state.added
+                running, added = session._job.queries.get(name), name in session._job.state.added
                 session.drop(name)
                 if running is not None and not added:
-                    session._driver.state.dropped[name] = running.cql
+                    session._job.state.dropped[name] = running.cql
                 return {"query": name}
             case {"command": "resume", "query": str(name)}:
                 return {"query": name, **session.resume(name)}
@@ -118,17 +118,17 @@ class Listener:
 
 def status(session: Session) -> dict[str, Any]:
     """How far a session is."""
-    driver = session._driver
-    manifest = driver.manifest
+    job = session._job
+    manifest = job.manifest
     known = manifest or Manifest("", -1)
     return {
         "checkpoint": session.checkpoint,
         "running": True,
         "batch": None if manifest is None else manifest.batch_id,
-        "slots": driver.state.slots,
+        "slots": job.state.slots,
         "moves": session.moves,
         "slot_decisions": session.slot_decisions,
-        "scheduling": driver.state.settings.scheduling,
+        "scheduling": job.state.settings.scheduling,
         "streams": {
             name: {
                 "rows": known.streams.rows.get(name, 0),
@@ -141,27 +141,27 @@ def status(session: Session) -> dict[str, Any]:
         "queries": {
             name: {
                 "cql": query.cql,
-                "plan": plan_text(query, driver.state.slots),
+                "plan": plan_text(query, job.state.slots),
                 "migrating_to": migrating_to(query),
-                "verifying": driver.state.verifications.told_of(name),
+                "verifying": job.state.verifications.told_of(name),
                 "removed": known.account(name).removed,
-                "added": name in driver.state.added,
+                "added": name in job.state.added,
                 "results": known.account(name).results,
                 "released": told_tick(known.released.get(name)),
-                "history": history_of(driver, query),
+                "history": history_of(job, query),
                 "warnings": list(growth(query.plan.physical)),
                 "shared_with": shared_with(known, name),
-                "adaptivity": adaptivity_of(driver, name),
-                **told_of_faults(driver.state.faults.stopped.get(name), known.account(name).set_aside),
+                "adaptivity": adaptivity_of(job, name),
+                **told_of_faults(job.state.faults.stopped.get(name), known.account(name).set_aside),
                 "waits_for": known.streams.waits.get(name),
             }
-            for name, query in driver.queries.items()
+            for name, query in job.queries.items()
             if not is_rehearsal(name)
         },
-        "retention": driver.commits.retention.told,
+        "retention": job.commits.retention.told,
         "removed_dead_letters": known.outputs.removed_dead_letters,
-        "dropped": dict(driver.state.dropped),
-        "requests": told_of(driver.files, manifest),
-        **measured(driver.store, manifest),
-        "last_batch": driver.last_event,
+        "dropped": dict(job.state.dropped),
+        "requests": told_of(job.files, manifest),
+        **measured(job.store, manifest),
+        "last_batch": job.last_event,
     }

@@ -54,12 +54,12 @@ class Query(ContinuousQuery):
     @property
     def plans(self) -> dict[int, Plan]:
         """The plan that each slot runs."""
-        return plans_by_slot(self._running, self.session._driver.state.slots)
+        return plans_by_slot(self._running, self.session._job.state.slots)
 
     @property
     def quarantine(self) -> dict[str, Any] | None:
         """Why and since which batch it takes in nothing; None if it is at work."""
-        fault = self.session._driver.state.faults.stopped.get(self.name)
+        fault = self.session._job.state.faults.stopped.get(self.name)
         return None if fault is None else fault.to_json()
 
     def resume(self) -> None:
@@ -70,16 +70,16 @@ class Query(ContinuousQuery):
         """The plan in fragments, as it runs; every plan with its slots where they differ."""
         running, session = self._running, self.session
         streams = [session.catalog.streams[name] for name in sorted(running.streams)]
-        selected = session._backend.explanation(session._driver, streams)
+        selected = session._backend.explanation(session._job, streams)
         warnings = [f"Warning: {sentence}" for sentence in growth(running.plan.physical)]
-        return "\n".join([explained(running, session._driver.state.slots), *selected, *self._shared(), *warnings])
+        return "\n".join([explained(running, session._job.state.slots), *selected, *self._shared(), *warnings])
 
     def _drawn(self) -> str:
         different = {plan.text: plan for plan in self.plans.values()}
         return "\n\n".join(render_physical(plan.physical) for plan in different.values())
 
     def _shared(self) -> list[str]:
-        manifest = self.session._driver.manifest
+        manifest = self.session._job.manifest
         common = shared_with(manifest, self.name) if manifest else {}
         return [f"Keeps {rows:,} rows of state together with {other}" for other, rows in common.items()]
 
@@ -109,42 +109,42 @@ class Query(ContinuousQuery):
 
     def explain_migration(self, plan: Plan | str, *, part: str = "auto", preference: str = "least_silence") -> str:
         """Which part of the plan would migrate to another one, and what each strategy is predicted to take."""
-        query, driver = self._running, self.session._driver
+        query, job = self._running, self.session._job
         target = plan_query(query.plan.query, plan, query.emit_every)
-        known = replace(driver.state.situation(query), old=query.plan, new=target, functions=query.functions)
+        known = replace(job.state.situation(query), old=query.plan, new=target, functions=query.functions)
         return foretell(known, part, preference)
 
     def cancel_migration(self) -> None:
         """Goes back to the plan before the migration under way, with the next batch; nothing is lost or doubled."""
-        self.session._driver.cancel_migration(self.name)
+        self.session._job.cancel_migration(self.name)
 
     @property
     def migrating(self) -> str | None:
         """The plan it is migrating to, or being verified with, if any; what slots migrate to, if only some do."""
-        return migrating_to(self._running) or self.session._driver.state.verifications.target_of(self.name)
+        return migrating_to(self._running) or self.session._job.state.verifications.target_of(self.name)
 
     @property
     def history(self) -> Records[StoredMigration]:
         """Its migrations, oldest first, also those before a restart; the last may be waiting or under way."""
         time = "integer" if self._running.plan.query.domain.is_integer else "timestamp"
-        told = history_of(self.session._driver, self._running)
+        told = history_of(self.session._job, self._running)
         return Records(past_migration(self.name, record, time) for record in told)
 
     @property
     def decisions(self) -> Records[StoredDecision]:
         """What was decided about its plan, also to stay, oldest first and also before a restart."""
-        return Records(StoredDecision.of(self.name, told) for told in decisions_of(self.session._driver, self.name))
+        return Records(StoredDecision.of(self.name, told) for told in decisions_of(self.session._job, self.name))
 
     @property
     def observed(self) -> Statistics:
         """What is known of its streams and operators, as the optimizer reads it; nothing unless it is adaptive."""
-        watcher = self.session._driver.watchers.by_query.get(self.name)
+        watcher = self.session._job.watchers.by_query.get(self.name)
         return UNKNOWN if watcher is None else watcher.observed
 
     @property
     def statistics(self) -> dict[str, Any]:
         """Counts of what it did and holds, as of the last batch; with what was `observed` if it is adaptive."""
-        return statistics_of(self.session._driver, self._running)
+        return statistics_of(self.session._job, self._running)
 
     def results(self) -> Any:
         """All results released so far."""
@@ -156,12 +156,12 @@ class Query(ContinuousQuery):
 
     def table(self) -> pa.Table:
         """All results released so far, in order, in this process."""
-        driver = self.session._driver
-        if driver.manifest is None:
+        job = self.session._job
+        if job.manifest is None:
             from midstream.job.result_table import result_table
 
             return result_table(self._running.plan, None)
-        return results_of_query(driver.files, driver.manifest, self.name, self._running.plan)
+        return results_of_query(job.files, job.manifest, self.name, self._running.plan)
 
     def __repr__(self) -> str:
         return f"Query({self.name!r}, {self._running.cql!r})"

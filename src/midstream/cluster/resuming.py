@@ -20,9 +20,9 @@ from midstream.cluster.run import Run
 from midstream.errors import MidstreamError
 from midstream.job.changed_functions import ChangedFunctions, require_same_functions, told_of_functions
 from midstream.job.declared import require_same_streams
-from midstream.job.driver import Driver
 from midstream.job.dropping import cannot_go_on, undeclared, without_query
 from midstream.job.heartbeat import Heartbeat
+from midstream.job.job import Job
 from midstream.job.task.layout import Layout
 from midstream.language import parse
 
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 class Session(Protocol):
     """What is asked of a session that takes up a checkpoint."""
 
-    _driver: Driver
+    _job: Job
     _run: Run
     _declared: dict[str, dict[str, Any]]
     _left_out: set[str]
@@ -58,42 +58,42 @@ class Session(Protocol):
 
 def take_up(session: Session) -> None:
     """Takes the lease, and with it the checkpoint as it is by now."""
-    driver = session._driver
-    if driver.commits.lease is None:
-        driver.commits.lease = Heartbeat(driver.files)
-        driver.store.make_safe()
+    job = session._job
+    if job.commits.lease is None:
+        job.commits.lease = Heartbeat(job.files)
+        job.store.make_safe()
         _read_again(session)
-        driver.cluster.repair(driver.store)
-    elif driver.commits.torn:
+        job.cluster.repair(job.store)
+    elif job.commits.torn:
         _read_again(session)
     session.restore_added()
     _go_on_undeclared(session)
     _arrange(session)
-    require_same_streams(driver.manifest, driver.needed())
-    accepted, state = session._changed_functions == "accept", driver.state
+    require_same_streams(job.manifest, job.needed())
+    accepted, state = session._changed_functions == "accept", job.state
     require_same_functions(state.manifest, session._code, state.queries.values(), state.faults, accepted)
     functions = told_of_functions(state.manifest, session._code)
-    state.settings = replace(state.settings, functions=functions, retention=driver.commits.retention.told)
+    state.settings = replace(state.settings, functions=functions, retention=job.commits.retention.told)
 
 
 def leave_out(session: Session, name: str) -> None:
     """Leaves a query of the checkpoint that is not declared out of the next manifest."""
-    driver = session._driver
-    assert driver.manifest is not None
-    driver.state.manifest = without_query(driver.manifest, name)
-    driver.state.follow_requests(driver.manifest)
+    job = session._job
+    assert job.manifest is not None
+    job.state.manifest = without_query(job.manifest, name)
+    job.state.follow_requests(job.manifest)
 
 
 def _read_again(session: Session) -> None:
     """Reads the checkpoint again if somebody else went on with it since, and plans the queries anew."""
-    driver = session._driver
-    newest = max(driver.store.batch_ids(), default=-1)
-    if newest == (-1 if driver.manifest is None else driver.manifest.batch_id) and not driver.commits.torn:
+    job = session._job
+    newest = max(job.store.batch_ids(), default=-1)
+    if newest == (-1 if job.manifest is None else job.manifest.batch_id) and not job.commits.torn:
         return
     log.info("batch %d was done by another session since this one was opened, or its commit interrupted", newest)
-    driver.forget_queries()
+    job.forget_queries()
     session._open()
-    known = {} if driver.manifest is None else driver.manifest.queries
+    known = {} if job.manifest is None else job.manifest.queries
     for name in session._left_out & known.keys():
         leave_out(session, name)
     for name, declared in list(session._declared.items()):
@@ -106,8 +106,8 @@ def _read_again(session: Session) -> None:
 
 def _go_on_undeclared(session: Session) -> None:
     """Goes on with the queries that the checkpoint runs and nobody has declared."""
-    known = session._driver.queries.keys() | session._left_out
-    for name, entry in undeclared(session._driver.manifest, known).items():
+    known = session._job.queries.keys() | session._left_out
+    for name, entry in undeclared(session._job.manifest, known).items():
         try:
             relation = parse(entry.cql, session.catalog)
             session._add(name, entry.cql, relation, None, entry.emit_every, not is_rehearsal(name))
@@ -120,9 +120,9 @@ def _go_on_undeclared(session: Session) -> None:
 
 def _arrange(session: Session) -> None:
     """Settles how rows arrive from now on."""
-    driver, declarations = session._driver, session._run.declarations
-    driver.streams = dict(enumerate(declarations))
+    job, declarations = session._job, session._run.declarations
+    job.streams = dict(enumerate(declarations))
     needed = session._run.arrival.begin(declarations)
-    driver.arriving = Layout.of(
-        {port: pa.schema([d.columns.field(name) for name in needed[d.name]]) for port, d in driver.streams.items()}
+    job.arriving = Layout.of(
+        {port: pa.schema([d.columns.field(name) for name in needed[d.name]]) for port, d in job.streams.items()}
     )

@@ -12,9 +12,9 @@ from midstream.checkpoint.spark_log import note_sinks_called
 from midstream.cluster.backend import Backend, Input
 from midstream.errors import JobError
 from midstream.job.arrival import Arrival
-from midstream.job.driver import Driver
 from midstream.job.ending import finish, is_delivered
 from midstream.job.finished import require_unfinished
+from midstream.job.job import Job
 from midstream.job.running_query import RunningQuery
 
 
@@ -26,7 +26,7 @@ class Run:
     """
 
     backend: Backend
-    driver: Driver
+    job: Job
     arrival: Arrival
     inputs: dict[str, Input] = field(default_factory=dict)
     started: bool = False
@@ -41,14 +41,14 @@ class Run:
     @property
     def held(self) -> bool:
         """Whether this process holds the checkpoint's lease."""
-        return self.driver.commits.lease is not None
+        return self.job.commits.lease is not None
 
     def begin(self) -> None:
         """Has the backend bring batches."""
-        self.driver.streams = dict(enumerate(self.declarations))
+        self.job.streams = dict(enumerate(self.declarations))
         needed = self.arrival.begin(self.declarations)
         self.started = True
-        self.backend.begin(self.driver, list(self.inputs.values()), needed, self.trigger)
+        self.backend.begin(self.job, list(self.inputs.values()), needed, self.trigger)
 
     def brings(self, queries: Sequence[RunningQuery]) -> bool:
         """Whether batches bring all that some queries read, to where they need it; true while none come."""
@@ -61,17 +61,17 @@ class Run:
 
     def halt(self) -> None:
         """Stops the backend while no batch is under way; the gate is held."""
-        self.driver.turns.halting = True
+        self.job.turns.halting = True
         try:
             self.backend.halt()
         finally:
-            self.driver.turns.halting = False
+            self.job.turns.halting = False
 
     def deliver_last(self) -> None:
         """Calls the sinks of a finished job that have not had its last results; there is nothing else to start."""
-        if is_delivered(self.driver):
-            require_unfinished(self.driver.manifest, self.driver.store.uri)
-        finish(self.driver)
+        if is_delivered(self.job):
+            require_unfinished(self.job.manifest, self.job.store.uri)
+        finish(self.job)
         self.started = True
         self.stopping.set()
 
@@ -89,7 +89,7 @@ class Run:
         if not self.started:
             raise JobError("the session has not been started")
         try:
-            return self.backend.ended(self.driver)
+            return self.backend.ended(self.job)
         except Exception:
             if self.stopping.is_set():
                 return False
@@ -98,18 +98,18 @@ class Run:
     def take_in_the_rest(self) -> None:
         """Works through what the streams of a running session have now."""
         self.trigger = "available"
-        with self.driver.gate:
+        with self.job.gate:
             self.halt()
-            self.driver.turns.failure = None
+            self.job.turns.failure = None
             self.begin()
-        while not self.backend.ended(self.driver):
+        while not self.backend.ended(self.job):
             pass
 
     def stop(self) -> None:
         """Ends the run between two batches, and lets go of the checkpoint."""
-        driver = self.driver
-        with driver.gate:
+        job = self.job
+        with job.gate:
             self.halt()
-            if self.held and driver.deliveries.sinks:
-                note_sinks_called(driver.files, driver.deliveries.called)
-        driver.commits.stop()
+            if self.held and job.deliveries.sinks:
+                note_sinks_called(job.files, job.deliveries.called)
+        job.commits.stop()

@@ -39,11 +39,11 @@ from midstream.job.batch import TICKS
 from midstream.job.changed_functions import ChangedFunctions, fingerprints
 from midstream.job.commits import Commits
 from midstream.job.delivery import Sink
-from midstream.job.driver import Driver, Progress
 from midstream.job.ending import finish, release
 from midstream.job.faults import OnError, on_error_of
 from midstream.job.finished import is_finished
 from midstream.job.forecast import forecast
+from midstream.job.job import Job, Progress
 from midstream.job.relocation import require_slots
 from midstream.job.rewording import Text
 from midstream.job.slot_decisions import deciders, require_protocol
@@ -120,40 +120,40 @@ class Session(AnySession):
         commits = Commits(store, retained, _at_least_one("metrics_retained", metrics_retained), Retention.of(retention))
         self._range = SlotRange.of(slots) if isinstance(slots, str) else None
         state = JobState(_first_slots(slots, self._backend.slots), settings=Settings(job=name))
-        self._driver = Driver(self._backend.cluster, commits, state, memory)
-        self._driver.deciding = deciders(rebalancing, self._range)
+        self._job = Job(self._backend.cluster, commits, state, memory)
+        self._job.deciding = deciders(rebalancing, self._range)
         self._code, self._changed_functions = fingerprints(self.functions), changed_functions
         self._slots = None if isinstance(slots, str) else slots
         self._carry, self._group_bits = carry, group_bits
         self._declared: dict[str, dict[str, Any]] = {}
         self._left_out: set[str] = set()
         """What was declared, and what was dropped since the session was opened."""
-        self._run = Run(self._backend, self._driver, Arrival(self._driver, carry))
-        self._enrolment = Enrolment(self._run, Adding(self._driver, self.functions))
+        self._run = Run(self._backend, self._job, Arrival(self._job, carry))
+        self._enrolment = Enrolment(self._run, Adding(self._job, self.functions))
         self._open()
         if scheduling is not None:
             self.scheduling = scheduling
 
     def _open(self) -> None:
         """Reads what the checkpoint has."""
-        self._driver.open(self._slots, self._group_bits)
+        self._job.open(self._slots, self._group_bits)
         self._keep_to_range()
-        self._run.arrival = Arrival(self._driver, self._carry)
+        self._run.arrival = Arrival(self._job, self._carry)
 
     @property
     def scheduling(self) -> str:
         """Which operator runs when: dfs, bfs, rr, batch:K or chain. May be set at any time, from the next batch on."""
-        return self._driver.state.settings.scheduling
+        return self._job.state.settings.scheduling
 
     @scheduling.setter
     def scheduling(self, wanted: str) -> None:
-        with self._driver.gate:
-            self._driver.state.schedule(schedule_of(wanted).name)
+        with self._job.gate:
+            self._job.state.schedule(schedule_of(wanted).name)
 
     @property
     def checkpoint(self) -> str:
         """Where the session keeps what it knows."""
-        return self._driver.store.uri
+        return self._job.store.uri
 
     @property
     def catalog(self) -> Catalog:
@@ -252,12 +252,12 @@ class Session(AnySession):
         first.
         """
         check_name("query", name)
-        if name in self._driver.queries and not replace:
+        if name in self._job.queries and not replace:
             raise QueryError(f"query {name} already exists", hint="replace=True puts another in its place")
         relation = parse(cql, self.catalog)
         every = None if emit_every is None else ticks(emit_every, relation.domain)
         if on_error is not None:
-            self._driver.state.faults.policies[name] = on_error_of(on_error)
+            self._job.state.faults.policies[name] = on_error_of(on_error)
         return self._add(name, cql, relation, plan, every, share, policy_of(adaptive), replace)
 
     def _add(
@@ -271,7 +271,7 @@ class Session(AnySession):
         policy: Policy | None = None,
         replace: bool = False,
     ) -> Query:
-        policy = self._driver.state.policy_for(name, policy)
+        policy = self._job.state.policy_for(name, policy)
         self._enrolment.add(Text(name, cql, relation, plan, every, share), self.catalog, policy, replace)
         told = {"cql": cql, "relation": relation, "plan": plan, "every": every, "share": share, "policy": policy}
         self._declared[name] = {**told, "replace": replace}
@@ -283,38 +283,38 @@ class Session(AnySession):
 
         Starting does so too, for a session that does not have them by then.
         """
-        wanted = [name for name in self._driver.state.added if name not in self._driver.queries]
+        wanted = [name for name in self._job.state.added if name not in self._job.queries]
         for name in wanted:
-            told = self._driver.state.added[name]
+            told = self._job.state.added[name]
             self.query(name, told["cql"], plan=told.get("plan"), adaptive=told.get("adaptive", "off"))
         return wanted
 
     def was_dropped(self, name: str, cql: str) -> bool:
         """Whether a query of this very text was dropped by request."""
-        return self._driver.state.dropped.get(name) == cql
+        return self._job.state.dropped.get(name) == cql
 
     def drop(self, name: str) -> None:
         """Ends a query; its state goes with the next batch, its results with the next collection.
 
         A query of the checkpoint that is not declared can be dropped before the start.
         """
-        driver = self._driver
-        with driver.gate:
-            if name not in driver.queries and driver.manifest is not None and name in driver.manifest.queries:
+        job = self._job
+        with job.gate:
+            if name not in job.queries and job.manifest is not None and name in job.manifest.queries:
                 leave_out(self, name)
                 self._left_out.add(name)
                 return
             self._enrolment.query(name)
             self._left_out.add(name)
             self._declared.pop(name, None)
-            driver.drop(name)
+            job.drop(name)
 
     def resume(self, name: str) -> dict[str, Any]:
         """Has a query in quarantine go on with the next batch, as if the rows since it was stopped had never come.
 
         Gives why it was stopped, and in which batch.
         """
-        return self._driver.resume(name).to_json()
+        return self._job.resume(name).to_json()
 
     def rebalance(self, routing: Sequence[int] | None = None, *, protocol: str = "auto") -> bool:
         """Deals partition groups to slots anew, their state with them, beginning with the next batch.
@@ -323,11 +323,11 @@ class Session(AnySession):
         groups by the protocol "mslb"; others are refused. False if nothing would change.
         """
         require_protocol(protocol)
-        return self._driver.rebalance(routing)
+        return self._job.rebalance(routing)
 
     def _keep_to_range(self) -> None:
         """Has a checkpoint with too few or too many slots go over to the nearest number that is asked for."""
-        state = self._driver.state
+        state = self._job.state
         if self._range is None:
             return
         require_slots(self._range.most, 2**state.group_bits)
@@ -344,12 +344,12 @@ class Session(AnySession):
             raise JobError(
                 f"{slots} slots are outside of slots = {self._range}", hint="open the session without a range"
             )
-        return self._driver.rescale(slots)
+        return self._job.rescale(slots)
 
     def adapt(self, name: str, mode: str) -> dict[str, str]:
         """Changes how a query adapts while it runs: "off", "suggest" or "auto"; a restart keeps it."""
         told = forecast(
-            self._driver, {"command": "adapt", "query": name, "mode": mode}, lambda cql: parse(cql, self.catalog)
+            self._job, {"command": "adapt", "query": name, "mode": mode}, lambda cql: parse(cql, self.catalog)
         )
         self._enrolment.adapt(name, mode)
         return told
@@ -362,37 +362,37 @@ class Session(AnySession):
     @property
     def slot_decisions(self) -> list[dict[str, Any]]:
         """What was decided about slots and groups, also to stay, with forecast and reason, oldest first."""
-        manifest = self._driver.manifest
+        manifest = self._job.manifest
         return [dict(told) for told in manifest.slots.decisions] if manifest else []
 
     @property
     def moves(self) -> list[dict[str, Any]]:
         """The changes of slots that the checkpoint remembers, oldest first."""
-        manifest = self._driver.manifest
+        manifest = self._job.manifest
         return [dict(move) for move in manifest.slots.moves] if manifest else []
 
     @property
     def waits(self) -> list[str]:
         """The queries that one of their streams holds back, in words."""
-        driver = self._driver
-        if driver.manifest is None:
+        job = self._job
+        if job.manifest is None:
             return []
-        known = driver.manifest.streams
-        found = waits(reads_of(driver.queries), known.registers, known.silent)
+        known = job.manifest.streams
+        found = waits(reads_of(job.queries), known.registers, known.silent)
         return [told_wait(wait, self.catalog.streams[wait.stream]) for wait in found]
 
     def sink(self, name: str, write: Sink) -> None:
         """Calls `write(frame, batch_id)` with the results that each batch releases, in order of their start."""
         self._enrolment.query(name)
-        self._driver.deliveries.sinks.setdefault(name, []).append(write)
+        self._job.deliveries.sinks.setdefault(name, []).append(write)
 
     def on_progress(self, listener: Progress) -> None:
         """Calls `listener` with an account of each batch."""
-        self._driver.listeners.append(listener)
+        self._job.listeners.append(listener)
 
     def before_batch(self, call: Callable[[int], None]) -> None:
         """Calls `call(batch_id)` before each batch; there, queries can be told to migrate."""
-        self._driver.before_batch.append(call)
+        self._job.before_batch.append(call)
 
     def start(self, trigger: str | None = None) -> Self:
         """Starts; `trigger` is an interval such as "5 seconds", or "available" for what there is now; else at once.
@@ -415,9 +415,9 @@ class Session(AnySession):
     def _start(self, trigger: str | None) -> None:
         take_up(self)
         self._run.trigger = trigger
-        self._driver.turns.failure = None
+        self._job.turns.failure = None
         self._run.stopping.clear()
-        if is_finished(self._driver.manifest):
+        if is_finished(self._job.manifest):
             self._run.deliver_last()
             return
         listener = Listener(self) if self._listener is None else None
@@ -440,7 +440,7 @@ class Session(AnySession):
             raise JobError("rows are pushed into sessions in this process only", hint='open it with on="local"')
         if not self._run.started or not self._run.held:
             raise JobError("the session has not been started, or has been stopped")
-        self._backend.push(self._driver, dict(stream) if isinstance(stream, Mapping) else {stream: rows})
+        self._backend.push(self._job, dict(stream) if isinstance(stream, Mapping) else {stream: rows})
 
     def process_available(self, *, finish: bool = False) -> Self:
         """Works through all that the streams have now, releases what the registers permit, and returns.
@@ -459,7 +459,7 @@ class Session(AnySession):
         if finish:
             self.finish()
         else:
-            release(self._driver)
+            release(self._job)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits for the end; what made a batch fail is raised here."""
@@ -478,10 +478,10 @@ class Session(AnySession):
         try:
             if not held or self._backend.active:
                 self._take_in_the_rest()
-            if self._driver.turns.failure is not None:
-                raise self._driver.turns.failure
+            if self._job.turns.failure is not None:
+                raise self._job.turns.failure
             if self._run.held:  # else it was stopped meanwhile
-                finish(self._driver)
+                finish(self._job)
         finally:
             if not held:
                 self.stop()
@@ -510,22 +510,22 @@ class Session(AnySession):
 
         Those of one that was replaced are under the name it has since.
         """
-        return self._backend.results(self._driver.manifest, name, self._plan_of(name))
+        return self._backend.results(self._job.manifest, name, self._plan_of(name))
 
     def _plan_of(self, name: str) -> Plan:
-        manifest = self._driver.manifest
+        manifest = self._job.manifest
         entry = manifest.queries.get(name) if manifest else None
-        if name not in self._driver.queries and entry is not None:
+        if name not in self._job.queries and entry is not None:
             return plan_query(parse(entry.cql, self.catalog), None, entry.emit_every)
         return self._enrolment.query(name).plan
 
     def dead_letters(self) -> Any:
         """All rows that could not be used, with the reasons."""
-        return self._backend.dead_letters(self._driver.manifest)
+        return self._backend.dead_letters(self._job.manifest)
 
     def metrics(self, batches: int | None = None) -> pa.Table:
         """The metrics table: a row per batch, oldest first; with `batches`, about that many from its end."""
-        return metrics_of(self._driver.files, self._driver.manifest, batches)
+        return metrics_of(self._job.files, self._job.manifest, batches)
 
     def queries_by(self, name: str) -> Query:
         """A query by its name."""
@@ -535,7 +535,7 @@ class Session(AnySession):
     @property
     def queries(self) -> Mapping[str, Query]:
         """The session's queries by name."""
-        return {name: Query(self, name) for name in self._driver.queries if not is_rehearsal(name)}
+        return {name: Query(self, name) for name in self._job.queries if not is_rehearsal(name)}
 
 
 def _first_slots(wanted: int | str | None, usual: int) -> int:

@@ -6,29 +6,29 @@ from typing import Any
 
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
-from midstream.job.driver import Driver
+from midstream.job.job import Job
 from midstream.job.local_plans import status_of, under_way
 from midstream.job.running_query import RunningQuery
 from midstream.job.task.sides import base_name
 from midstream.job.verifying import copy_name
 
 
-def history_of(driver: Driver, query: RunningQuery) -> list[dict[str, Any]]:
+def history_of(job: Job, query: RunningQuery) -> list[dict[str, Any]]:
     """The migrations of a query that the manifest remembers, and the one that waits or is under way."""
-    manifest, migration = driver.manifest, query.migration
+    manifest, migration = job.manifest, query.migration
     past = [dict(record) for record in manifest.account(query.name).history] if manifest else []
     # Asked in the moment after a commit, the driver may not have followed the manifest yet.
-    verifying = driver.state.verifications.by_query.get(query.name)
+    verifying = job.state.verifications.by_query.get(query.name)
     if migration is None and verifying is not None:
-        return [*past, verifying.under_way(query.plan.text, driver.queries.get(copy_name(query.name)))]
+        return [*past, verifying.under_way(query.plan.text, job.queries.get(copy_name(query.name)))]
     if migration is None or (migration.done and manifest is not None and query.name not in manifest.migration):
         return [*past, *under_way(query)]
     return [*past, migration.record(query.plan.text, None, status_of(migration))]
 
 
-def statistics_of(driver: Driver, query: RunningQuery) -> dict[str, Any]:
+def statistics_of(job: Job, query: RunningQuery) -> dict[str, Any]:
     """Counts of what a query did and holds, as of the newest manifest."""
-    committed, event = driver.manifest, driver.last_event
+    committed, event = job.manifest, job.last_event
     manifest = committed or Manifest("", -1)
     account, known = manifest.account(query.name), manifest.streams
     streams = sorted(query.streams)
@@ -62,15 +62,15 @@ def shared_with(manifest: Manifest, query: str) -> dict[str, int]:
     return {name: rows for name, rows in common.items() if rows}
 
 
-def decisions_of(driver: Driver, query: str) -> list[dict[str, Any]]:
+def decisions_of(job: Job, query: str) -> list[dict[str, Any]]:
     """What was decided about a query's plan, as the newest manifest remembers it, oldest first."""
-    known = driver.manifest.account(query).knowledge if driver.manifest else None
+    known = job.manifest.account(query).knowledge if job.manifest else None
     return list((known or {}).get("decisions", ()))
 
 
-def adaptivity_of(driver: Driver, query: str) -> dict[str, Any] | None:
+def adaptivity_of(job: Job, query: str) -> dict[str, Any] | None:
     """The mode of an adaptive query and its last decision; None if it is not adaptive."""
-    watcher, decisions = driver.watchers.by_query.get(query), decisions_of(driver, query)
+    watcher, decisions = job.watchers.by_query.get(query), decisions_of(job, query)
     if watcher is None and not decisions:
         return None
     mode = "off" if watcher is None else watcher.policy.mode

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.plan import Relation
 from midstream.errors import MidstreamError
-from midstream.job.driver import Driver
+from midstream.job.job import Job
 from midstream.job.running_query import RunningQuery
 from midstream.optimizer.fixed_plan import fixed
 from midstream.optimizer.plans import Plan, plan_query
@@ -24,7 +24,7 @@ from midstream.scheduling.sharing import Core, core_of, whole
 class Adding:
     """Plans the queries of a session."""
 
-    driver: Driver
+    job: Job
     functions: Mapping[str, UserFunction]
     _cores: dict[str, tuple[Plan, Core | None]] = field(default_factory=dict)
 
@@ -43,12 +43,12 @@ class Adding:
 
         `ordered`: its joins are to be ordered for itself, with its selections below them.
         """
-        manifest = self.driver.manifest
+        manifest = self.job.manifest
         # A query that has state must be cut as it was: its state lies where its rows have arrived so far.
         settled = settled or (manifest is not None and name in manifest.queries)
 
         def running(plan: Plan, core: tuple[str, ...] | None = None) -> RunningQuery:
-            routes, bits = self.driver.state.routes, self.driver.state.sort_bits
+            routes, bits = self.job.state.routes, self.job.state.sort_bits
             made = RunningQuery.of(name, cql, plan, self.functions, routes, every, settled, bits)
             made.core, made.share = core, share
             return made
@@ -72,17 +72,15 @@ class Adding:
 
     def _others(self) -> Iterator[RunningQuery]:
         return (
-            query
-            for query in self.driver.queries.values()
-            if query.share and query.migration is None and not query.local
+            query for query in self.job.queries.values() if query.share and query.migration is None and not query.local
         )
 
     def _has_partner(self, query: RunningQuery) -> bool:
         """Whether some part of a plan that remembers something runs already."""
-        shape = self.driver.shapes.outline(query)
+        shape = self.job.shapes.outline(query)
         wanted = {node.text for node in shape.nodes()}
         for other in self._others():
-            theirs = self.driver.shapes.of(other)
+            theirs = self.job.shapes.of(other)
             if theirs.progress == shape.progress and any(node.text in wanted for node in theirs.nodes()):
                 return True
         return False

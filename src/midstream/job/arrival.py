@@ -13,7 +13,7 @@ from typing import Literal
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.distribution.fragments import STAY
-from midstream.job.driver import Driver
+from midstream.job.job import Job
 from midstream.job.needed import needed_columns
 from midstream.job.running_query import RunningQuery
 
@@ -24,33 +24,33 @@ Carry = Literal["needed", "all"]
 class Arrival:
     """What arrives."""
 
-    driver: Driver
+    job: Job
     carry: Carry
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        manifest = self.driver.manifest
+        manifest = self.job.manifest
         carry = "all" if manifest and manifest.settings.carry == "all" else self.carry
-        self.driver.state.settings = replace(self.driver.state.settings, carry=carry)
+        self.job.state.settings = replace(self.job.state.settings, carry=carry)
 
     def settled(self, streaming: bool) -> bool:
         """Whether a query must take its streams as they arrive."""
-        return self.driver.state.settings.carry == "all" and (streaming or self.driver.manifest is not None)
+        return self.job.state.settings.carry == "all" and (streaming or self.job.manifest is not None)
 
     def begin(self, declarations: Sequence[StreamDeclaration]) -> Mapping[str, Sequence[str]]:
         """Settles what arrives from now on; gives the columns of each stream."""
-        if self.driver.state.settings.carry == "all":
+        if self.job.state.settings.carry == "all":
             for declaration in declarations:
-                self.driver.state.routes.setdefault(declaration.name, STAY)
+                self.job.state.routes.setdefault(declaration.name, STAY)
             self.columns = {d.name: list(d.columns.names) for d in declarations}
         else:
-            self.columns = {d.name: needed_columns(self.driver.queries, d, self.driver.watchers) for d in declarations}
+            self.columns = {d.name: needed_columns(self.job.queries, d, self.job.watchers) for d in declarations}
         return self.columns
 
     def serves(self, query: RunningQuery, declarations: Sequence[StreamDeclaration]) -> bool:
         """Whether all that a query reads arrives."""
         for declaration in declarations:
-            wanted = needed_columns({query.name: query}, declaration, self.driver.watchers)
+            wanted = needed_columns({query.name: query}, declaration, self.job.watchers)
             if not set(wanted) <= set(self.columns.get(declaration.name, ())):
                 return False
         return True

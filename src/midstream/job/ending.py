@@ -13,53 +13,53 @@ from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.source_batches import source_batch
 from midstream.job.batch import finished
-from midstream.job.driver import Driver
 from midstream.job.finished import FINISHED, is_finished
+from midstream.job.job import Job
 
 
-def release(driver: Driver) -> bool:
+def release(job: Job) -> bool:
     """Releases what the registers permit and waited for another batch; false if nothing did."""
-    with driver.gate:
-        before = driver.manifest
-        if before is None or is_finished(before) or not _waits(driver, before):
+    with job.gate:
+        before = job.manifest
+        if before is None or is_finished(before) or not _waits(job, before):
             return False
-        _batch_of_our_own(driver, before, dict(before.streams.registers))
+        _batch_of_our_own(job, before, dict(before.streams.registers))
         return True
 
 
-def finish(driver: Driver) -> None:
+def finish(job: Job) -> None:
     """Declares that all streams have ended; of a job that has been finished, ends what that left undone."""
-    with driver.gate:
-        before = driver.manifest
+    with job.gate:
+        before = job.manifest
         if not is_finished(before):
-            registers = finished({} if before is None else before.streams.registers, driver.streams)
-            _batch_of_our_own(driver, before, registers, ended=True)
-        elif is_delivered(driver):
+            registers = finished({} if before is None else before.streams.registers, job.streams)
+            _batch_of_our_own(job, before, registers, ended=True)
+        elif is_delivered(job):
             return
         else:
             assert before is not None
-            driver.call_sinks(driver.store.read(before.batch_id - 1) if before.batch_id else None, before)
-        assert driver.manifest is not None
-        driver.files.write_atomic(_note(driver.manifest), json.dumps({"delivered": True}).encode(), point="finished")
+            job.call_sinks(job.store.read(before.batch_id - 1) if before.batch_id else None, before)
+        assert job.manifest is not None
+        job.files.write_atomic(_note(job.manifest), json.dumps({"delivered": True}).encode(), point="finished")
 
 
-def is_delivered(driver: Driver) -> bool:
+def is_delivered(job: Job) -> bool:
     """Whether the sinks of a finished job have been given its last results."""
-    return driver.manifest is not None and driver.files.exists(_note(driver.manifest))
+    return job.manifest is not None and job.files.exists(_note(job.manifest))
 
 
 def _note(manifest: Manifest) -> str:
     return f"{FINISHED}/{manifest.batch_id:012d}.json"
 
 
-def _waits(driver: Driver, before: Manifest) -> bool:
+def _waits(job: Job, before: Manifest) -> bool:
     return any(
         query.reached(before.streams.registers) > before.advanced_to.get(name, BEGINNING)
-        for name, query in driver.queries.items()
+        for name, query in job.queries.items()
         if query.migrates or any(own.waits for own in (query, *query.local.values()))
     )
 
 
-def _batch_of_our_own(driver: Driver, before: Manifest | None, registers: Mapping[str, int], **more: bool) -> None:
+def _batch_of_our_own(job: Job, before: Manifest | None, registers: Mapping[str, int], **more: bool) -> None:
     number, query_id = (0, "") if before is None else (before.batch_id + 1, before.query_id)
-    driver.run_batch(driver.no_rows(), query_id, number, before, source_batch(before), registers, **more)
+    job.run_batch(job.no_rows(), query_id, number, before, source_batch(before), registers, **more)

@@ -17,7 +17,7 @@ from midstream.checkpoint.control import Request
 from midstream.distribution.balancing import skew
 from midstream.distribution.routing import Routing
 from midstream.errors import JobError, MigrationError, QueryError
-from midstream.job.driver import Driver
+from midstream.job.job import Job
 from midstream.job.migration_choice import decide, legal_strategy, require_cancellable
 from midstream.job.plan_graph import graph_of
 from midstream.job.relocation import require_slots, rerouted, shipped_rows
@@ -38,48 +38,48 @@ Told = dict[str, Any]
 Parse = Callable[[str], Relation]
 
 
-def forecast(driver: Driver, request: Request, parse: Parse) -> Told:
+def forecast(job: Job, request: Request, parse: Parse) -> Told:
     """What a request would do; `parse` binds a query's text to the job's streams."""
     match request:
         case {"command": "migrate", "query": str(name), "plan": str(plan)}:
-            return _migrate(driver, query_named(driver, name), plan, request.get("part", "auto"))
+            return _migrate(job, query_named(job, name), plan, request.get("part", "auto"))
         case {"command": "plans", "query": str(name)}:
-            return {"query": name, "plans": offered_plans(driver, query_named(driver, name))}
+            return {"query": name, "plans": offered_plans(job, query_named(job, name))}
         case {"command": "cancel", "query": str(name)}:
-            query = query_named(driver, name)
+            query = query_named(job, name)
             migration = require_cancellable(query)
             return {"query": name, "plan": query.plan.text, "cancelled": migration.target.plan.text}
         case {"command": "add", "query": str(name), "cql": str(cql)}:
-            return _add(driver, name, parse(cql))
+            return _add(job, name, parse(cql))
         case {"command": "drop", "query": str(name)}:
-            return _drop(driver, query_named(driver, name))
+            return _drop(job, query_named(job, name))
         case {"command": "rebalance"}:
-            wanted = rerouted(driver.state.routing, driver.state.loads, None, "")
-            return _reroute(driver, driver.state.routing if wanted is None else wanted)
+            wanted = rerouted(job.state.routing, job.state.loads, None, "")
+            return _reroute(job, job.state.routing if wanted is None else wanted)
         case {"command": "rescale", "slots": int(slots)}:
-            require_slots(slots, 2**driver.state.group_bits)
-            return _reroute(driver, Routing(tuple(default_routing(slots, 2**driver.state.group_bits)), slots))
+            require_slots(slots, 2**job.state.group_bits)
+            return _reroute(job, Routing(tuple(default_routing(slots, 2**job.state.group_bits)), slots))
         case {"command": "adapt", "query": str(name), "mode": str(mode)}:
-            return _adapt(driver, query_named(driver, name), mode)
+            return _adapt(job, query_named(job, name), mode)
         case {"command": "resume", "query": str(name)}:
-            return _resume(driver, name)
+            return _resume(job, name)
         case {"command": "stop"}:
-            last = None if driver.manifest is None else driver.manifest.batch_id
-            return {"batch": last, "queries": sorted(driver.queries)}
+            last = None if job.manifest is None else job.manifest.batch_id
+            return {"batch": last, "queries": sorted(job.queries)}
     raise JobError(f"there is no forecast of {request.get('command')!r}")
 
 
-def query_named(driver: Driver, name: str) -> RunningQuery:
+def query_named(job: Job, name: str) -> RunningQuery:
     """A query of the job."""
-    if name not in driver.queries:
-        known = ", ".join(driver.queries) or "none"
+    if name not in job.queries:
+        known = ", ".join(job.queries) or "none"
         raise QueryError(f"there is no query {name}", detail=f"the queries are {known}")
-    return driver.queries[name]
+    return job.queries[name]
 
 
-def offered_plans(driver: Driver, query: RunningQuery) -> list[Told]:
+def offered_plans(job: Job, query: RunningQuery) -> list[Told]:
     """Plans of a query, the cheapest first, by what is known of its streams; the running one is among them."""
-    watcher = driver.watchers.by_query.get(query.name)
+    watcher = job.watchers.by_query.get(query.name)
     observed = None if watcher is None else watcher.observed
     estimator = None
     if observed is not None and observed.streams:
@@ -97,21 +97,21 @@ def _plans(query: RunningQuery, observed: Statistics | None) -> list[Plan]:
     return enumerate_plans(query.plan.query, query.emit_every, 64, observed, spread=True)
 
 
-def _migrate(driver: Driver, query: RunningQuery, plan: str, part: str) -> Told:
+def _migrate(job: Job, query: RunningQuery, plan: str, part: str) -> Told:
     if query.migration is not None:
         raise MigrationError(
             f"query {query.name} is migrating already, to {query.migration.target.plan.text}",
             hint="wait for the end of that migration, or cancel it",
         )
     chosen = plan_query(query.plan.query, plan, query.emit_every)
-    target = driver.state.target(query, chosen)
+    target = job.state.target(query, chosen)
     auto, apart = legal_strategy(query, target, "auto", part)
-    known = replace(driver.state.situation(query), old=query.plan, new=chosen, functions=query.functions)
-    watcher = driver.watchers.by_query.get(query.name)
+    known = replace(job.state.situation(query), old=query.plan, new=chosen, functions=query.functions)
+    watcher = job.watchers.by_query.get(query.name)
     if watcher is not None:
         known = replace(known, statistics=watcher.observed)
     if apart:
-        known = replace(known, shipped=shipped_rows(query, target, driver.manifest, driver.state.routing))
+        known = replace(known, shipped=shipped_rows(query, target, job.manifest, job.state.routing))
     decision = decide(auto, apart, known, None if watcher is None else watcher.observed)
     strategies = [_strategy(query, target, name, part, known) for name in STRATEGIES if name != "auto"]
     return {
@@ -137,8 +137,8 @@ def _strategy(query: RunningQuery, target: RunningQuery, name: str, part: str, k
     return {**(told or {}), "strategy": name, "legal": True}
 
 
-def _add(driver: Driver, name: str, relation: Relation) -> Told:
-    if name in driver.queries:
+def _add(job: Job, name: str, relation: Relation) -> Told:
+    if name in job.queries:
         raise QueryError(f"query {name} already exists", hint="choose another name, or drop that one first")
     plan: Plan = plan_query(relation)
     return {
@@ -150,8 +150,8 @@ def _add(driver: Driver, name: str, relation: Relation) -> Told:
     }
 
 
-def _drop(driver: Driver, query: RunningQuery) -> Told:
-    manifest = driver.manifest
+def _drop(job: Job, query: RunningQuery) -> Told:
+    manifest = job.manifest
     stages: Mapping[int, Any] = {} if manifest is None else manifest.segments.get(query.name, {})
     held = [entry for slots in stages.values() for entries in slots.values() for entry in entries]
     results = 0 if manifest is None else manifest.account(query.name).results
@@ -164,19 +164,19 @@ def _drop(driver: Driver, query: RunningQuery) -> Told:
     }
 
 
-def _resume(driver: Driver, name: str) -> Told:
-    fault = driver.state.faults.stopped.get(name)
+def _resume(job: Job, name: str) -> Told:
+    fault = job.state.faults.stopped.get(name)
     if fault is None:
-        query_named(driver, name)
+        query_named(job, name)
         raise JobError(f"query {name} is not in quarantine")
-    last = fault.batch if driver.manifest is None else driver.manifest.batch_id
+    last = fault.batch if job.manifest is None else job.manifest.batch_id
     return {"query": name, "reason": fault.reason, "since": fault.batch, "missed": last - fault.batch + 1}
 
 
-def _reroute(driver: Driver, wanted: Routing) -> Told:
+def _reroute(job: Job, wanted: Routing) -> Told:
     """What dealing groups anew would move; a group's part of the state is about its part of the slot's load."""
-    now, manifest = driver.state.routing, driver.manifest
-    loads = driver.state.loads or [1.0] * len(now.groups)
+    now, manifest = job.state.routing, job.manifest
+    loads = job.state.loads or [1.0] * len(now.groups)
     moved = [group for group, (old, new) in enumerate(zip(now.groups, wanted.groups, strict=True)) if old != new]
     state = 0 if manifest is None else sum(entry.bytes for entry in manifest.entries())
     part = sum(loads[group] for group in moved) / max(sum(loads), 1e-9)
@@ -186,10 +186,10 @@ def _reroute(driver: Driver, wanted: Routing) -> Told:
         "groups": len(moved),
         "state_bytes": round(part * state),
         "skew": [round(skew(now.groups, loads, now.slots), 3), round(skew(wanted.groups, loads, wanted.slots), 3)],
-        "waits": any(q.migrates and not (q.migration and q.migration.moves) for q in driver.queries.values()),
+        "waits": any(q.migrates and not (q.migration and q.migration.moves) for q in job.queries.values()),
     }
 
 
-def _adapt(driver: Driver, query: RunningQuery, mode: str) -> Told:
-    watcher = driver.watchers.by_query.get(query.name)
+def _adapt(job: Job, query: RunningQuery, mode: str) -> Told:
+    watcher = job.watchers.by_query.get(query.name)
     return {"query": query.name, "from": "off" if watcher is None else watcher.policy.mode, "to": mode_of(mode)}

@@ -9,7 +9,7 @@ from midstream.algebra.plan import Relation
 from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.errors import JobError, MidstreamError
 from midstream.job.adding import Adding
-from midstream.job.driver import Driver
+from midstream.job.job import Job
 from midstream.job.replacing import (
     Difference,
     emits_alike,
@@ -40,25 +40,25 @@ class Text:
 class Rewording:
     """Makes way for texts; the driver's gate is held."""
 
-    driver: Driver
+    job: Job
     adding: Adding
     catalog: Catalog
 
     def make_way(self, text: Text, replace: bool) -> bool:
         """Makes way for a text; says whether it is the same query as the checkpoint has, in other words."""
-        manifest = self.driver.manifest
+        manifest = self.job.manifest
         entry = manifest.queries.get(text.name) if manifest else None
         if (
             manifest is None
             or entry is None
             or (entry.cql == text.cql and emits_alike(text.relation, entry, text.every))
         ):
-            self.driver.queries.pop(text.name, None)
+            self.job.queries.pop(text.name, None)
             return False
         self._require_rest(manifest, text.name, entry)
         old = self._old(text.name, entry)
         if old is not None and self._is_same(old, text):
-            self.driver.queries.pop(text.name, None)
+            self.job.queries.pop(text.name, None)
             return True
         fresh = self._fresh(text)
         difference = Difference.between(manifest, text.name, fresh)
@@ -70,8 +70,8 @@ class Rewording:
         return False
 
     def _require_rest(self, manifest: Manifest, name: str, entry: QueryEntry) -> None:
-        running = self.driver.queries.get(name)
-        verifying = name in self.driver.state.verifications.by_query
+        running = self.job.queries.get(name)
+        verifying = name in self.job.state.verifications.by_query
         if verifying or name in manifest.migration or (running is not None and running.migration is not None):
             raise JobError(
                 f"query {name} has another text than in the checkpoint, and it is migrating",
@@ -87,7 +87,7 @@ class Rewording:
 
     def _old(self, name: str, entry: QueryEntry) -> RunningQuery | None:
         """The query by the text that the checkpoint has; None if that text has no meaning any more."""
-        running = self.driver.queries.get(name)
+        running = self.job.queries.get(name)
         if running is not None:
             return running
         try:
@@ -107,7 +107,7 @@ class Rewording:
         plan = plan_query(text.relation, text.plan, text.every)
         functions = self.catalog.functions
         made = RunningQuery.of(
-            text.name, text.cql, plan, functions, self.driver.state.routes, text.every, bits=self.driver.state.sort_bits
+            text.name, text.cql, plan, functions, self.job.state.routes, text.every, bits=self.job.state.sort_bits
         )
         made.share = text.share
         return made
@@ -115,11 +115,11 @@ class Rewording:
     def _put_aside(
         self, manifest: Manifest, new: RunningQuery, old: RunningQuery | None, difference: Difference
     ) -> None:
-        self.driver.state.faults.rename(new.name, name_of_old(manifest, new.name))
-        self.driver.state.manifest = with_name_free(manifest, new.name, new.cql, new.plan.text, difference)
-        self.driver.queries.pop(new.name, None)
-        self.driver.watchers.by_query.pop(new.name, None)
+        self.job.state.faults.rename(new.name, name_of_old(manifest, new.name))
+        self.job.state.manifest = with_name_free(manifest, new.name, new.cql, new.plan.text, difference)
+        self.job.queries.pop(new.name, None)
+        self.job.watchers.by_query.pop(new.name, None)
         if old is not None:
             old.name = name_of_old(manifest, new.name)
-            self.driver.queries[old.name] = old
-            self.driver.state.retiring.add(old.name)
+            self.job.queries[old.name] = old
+            self.job.state.retiring.add(old.name)

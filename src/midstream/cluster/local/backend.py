@@ -35,8 +35,8 @@ from midstream.cluster.local.folders import FolderSource
 from midstream.errors import InputError, JobError, MidstreamError
 from midstream.inputs import StreamSettings, table_of
 from midstream.job.batch import TICKS
-from midstream.job.driver import Driver
 from midstream.job.ingest import checked, warn_of
+from midstream.job.job import Job
 from midstream.job.result_table import result_table
 from midstream.job.results import results_of_query
 from midstream.job.task.intake import DEAD_LETTERS
@@ -122,27 +122,27 @@ class LocalBackend:
         return LocalInput(StreamSettings().declaration(name, pa.schema([("ts", pa.timestamp("us", "UTC"))])))
 
     def begin(
-        self, driver: Driver, inputs: Sequence[LocalInput], needed: Mapping[str, Sequence[str]], trigger: str | None
+        self, job: Job, inputs: Sequence[LocalInput], needed: Mapping[str, Sequence[str]], trigger: str | None
     ) -> None:
         """Starts to read folders, if there are any."""
-        self.prepare(driver, inputs, needed)
+        self.prepare(job, inputs, needed)
         self._stop.clear()
         pause = _pause(trigger)
         loop = self._work_through if trigger == "available" else self._follow
-        self._thread = threading.Thread(target=self._guarded, args=(loop, driver, pause), name="midstream-local")
+        self._thread = threading.Thread(target=self._guarded, args=(loop, job, pause), name="midstream-local")
         self._thread.daemon = True
         self._thread.start()
 
-    def prepare(self, driver: Driver, inputs: Sequence[LocalInput], needed: Mapping[str, Sequence[str]]) -> None:
+    def prepare(self, job: Job, inputs: Sequence[LocalInput], needed: Mapping[str, Sequence[str]]) -> None:
         """Settles how rows arrive, and where reading goes on."""
         self._inputs = {stream.declaration.name: stream for stream in inputs}
         schemas = {
             port: pa.schema([stream.declaration.columns.field(column) for column in needed[stream.declaration.name]])
             for port, stream in enumerate(inputs)
         }
-        driver.arriving = Layout.of(schemas)
-        self._know_files(driver)
-        self._repeat_sinks(driver)
+        job.arriving = Layout.of(schemas)
+        self._know_files(job)
+        self._repeat_sinks(job)
 
     @property
     def active(self) -> bool:
@@ -156,26 +156,26 @@ class LocalBackend:
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
-    def ended(self, driver: Driver) -> bool:
+    def ended(self, job: Job) -> bool:
         """Waits a moment for the end; what made a batch fail is raised."""
         thread = self._thread
         if thread is not None:
             thread.join(0.2)
-        if driver.turns.failure is not None:
-            raise driver.turns.failure
+        if job.turns.failure is not None:
+            raise job.turns.failure
         return thread is None or (not thread.is_alive() and thread is self._thread)
 
-    def push(self, driver: Driver, rows: Mapping[str, object]) -> None:
+    def push(self, job: Job, rows: Mapping[str, object]) -> None:
         """One batch of the given rows, committed when this returns."""
         for name in rows:
             known = self._inputs.get(name)
             if known is None or known.source is not None:
                 raise InputError(f"rows cannot be pushed into {name}: it is not a stream that takes them")
         with self._turn:
-            self._batch(driver, {n: self._pushed(n, value) for n, value in rows.items()}, {})
-        event = driver.last_event or {}
+            self._batch(job, {n: self._pushed(n, value) for n, value in rows.items()}, {})
+        event = job.last_event or {}
         counts = {name: {kind: event.get(kind, {}).get(name, 0) for kind in ("late", "unusable")} for name in rows}
-        with _told_if_done(driver, source_batch(driver.manifest)):
+        with _told_if_done(job, source_batch(job.manifest)):
             warn_of(counts)
 
     def _pushed(self, name: str, rows: object) -> pa.Table:
@@ -199,13 +199,13 @@ class LocalBackend:
         tables = [pa.parquet.read_table(pa.BufferReader(open_output(self.files, file))) for file in named]
         return pa.concat_tables(tables).cast(DEAD_LETTERS) if tables else DEAD_LETTERS.empty_table()
 
-    def explanation(self, driver: Driver, streams: Sequence[StreamDeclaration]) -> list[str]:
+    def explanation(self, job: Job, streams: Sequence[StreamDeclaration]) -> list[str]:
         """Nothing is selected before rows reach the plan."""
         return []
 
-    def _know_files(self, driver: Driver) -> None:
+    def _know_files(self, job: Job) -> None:
         """Learns from the manifest which files were read, and that they are as they were."""
-        manifest = driver.manifest
+        manifest = job.manifest
         by_spark: set[str] = set()
         if manifest is not None and manifest.query_id != LOCAL:
             by_spark = paths_read(self.files, manifest)
@@ -219,40 +219,40 @@ class LocalBackend:
             self._inherited[name] = taken
             self._read[name].update(file.path for file in taken)
 
-    def _repeat_sinks(self, driver: Driver) -> None:
-        manifest = driver.manifest
-        if manifest is not None and driver.deliveries.sinks and not sinks_called(self.files, manifest):
-            driver.repeat(source_batch(manifest))
-            self._sinks_called(driver)
+    def _repeat_sinks(self, job: Job) -> None:
+        manifest = job.manifest
+        if manifest is not None and job.deliveries.sinks and not sinks_called(self.files, manifest):
+            job.repeat(source_batch(manifest))
+            self._sinks_called(job)
 
-    def _sinks_called(self, driver: Driver) -> None:
-        if driver.deliveries.sinks:
-            note_sinks_called(self.files, driver.deliveries.called)
+    def _sinks_called(self, job: Job) -> None:
+        if job.deliveries.sinks:
+            note_sinks_called(self.files, job.deliveries.called)
 
-    def _guarded(self, loop: Any, driver: Driver, pause: float) -> None:
+    def _guarded(self, loop: Any, job: Job, pause: float) -> None:
         try:
-            loop(driver, pause)
+            loop(job, pause)
         except PutOff:
             return
         except BaseException as error:
-            if driver.turns.failure is None:
-                driver.turns.failure = error
+            if job.turns.failure is None:
+                job.turns.failure = error
 
-    def _follow(self, driver: Driver, pause: float) -> None:
+    def _follow(self, job: Job, pause: float) -> None:
         """Takes new files as they come, until it is stopped."""
         last = time.monotonic()
         while not self._stop.is_set():
             began = time.monotonic()
-            taken = self._take(driver, self._new())
+            taken = self._take(job, self._new())
             if not taken and TICKS in self._inputs and began - last >= TICK:
-                taken = self._take_turn(lambda: self._batch(driver, {}, {}))
+                taken = self._take_turn(lambda: self._batch(job, {}, {}))
             last = time.monotonic() if taken else last
             self._stop.wait(max(0.0, pause - (time.monotonic() - began)) if pause else 0.0 if taken else IDLE)
 
-    def _work_through(self, driver: Driver, pause: float) -> None:
+    def _work_through(self, job: Job, pause: float) -> None:
         """Takes the files that are there now, and ends."""
         waiting = self._new()
-        while not self._stop.is_set() and self._take(driver, waiting):
+        while not self._stop.is_set() and self._take(job, waiting):
             waiting = {name: [f for f in files if f.path not in self._read[name]] for name, files in waiting.items()}
 
     def _new(self) -> dict[str, list[SourceFile]]:
@@ -263,7 +263,7 @@ class LocalBackend:
             if stream.source is not None
         }
 
-    def _take(self, driver: Driver, waiting: Mapping[str, Sequence[SourceFile]]) -> bool:
+    def _take(self, job: Job, waiting: Mapping[str, Sequence[SourceFile]]) -> bool:
         """One batch of the files that wait, if any do."""
         taken = {name: files[: self._source(name).at_once] for name, files in waiting.items() if files}
         if not taken:
@@ -272,7 +272,7 @@ class LocalBackend:
         def work() -> None:
             read = {name: self._source(name).read(files) for name, files in taken.items()}
             rows, found = {n: rows for n, (rows, _) in read.items()}, {n: files for n, (_, files) in read.items()}
-            self._batch(driver, rows, found)
+            self._batch(job, rows, found)
 
         return self._take_turn(work)
 
@@ -292,15 +292,15 @@ class LocalBackend:
         assert source is not None
         return source
 
-    def _batch(self, driver: Driver, rows: Mapping[str, pa.Table], files: Mapping[str, Sequence[SourceFile]]) -> None:
-        manifest = driver.manifest
+    def _batch(self, job: Job, rows: Mapping[str, pa.Table], files: Mapping[str, Sequence[SourceFile]]) -> None:
+        manifest = job.manifest
         number, now = source_batch(manifest) + 1, int(this_process().now() * 1e6)
         self.cluster.reading, self.cluster.clocks = self._told(files), {number: now}
         arriving = dict(self._arriving(rows, {} if manifest is None else manifest.streams.latest, now))
-        with _told_if_done(driver, number):
-            driver.on_batch(arriving, number)
+        with _told_if_done(job, number):
+            job.on_batch(arriving, number)
             self._taken(files)
-            self._sinks_called(driver)
+            self._sinks_called(job)
 
     def _taken(self, files: Mapping[str, Sequence[SourceFile]]) -> None:
         """Remembers the files of a batch that is done."""
@@ -329,12 +329,12 @@ class LocalBackend:
 
 
 @contextmanager
-def _told_if_done(driver: Driver, number: int) -> Iterator[None]:
+def _told_if_done(job: Job, number: int) -> Iterator[None]:
     """Adds to what is raised that the rows of a batch count all the same, if they do."""
     try:
         yield
     except BaseException as error:
-        newest = driver.store.latest() if driver.commits.torn else driver.manifest
+        newest = job.store.latest() if job.commits.torn else job.manifest
         if newest is not None and source_batch(newest) == number:
             batch = newest.batch_id
             error.add_note(f"the rows were taken in all the same, with batch {batch}: they must not come again")

@@ -24,7 +24,7 @@ from midstream.cluster.simulated.processes import SimulatedProcess
 from midstream.cluster.simulated.tasks import Begin, Coordinator
 from midstream.cluster.slot_threads import Dealt, SlotThreads, Step
 from midstream.inputs import StreamSettings
-from midstream.job.driver import Driver
+from midstream.job.job import Job
 from midstream.job.task.layout import NOTE
 from midstream.job.task.reports import Report
 
@@ -62,19 +62,19 @@ class FileSource:
 class SimulatedSlots(SlotThreads):
     """Has a driver's steps run by the machines of a simulation."""
 
-    def __init__(self, driver: SimulatedProcess, workers: Sequence[str], random: Random) -> None:
+    def __init__(self, job: SimulatedProcess, workers: Sequence[str], random: Random) -> None:
         super().__init__(threads=1, shuffle=np.random.default_rng(random.getrandbits(32)))
-        self.driver = driver
+        self.job = job
         self.coordinator = Coordinator(workers, random)
-        self.driver.simulation.add(driver.name, lambda disk: self.coordinator, speed=1000.0)
+        self.job.simulation.add(job.name, lambda disk: self.coordinator, speed=1000.0)
         self._numbers = count()
 
     def run(self, steps: Sequence[Step], slots: Dealt, count: int) -> list[Report]:
         """Runs steps one after the other over the rows of each slot; gives every slot's reports."""
-        name = (self.driver.name, next(self._numbers))
+        name = (self.job.name, next(self._numbers))
         begun = Begin(name, tuple(map(pickle.dumps, steps)), tuple(tuple(rows) for rows in slots))
-        self.driver.simulation.post(self.driver.name, begun)
-        self.driver.wait_until(lambda: name in self.coordinator.finished)
+        self.job.simulation.post(self.job.name, begun)
+        self.job.wait_until(lambda: name in self.coordinator.finished)
         given = [rows for blocks in self.coordinator.finished[name] for rows in blocks]
         return [Report.from_bytes(note) for rows in given for note in rows.column(NOTE).to_pylist()]
 
@@ -82,8 +82,8 @@ class SimulatedSlots(SlotThreads):
 class SimulatedCluster(LocalCluster):
     """A job's cluster whose slots are tasks on simulated machines."""
 
-    def __init__(self, files: Files, driver: SimulatedProcess, workers: Sequence[str], random: Random) -> None:
-        slots = SimulatedSlots(driver, workers, random)
+    def __init__(self, files: Files, job: SimulatedProcess, workers: Sequence[str], random: Random) -> None:
+        slots = SimulatedSlots(job, workers, random)
         super().__init__(files, shuffle=slots.shuffle)
         self._slots = slots
 
@@ -91,9 +91,9 @@ class SimulatedCluster(LocalCluster):
 class SimulatedBackend(LocalBackend):
     """Brings batches to a session when it is told to."""
 
-    def __init__(self, files: Files, driver: SimulatedProcess, workers: Sequence[str], random: Random) -> None:
+    def __init__(self, files: Files, job: SimulatedProcess, workers: Sequence[str], random: Random) -> None:
         super().__init__(files)
-        self.cluster = SimulatedCluster(files, driver, workers, random)
+        self.cluster = SimulatedCluster(files, job, workers, random)
         self._begun = False
 
     def stream(self, name: str, source: Any, columns: pa.Schema | None, settings: StreamSettings) -> LocalInput:
@@ -104,19 +104,19 @@ class SimulatedBackend(LocalBackend):
         return LocalInput(declared.declaration, source)
 
     def begin(
-        self, driver: Driver, inputs: Sequence[LocalInput], needed: Mapping[str, Sequence[str]], trigger: str | None
+        self, job: Job, inputs: Sequence[LocalInput], needed: Mapping[str, Sequence[str]], trigger: str | None
     ) -> None:
         """Gets ready for the first batch; works through what there is if that is all it is to do."""
-        self.prepare(driver, inputs, needed)
+        self.prepare(job, inputs, needed)
         self._begun = True
         if trigger == "available":
-            while self.take(driver):
+            while self.take(job):
                 pass
             self._begun = False
 
-    def take(self, driver: Driver) -> bool:
+    def take(self, job: Job) -> bool:
         """One batch of files that were not read yet; False if there are none."""
-        return self._take(driver, self._new())
+        return self._take(job, self._new())
 
     @property
     def active(self) -> bool:
@@ -127,8 +127,8 @@ class SimulatedBackend(LocalBackend):
         """No batch is taken any more."""
         self._begun = False
 
-    def ended(self, driver: Driver) -> bool:
+    def ended(self, job: Job) -> bool:
         """Whether it has been halted; what made a batch fail is raised."""
-        if driver.turns.failure is not None:
-            raise driver.turns.failure
+        if job.turns.failure is not None:
+            raise job.turns.failure
         return not self._begun

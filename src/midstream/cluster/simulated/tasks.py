@@ -240,8 +240,8 @@ class Worker:
                 self._give_up(step, attempt, missing)
 
     def _take(self, step: Step, sender: str, run: Run) -> None:
-        driver, number = run.attempt[0]
-        old = [a for a in self.kept if a[0][0] == driver and a[0][1] < number]
+        job, number = run.attempt[0]
+        old = [a for a in self.kept if a[0][0] == job and a[0][1] < number]
         for attempt in old:
             del self.kept[attempt]
         if not run.sources:

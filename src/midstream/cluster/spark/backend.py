@@ -31,7 +31,7 @@ from midstream.cluster.spark.small_batches import SmallBatches, most_bytes, stat
 from midstream.errors import JobError
 from midstream.inputs import StreamSettings
 from midstream.job.batch import Batch
-from midstream.job.driver import Driver
+from midstream.job.job import Job
 from midstream.optimizer.plans import Plan
 
 
@@ -75,7 +75,7 @@ class SparkBackend:
 
     def begin(
         self,
-        driver: Driver,
+        job: Job,
         inputs: Sequence[StreamInput],
         needed: Mapping[str, Sequence[str]],
         trigger: str | None,
@@ -83,18 +83,18 @@ class SparkBackend:
         """Starts Spark's query."""
         keep_quiet(self.spark)
         ship_package(self.spark)
-        log = log_after(self.files, driver.manifest)
+        log = log_after(self.files, job.manifest)
         self.cluster.begin(log)
-        newest = driver.manifest
+        newest = job.manifest
         if newest is not None and newest.query_id == LOCAL and not sinks_called(self.files, newest):
-            driver.repeat(source_batch(newest))
+            job.repeat(source_batch(newest))
         self._rates = _rates(inputs)
         names = [stream.declaration.name for stream in inputs]
         elsewhere = newest is not None and any(True for name in names for _ in sources_of(self.files, newest, name))
         self._plain = None if elsewhere else PlainFiles.of(log, inputs)
-        unread = [self._unread(stream, driver.manifest) for stream in inputs]
-        union, driver.arriving = tagged_union(unread, needed)
-        writer = union.writeStream.foreachBatch(lambda rows, number: driver.on_batch(rows, log.base + number)).option(
+        unread = [self._unread(stream, job.manifest) for stream in inputs]
+        union, job.arriving = tagged_union(unread, needed)
+        writer = union.writeStream.foreachBatch(lambda rows, number: job.on_batch(rows, log.base + number)).option(
             "checkpointLocation", spark_path(self.files.full(log.folder))
         )
         if trigger == "available":
@@ -155,7 +155,7 @@ class SparkBackend:
             if not is_gone(self.spark):
                 raise
 
-    def ended(self, driver: Driver) -> bool:
+    def ended(self, job: Job) -> bool:
         """Waits a moment for the end of Spark's query; what made it fail is raised."""
         stream = self.streaming_query
         assert stream is not None
@@ -165,7 +165,7 @@ class SparkBackend:
         except Exception as error:
             if stream is not self.streaming_query:
                 return False
-            failure = driver.turns.failure or error
+            failure = job.turns.failure or error
             raise in_words(failure, self.spark, self.files.uri) from None
 
     def results(self, manifest: Manifest | None, query: str, plan: Plan) -> DataFrame:
@@ -176,10 +176,10 @@ class SparkBackend:
         """All rows that could not be used, with the reasons."""
         return dead_letters_frame(self.spark, self.files, manifest)
 
-    def explanation(self, driver: Driver, streams: Sequence[StreamDeclaration]) -> list[str]:
+    def explanation(self, job: Job, streams: Sequence[StreamDeclaration]) -> list[str]:
         """What Spark selects before rows cross into Python."""
         settings = self.spark.conf
-        return told(driver.queries.values(), streams, lambda: settings.get("spark.sql.session.timeZone") or "")
+        return told(job.queries.values(), streams, lambda: settings.get("spark.sql.session.timeZone") or "")
 
 
 def _rates(inputs: Sequence[StreamInput]) -> dict[str, int]:

@@ -76,14 +76,14 @@ def run_on_spark(
                 frame = _read(spark, folder / name, declared.columns)
                 session.stream(name, frame, time=declared.time, columns=declared.columns, max_ahead="any")
                 session._declare_lateness(name, declared.lateness)
-            session._driver.state.faults.policies["run"] = "stop_job"  # whoever called is told
+            session._job.state.faults.policies["run"] = "stop_job"  # whoever called is told
             running = session._add("run", query, relation, plan, emit_every, policy=policy)
             if progress is not None:
                 session.on_progress(lambda event: progress(sum(event["rows"].values())))
             _plan_changes(session, changes, starts)
             session.process_available(finish=True)
             if decisions is not None:
-                decisions.extend(session._driver.watchers.decided("run"))
+                decisions.extend(session._job.watchers.decided("run"))
             dead = _dead_letters(session)
             if dead_letters is not None:
                 dead_letters.extend(dead)
@@ -96,7 +96,7 @@ def run_on_spark(
 
 def _dead_letters(session: Session) -> list[DeadLetters]:
     """The rows that could not be used, by stream and reason."""
-    files, manifest = session._driver.files, session._driver.manifest
+    files, manifest = session._job.files, session._job.manifest
     if manifest is None:
         return []
     tables = [pq.read_table(pa.BufferReader(files.read(named.path))) for named in dead_letters_of(files, manifest)]

@@ -12,7 +12,7 @@ from midstream.interface.cli import options
 from midstream.interface.cli.endings import USER_ERROR, ends_clearly
 from midstream.interface.cli.output import complain, note, show_json
 from midstream.interface.jobs.checking import mistakes_of
-from midstream.interface.jobs.job_file import Job, Mistake, read_with_mistakes, text_of
+from midstream.interface.jobs.job_file import JobFile, Mistake, read_with_mistakes, text_of
 from midstream.interface.jobs.keys import job_schema
 from midstream.interface.jobs.locating import locate
 
@@ -61,7 +61,7 @@ def require_sound(path: Path, on: options.Place | None = None, json: bool = Fals
         raise typer.Exit(USER_ERROR)
 
 
-def found_in(path: Path, on: options.Place | None = None, guess_types: bool = True) -> tuple[Job, list[Mistake]]:
+def found_in(path: Path, on: options.Place | None = None, guess_types: bool = True) -> tuple[JobFile, list[Mistake]]:
     """The job in a file, and all that is wrong with it, first what comes first in the file's tables."""
     job, mistakes = read_with_mistakes(path)
     if on is not None:

@@ -15,7 +15,7 @@ from midstream.interface.cli.check import found_in, require_sound
 from midstream.interface.cli.dashboard import WithDashboard, beside
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import note, show_json
-from midstream.interface.jobs.job_file import Job
+from midstream.interface.jobs.job_file import JobFile
 from midstream.interface.jobs.logs import log_as_json, log_batch
 from midstream.interface.jobs.tracing import batch_tracer
 
@@ -76,7 +76,7 @@ def run(
 
 
 def carry_out(
-    job: Job,
+    job: JobFile,
     available: bool,
     telling: Sequence[Tell] = (),
     replace: bool = False,
@@ -110,7 +110,7 @@ def carry_out(
             signal.signal(sign, handler)
 
 
-def open_session(job: Job, replace: bool = False, drop: Sequence[str] = ()) -> Any:
+def open_session(job: JobFile, replace: bool = False, drop: Sequence[str] = ()) -> Any:
     """The session that a job describes, ready to start, with the queries that were added to it and not those dropped.
 
     `replace` has queries whose texts have changed take the places of the old ones; `drop` names queries to end.
@@ -175,7 +175,7 @@ def open_session(job: Job, replace: bool = False, drop: Sequence[str] = ()) -> A
     return session
 
 
-def _spark(job: Job) -> Any:
+def _spark(job: JobFile) -> Any:
     """The SparkSession that a job asks for."""
     from midstream.cluster.spark import spark_session
     from midstream.cluster.spark.frames.sources import EVOLUTION

@@ -22,7 +22,7 @@ from midstream.cluster.session import check_name
 from midstream.errors import InputError, JobError, MidstreamError, QueryError
 from midstream.inputs import StreamSettings
 from midstream.inputs.ddl import SchemaError, schema_of_ddl
-from midstream.interface.jobs.job_file import Job, Mistake, QueryEntry, StreamEntry
+from midstream.interface.jobs.job_file import JobFile, Mistake, QueryEntry, StreamEntry
 from midstream.language import parse
 from midstream.language.text import read
 from midstream.optimizer.plans import plan_query
@@ -48,7 +48,7 @@ SOURCE_SCHEMAS = {
 OTHER_FORMATS = (*SOURCE_SCHEMAS, "delta", "iceberg")
 
 
-def mistakes_of(job: Job, guess_types: bool = True) -> list[Mistake]:
+def mistakes_of(job: JobFile, guess_types: bool = True) -> list[Mistake]:
     """All that is wrong with a job whose keys were read.
 
     On Spark the types of computed columns (`columns`) are Spark's to say. With `guess_types` they are taken to be what
@@ -65,7 +65,7 @@ def mistakes_of(job: Job, guess_types: bool = True) -> list[Mistake]:
 
 @dataclass
 class _Check:
-    job: Job
+    job: JobFile
     guess_types: bool
     mistakes: list[Mistake] = field(default_factory=list)
     known: dict[str, StreamDeclaration] = field(default_factory=dict)
@@ -254,7 +254,7 @@ def _positive(amount: int, told: object) -> None:
         raise JobError(f"a duration above zero is needed, not {told!r}")
 
 
-def _infers(job: Job) -> bool:
+def _infers(job: JobFile) -> bool:
     return job.spark.get("spark.sql.streaming.schemaInference", "false").lower() == "true"
 
 

@@ -66,7 +66,7 @@ class QueryEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class JobFile:
     """All that a job file says."""
 
     checkpoint: str
@@ -91,7 +91,7 @@ class Job:
     retention: Mapping[str, str] = field(default_factory=dict)
 
 
-def read_job(path: Path) -> Job:
+def read_job(path: Path) -> JobFile:
     """The job in a file. Relative paths in it are relative to the file."""
     job, mistakes = read_with_mistakes(path)
     if mistakes:
@@ -99,7 +99,7 @@ def read_job(path: Path) -> Job:
     return job
 
 
-def read_with_mistakes(path: Path) -> tuple[Job, list[Mistake]]:
+def read_with_mistakes(path: Path) -> tuple[JobFile, list[Mistake]]:
     """The job in a file as far as it can be understood, and all that is wrong with its keys."""
     try:
         content = tomllib.loads(text_of(path))
@@ -118,7 +118,7 @@ def text_of(path: Path) -> str:
         raise JobError(f"{path} is not a TOML file", detail=str(error)) from error
 
 
-def job_of(content: Mapping[str, Any], folder: Path, name: str | None = None) -> Job:
+def job_of(content: Mapping[str, Any], folder: Path, name: str | None = None) -> JobFile:
     """The job that parsed TOML describes; it is known by the name that it gives itself, else by the given one."""
     job, mistakes = _described(content, folder, name)
     if mistakes:
@@ -126,7 +126,7 @@ def job_of(content: Mapping[str, Any], folder: Path, name: str | None = None) ->
     return job
 
 
-def _described(content: Mapping[str, Any], folder: Path, name: str | None) -> tuple[Job, list[Mistake]]:
+def _described(content: Mapping[str, Any], folder: Path, name: str | None) -> tuple[JobFile, list[Mistake]]:
     mistakes: list[Mistake] = []
     top = _Section("", content, dict.fromkeys(("job", "streams", "queries", "spark"), Key((dict,), "")), mistakes)
     job = top.section("job", JOB_KEYS)
@@ -134,7 +134,7 @@ def _described(content: Mapping[str, Any], folder: Path, name: str | None) -> tu
     usual = _policy(job, OFF)
     queries = tuple(_query(query, top, folder, usual) for query in top.names("queries", needed=False))
     return (
-        Job(
+        JobFile(
             _located(job.text("checkpoint"), folder),
             streams,
             queries,

@@ -187,7 +187,7 @@ class SimulatedRun:
         self._observe()
         while True:
             actor.keep_up()
-            if self._backend(session).take(session._driver):
+            if self._backend(session).take(session._job):
                 self._observe()
                 if not self.world.calm and actor.random.random() < 0.05:
                     break

@@ -32,7 +32,7 @@ def many_queries(spark: SparkSession, folders: Mapping[str, Path], queries: Mapp
         for name, cql in queries.items():
             session.query(name, cql)
         session.process_available()
-        stream, manifest = streaming_query(session), session._driver.manifest
+        stream, manifest = streaming_query(session), session._job.manifest
         assert manifest is not None
         held = {entry.place: entry.rows for entry in manifest.entries()}
         return Asked(

@@ -65,7 +65,7 @@ Progress = Callable[[dict[str, Any]], None]
 
 
 @dataclass(slots=True)
-class Driver:
+class Job:
     """Runs batches one after the other on a checkpoint.
 
     `streams` arrive laid out as `arriving`. `deciding` has groups move, and slots come and go, by themselves.
