@@ -10,7 +10,7 @@ from tests.distribution.routed.joins import draw_join, draw_plan
 
 import midstream as ms
 from midstream.algebra.physical import walk_physical
-from midstream.algebra.physical_routed import RoutedJoin
+from midstream.algebra.physical.routed import RoutedJoin
 from midstream.api import ask
 from midstream.optimizer.plans import plan_query
 

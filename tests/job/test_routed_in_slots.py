@@ -10,7 +10,7 @@ from tests.job.chain import Chain
 
 import midstream as ms
 from midstream.algebra.physical import walk_physical
-from midstream.algebra.physical_routed import KeptWindow, OneWayJoin
+from midstream.algebra.physical.routed import KeptWindow, OneWayJoin
 from midstream.api import ask
 from midstream.distribution.stages import cut
 from midstream.job.task.memory import Memory

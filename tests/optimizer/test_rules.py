@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 from tests.generators import RELATIONAL, random_case
 from tests.optimizer.executed import assert_same, bound, rewritten
+from tests.optimizer.test_plan_choice import statistics
 
+from midstream.algebra.emission import emission_of
+from midstream.optimizer.estimates import Estimator
+from midstream.optimizer.plans import best_plan
 from midstream.optimizer.rewrite import normalize
-from midstream.optimizer.rules import RULES, share_subplans
+from midstream.optimizer.rules import EQUIVALENCES, RULES
 from midstream.optimizer.rules.examples import example
 from midstream.optimizer.rules.pull_aggregation_above_join import pull_aggregation_above_join
 from midstream.optimizer.rules.pull_distinct_above_join import pull_distinct_above_join
@@ -116,9 +120,16 @@ def test_a_constant_spreads_over_equal_columns():
     assert "Filter (A.k = 7)" in physical and "Filter (B.k = 7)" in physical
 
 
-def test_shared_sub_plans_are_found_whatever_their_aliases_are_called():
-    first = example("SELECT DISTINCT k FROM A [RANGE 5] WHERE v > 3")
-    second = example("SELECT DISTINCT y.k FROM A [RANGE 5] AS y WHERE y.v > 3 UNION ALL SELECT k FROM B [RANGE 5]")
-    other = example("SELECT DISTINCT y.k FROM A [RANGE 6] AS y WHERE y.v > 3")
-    [(text, places)] = share_subplans([first, second, other]).items()
-    assert text.startswith("Distinct") and [number for number, _ in places] == [0, 1]
+@pytest.mark.parametrize("rule", EQUIVALENCES, ids=lambda rule: rule.__name__)
+@pytest.mark.parametrize("rates", [(1.0, 1.0, 1.0), (0.01, 5.0, 5.0), (5.0, 0.01, 1.0)])
+@pytest.mark.parametrize("values", [3, 5000])
+def test_no_equivalence_makes_a_cheaper_plan_than_the_chosen_one(rule, rates, values):
+    query = example(ABOUT[rule.__name__])
+    known = {f"{alias}.{column}": values for alias in "ABC" for column in "kv"}
+    emission = emission_of(query)
+    estimator = Estimator(statistics(dict(zip("ABC", rates, strict=True)), known), emission)
+    chosen = best_plan(query, emission, estimator).logical
+    least = estimator.per_tick(chosen) * (1 - 1e-9)
+    for start in (normalize(query), chosen):
+        for after in rewritten(start, rule):
+            assert estimator.per_tick(after) >= least, f"{chosen}\ncosts more than\n{after}"

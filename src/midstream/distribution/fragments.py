@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from midstream.algebra.physical import PhysicalNode, Source, render_physical, walk_physical
-from midstream.algebra.physical_routed import KeptWindow, WindowName
+from midstream.algebra.physical.routed import KeptWindow, WindowName
 from midstream.algebra.time import TimeDomain
 
 Key = tuple[str, ...]

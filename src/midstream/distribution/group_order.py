@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from midstream.algebra.partition import Partition
 from midstream.algebra.physical import PhysicalNode, Source
-from midstream.algebra.physical_routed import OneWayJoin
+from midstream.algebra.physical.routed import OneWayJoin
 from midstream.distribution.fragments import Fragment, Received, Route, Staged
 from midstream.distribution.stages import with_inputs
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from midstream.algebra import physical as p
 from midstream.algebra.expressions import Column, Expression
-from midstream.algebra.physical_routed import KeptWindow, OneWayJoin, RoutedJoin
+from midstream.algebra.physical.routed import KeptWindow, OneWayJoin, RoutedJoin
 from midstream.distribution.fragments import ONE_SLOT, STAY, Fragment, Key, Received, Route, Staged, leaves
 from midstream.distribution.routed.cutting import routed_pieces
 from midstream.errors import InternalError

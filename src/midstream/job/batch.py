@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from midstream.algebra.declarations import StreamDeclaration
-from midstream.algebra.physical_routed import WindowName
+from midstream.algebra.physical.routed import WindowName
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.file_entries import SourceFile
 from midstream.checkpoint.manifest import Manifest, QueryEntry

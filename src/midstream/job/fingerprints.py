@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from midstream.algebra import physical as p
+from midstream.algebra.physical.identities import structure
 from midstream.algebra.windows import Hop
 from midstream.distribution.fragments import Fragment, Received, leaves
 from midstream.job.running_query import RunningQuery
@@ -17,7 +18,7 @@ from midstream.job.task.shared_task import has_null_keys, window_alias
 from midstream.job.task.shipping import Shipped
 from midstream.migration.contents import ports_of
 from midstream.operators.box import Box
-from midstream.operators.shared_box import Named, described
+from midstream.operators.shared_box import Named
 
 NUMBERED = 10_000
 """How many nodes that are or were there keep their numbers."""
@@ -87,7 +88,7 @@ class Outlining:
         return Outline(node, text, here.union(*(o.aliases for o in below)), stateful, below)
 
     def _text(self, node: p.PhysicalNode) -> str:
-        return self._received(node) if isinstance(node, Received) else described(node, map(self._text, node.inputs))
+        return self._received(node) if isinstance(node, Received) else structure(node, map(self._text, node.inputs))
 
 
 def _waits(node: p.PhysicalNode) -> bool:

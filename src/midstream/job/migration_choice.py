@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from midstream.algebra.physical import walk_physical
-from midstream.algebra.physical_routed import KeptWindow
+from midstream.algebra.physical.routed import KeptWindow
 from midstream.algebra.statistics import Statistics
 from midstream.distribution.moves import plan_move
 from midstream.errors import MigrationError

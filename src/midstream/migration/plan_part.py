@@ -5,8 +5,7 @@ more than that the plans as a whole do: below a DISTINCT a join may lose duplica
 but the join does not. So the root of the part is the lowest place above all differences at which both sub-plans have
 one meaning, and every operator above it is the same in both plans. Below it the part ends where equal sub-plans begin.
 
-The meaning of selections, projections of columns and inner joins is that of one join of what is below them under all
-their conditions, in whatever order they come; any other operator means what it says over the meanings of its inputs.
+What two sub-plans mean is compared by `meaning` (`algebra/physical/identities.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
 from midstream.algebra import physical as p
-from midstream.algebra.expressions import Column, Expression, conjuncts
+from midstream.algebra.physical.identities import meaning
 from midstream.algebra.plan import Relation
 from midstream.scheduling.sharing import replaced, tap_on
 
@@ -51,16 +50,12 @@ class PlanPart:
 def part_of(old: p.PhysicalNode, new: p.PhysicalNode) -> PlanPart:
     """The smallest connected part in which two plans of one query differ."""
     everything = PlanPart(old, new, {}, True)
-    if old == new or _grids(old) != _grids(new):
+    if old == new or p.grids_of(old) != p.grids_of(new):
         # All states are purged at one grid: plans that do not agree on it share no operator for long.
         return everything
     root, its_root = _root(old, new)
     below = dict(_below(root, its_root))
     return PlanPart(root, its_root, below, whole=root is old and not below)
-
-
-def _grids(plan: p.PhysicalNode) -> set[str]:
-    return {str(grid) for node in p.walk_physical(plan) if (grid := getattr(node, "grid", None)) is not None}
 
 
 def _root(old: p.PhysicalNode, new: p.PhysicalNode) -> tuple[p.PhysicalNode, p.PhysicalNode]:
@@ -93,53 +88,6 @@ def exchangeable(old: p.PhysicalNode, new: p.PhysicalNode) -> bool:
     """Whether two sub-plans give the same under whatever stands above them."""
     same_form = old.schema.equals(new.schema) and old.longest == new.longest
     return same_form and meaning(old) == meaning(new)
-
-
-def meaning(node: p.PhysicalNode) -> str:
-    """What a sub-plan gives, as a text that does not depend on the order of selections, projections and joins."""
-    return f"{_relation(node)} [{', '.join(sorted(node.schema.names))}]"
-
-
-def _relation(node: p.PhysicalNode) -> str:
-    leaves: list[str] = []
-    conditions: list[Expression] = []
-    pairs: list[tuple[str, str]] = []
-    alike: list[tuple[str, str]] = []
-    stack = [node]
-    while stack:
-        match stack.pop():
-            case p.HashJoin() as join:
-                keys = alike if join.nulls_equal else pairs
-                keys += zip(join.left_key, join.right_key, strict=True)
-                conditions += conjuncts(join.residual)
-                stack += join.inputs
-            case p.MultiwayJoin() as join:
-                conditions += conjuncts(join.condition)
-                stack += join.inputs
-            case p.Filter() as selection:
-                conditions += conjuncts(selection.predicate)
-                stack.append(selection.input)
-            case p.Compute() as projection if _passes_on(projection):
-                stack.append(projection.input)
-            case leaf:
-                leaves.append(_leaf(leaf))
-    texts = p.condition_texts(pairs, alike, conditions)
-    return f"({'; '.join(sorted(leaves))} where {' and '.join(texts)})"
-
-
-def _leaf(node: p.PhysicalNode) -> str:
-    if type(node) is p.Source:
-        return node.label
-    if not node.inputs:
-        return node.content
-    # A union and a difference go by the place of columns, not by their names.
-    inputs = (f"{_relation(child)} {child.schema.names}" for child in node.inputs)
-    return f"{node.label}({'; '.join(inputs)})"
-
-
-def _passes_on(node: p.Compute) -> bool:
-    """Whether a projection only leaves columns out."""
-    return all(isinstance(c.expression, Column) and c.expression.name == c.name for c in node.columns)
 
 
 def _below(old: p.PhysicalNode, new: p.PhysicalNode) -> Iterator[tuple[str, tuple[p.PhysicalNode, p.PhysicalNode]]]:

@@ -21,7 +21,7 @@ from typing import Protocol
 import numpy as np
 
 from midstream.algebra import physical as p
-from midstream.algebra.physical_routed import OneWayJoin
+from midstream.algebra.physical.routed import OneWayJoin
 from midstream.algebra.time import BEGINNING
 from midstream.errors import InternalError, MigrationError
 from midstream.migration.contents import Held, KeptLeaf, Known, Read, held_states, parts_of, ports_of, shareable

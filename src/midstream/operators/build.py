@@ -9,7 +9,7 @@ from functools import singledispatch
 import pyarrow as pa
 
 from midstream.algebra import physical as p
-from midstream.algebra import physical_routed as routed
+from midstream.algebra.physical import routed
 from midstream.algebra.declarations import AggregateFunction, UserFunction
 from midstream.algebra.expressions import Column, Expression, columns_of
 from midstream.algebra.partitioning import partition_of

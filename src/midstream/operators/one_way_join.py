@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from midstream.algebra.physical_routed import WindowName
+from midstream.algebra.physical.routed import WindowName
 from midstream.operators.base import Operator
 from midstream.operators.elements import Elements, Key, concatenate
 from midstream.operators.expressions import Predicate

@@ -7,7 +7,7 @@ operator forgets no more than each of its plans would alone; what waits for a gr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from midstream.algebra.declarations import UserFunction
@@ -32,18 +32,6 @@ class Named:
 
     name: int
     inputs: tuple[Named, ...] = ()
-
-
-def described(node: PhysicalNode, inputs: Iterable[str]) -> str:
-    """What a node does and over what, exactly: of equal descriptions, nodes are interchangeable with all their states.
-
-    `inputs` describe what it reads.
-    """
-    grid = getattr(node, "grid", None)
-    columns = ", ".join(f"{f.name} {f.type}" for f in node.schema)
-    nulls = " with nulls" if getattr(node, "nulls_equal", False) else ""
-    steps = getattr(node, "routes", "")
-    return f"{type(node).__name__} {node.label}{nulls} {steps} {grid} [{columns}] ({'; '.join(inputs)})"
 
 
 class SharedBox:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from midstream.algebra import physical as p
-from midstream.algebra import physical_routed as routed
+from midstream.algebra.physical import routed
 from midstream.algebra.emission import Emission
 from midstream.algebra.expressions import (
     TRUE,

@@ -17,6 +17,8 @@ from midstream.algebra import physical as p
 from midstream.algebra.emission import Emission
 from midstream.algebra.expressions import Column, Named, conjunction
 from midstream.algebra.partitioning import partition_of
+from midstream.algebra.physical.base import columns_text
+from midstream.algebra.physical.identities import part_key
 from midstream.algebra.plan import Project, Relation, Select, Stream, Window, rewrite_plan, walk_plan
 from midstream.algebra.time import TimeDomain
 from midstream.algebra.windows import Rows
@@ -48,7 +50,7 @@ class Tap(p.Source):
         assert self.part is not None
         if self.schema.names == self.part.schema.names:
             return self.part.content
-        return f"{self.part.content}[{', '.join(sorted(self.schema.names))}]"
+        return f"{self.part.content}{columns_text(self.schema)}"
 
     @property
     def longest(self) -> int | None:
@@ -75,12 +77,6 @@ class PartStream(Stream):
     def domain(self) -> TimeDomain:
         assert self.relation is not None
         return self.relation.domain
-
-
-def key_of(node: p.PhysicalNode) -> str:
-    """What a part is found by: what it holds, and when it answers."""
-    grids = sorted({str(grid) for n in p.walk_physical(node) if (grid := getattr(n, "grid", None)) is not None})
-    return " ".join([node.content, *grids])
 
 
 def parts_of(node: p.PhysicalNode) -> Iterator[p.PhysicalNode]:
@@ -129,7 +125,7 @@ def cut_at(node: p.PhysicalNode, names: Mapping[str, str]) -> p.PhysicalNode:
     def tapped(part: p.PhysicalNode) -> p.PhysicalNode | None:
         if not part.stateful:
             return None
-        name = names.get(key_of(part))
+        name = names.get(part_key(part))
         return None if name is None else tap_on(part, name)
 
     return replaced(node, tapped)

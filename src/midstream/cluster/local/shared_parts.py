@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import PhysicalNode, Source, walk_physical
+from midstream.algebra.physical.identities import part_key
 from midstream.algebra.time import BEGINNING
 from midstream.job.sources import reached, source_elements
 from midstream.migration.execution import Execution, SingleBox
@@ -25,7 +26,7 @@ from midstream.scheduling.box_scheduler import BoxScheduler
 from midstream.scheduling.buffers import Buffer, Cursor
 from midstream.scheduling.presence import present
 from midstream.scheduling.schedule import Schedule
-from midstream.scheduling.sharing import Core, Tap, cut_at, key_of, parts_of, split_box, taps_in, whole
+from midstream.scheduling.sharing import Core, Tap, cut_at, parts_of, split_box, taps_in, whole
 
 
 class Owner(Protocol):
@@ -89,7 +90,7 @@ class SharedPart:
     @property
     def key(self) -> str:
         """What it is found by."""
-        return key_of(self.plan)
+        return part_key(self.plan)
 
     @property
     def passed(self) -> int:
@@ -202,9 +203,9 @@ class Parts:
         covered: set[int] = set()
         everyone = list(owners)
         for node in parts_of(physical):
-            part = None if id(node) in covered else self._find(key_of(node), everyone, schedule)
+            part = None if id(node) in covered else self._find(part_key(node), everyone, schedule)
             if part is not None:
-                names[key_of(node)] = part.name
+                names[part_key(node)] = part.name
                 covered |= {id(below) for below in walk_physical(node)}
         return cut_at(physical, names) if names else physical
 
@@ -241,7 +242,7 @@ class Parts:
         for owner in [*owners, *self.named.values()]:
             box = owner.box
             for node in [] if box is None else parts_of(box.plan):
-                if key_of(node) == key:
+                if part_key(node) == key:
                     assert box is not None
                     return self._split(owner, box, node, schedule)
         return None

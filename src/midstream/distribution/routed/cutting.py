@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from midstream.algebra import physical as p
-from midstream.algebra.physical_routed import KeptWindow, OneWayJoin, RoutedJoin, Ways, WindowName
+from midstream.algebra.physical.routed import KeptWindow, OneWayJoin, RoutedJoin, Ways, WindowName
 from midstream.distribution.fragments import EVERY_SLOT, STAY, Received, Route
 from midstream.distribution.routed.hops import Stop, Travel, stops
 

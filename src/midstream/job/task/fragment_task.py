@@ -11,7 +11,7 @@ import numpy as np
 
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import Source
-from midstream.algebra.physical_routed import WindowName
+from midstream.algebra.physical.routed import WindowName
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.names import name_for

@@ -1,7 +1,12 @@
 """The rules: one file, one function each, pure; a rule returns its argument when it has nothing to do.
 
-`NORMALIZING` rules never make a plan worse and are applied until nothing changes. `CHOICES` pay only for some streams:
-the optimizer weighs them. All are legal because each operator means, at every instant, its relational twin.
+`NORMALIZING` rules never make a plan worse and are applied until nothing changes. `EQUIVALENCES` pay only for some
+streams. The optimizer does not apply them step by step: its searches cover what they lead to. Join orders are those of
+`ordering`, over graphs whose equalities are closed (`commute_join`, `associate_join`, `close_equalities`); `variants`
+weighs duplicates and groups before and after joins; lowering keeps only the columns that are read. A test holds that no
+equivalence makes a cheaper plan than the one that was chosen.
+
+All are legal because each operator means, at every instant, its relational twin.
 """
 
 from collections.abc import Callable
@@ -21,7 +26,6 @@ from midstream.optimizer.rules.push_projection_down import push_projection_down
 from midstream.optimizer.rules.push_selection_down import push_selection_down
 from midstream.optimizer.rules.push_selection_through_difference import push_selection_through_difference
 from midstream.optimizer.rules.push_selection_through_union import push_selection_through_union
-from midstream.optimizer.rules.share_subplans import share_subplans
 
 Rule = Callable[[Relation], Relation]
 
@@ -34,7 +38,7 @@ NORMALIZING: tuple[Rule, ...] = (
     eliminate_distinct,
 )
 
-CHOICES: tuple[Rule, ...] = (
+EQUIVALENCES: tuple[Rule, ...] = (
     push_projection_down,
     push_distinct_below_join,
     pull_distinct_above_join,
@@ -45,6 +49,6 @@ CHOICES: tuple[Rule, ...] = (
     close_equalities,
 )
 
-RULES: tuple[Rule, ...] = NORMALIZING + CHOICES
+RULES: tuple[Rule, ...] = NORMALIZING + EQUIVALENCES
 
-__all__ = ["CHOICES", "NORMALIZING", "RULES", "Rule", "share_subplans"]
+__all__ = ["EQUIVALENCES", "NORMALIZING", "RULES", "Rule"]

@@ -1,0 +1,136 @@
+"""Selections, projections, duplicates, groups, set operations and the changes of a relation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+from typing import Literal as OneOf
+
+from midstream.algebra.expressions import AggregateCall, Column, Expression, Named, conjuncts
+from midstream.algebra.physical.base import Binary, Conjunction, PhysicalNode, Unary
+from midstream.algebra.windows import Hop
+
+
+@dataclass(frozen=True, slots=True)
+class Filter(Unary):
+    """Keeps elements for which the predicate is true, then the columns of the schema."""
+
+    stateful: ClassVar[bool] = False
+    keeps_intervals: ClassVar[bool] = True
+
+    predicate: Expression
+
+    @property
+    def label(self) -> str:
+        return f"Filter {self.predicate}"
+
+    @property
+    def conjunction(self) -> Conjunction:
+        return Conjunction(conditions=conjuncts(self.predicate))
+
+
+@dataclass(frozen=True, slots=True)
+class Compute(Unary):
+    """Computes columns."""
+
+    stateful: ClassVar[bool] = False
+    keeps_intervals: ClassVar[bool] = True
+
+    columns: tuple[Named, ...]
+
+    @property
+    def label(self) -> str:
+        return "Compute " + ", ".join(map(str, self.columns))
+
+    @property
+    def conjunction(self) -> Conjunction | None:
+        only_leaves_out = all(isinstance(c.expression, Column) and c.expression.name == c.name for c in self.columns)
+        return Conjunction() if only_leaves_out else None
+
+
+@dataclass(frozen=True, slots=True)
+class Deduplicate(Unary):
+    """One copy of each tuple per snapshot."""
+
+    keeps_valid_input: ClassVar[bool] = True
+
+    @property
+    def label(self) -> str:
+        return "Distinct"
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateColumn:
+    """An aggregate over plain columns of its input."""
+
+    name: str
+    call: AggregateCall
+    columns: tuple[str, ...]
+    where: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAggregate(Unary):
+    """One tuple per group and piece of time."""
+
+    waits_for_frontier: ClassVar[bool] = True
+    keeps_valid_input: ClassVar[bool] = True
+
+    keys: tuple[str, ...]
+    aggregates: tuple[AggregateColumn, ...]
+    grid: Hop
+
+    @property
+    def label(self) -> str:
+        by = f" by {', '.join(self.keys)}" if self.keys else ""
+        return f"Aggregate {', '.join(str(a.call) for a in self.aggregates)}{by}"
+
+
+@dataclass(frozen=True, slots=True)
+class Concatenate(PhysicalNode):
+    """All elements of all inputs."""
+
+    stateful: ClassVar[bool] = False
+    keeps_intervals: ClassVar[bool] = True
+
+    united: tuple[PhysicalNode, ...]
+
+    @property
+    def inputs(self) -> tuple[PhysicalNode, ...]:
+        return self.united
+
+    @property
+    def label(self) -> str:
+        return "Union"
+
+
+@dataclass(frozen=True, slots=True)
+class SetOperation(Binary):
+    """EXCEPT ALL or INTERSECT ALL."""
+
+    waits_for_frontier: ClassVar[bool] = True
+    keeps_valid_input: ClassVar[bool] = True
+
+    kind: OneOf["difference", "intersect"]
+    grid: Hop
+
+    @property
+    def label(self) -> str:
+        return self.kind.title()
+
+
+@dataclass(frozen=True, slots=True)
+class Changes(Unary):
+    """ISTREAM or DSTREAM."""
+
+    waits_for_frontier: ClassVar[bool] = True
+
+    kind: OneOf["istream", "dstream"]
+
+    @property
+    def label(self) -> str:
+        return self.kind.upper()
+
+    @property
+    def longest(self) -> int | None:
+        return 1

@@ -1,0 +1,111 @@
+"""Where elements come from, and what sets their validity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from midstream.algebra.partition import Partition
+from midstream.algebra.physical.base import PhysicalNode, Unary
+from midstream.algebra.plan import Stream
+from midstream.algebra.time import TimeDomain
+from midstream.algebra.windows import Hop, Range, Unbounded, WindowSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Source(PhysicalNode):
+    """The columns of a stream that the query needs, valid as its window says; one tick long without a window.
+
+    Time windows belong to the source, not to the box above it: they remember nothing, and what crosses into a box is
+    then an element whose whole validity is known.
+    """
+
+    stateful: ClassVar[bool] = False
+    keeps_intervals: ClassVar[bool] = True
+
+    stream: Stream
+    window: WindowSpec | None = None
+    partition: Partition | None = field(default=None, kw_only=True, compare=False, repr=False)
+    """By what its rows are dealt to slots, where states are sorted by partition group."""
+
+    @property
+    def label(self) -> str:
+        shown = "" if self.stream.alias == self.stream.name else f" AS {self.stream.alias}"
+        window = "" if self.window is None else f" {self.window.show(self.domain)}"
+        return f"Source {self.stream.name}{window}{shown}"
+
+    @property
+    def longest(self) -> int | None:
+        return longest_validity(self.window)
+
+    @property
+    def domain(self) -> TimeDomain:
+        return self.stream.domain
+
+
+def longest_validity(window: WindowSpec | None) -> int | None:
+    """The longest validity a window gives to a tuple; None if there is no bound."""
+    match window:
+        case Range(size):
+            return size + 1
+        case Hop(size, slide):
+            return size + slide
+        case Unbounded():
+            return None
+    return 1
+
+
+@dataclass(frozen=True, slots=True)
+class AssignWindow(Unary):
+    """Sets the validity of the instants of a sub-query."""
+
+    stateful: ClassVar[bool] = False
+    outlives_windows: ClassVar[bool] = True
+
+    spec: WindowSpec
+
+    @property
+    def label(self) -> str:
+        return f"Window {self.spec.show(self.domain)}"
+
+    @property
+    def longest(self) -> int | None:
+        return longest_validity(self.spec)
+
+
+@dataclass(frozen=True, slots=True)
+class RowWindow(Unary):
+    """Sets validity by successors."""
+
+    waits_for_frontier: ClassVar[bool] = True
+    outlives_windows: ClassVar[bool] = True
+
+    count: int
+    partition_by: tuple[str, ...]
+    grid: Hop
+
+    @property
+    def label(self) -> str:
+        by = f"PARTITION BY {', '.join(self.partition_by)} " if self.partition_by else ""
+        return f"RowWindow [{by}ROWS {self.count}] every {self.grid.slide}"
+
+    @property
+    def longest(self) -> int | None:
+        return self.grid.slide
+
+
+@dataclass(frozen=True, slots=True)
+class Instants(Unary):
+    """One element per instant of its input; at a hop's boundaries only, if there is one."""
+
+    waits_for_frontier: ClassVar[bool] = True
+
+    boundaries: Hop | None
+
+    @property
+    def label(self) -> str:
+        return "Instants" if self.boundaries is None else f"Instants every {self.boundaries.slide}"
+
+    @property
+    def longest(self) -> int | None:
+        return 1
