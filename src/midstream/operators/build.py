@@ -9,10 +9,10 @@ from functools import singledispatch
 import pyarrow as pa
 
 from midstream.algebra import physical as p
-from midstream.algebra.physical import routed
 from midstream.algebra.declarations import AggregateFunction, UserFunction
 from midstream.algebra.expressions import Column, Expression, columns_of
 from midstream.algebra.partitioning import partition_of
+from midstream.algebra.physical import routed
 from midstream.errors import InternalError
 from midstream.operators import (
     aggregate,

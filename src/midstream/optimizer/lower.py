@@ -11,7 +11,6 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from midstream.algebra import physical as p
-from midstream.algebra.physical import routed
 from midstream.algebra.emission import Emission
 from midstream.algebra.expressions import (
     TRUE,
@@ -21,6 +20,7 @@ from midstream.algebra.expressions import (
     columns_of,
     conjuncts,
 )
+from midstream.algebra.physical import routed
 from midstream.algebra.plan import (
     Aggregate,
     Difference,
