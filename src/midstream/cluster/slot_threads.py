@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from midstream.job.task.exchange import Delivery
 from midstream.job.task.layout import NOTE, SLOT
 from midstream.job.task.reports import Report
 
@@ -47,6 +48,11 @@ class SlotThreads:
                         self.deal(rows, _owners(rows), sent)
             slots = sent
         return [Report.from_bytes(note) for rows in slots[0] for note in rows.column(NOTE).to_pylist()]
+
+    def deliver(self, rows: pa.RecordBatch, groups: Owners, delivery: Delivery, slots: Dealt) -> None:
+        """Adds arriving rows to the lists of all slots that get them by their groups."""
+        order, owners = delivery.dealt(groups)
+        self.deal(rows.take(pa.array(order)) if delivery.copies else rows, owners, slots)
 
     def deal(self, rows: pa.RecordBatch, owners: Owners, slots: Dealt) -> None:
         """Adds rows to the lists of the slots that own them."""

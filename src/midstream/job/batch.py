@@ -20,7 +20,7 @@ from midstream.job.ports import Ports
 from midstream.job.reaching import Reaches
 from midstream.job.running_query import RunningQuery
 from midstream.job.sharing_plan import Shares
-from midstream.job.task.exchange import GROUP_BITS, default_routing
+from midstream.job.task.exchange import GROUP_BITS, Delivery, default_routing
 from midstream.job.task.fragment_task import FragmentWork, MigrationWork
 from midstream.job.task.layout import Layout
 from midstream.job.task.memory import Memory
@@ -85,6 +85,8 @@ class Batch:
     """How streams arrive; one that is not named may arrive anywhere."""
     recut: Mapping[str, RunningQuery] = field(default_factory=dict)
     """The queries whose state was moved before the batch because streams arrive another way."""
+    copies: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """The slots besides the owner's to which arriving rows of some groups go."""
     _shares: Shares | None = None
     _at_work: list[Part] | None = None
 
@@ -123,6 +125,11 @@ class Batch:
         """The slot of each partition group."""
         known = () if self.before is None else self.before.slots.routing
         return known or default_routing(self.slots, 2**self.group_bits)
+
+    def delivery(self, stream: str) -> Delivery:
+        """To which slots arriving rows of a stream go; those that may go anywhere go to one."""
+        route = self.routes.get(stream)
+        return Delivery(tuple(self.routing), self.copies if route is not None and route.key else {})
 
     def advanced_to(self, query: str) -> int:
         """The frontier a query had been advanced to by the last batch."""
@@ -171,6 +178,7 @@ class Batch:
                 self.memory,
                 dict(self.reaches.by_stream),
                 self.slots,
+                bool(self.copies),
             )
             for stage in range(self.stages)
         ]

@@ -211,7 +211,7 @@ class Shares:
         groups: dict[object, list[FragmentWork]] = {}
         for work in works:
             place = self.place(work.query)
-            if place is None or work.side is not None:
+            if place is None or work.side is not None or work.track is not None:
                 alone.append(work)
             else:
                 groups.setdefault(place, []).append(work)

@@ -100,12 +100,11 @@ class LocalCluster:
     def _dealt(self, batch: Batch, rows: Arriving) -> Dealt:
         """Each slot's rows, tagged with stream and partition group."""
         slots: Dealt = [[] for _ in range(batch.slots)]
-        routing = np.asarray(batch.routing, np.int32)
         for port, declaration in batch.streams.items():
+            delivery = batch.delivery(declaration.name)
             for arrived in _pieces(rows.get(declaration.name)):
-                groups = self._groups(batch.routes.get(declaration.name, STAY), arrived, len(routing))
-                owners = np.where(groups < 0, 0, routing[groups])
-                self._slots.deal(_tagged(batch.arriving, port, groups, arrived), owners, slots)
+                groups = self._groups(batch.routes.get(declaration.name, STAY), arrived, len(delivery.owners))
+                self._slots.deliver(_tagged(batch.arriving, port, groups, arrived), groups, delivery, slots)
         return slots
 
     def _groups(self, route: Route, rows: pa.RecordBatch, count: int) -> Owners:

@@ -23,7 +23,7 @@ from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.slot_threads import Step
 from midstream.cluster.spark.environment import BATCH_SETTINGS, ROWS_AT_ONCE
 from midstream.cluster.spark.frames.results import batch_frame
-from midstream.cluster.spark.frames.tagging import exchange_type, group_of, slot_of
+from midstream.cluster.spark.frames.tagging import exchange_type, group_of, slot_of, slots_of_copies
 from midstream.cluster.spark.push_down import PushDown, push_down
 from midstream.cluster.spark.small_batches import EXECUTORS, SmallBatches
 from midstream.job.batch import Batch
@@ -81,7 +81,7 @@ class SparkCluster:
         selected = pushed.select(rows, batch.registers, until)
         bits = bits_of(len(batch.routing))
         group = group_of(batch.streams, batch.routes, batch.arriving, bits).alias(GROUP)
-        flow = selected.select("*", group).repartitionById(batch.slots, slot_of(batch.routing, batch.slots))
+        flow = _delivered(selected.select("*", group), batch)
         for step in batch.steps():
             flow = flow.mapInArrow(_in_task(step), exchange_type(step.exchanged, step.last))
             if not step.last:
@@ -168,6 +168,16 @@ class SparkCluster:
             return batch_clock(self.entry(batch_id))
         except MissingFile:
             return None
+
+
+def _delivered(rows: DataFrame, batch: Batch) -> DataFrame:
+    """Rows in their slots; where groups have several slots, once in each."""
+    owner = slot_of(batch.routing, batch.slots)
+    ports = [port for port, stream in batch.streams.items() if batch.delivery(stream.name).copies]
+    if not ports:
+        return rows.repartitionById(batch.slots, owner)
+    slots = slots_of_copies(batch.copies, len(batch.routing), owner, ports)
+    return rows.select("*", F.explode(slots).alias(SLOT)).repartitionById(batch.slots, F.col(SLOT)).drop(SLOT)
 
 
 def batch_clock(offsets: str) -> int | None:

@@ -120,12 +120,11 @@ class SmallBatches:
         table = self._table(batch, rows)
         if table is None:
             return None
-        routing = np.asarray(batch.routing, np.int32)
         for piece in table.to_batches():
             for port, part in batch.arriving.split(piece).items():
                 groups = _groups(batch, port, part)
                 grouped = part.append_column(GROUP, pa.array(groups, pa.int32()))
-                self.slots.deal(grouped, np.where(groups < 0, 0, routing[groups]), slots)
+                self.slots.deliver(grouped, groups, batch.delivery(batch.streams[port].name), slots)
         return slots
 
     def _table(self, batch: Batch, rows: DataFrame) -> pa.Table | None:

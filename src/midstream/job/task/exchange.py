@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -98,6 +98,39 @@ def groups_of(hashes: Hashes, groups: int) -> npt.NDArray[np.intp]:
 def slots_of(hashes: Hashes, routing: Sequence[int]) -> Slots:
     """The slots of keys."""
     return np.asarray(routing, np.int32)[groups_of(hashes, len(routing))]
+
+
+Indices = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """To which slots rows go by their partition groups: each to its owner, and to further slots as copies.
+
+    The owner accounts for a row, so that one that goes to several slots is counted once. What all belongs to the first
+    slot has no group, and no copies.
+    """
+
+    owners: tuple[int, ...]
+    copies: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+    def owned(self, groups: npt.NDArray[np.integer], slot: int) -> npt.NDArray[np.bool_]:
+        """Which of some rows in a slot are its own, and no copies."""
+        owners = np.asarray(self.owners, np.int32)
+        return np.asarray(np.where(groups < 0, 0, owners[groups]) == slot)
+
+    def dealt(self, groups: npt.NDArray[np.integer]) -> tuple[Indices, Slots]:
+        """The rows in the order in which they leave, those of several slots several times, and where each goes.
+
+        >>> rows, slots = Delivery((0, 1), {1: (0,)}).dealt(np.array([0, 1, -1]))
+        >>> rows.tolist(), slots.tolist()
+        ([0, 1, 2, 1], [0, 1, 0, 0])
+        """
+        rows, owners = np.arange(len(groups)), np.asarray(self.owners, np.int32)
+        slots = np.asarray(np.where(groups < 0, 0, owners[groups]), np.int32)
+        more = [(np.flatnonzero(groups == group), slot) for group, others in self.copies.items() for slot in others]
+        copied = [np.full(len(some), slot, np.int32) for some, slot in more]
+        return np.concatenate([rows, *(some for some, _ in more)]), np.concatenate([slots, *copied])
 
 
 def to_every_slot(elements: Elements, slots: int) -> tuple[Elements, Slots]:

@@ -25,6 +25,7 @@ from midstream.job.task.reports import FragmentReport
 from midstream.job.task.samples import BoxWatch
 from midstream.job.task.shipping import Shipped
 from midstream.job.task.sides import Side, base_name, left_out
+from midstream.job.task.tracks import Track
 from midstream.migration.execution import Execution, SingleBox
 from midstream.migration.in_part import move_by, way_decided
 from midstream.migration.protocol import Figures, Migrating
@@ -89,6 +90,8 @@ class FragmentWork:
     """Whether rows that make its expressions fail are set aside."""
     probed: Mapping[WindowName, Mapping[int, Sequence[SegmentEntry]]] = field(default_factory=dict)
     """The windows of other fragments that its one-way joins read, as the last batch left them, by slot."""
+    track: Track | None = None
+    """The groups that it has, if others run apart."""
     local: Mapping[int, FragmentWork] = field(default_factory=dict)
     """What slots do instead that have a plan of their own."""
 
@@ -121,6 +124,8 @@ class FragmentWork:
         if self.fragment.reader is not None:
             return results
         counted = results if self.side is None else self.side.given(results)
+        if self.track is not None and self.track.limit is not None:
+            counted = self.track.limit.given(counted)
         return counted if self.start == BEGINNING else counted.clipped(self.start, INFINITY)
 
 

@@ -40,6 +40,12 @@ class Intake:
     batch_id: int
     report: Report
     dead: ParquetSpool
+    discards: bool = False
+    """Whether nobody asks for the account, because another slot gives it."""
+
+    def unaccounted(self) -> Intake:
+        """Takes in copies of rows that another slot accounts for."""
+        return Intake(self.batch_id, Report(self.report.stage, self.report.slot), self.dead, True)
 
     def accept(
         self, declaration: StreamDeclaration, rows: pa.RecordBatch, register: int, reach: Reach
@@ -95,6 +101,8 @@ class Intake:
                 self._write_down(stream, some.slice(start, BURIED_AT_ONCE), f"query {query}: {reason}")
 
     def _write_down(self, stream: str, rows: pa.RecordBatch, reason: str) -> None:
+        if self.discards:
+            return
         texts = json_texts(rows)
         n = len(texts)
         self.dead.add(

@@ -25,6 +25,9 @@ AHEAD = " ahead of the split"
 NEW = "~new"
 """What is added to a query's name for the plan that it migrates to."""
 
+LEAVING, COMING = "~leaving", "~coming"
+"""What is added to it for groups that move, in the slots that they leave and in those that they come to."""
+
 
 @dataclass(frozen=True, slots=True)
 class Side:
@@ -57,5 +60,5 @@ def left_out(source: Source) -> SortedState:
 
 
 def base_name(name: str) -> str:
-    """The query's name, whichever side it is."""
-    return name.removesuffix(NEW)
+    """The query's name, whichever side or track it is."""
+    return name.removesuffix(NEW).removesuffix(LEAVING).removesuffix(COMING)

@@ -24,10 +24,9 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.names import name_for
 from midstream.checkpoint.outputs import checksum_of
 from midstream.checkpoint.parallel_writes import SideBySide
-from midstream.distribution.fragments import Route
 from midstream.errors import InputError, MidstreamError
 from midstream.job.reach import Reach
-from midstream.job.task.exchange import Exchange, Slots, groups_of, to_every_slot
+from midstream.job.task.exchange import Delivery, Exchange, Slots, groups_of, to_every_slot
 from midstream.job.task.fragment_task import FragmentLife, FragmentWork
 from midstream.job.task.intake import Intake, in_order, source_elements
 from midstream.job.task.layout import FROM, GROUP, Layout, portions
@@ -66,6 +65,8 @@ class StageStep:
     memory: Memory = field(default_factory=Memory)
     reaches: Mapping[str, Reach] = field(default_factory=dict)
     slots: int = 1
+    copied: bool = False
+    """Whether copies of rows come that other slots account for."""
 
     @property
     def exchange(self) -> Exchange:
@@ -77,16 +78,16 @@ class StageStep:
         report = Report(self.stage, slot)
         try:
             intake = Intake(self.batch_id, report, ParquetSpool(self.memory.given))
-            chunks = yield from self._gather(batches, intake)
+            chunks = yield from self._gather(slot, batches, intake)
             yield from self._process(slot, chunks, intake)
         except MidstreamError as error:
             report.error = error
         except pa.ArrowException as error:
             report.error = InputError("a batch cannot be processed", detail=f"{type(error).__name__}: {error}")
-        yield self.exchange.note(report, slot, self.routing)
+        yield self.exchange.note(report, slot, range(self.slots) if self.copied else self.routing)
 
     def _gather(
-        self, batches: Iterator[pa.RecordBatch], intake: Intake
+        self, slot: int, batches: Iterator[pa.RecordBatch], intake: Intake
     ) -> Generator[pa.RecordBatch, None, Iterable[Mapping[int, Accepted]]]:
         """Takes all rows in and passes on at once what is not for this stage; gives what there is to feed.
 
@@ -100,7 +101,7 @@ class StageStep:
             parts = {} if rows is None else self.arriving.split(rows)
             for port in sorted(set(parts) - mine):
                 yield self.exchange.onward(parts[port])
-            accepted = {port: self._accepted(port, parts[port], intake) for port in sorted(set(parts) & mine)}
+            accepted = self._all_accepted(slot, {port: parts[port] for port in sorted(set(parts) & mine)}, intake)
             if runs is None and not more:
                 return [accepted]
             runs = runs or Runs(self.memory.chunk, in_order if self.stage == 0 else None)
@@ -108,6 +109,20 @@ class StageStep:
                 runs.add(port, some, ticks)
             at = time.perf_counter()
         return [] if runs is None else runs.chunks()
+
+    def _all_accepted(
+        self, slot: int, parts: Mapping[int, pa.RecordBatch], intake: Intake
+    ) -> dict[int, Accepted]:
+        """What counts of each port's rows; copies of rows that other slots account for are under `~port`."""
+        if self.stage > 0 or not self.copied:
+            return {port: self._accepted(port, rows, intake) for port, rows in parts.items()}
+        found: dict[int, Accepted] = {}
+        for port, rows in parts.items():
+            owned = Delivery(self.routing).owned(rows.column(GROUP).to_numpy(), slot)
+            found[port] = self._accepted(port, gather_rows(rows, np.flatnonzero(owned)), intake)
+            if not owned.all():
+                found[~port] = self._accepted(port, gather_rows(rows, np.flatnonzero(~owned)), intake.unaccounted())
+        return found
 
     def _accepted(self, port: int, rows: pa.RecordBatch, intake: Intake) -> Accepted:
         if self.stage > 0:
@@ -134,6 +149,7 @@ class StageStep:
             if isinstance(work, SharedWork)
             else FragmentLife(work.in_slot(slot), files, slot, self.batch_id, memory)
             for work in self.work
+            if isinstance(work, SharedWork) or work.track is None or not work.track.rests(slot)
         ]
         at = _lap(report, "state", at)
         # What is final before this batch is given first where all input is at hand: it frees state before probing.
@@ -146,7 +162,7 @@ class StageStep:
                 for life in lives:
                     life.settle()
                 yield from self._outputs(lives, slot, report)
-            self._take_in(chunk, lives, intake) if self.stage == 0 else self._receive(chunk, lives, report)
+            self._take_in(slot, chunk, lives, intake) if self.stage == 0 else self._receive(chunk, lives, report)
         for life in lives:
             if life.work.received:
                 with _blaming(report, life):
@@ -166,18 +182,38 @@ class StageStep:
             for work, output in life.sent():
                 yield self._sent(work, slot, output, report)
 
-    def _take_in(self, parts: Mapping[int, Accepted], lives: Sequence[Life], intake: Intake) -> None:
+    def _take_in(self, slot: int, parts: Mapping[int, Accepted], lives: Sequence[Life], intake: Intake) -> None:
         """Feeds the rows of streams, in the order of the streams."""
         told: set[tuple[str, str]] = set()
         for port, declaration in self.streams.items():
-            if port not in parts:
-                continue
-            for life in lives:
-                for source in life.sources:
-                    if source.stream.name == declaration.name and len(parts[port][1]):
-                        rows, ticks = self._sifted(life, source, parts[port], intake, told)
-                        with _blaming(intake.report, life):
-                            life.take(source, source_elements(source, rows, ticks))
+            for place, copied in ((port, False), (~port, True)):
+                if place in parts and len(parts[place][1]):
+                    for life in lives:
+                        self._feed(slot, declaration.name, life, parts[place], intake, told, copied)
+
+    def _feed(
+        self,
+        slot: int,
+        stream: str,
+        life: Life,
+        accepted: Accepted,
+        intake: Intake,
+        told: set[tuple[str, str]],
+        copied: bool,
+    ) -> None:
+        """Feeds a stream's rows to the sources that read it; copies only to tracks, which take rows of their groups."""
+        track = life.work.track if isinstance(life, FragmentLife) else None
+        if copied and track is None:
+            return
+        account = intake.unaccounted() if copied else intake
+        for source in life.sources:
+            if source.stream.name == stream:
+                rows, ticks = self._sifted(life, source, accepted, account, told)
+                if track is not None:
+                    mine = np.flatnonzero(track.takes(stream, rows, slot, copied))
+                    rows, ticks = gather_rows(rows, mine), ticks[mine]
+                with _blaming(intake.report, life):
+                    life.take(source, source_elements(source, rows, ticks))
 
     def _sifted(
         self, life: Life, source: Source, accepted: Accepted, intake: Intake, told: set[tuple[str, str]]
@@ -193,7 +229,7 @@ class StageStep:
         good, bad = Sieve.above(source, life.work.fragment.plan, life.work.functions).split(rows, ticks)
         if not bad:
             return accepted
-        if (place := (life.work.query, source.stream.alias)) not in told:
+        if (place := (base_name(life.work.query), source.stream.alias)) not in told:
             told.add(place)
             intake.set_aside(source.stream.name, base_name(life.work.query), rows, bad)
         return gather_rows(rows, good), ticks[good]
@@ -212,15 +248,17 @@ class StageStep:
         if route.everywhere:
             output, slots = to_every_slot(output, self.slots)
         else:
-            slots = self._slots(route, slot, output, report)
+            slots = self._slots(work, slot, output, report)
         return self.exchange.rows(work.port, slots, output)
 
-    def _slots(self, route: Route, slot: int, output: Elements, report: Report) -> Slots:
+    def _slots(self, work: FragmentWork, slot: int, output: Elements, report: Report) -> Slots:
+        route, track = work.fragment.route, work.track
         if not route.key:
             return np.full(len(output), slot if route.key is None else 0, np.int32)
         groups = groups_of(hash_columns([output.columns.column(name) for name in route.key]), len(self.routing))
-        report.count_groups(groups)
-        return np.asarray(self.routing, np.int32)[groups]
+        if track is None or not track.coming:
+            report.count_groups(groups)
+        return np.asarray(self.routing if track is None else track.routing, np.int32)[groups]
 
     def _bury(self, files: Files, slot: int, content: pa.Buffer, rows: int) -> DeadLetterFile:
         path = name_for("dead_letters", self.batch_id, slot, self.stage)

@@ -117,6 +117,14 @@ def slot_of(routing: Sequence[int], slots: int) -> Column:
     return F.expr(f"CAST(CASE WHEN `{GROUP}` < 0 THEN 0 ELSE {spread} END AS INT)")
 
 
+def slots_of_copies(copies: Mapping[int, Sequence[int]], groups: int, owner: Column, ports: Sequence[int]) -> Column:
+    """All slots that a row goes to: the owner's, and those that get copies of its group, of some streams only."""
+    further = ", ".join(f"array({', '.join(map(str, copies.get(group, ())))})" for group in range(groups))
+    known = f"CAST(get(array({further}), `{GROUP}`) AS ARRAY<INT>)"
+    copied = F.expr(f"CASE WHEN `{PORT}` IN ({', '.join(map(str, ports))}) AND `{GROUP}` >= 0 THEN {known} END")
+    return F.concat(F.array(owner), F.coalesce(copied, F.expr("CAST(array() AS ARRAY<INT>)")))
+
+
 def exchange_type(layout: Layout, last: bool) -> StructType:
     """The Spark type of the rows that leave a step; after the last one they are reports."""
     if last:

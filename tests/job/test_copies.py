@@ -1,0 +1,46 @@
+"""Rows that go to several slots: their owner accounts for them, and nobody else's results change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from tests.job.test_chain import tables
+from tests.job.test_group_moves import QUERIES, answer, chain_of
+
+import midstream as ms
+from midstream.job.job import Job
+
+
+@pytest.mark.parametrize("name", ["join", "distinct", "entered"])
+def test_copies_are_accounted_for_by_the_owners_alone(name, tmp_path, monkeypatch):
+    query, inputs = QUERIES[name], tables(rows=60, last=120)
+    plain, parts = chain_of(query, tmp_path / "plain", inputs, slots=3)
+    copied, _ = chain_of(query, tmp_path / "copied", inputs, slots=3)
+    make, run, taken = Job._batch, copied.cluster._slots.run, []
+
+    def with_copies(job, *args, **options):
+        batch = make(job, *args, **options)
+        others = {group: tuple({0, 1, 2} - {owner}) for group, owner in enumerate(batch.routing)}
+        return replace(batch, copies=others) if job is copied.driver else batch
+
+    def counting(steps, dealt, count):
+        taken.append(sum(rows.num_rows for slot in dealt for rows in slot))
+        return run(steps, dealt, count)
+
+    monkeypatch.setattr(Job, "_batch", with_copies)
+    monkeypatch.setattr(copied.cluster._slots, "run", counting)
+    late = {"A": pa.RecordBatch.from_pylist([{"ts": 0, "k": 1, "v": 1}], schema=inputs["A"].schema)}
+    for part in [*parts, late, None]:
+        for chain in (plain, copied):
+            chain.batch(part or {}, end=part is None)
+    keyed = {name for name, route in copied.driver.state.routes.items() if route.key}
+    arrived = [(name in keyed, rows.num_rows) for part in [*parts, late] for name, rows in part.items()]
+    assert sum(taken) == sum(3 * count if by_key else count for by_key, count in arrived)
+    assert copied.manifest.streams == plain.manifest.streams
+    assert sum(copied.manifest.slots.loads) == pytest.approx(sum(plain.manifest.slots.loads))
+    dead = [sum(file.rows for file in chain.manifest.outputs.dead_letters) for chain in (plain, copied)]
+    assert dead == [1, 1]
+    assert ms.snapshot_equal(copied.results(), answer(query, inputs))
+    assert copied.results().num_rows == plain.results().num_rows
