@@ -110,9 +110,7 @@ class StageStep:
             at = time.perf_counter()
         return [] if runs is None else runs.chunks()
 
-    def _all_accepted(
-        self, slot: int, parts: Mapping[int, pa.RecordBatch], intake: Intake
-    ) -> dict[int, Accepted]:
+    def _all_accepted(self, slot: int, parts: Mapping[int, pa.RecordBatch], intake: Intake) -> dict[int, Accepted]:
         """What counts of each port's rows; copies of rows that other slots account for are under `~port`."""
         if self.stage > 0 or not self.copied:
             return {port: self._accepted(port, rows, intake) for port, rows in parts.items()}
