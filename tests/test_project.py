@@ -31,25 +31,12 @@ def test_every_module_imports(name):
     assert importlib.import_module(name).__doc__, f"{name} does not say what is true in it"
 
 
-KNOWN_CIRCLES = (
-    # To be undone; remove the line when its circle is gone. `Session` names its kinds, which derive from it.
-    {
-        "midstream.cluster.listener",
-        "midstream.cluster.local.embedded_query",
-        "midstream.cluster.local.embedded_session",
-        "midstream.cluster.query",
-        "midstream.cluster.session",
-        "midstream.cluster.sessions",
-    },
-)
-
-
 def test_no_module_imports_itself_by_way_of_others():
     imports = _imports()
     reach = {name: _reachable(name, imports) for name in imports}
     circles = {frozenset(other for other in reach[name] if name in reach[other]) for name in reach}
-    new = sorted(sorted(circle) for circle in circles if circle and not any(circle <= known for known in KNOWN_CIRCLES))
-    assert not new, f"these modules import each other: {new}"
+    found = sorted(sorted(circle) for circle in circles if circle)
+    assert not found, f"these modules import each other: {found}"
 
 
 def _imports() -> dict[str, set[str]]:

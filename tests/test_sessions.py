@@ -1,11 +1,14 @@
 """A session is one thing with one name, wherever it runs, and tells what happened in the values of `ms.open`."""
 
 import inspect
+from dataclasses import fields
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import midstream as ms
+from midstream.cluster.options import SessionOptions
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64())])
 JOIN = "SELECT A.k FROM A [RANGE 9], B [RANGE 9], C [RANGE 9] WHERE A.k = B.k AND B.k = C.k"
@@ -52,7 +55,7 @@ def test_what_only_a_checkpoint_makes_possible_is_refused_by_name():
     with pytest.raises(ms.JobError, match="a session in memory has no slots"):
         ms.Session().rescale(2)
     with pytest.raises(ms.InputError, match="needs a checkpoint"):
-        ms.Session(object())  # type: ignore[call-overload]
+        ms.Session(object())
 
 
 def test_help_tells_how_to_open_a_session_and_what_it_can_do():
@@ -63,13 +66,31 @@ def test_help_tells_how_to_open_a_session_and_what_it_can_do():
     assert all(inspect.getdoc(getattr(ms.Session, name)) for name in public)
 
 
-def test_the_signature_has_every_setting_of_every_kind():
-    from midstream.cluster.local.embedded_session import Session as InMemory
-    from midstream.cluster.session import Session as OnCheckpoint
+def test_the_signature_has_every_option_and_each_comes_through():
+    class Noted(ms.Session):
+        def _prepare(self, options, spark, checkpoint, on):
+            self.noted = options
 
-    offered = set(inspect.signature(ms.Session).parameters)
-    for kind in (InMemory, OnCheckpoint):
-        assert set(inspect.signature(kind.__init__).parameters) - {"self"} <= offered
+    said: dict[str, Any] = {name: object() for name in (f.name for f in fields(SessionOptions))}
+    said |= {"carry": "all", "changed_functions": "accept", "metrics_retained": 5}
+    assert list(inspect.signature(ms.Session).parameters) == ["spark", "checkpoint", "on", *said]
+    assert vars(Noted(**said).noted) == said
+    assert Noted().noted == SessionOptions()
+
+
+def test_options_of_another_kind_of_session_are_refused_by_name(tmp_path):
+    with pytest.raises(ms.InputError, match="a session in memory has no slots, carry"):
+        ms.Session(slots=2, carry="all")
+    with pytest.raises(ms.InputError, match="a session on a checkpoint has no clock"):
+        ms.Session(checkpoint=tmp_path, on="local", clock=lambda: 1)
+    session = opened(tmp_path, "memory")
+    with pytest.raises(ms.JobError, match="in memory has no queries that adapt"):
+        session.query("q", JOIN, adaptive="auto")
+    with opened(tmp_path, "local") as session:
+        with pytest.raises(ms.QueryError, match="keep is an option of queries in memory"):
+            session.query("q", JOIN, keep=False)
+        with pytest.raises(ms.InputError, match="on_demand is an option of streams in memory"):
+            session.stream("D", SCHEMA, on_demand=False)
 
 
 def test_scheduling_has_one_name_and_its_old_one_warns():

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import midstream as ms
-from midstream.cluster.local.embedded_session import Session
+from midstream.cluster.local.embedded_session import EmbeddedSession
 
 START = dt.datetime(2024, 3, 1, 12)
 SECOND = dt.timedelta(seconds=1)
@@ -75,7 +75,7 @@ def test_times_of_two_zones_meet() -> None:
 
 
 def test_a_session_refuses_to_join_times_with_and_without_a_zone() -> None:
-    session = Session()
+    session = EmbeddedSession()
     session.stream("A", rows([]).schema, time="at")
     session.stream("B", rows([], "UTC").schema, time="at")
     with pytest.raises(ms.QueryError, match="do not share a time"):

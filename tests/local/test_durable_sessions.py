@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import midstream as ms
-from midstream.cluster.session import Session
+from midstream.cluster.checkpoint_session import CheckpointSession
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("v", pa.int64())])
 JOIN = "SELECT A.k, A.v AS a, B.v AS b FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k"
@@ -33,15 +33,15 @@ def drawn(seed: int, first: int, rows: int = 30, length: int = 40) -> pa.Table:
     return pa.table({"ts": times, "k": random.integers(0, 6, rows), "v": random.integers(0, 9, rows)}, schema=SCHEMA)
 
 
-def opened(folder: Path, **options: Any) -> Session:
-    session = ms.Session(checkpoint=str(folder), on="local", **options)
+def opened(folder: Path, **options: Any) -> CheckpointSession:
+    session = CheckpointSession(checkpoint=str(folder), on="local", **options)
     session.stream("A", SCHEMA).stream("B", SCHEMA)
     for name, cql in QUERIES.items():
         session.query(name, cql)
     return session
 
 
-def expect(session: Session, inputs: dict[str, pa.Table]) -> None:
+def expect(session: CheckpointSession, inputs: dict[str, pa.Table]) -> None:
     for name, cql in QUERIES.items():
         assert ms.snapshot_equal(session.queries[name].table(), ms.reference(cql, inputs)), name
 
@@ -64,8 +64,8 @@ def test_a_migration_goes_on_after_a_restart(tmp_path, strategy):
     cql = "SELECT A.k FROM A [RANGE 30], B [RANGE 30], C [RANGE 30] WHERE A.k = B.k AND B.k = C.k"
     parts = {name: [drawn(ord(name) + i, i * 20, 12, 20) for i in range(8)] for name in "ABC"}
 
-    def session() -> Session:
-        made = ms.Session(checkpoint=str(tmp_path), on="local", slots=2)
+    def session() -> CheckpointSession:
+        made = CheckpointSession(checkpoint=str(tmp_path), on="local", slots=2)
         for name in "ABC":
             made.stream(name, SCHEMA)
         made.query("q", cql, plan="((A B) C)")
@@ -100,8 +100,8 @@ def put(folder: Path, number: int, table: pa.Table) -> None:
     draft.rename(folder / f"{number:04d}.parquet")
 
 
-def reading(base: Path, most: int = 1) -> Session:
-    session = ms.Session(checkpoint=str(base / "checkpoint"), on="local")
+def reading(base: Path, most: int = 1) -> CheckpointSession:
+    session = CheckpointSession(checkpoint=str(base / "checkpoint"), on="local")
     for name, folder in folders(base).items():
         session.open_stream(
             name,
@@ -150,7 +150,7 @@ def test_csv_and_json_lines_have_the_columns_of_the_schema(tmp_path):
     (tmp_path / "j" / "1.json").write_text(
         "".join(json.dumps(row) + "\n" for row in ({"k": 5, "at": "2024-01-01 00:00:01", "more": 1}, {"k": None}))
     )
-    with ms.Session(checkpoint=str(tmp_path / "checkpoint"), on="local") as session:
+    with CheckpointSession(checkpoint=str(tmp_path / "checkpoint"), on="local") as session:
         session.open_stream("C", "csv", path=str(tmp_path / "c"), schema="k BIGINT, ts TIMESTAMP")
         columns = ["k + 1 AS k", "at AS ts"]
         schema = "k BIGINT, at TIMESTAMP"
@@ -175,14 +175,14 @@ def test_csv_and_json_lines_have_the_columns_of_the_schema(tmp_path):
 )
 def test_a_source_that_cannot_be_read_is_refused_by_name(tmp_path, options, message):
     known = {"format": "parquet", "path": str(tmp_path), "schema": "ts BIGINT, k BIGINT"}
-    session = ms.Session(checkpoint=str(tmp_path / "checkpoint"), on="local")
+    session = CheckpointSession(checkpoint=str(tmp_path / "checkpoint"), on="local")
     with pytest.raises(ms.InputError, match=message):
         session.open_stream("A", **{**known, **options})
 
 
 def test_an_unknown_cluster_is_refused(tmp_path):
     with pytest.raises(ms.InputError, match="cannot run on 'yarn'"):
-        ms.Session(checkpoint=str(tmp_path), on="yarn")
+        CheckpointSession(checkpoint=str(tmp_path), on="yarn")
 
 
 KILLED = """

@@ -11,8 +11,8 @@ import pytest
 
 import midstream as ms
 from midstream.checkpoint.store import CheckpointStore
+from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.local.backend import LocalBackend
-from midstream.cluster.session import Session
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64())])
 CQL = "SELECT k FROM A [RANGE 5]"
@@ -41,8 +41,8 @@ class Failing:
         return [k for batch in sorted(self.batches) for k in self.batches[batch]]
 
 
-def session_with(folder: Path, sink: Failing) -> Session:
-    session = ms.Session(checkpoint=str(folder), on="local")
+def session_with(folder: Path, sink: Failing) -> CheckpointSession:
+    session = CheckpointSession(checkpoint=str(folder), on="local")
     session.stream("A", SCHEMA)
     session.query("q", CQL)
     session.sink("q", sink)
@@ -84,7 +84,7 @@ def test_finishing_gives_a_sink_what_it_refused(tmp_path):
 
 def test_a_sink_may_stop_a_session_that_also_reads_folders(tmp_path, monkeypatch):
     (tmp_path / "in").mkdir()
-    session = ms.Session(checkpoint=str(tmp_path / "checkpoint"), on="local")
+    session = CheckpointSession(checkpoint=str(tmp_path / "checkpoint"), on="local")
     session.stream("A", SCHEMA)
     session.open_stream("B", "csv", path=str(tmp_path / "in"), schema="ts BIGINT, k BIGINT")
     session.query("q", CQL)

@@ -7,15 +7,15 @@ import pytest
 from tests.local.test_durable_sessions import SCHEMA, drawn
 
 import midstream as ms
+from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.listener import Listener, status
-from midstream.cluster.session import Session
 from midstream.interface.dashboard.page_data import plain
 
 JOIN = "SELECT A.k, C.v FROM A [RANGE 30], B [RANGE 30], C [RANGE 30] WHERE A.k = B.k AND B.k = C.k"
 
 
-def opened(folder: object) -> Session:
-    session = Session(checkpoint=str(folder), on="local", slots=3)
+def opened(folder: object) -> CheckpointSession:
+    session = CheckpointSession(checkpoint=str(folder), on="local", slots=3)
     for name in "ABC":
         session.stream(name, SCHEMA)
     session.query("q", JOIN, plan="((A B) C)")

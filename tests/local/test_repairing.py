@@ -10,14 +10,14 @@ from tests.local.test_durable_sessions import SCHEMA, drawn
 from typer.testing import CliRunner
 
 import midstream as ms
-from midstream.cluster.session import Session
+from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.interface.cli import app
 
 CQL = "SELECT k, v FROM A [NOW]"
 
 
-def opened(folder: Path) -> Session:
-    session = ms.Session(checkpoint=str(folder), on="local")
+def opened(folder: Path) -> CheckpointSession:
+    session = CheckpointSession(checkpoint=str(folder), on="local")
     session.stream("A", SCHEMA)
     session.query("q", CQL)
     return session
@@ -57,7 +57,7 @@ def test_a_lost_file_of_results_stops_a_job_until_it_is_given_up(damaged):
 
 
 def test_damaged_state_is_never_given_up(tmp_path):
-    with ms.Session(checkpoint=str(tmp_path), on="local") as session:
+    with CheckpointSession(checkpoint=str(tmp_path), on="local") as session:
         session.stream("A", SCHEMA)
         session.query("q", "SELECT k, count(*) AS n FROM A [RANGE 100] GROUP BY k")
         session.start()

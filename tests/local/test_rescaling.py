@@ -8,7 +8,7 @@ import pytest
 from tests.local.test_durable_sessions import SCHEMA, drawn
 
 import midstream as ms
-from midstream.cluster.session import Session
+from midstream.cluster.checkpoint_session import CheckpointSession
 
 QUERIES = {
     "join": "SELECT A.k, C.v FROM A [RANGE 30], B [RANGE 30], C [RANGE 30] WHERE A.k = B.k AND B.k = C.k",
@@ -19,8 +19,8 @@ QUERIES = {
 PLANS = ("((A B) C)", "(A (B C))")
 
 
-def opened(folder: object) -> Session:
-    session = ms.Session(checkpoint=str(folder), on="local", slots=None)
+def opened(folder: object) -> CheckpointSession:
+    session = CheckpointSession(checkpoint=str(folder), on="local", slots=None)
     for name in "ABC":
         session.stream(name, SCHEMA)
     for name, cql in QUERIES.items():

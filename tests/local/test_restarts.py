@@ -11,7 +11,7 @@ import pytest
 import midstream as ms
 from midstream.checkpoint.lease import Lease
 from midstream.checkpoint.store import CheckpointStore
-from midstream.cluster.session import Session
+from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.errors import JobError, MidstreamError
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("ts", pa.int64())])
@@ -23,8 +23,8 @@ def row(number: int, at: int | None = None) -> pa.Table:
     return pa.table({"k": [number], "v": [number], "ts": [number if at is None else at]}, schema=SCHEMA)
 
 
-def opened(folder: Path, queries: dict[str, str] | None = None, **options: Any) -> Session:
-    session = ms.Session(checkpoint=str(folder), on="local", **options).stream("A", SCHEMA)
+def opened(folder: Path, queries: dict[str, str] | None = None, **options: Any) -> CheckpointSession:
+    session = CheckpointSession(checkpoint=str(folder), on="local", **options).stream("A", SCHEMA)
     for name, cql in ({"q": PLAIN} if queries is None else queries).items():
         session.query(name, cql)
     return session
@@ -44,7 +44,7 @@ def is_free(folder: Path) -> bool:
         return True
 
 
-def values(session: Session, name: str = "q") -> list[int]:
+def values(session: CheckpointSession, name: str = "q") -> list[int]:
     return sorted(session.queries[name].table().column("v").to_pylist())
 
 
@@ -126,7 +126,7 @@ def test_a_query_that_is_dropped_between_two_starts_does_not_come_back(tmp_path)
 
 def test_a_query_that_cannot_go_on_is_refused_by_name(tmp_path):
     once(tmp_path, row(1))
-    session = ms.Session(checkpoint=str(tmp_path), on="local").stream("B", SCHEMA)
+    session = CheckpointSession(checkpoint=str(tmp_path), on="local").stream("B", SCHEMA)
     with pytest.raises(JobError, match="query q of the checkpoint is no longer declared and cannot continue") as told:
         session.start()
     assert "--drop q" in str(told.value.hint) and is_free(tmp_path)
@@ -183,7 +183,7 @@ def test_what_was_dropped_since_a_session_was_opened_stays_so(tmp_path):
 )
 def test_a_stream_declared_in_another_way_is_refused(schema, options, told, tmp_path):
     once(tmp_path, row(1), queries={"q": "SELECT k FROM A [NOW]"})
-    session = ms.Session(checkpoint=str(tmp_path), on="local").stream("A", schema, **options)
+    session = CheckpointSession(checkpoint=str(tmp_path), on="local").stream("A", schema, **options)
     session.query("q", "SELECT k FROM A [NOW]")
     with pytest.raises(JobError, match=told):
         session.start()
@@ -192,8 +192,8 @@ def test_a_stream_declared_in_another_way_is_refused(schema, options, told, tmp_
 
 @pytest.mark.parametrize("lateness", [(0, 10), (10, 0)])
 def test_another_lateness_is_taken_up(lateness, tmp_path):
-    def taken(late: int, *rows: pa.Table) -> Session:
-        session = ms.Session(checkpoint=str(tmp_path), on="local").stream("A", SCHEMA, lateness=late)
+    def taken(late: int, *rows: pa.Table) -> CheckpointSession:
+        session = CheckpointSession(checkpoint=str(tmp_path), on="local").stream("A", SCHEMA, lateness=late)
         session.query("q", PLAIN)
         with session:
             session.start()

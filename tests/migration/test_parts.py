@@ -15,7 +15,7 @@ from midstream.algebra import physical as p
 from midstream.algebra.expressions import Call
 from midstream.algebra.snapshots import multiset_equal
 from midstream.api import Question, ask
-from midstream.cluster.local.embedded_session import Session
+from midstream.cluster.local.embedded_session import EmbeddedSession
 from midstream.cluster.local.live_query import LiveQuery
 from midstream.migration import in_part
 from midstream.migration.costs import Predictor
@@ -346,7 +346,7 @@ def test_a_part_above_that_runs_ahead_is_noticed(monkeypatch):
 
 def test_a_migration_can_be_foretold():
     tables = inputs()
-    session = Session()
+    session = EmbeddedSession()
     for name in "ABCD":
         session.stream(name, tables[name].schema)
     query = session.query("q", COUNT, plan="(((A B) C) D)")

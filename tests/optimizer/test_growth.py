@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import midstream as ms
-from midstream.cluster.local.embedded_session import Session
+from midstream.cluster.local.embedded_session import EmbeddedSession
 from midstream.inputs import catalog_of
 from midstream.interface.cli import app
 from midstream.language import parse
@@ -56,7 +56,7 @@ def test_explain_warns_on_the_command_line_and_in_sessions(tmp_path):
     told = CliRunner().invoke(app, ["explain", ALL, *files, "--json"])
     assert json.loads(told.stdout)["warnings"] == list(warned(ALL))
     assert "Warning: ALL without WITHIN" in CliRunner().invoke(app, ["explain", ALL, *files]).stdout
-    session = Session()
+    session = EmbeddedSession()
     for name in "AB":
         session.stream(name, SCHEMA)
     query = session.query("q", CHRONICLE)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.scheduling.watched import SCHEMA, Watched, drawn, session, table
 
 import midstream as ms
-from midstream.cluster.local.embedded_session import Session
+from midstream.cluster.local.embedded_session import EmbeddedSession
 
 JOIN = "FROM A [RANGE 9], B [RANGE 9] WHERE A.k = B.k"
 QUERIES = [
@@ -81,7 +81,7 @@ def test_equal_queries_share_everything_that_remembers():
 def test_fifty_queries_over_the_same_three_windows_keep_at_most_three_times_the_state_of_one():
     join = "FROM A [RANGE 200], B [RANGE 200], C [RANGE 200] WHERE A.k = B.k AND B.k = C.k"
 
-    def filled(count: int) -> Session:
+    def filled(count: int) -> EmbeddedSession:
         made = session()
         for i in range(count):
             made.query(f"q{i}", f"SELECT A.v, B.v AS w, C.v AS u {join} AND A.v = {i}")
@@ -236,7 +236,7 @@ def test_a_query_that_shares_a_core_migrates_too():
 
 def test_a_silent_stream_with_internal_timestamps_holds_nobody_back():
     now = [0]
-    made = Session(clock=lambda: now[0])
+    made = EmbeddedSession(clock=lambda: now[0])
     plain = pa.schema([("ts", pa.int64()), ("k", pa.int64())])
     for name in ("fast", "slow"):
         made.stream(name, plain, timestamps="internal")
@@ -250,7 +250,7 @@ def test_a_silent_stream_with_internal_timestamps_holds_nobody_back():
 
 @pytest.mark.parametrize(("skew", "expected"), [(None, []), (5, [0, 1, 2, 3]), (25, [0, 1])])
 def test_a_silent_stream_with_external_timestamps_promises_its_skew(skew, expected):
-    made = session() if skew is None else Session()
+    made = session() if skew is None else EmbeddedSession()
     if skew is not None:
         for name in "AB":
             made.stream(name, SCHEMA, skew=skew)
@@ -261,7 +261,7 @@ def test_a_silent_stream_with_external_timestamps_promises_its_skew(skew, expect
 
 
 def test_a_silent_stream_does_not_follow_times_that_mean_something_else():
-    made = Session()
+    made = EmbeddedSession()
     made.stream("A", SCHEMA, skew=5)
     made.stream("clocked", pa.schema([("ts", pa.timestamp("us")), ("k", pa.int64())]), skew="1 second")
     made.push("clocked", pa.table({"ts": pa.array([10**15], pa.timestamp("us")), "k": [1]}))
@@ -271,7 +271,7 @@ def test_a_silent_stream_does_not_follow_times_that_mean_something_else():
 
 
 def test_a_row_behind_its_streams_promise_is_late():
-    made = Session()
+    made = EmbeddedSession()
     for name in "AB":
         made.stream(name, SCHEMA, skew=5)
     made.push("A", table([(100, 0, 0)]))
@@ -280,7 +280,7 @@ def test_a_row_behind_its_streams_promise_is_late():
 
 
 def test_on_demand_timestamps_can_be_switched_off():
-    made = Session()
+    made = EmbeddedSession()
     made.stream("A", SCHEMA, skew=0)
     made.stream("B", SCHEMA, skew=0, on_demand=False)
     query = made.query("q", "SELECT v FROM A [NOW] EXCEPT ALL SELECT v FROM B [NOW]", emit_every=1)
@@ -314,7 +314,7 @@ def test_mistakes_are_named(action, message):
 
 def test_without_spark_and_checkpoint_a_session_is_in_this_process():
     made = ms.Session(scheduling="bfs")
-    assert isinstance(made, Session)
+    assert isinstance(made, EmbeddedSession)
     assert made.scheduling.name == "bfs"
 
 
@@ -342,7 +342,7 @@ NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
     ids=["rows", "columns", "Arrow", "no values", "Arrow without values"],
 )
 def test_rows_take_the_declared_types_where_their_values_fit(rows):
-    session = Session().stream("S", DECLARED)
+    session = EmbeddedSession().stream("S", DECLARED)
     query = session.query("q", "SELECT k, d, f, at FROM S [RANGE 5]")
     session.push("S", rows)
     session.push("S", [])
@@ -363,7 +363,7 @@ def test_rows_take_the_declared_types_where_their_values_fit(rows):
     ids=["too large", "a float for a decimal", "too large in Arrow", "text", "no zone"],
 )
 def test_rows_that_would_change_on_the_way_are_refused(rows):
-    session = Session().stream("S", DECLARED)
+    session = EmbeddedSession().stream("S", DECLARED)
     with pytest.raises(ms.InputError, match="of stream S is"):
         session.push("S", rows)
 
@@ -372,7 +372,7 @@ def test_rows_that_would_change_on_the_way_are_refused(rows):
 @pytest.mark.parametrize("strategy", ["genmig", "genmig_shortened", "parallel_track", "moving_state", "auto"])
 def test_a_query_knows_how_late_the_rows_start_that_came_to_a_shared_part(strategy, later):
     """The register is behind them by the lateness; a split time made from it would cut off what they still give."""
-    made = Session().stream("S", SCHEMA, lateness=5)
+    made = EmbeddedSession().stream("S", SCHEMA, lateness=5)
     cql = "SELECT a.v, b.v AS w FROM S [RANGE 13] AS a, S [RANGE 19] AS b WHERE a.k = b.k"
     twin = made.query("twin", cql)
     query = None if later else made.query("q", cql)

@@ -9,14 +9,14 @@ import pyarrow as pa
 
 import midstream as ms
 from midstream.cluster.local.embedded_query import Query
-from midstream.cluster.local.embedded_session import Session
+from midstream.cluster.local.embedded_session import EmbeddedSession
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("v", pa.int64())])
 WINDOW = 9
 
 
-def session(**options: object) -> Session:
-    made = Session(**options)  # type: ignore[arg-type]
+def session(**options: object) -> EmbeddedSession:
+    made = EmbeddedSession(**options)  # type: ignore[arg-type]
     for name in "ABC":
         made.stream(name, SCHEMA)
     return made

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import midstream as ms
-from midstream.cluster.session import Session
+from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.interface.cli.app import app
 from midstream.interface.cli.demo import write
 from midstream.interface.demo.check import compare
@@ -76,8 +76,8 @@ def test_a_session_decides_across_a_restart_and_its_checkpoint_says_why(spark, t
     assert [d["reason"] for d in account["decisions"]] == [d.reason for d in query.decisions]
 
 
-def opened(spark, folder: Path) -> Session:
-    session = ms.Session(spark, checkpoint=str(folder / "checkpoint"), slots=2)
+def opened(spark, folder: Path) -> CheckpointSession:
+    session = CheckpointSession(spark, checkpoint=str(folder / "checkpoint"), slots=2)
     for name in STREAMS:
         files = spark.readStream.schema("id BIGINT, k BIGINT, ts TIMESTAMP").option("maxFilesPerTrigger", 1)
         session.stream(name, files.parquet(str(folder / name)), time="ts")

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import midstream as ms
-from midstream.cluster.session import Session
+from midstream.cluster.checkpoint_session import CheckpointSession
 
 SCHEMA = "ts BIGINT, k BIGINT, v BIGINT"
 CQL = "SELECT A.k, A.v, C.v AS w FROM A [RANGE 60], B [RANGE 60], C [RANGE 60] WHERE A.k = B.k AND B.k = C.k"
@@ -34,9 +34,9 @@ def put(base: Path, number: int) -> None:
         draft.rename(folder / f"{number:04d}.parquet")
 
 
-def opened(base: Path, spark: object | None) -> Session:
+def opened(base: Path, spark: object | None) -> CheckpointSession:
     on = "local" if spark is None else "spark"
-    session = ms.Session(spark, checkpoint=str(base / "checkpoint"), on=on, slots=2)
+    session = CheckpointSession(spark, checkpoint=str(base / "checkpoint"), on=on, slots=2)
     for stream in "ABC":
         session.open_stream(
             stream, "parquet", path=str(base / f"in {stream}"), schema=SCHEMA, options={"maxFilesPerTrigger": "1"}
@@ -71,7 +71,7 @@ def test_a_stream_that_was_read_from_a_folder_cannot_become_another(spark, tmp_p
     put(tmp_path, 0)
     with opened(tmp_path, None) as session:
         session.process_available()
-    with ms.Session(spark, checkpoint=str(tmp_path / "checkpoint")) as session:
+    with CheckpointSession(spark, checkpoint=str(tmp_path / "checkpoint")) as session:
         for stream in "ABC":
             session.stream(stream, spark.readStream.schema(SCHEMA).parquet(str(tmp_path / f"in {stream}")))
         session.query("q", CQL)

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from tests.spark.feeding import Feed
 
-import midstream as ms
 from midstream.checkpoint.inspect import describe
-from midstream.cluster.session import Session
+from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.interface.cli import app
 from midstream.lab.yardsticks.joins import streaming_query
 
@@ -21,7 +20,7 @@ JOIN = "SELECT A.v AS a, B.v AS b FROM A [RANGE 10], B [RANGE 10] WHERE A.k = B.
 COUNTED = "SELECT v, count(*) AS n FROM B [RANGE 10] GROUP BY v"
 
 
-def wait_for_rows(session: Session, rows: int) -> None:
+def wait_for_rows(session: CheckpointSession, rows: int) -> None:
     """Waits until so many rows of each stream have been worked through."""
     until = time.monotonic() + 120
     while True:
@@ -37,7 +36,7 @@ def test_queries_come_and_go_without_restarting_the_stream(spark, tmp_path: Path
 
     feeds = {name: Feed(tmp_path / name) for name in "AB"}
     checkpoint = str(tmp_path / "checkpoint")
-    session = ms.Session(spark, checkpoint=checkpoint, slots=2, carry="all")
+    session = CheckpointSession(spark, checkpoint=checkpoint, slots=2, carry="all")
     for name, feed in feeds.items():
         feed.rows((1, 10, 0))
         session.stream(name, feed.frame(spark))

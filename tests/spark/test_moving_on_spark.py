@@ -18,7 +18,7 @@ from tests.spark.feeding import Feed
 import midstream as ms
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.control import ask
-from midstream.cluster.session import Session
+from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.operators.arrival_hash import arrival_hash
 
 pytestmark = pytest.mark.spark
@@ -64,8 +64,8 @@ def test_the_hash_is_the_one_that_spark_routes_by(spark):
         assert mine.tolist() == [row[i] for row in hashed], key
 
 
-def session_on(spark: Any, folder: Path, feeds: dict[str, Feed], query: str, slots: int | None) -> Session:
-    session = ms.Session(spark, checkpoint=str(folder / "checkpoint"), slots=slots)
+def session_on(spark: Any, folder: Path, feeds: dict[str, Feed], query: str, slots: int | None) -> CheckpointSession:
+    session = CheckpointSession(spark, checkpoint=str(folder / "checkpoint"), slots=slots)
     for name, feed in feeds.items():
         session.stream(name, feed.frame(spark), time="ts")
     session.query("q", query, plan="((A B) C)")

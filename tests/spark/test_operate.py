@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from tests.spark.feeding import Feed
 
-import midstream as ms
+from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.listener import Listener
-from midstream.cluster.session import Session
 from midstream.errors import JobError
 
 pytestmark = pytest.mark.spark
@@ -25,14 +24,14 @@ def feeds(tmp_path: Path) -> dict[str, Feed]:
     return {name: Feed(tmp_path / name) for name in "AB"}
 
 
-def opened(spark, tmp_path: Path, feeds: dict[str, Feed]) -> Session:
-    session = ms.Session(spark, checkpoint=str(tmp_path / "checkpoint"), slots=2, memory_per_slot="16 MB")
+def opened(spark, tmp_path: Path, feeds: dict[str, Feed]) -> CheckpointSession:
+    session = CheckpointSession(spark, checkpoint=str(tmp_path / "checkpoint"), slots=2, memory_per_slot="16 MB")
     for name, feed in feeds.items():
         session.stream(name, feed.frame(spark), time="ts")
     return session
 
 
-def ask(session: Session, **request: object) -> object:
+def ask(session: CheckpointSession, **request: object) -> object:
     listener = Listener.__new__(Listener)
     listener.session = session
     return listener.answer(dict(request))

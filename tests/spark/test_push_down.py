@@ -21,6 +21,7 @@ from tests.spark.feeding import Feed
 import midstream as ms
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.expressions import Expression
+from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.spark import cluster as spark_cluster
 from midstream.cluster.spark import push_down as push_down_module
 from midstream.cluster.spark.frames.predicates import spark_condition
@@ -249,7 +250,7 @@ def test_random_joins_with_selections_agree_with_the_oracle(seed, spark):
 
 def journal(spark: Any, folder: Path, feeds: dict[str, Feed], **declared: Any) -> dict[str, Any]:
     """All that can be told from outside of a session that selects half of stream A."""
-    with ms.Session(spark, checkpoint=str(folder), slots=2) as session:
+    with CheckpointSession(spark, checkpoint=str(folder), slots=2) as session:
         for name, feed in feeds.items():
             session.stream(name, feed.frame(spark), time="ts", **declared.get(name, {}))
         query = session.query("q", "SELECT A.v, B.v AS w FROM A [RANGE 9], B [RANGE 9] WHERE A.k = B.k AND A.v > 5")

@@ -9,6 +9,7 @@ import pytest
 from tests.spark.feeding import SCHEMA, Feed
 
 import midstream as ms
+from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.distribution.fragments import Route
 
 pytestmark = pytest.mark.spark
@@ -29,7 +30,7 @@ def test_a_migration_to_other_arrival_keys(small_batches, spark, tmp_path):
 
     routes = []
     for part in range(3):
-        with ms.Session(spark, checkpoint=str(tmp_path / "c"), slots=2, small_batches=small_batches) as session:
+        with CheckpointSession(spark, checkpoint=str(tmp_path / "c"), slots=2, small_batches=small_batches) as session:
             for name, source in feeds.items():
                 session.open_stream(name, "parquet", path=str(source.folder), schema=SCHEMA)
             query = session.query("q", CQL, plan="((A B) C)")

@@ -12,7 +12,7 @@ from tests.spark.feeding import Feed
 
 import midstream as ms
 from midstream.checkpoint.lease import Lease
-from midstream.cluster.session import Session
+from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.errors import JobError
 
 PLAIN = "SELECT k, v FROM A [NOW]"
@@ -25,8 +25,8 @@ class Place:
     def __init__(self, spark: Any, folder: Path) -> None:
         self.spark, self.folder, self.feed = spark, folder, Feed(folder / "a")
 
-    def session(self, queries: dict[str, str] | None = None, **options: Any) -> Session:
-        session = Session(self.spark, checkpoint=str(self.folder / "cp"), slots=1, **options)
+    def session(self, queries: dict[str, str] | None = None, **options: Any) -> CheckpointSession:
+        session = CheckpointSession(self.spark, checkpoint=str(self.folder / "cp"), slots=1, **options)
         session.stream("A", self.feed.frame(self.spark))
         for name, cql in ({"q": PLAIN} if queries is None else queries).items():
             session.query(name, cql)
@@ -34,7 +34,7 @@ class Place:
 
     def is_free(self) -> bool:
         """Whether nobody holds the lease."""
-        files = Session(self.spark, checkpoint=str(self.folder / "cp"))._job.files
+        files = CheckpointSession(self.spark, checkpoint=str(self.folder / "cp"))._job.files
         with Lease.take(files):
             return True
 
@@ -51,7 +51,7 @@ def until(table: pa.Table, end: int) -> pa.Table:
     return early.set_column(early.column_names.index("valid_to"), "valid_to", ends)
 
 
-def values(session: Session, name: str = "q") -> list[int]:
+def values(session: CheckpointSession, name: str = "q") -> list[int]:
     return sorted(session.queries[name].table().column("v").to_pylist())
 
 

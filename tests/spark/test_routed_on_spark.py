@@ -11,7 +11,7 @@ from tests.spark.feeding import Feed
 from tests.spark.test_moving_on_spark import feed_all
 
 import midstream as ms
-from midstream.cluster.session import Session
+from midstream.cluster.checkpoint_session import CheckpointSession
 
 pytestmark = pytest.mark.spark
 
@@ -20,8 +20,8 @@ WAYS = "A -> B <- C, B <- A -> C, C -> B -> A"
 
 def session_on(
     spark: Any, folder: Path, feeds: dict[str, Feed], query: str, plan: str, slots: int, small: int
-) -> Session:
-    session = ms.Session(spark, checkpoint=str(folder / "checkpoint"), slots=slots, small_batches=small)
+) -> CheckpointSession:
+    session = CheckpointSession(spark, checkpoint=str(folder / "checkpoint"), slots=slots, small_batches=small)
     for name, feed in feeds.items():
         session.stream(name, feed.frame(spark), time="ts")
     session.query("q", query, plan=plan)

@@ -14,7 +14,7 @@ from tests.spark.feeding import SCHEMA, Feed
 import midstream as ms
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.control import ask
-from midstream.cluster.session import Session
+from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.errors import JobError
 
 pytestmark = pytest.mark.spark
@@ -27,8 +27,8 @@ def feeds(tmp_path: Path) -> dict[str, Feed]:
     return {name: Feed(tmp_path / name) for name in "AB"}
 
 
-def session_on(spark, tmp_path: Path, feeds: dict[str, Feed], cql: str = JOIN, **options) -> Session:
-    session = ms.Session(spark, checkpoint=str(tmp_path / "checkpoint"), slots=3)
+def session_on(spark, tmp_path: Path, feeds: dict[str, Feed], cql: str = JOIN, **options) -> CheckpointSession:
+    session = CheckpointSession(spark, checkpoint=str(tmp_path / "checkpoint"), slots=3)
     for name, feed in feeds.items():
         session.stream(name, feed.frame(spark), time="ts", **options)
     session.query("q", cql)
@@ -175,8 +175,8 @@ def test_a_stream_can_be_added_to_a_session_whose_sources_are_named(spark, tmp_p
 
     feeds = {name: Feed(tmp_path / name) for name in "ABC"}
 
-    def opened(names: str) -> Session:
-        session = ms.Session(spark, checkpoint=str(tmp_path / "checkpoint"), slots=2)
+    def opened(names: str) -> CheckpointSession:
+        session = CheckpointSession(spark, checkpoint=str(tmp_path / "checkpoint"), slots=2)
         for name in names:
             options = {"maxFilesPerTrigger": "1"}
             session.open_stream(name, "parquet", path=str(tmp_path / name), schema=SCHEMA, options=options)

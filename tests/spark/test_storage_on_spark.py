@@ -10,7 +10,7 @@ from tests.spark.feeding import Feed
 
 import midstream as ms
 from midstream.checkpoint.outputs import outputs_of
-from midstream.cluster.session import Session
+from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.errors import JobError
 
 pytestmark = pytest.mark.spark
@@ -19,8 +19,8 @@ ODD = "run[1] {a,b} 50%20off a#b what*?"
 """What Spark takes for patterns, escapes or fragments where it is not told otherwise."""
 
 
-def session_on(spark, folder: Path, feed: Feed, given: list) -> Session:
-    session = ms.Session(spark, checkpoint=str(folder), slots=1)
+def session_on(spark, folder: Path, feed: Feed, given: list) -> CheckpointSession:
+    session = CheckpointSession(spark, checkpoint=str(folder), slots=1)
     session.stream("A", feed.frame(spark), time="ts")
     session.query("q", "SELECT A.k, A.v FROM A [NOW]")
     session.sink("q", lambda frame, batch_id: given.extend(frame.collect()))

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
 import midstream.checkpoint.graph_html  # noqa: F401  (how notebooks show what is here)
+from midstream.algebra.declarations import Catalog
 from midstream.algebra.physical import render_physical
+from midstream.algebra.quantities import size
+from midstream.algebra.statistics import Statistics
 from midstream.checkpoint.plotting import change_of_record, plot_results
 from midstream.checkpoint.stored import StoredDecision, StoredMigration
-from midstream.html import Records, preformatted, section
+from midstream.errors import JobError
+from midstream.html import Records, preformatted, section, table
 from midstream.inputs import Duration
 from midstream.optimizer.plans import Plan
 
@@ -84,6 +89,32 @@ class ContinuousQuery:
         """All results released so far, in order, in this process."""
         raise NotImplementedError
 
+    def poll(self) -> pa.Table:
+        """In memory: the results released since the last poll."""
+        self._is_elsewhere("poll")
+
+    @property
+    def plans(self) -> Mapping[int, Plan]:
+        """On a checkpoint: the plan that each slot runs."""
+        self._is_elsewhere("plans")
+
+    @property
+    def quarantine(self) -> dict[str, Any] | None:
+        """On a checkpoint: why and since which batch it takes in nothing; None if it is at work."""
+        self._is_elsewhere("quarantine")
+
+    def resume(self) -> None:
+        """On a checkpoint: goes on after a quarantine, as if the rows since it was stopped had never come."""
+        self._is_elsewhere("resume")
+
+    @property
+    def observed(self) -> Statistics:
+        """On a checkpoint: what is known of its streams and operators, as the optimizer reads it."""
+        self._is_elsewhere("observed")
+
+    def _is_elsewhere(self, name: str) -> NoReturn:
+        raise JobError(f"query {self.name} has no `{name}` where it runs")
+
     def to_pandas(self) -> Any:
         """All results released so far as a pandas DataFrame."""
         return self.table().to_pandas()
@@ -112,3 +143,20 @@ class ContinuousQuery:
         shape = self.plan.text or "without joins"
         changes = self.history._repr_html_()
         return section(f"query {self.name}", preformatted(self.cql), section(f"plan {shape}{moving}", plan), changes)
+
+
+def session_html(where: str, queries: Iterable[ContinuousQuery], catalog: Catalog) -> str:
+    """A session as notebooks show it: its queries and streams."""
+
+    def row(query: ContinuousQuery) -> list[Any]:
+        known = query.statistics
+        plan = query.plan.text or "without joins"
+        moving = f" → {query.migrating}" if query.migrating else ""
+        return [query.name, f"{plan}{moving}", f"{known['state_rows']:,} rows", size(known["state_bytes"])]
+
+    streams = [[s.name, ", ".join(s.columns.names), s.time] for s in catalog.streams.values()]
+    return section(
+        where,
+        table(["query", "plan", "state", "size"], [row(query) for query in queries]),
+        table(["stream", "columns", "time"], streams),
+    )

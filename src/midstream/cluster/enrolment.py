@@ -5,16 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from midstream.adaptation.policy import Policy
 from midstream.algebra.declarations import Catalog
 from midstream.cluster.run import Run
 from midstream.errors import JobError, MigrationError, QueryError
 from midstream.job.adding import Adding
+from midstream.job.batch import TICKS
 from midstream.job.job import Job
 from midstream.job.local_plans import resume, withdraw
 from midstream.job.rewording import Rewording, Text
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
+from midstream.language import parse
 from midstream.optimizer.plans import Plan, plan_query
 
 log = logging.getLogger(__name__)
@@ -31,6 +34,26 @@ class Enrolment:
     def job(self) -> Job:
         """Who runs the queries."""
         return self.run.job
+
+    @property
+    def catalog(self) -> Catalog:
+        """What queries may refer to."""
+        streams = {name: stream.declaration for name, stream in self.run.inputs.items() if name != TICKS}
+        return Catalog(streams, self.adding.functions)
+
+    def results(self, name: str) -> Any:
+        """All results of a query that are released so far, also of one that is not declared.
+
+        Those of one that was replaced are under the name it has since.
+        """
+        return self.run.backend.results(self.job.manifest, name, self._plan_of(name))
+
+    def _plan_of(self, name: str) -> Plan:
+        manifest = self.job.manifest
+        entry = manifest.queries.get(name) if manifest else None
+        if name not in self.job.queries and entry is not None:
+            return plan_query(parse(entry.cql, self.catalog), None, entry.emit_every)
+        return self.query(name).plan
 
     def query(self, name: str) -> RunningQuery:
         """A query by its name."""

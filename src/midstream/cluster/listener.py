@@ -3,33 +3,87 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
+from midstream.algebra.declarations import Catalog
 from midstream.checkpoint.control import Request
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import is_rehearsal
 from midstream.checkpoint.process import Repeated, this_process
 from midstream.checkpoint.request_log import told_of
 from midstream.checkpoint.status import measured
+from midstream.cluster.query import Query
 from midstream.errors import JobError, MidstreamError
 from midstream.job.accounts import adaptivity_of, history_of, shared_with, told_tick
 from midstream.job.faults import told_of_faults
 from midstream.job.forecast import forecast
+from midstream.job.job import Job
 from midstream.job.local_plans import migrating_to, plan_text
 from midstream.job.requests import without_deadline
 from midstream.language import parse
 from midstream.optimizer.growth import growth
 
-if TYPE_CHECKING:
-    from midstream.cluster.session import Session
-
 log = logging.getLogger(__name__)
+
+
+class Commanded(Protocol):
+    """What is asked of a session that other processes command."""
+
+    _job: Job
+
+    @property
+    def checkpoint(self) -> str:
+        """Where it keeps what it knows."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """What queries may refer to."""
+
+    @property
+    def scheduling(self) -> str:
+        """Which operator runs when."""
+
+    @scheduling.setter
+    def scheduling(self, wanted: str) -> None: ...
+
+    @property
+    def moves(self) -> list[dict[str, Any]]:
+        """The changes of slots."""
+
+    @property
+    def slot_decisions(self) -> list[dict[str, Any]]:
+        """What was decided about slots."""
+
+    def queries_by(self, name: str) -> Query:
+        """A query by its name."""
+
+    def query(self, name: str, cql: str, **options: Any) -> Query:
+        """Adds a query."""
+
+    def drop(self, name: str) -> None:
+        """Ends a query."""
+
+    def resume(self, name: str) -> dict[str, Any]:
+        """Has a query in quarantine go on."""
+
+    def rebalance(self, routing: Sequence[int] | None = None) -> bool:
+        """Deals partition groups to slots anew."""
+
+    def rescale(self, slots: int) -> bool:
+        """Changes the number of slots."""
+
+    def adapt(self, name: str, mode: str) -> dict[str, str]:
+        """Changes how a query adapts."""
+
+    def request_stop(self) -> None:
+        """Ends the session after the batch under way."""
 
 
 class Listener:
     """Looks for requests while the session runs."""
 
-    def __init__(self, session: Session, pause: float = 0.5) -> None:
+    def __init__(self, session: Commanded, pause: float = 0.5) -> None:
         self.session = session
         self.pause = pause
         self.looking: Repeated | None = None
@@ -116,7 +170,7 @@ class Listener:
         raise JobError(f"the job does not understand {without_deadline(request)}")
 
 
-def status(session: Session) -> dict[str, Any]:
+def status(session: Commanded) -> dict[str, Any]:
     """How far a session is."""
     job = session._job
     manifest = job.manifest

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from midstream.algebra.physical import render_physical
 from midstream.algebra.statistics import UNKNOWN, Statistics
 from midstream.algebra.time import ticks
+from midstream.checkpoint.metrics import metrics_of
 from midstream.checkpoint.plotting import plot_batches
 from midstream.checkpoint.reading import past_migration
 from midstream.checkpoint.stored import StoredDecision, StoredMigration
 from midstream.cluster.continuous_query import ContinuousQuery
+from midstream.cluster.enrolment import Enrolment
 from midstream.html import Records
 from midstream.inputs import Duration
 from midstream.job.accounts import decisions_of, history_of, shared_with, statistics_of
+from midstream.job.job import Job
 from midstream.job.local_plans import SlotPlans, explained, migrating_to, plans_by_slot
 from midstream.job.results import results_of_query
 from midstream.job.running_query import RunningQuery
@@ -25,20 +28,21 @@ from midstream.migration.predict import foretell
 from midstream.optimizer.growth import growth
 from midstream.optimizer.plans import Plan, plan_query
 
-if TYPE_CHECKING:
-    from midstream.cluster.session import Session
-
 
 class Query(ContinuousQuery):
     """A continuous query of a session."""
 
-    def __init__(self, session: Session, name: str) -> None:
-        self.session = session
+    def __init__(self, enrolment: Enrolment, name: str) -> None:
+        self._enrolment = enrolment
         self.name = name
 
     @property
+    def _job(self) -> Job:
+        return self._enrolment.job
+
+    @property
     def _running(self) -> RunningQuery:
-        return self.session._enrolment.query(self.name)
+        return self._enrolment.query(self.name)
 
     @property
     def cql(self) -> str:  # type: ignore[override]
@@ -54,32 +58,31 @@ class Query(ContinuousQuery):
     @property
     def plans(self) -> dict[int, Plan]:
         """The plan that each slot runs."""
-        return plans_by_slot(self._running, self.session._job.state.slots)
+        return plans_by_slot(self._running, self._job.state.slots)
 
     @property
     def quarantine(self) -> dict[str, Any] | None:
         """Why and since which batch it takes in nothing; None if it is at work."""
-        fault = self.session._job.state.faults.stopped.get(self.name)
+        fault = self._job.state.faults.stopped.get(self.name)
         return None if fault is None else fault.to_json()
 
     def resume(self) -> None:
         """Goes on with the next batch, as if the rows since it was stopped had never come."""
-        self.session.resume(self.name)
+        self._job.resume(self.name)
 
     def explain(self) -> str:
         """The plan in fragments, as it runs; every plan with its slots where they differ."""
-        running, session = self._running, self.session
-        streams = [session.catalog.streams[name] for name in sorted(running.streams)]
-        selected = session._backend.explanation(session._job, streams)
+        running, job, known = self._running, self._job, self._enrolment.catalog.streams
+        selected = self._enrolment.run.backend.explanation(job, [known[name] for name in sorted(running.streams)])
         warnings = [f"Warning: {sentence}" for sentence in growth(running.plan.physical)]
-        return "\n".join([explained(running, session._job.state.slots), *selected, *self._shared(), *warnings])
+        return "\n".join([explained(running, job.state.slots), *selected, *self._shared(), *warnings])
 
     def _drawn(self) -> str:
         different = {plan.text: plan for plan in self.plans.values()}
         return "\n\n".join(render_physical(plan.physical) for plan in different.values())
 
     def _shared(self) -> list[str]:
-        manifest = self.session._job.manifest
+        manifest = self._job.manifest
         common = shared_with(manifest, self.name) if manifest else {}
         return [f"Keeps {rows:,} rows of state together with {other}" for other, rows in common.items()]
 
@@ -105,58 +108,58 @@ class Query(ContinuousQuery):
         stays, and its history names the first instant that differs, and where the new plan's results are.
         """
         stretch = None if verify is None else ticks(verify, self._running.plan.query.domain)
-        self.session._enrolment.migrate(self.name, plan, strategy, trigger, part, slots, stretch)
+        self._enrolment.migrate(self.name, plan, strategy, trigger, part, slots, stretch)
 
     def explain_migration(self, plan: Plan | str, *, part: str = "auto", preference: str = "least_silence") -> str:
         """Which part of the plan would migrate to another one, and what each strategy is predicted to take."""
-        query, job = self._running, self.session._job
+        query, job = self._running, self._job
         target = plan_query(query.plan.query, plan, query.emit_every)
         known = replace(job.state.situation(query), old=query.plan, new=target, functions=query.functions)
         return foretell(known, part, preference)
 
     def cancel_migration(self) -> None:
         """Goes back to the plan before the migration under way, with the next batch; nothing is lost or doubled."""
-        self.session._job.cancel_migration(self.name)
+        self._job.cancel_migration(self.name)
 
     @property
     def migrating(self) -> str | None:
         """The plan it is migrating to, or being verified with, if any; what slots migrate to, if only some do."""
-        return migrating_to(self._running) or self.session._job.state.verifications.target_of(self.name)
+        return migrating_to(self._running) or self._job.state.verifications.target_of(self.name)
 
     @property
     def history(self) -> Records[StoredMigration]:
         """Its migrations, oldest first, also those before a restart; the last may be waiting or under way."""
         time = "integer" if self._running.plan.query.domain.is_integer else "timestamp"
-        told = history_of(self.session._job, self._running)
+        told = history_of(self._job, self._running)
         return Records(past_migration(self.name, record, time) for record in told)
 
     @property
     def decisions(self) -> Records[StoredDecision]:
         """What was decided about its plan, also to stay, oldest first and also before a restart."""
-        return Records(StoredDecision.of(self.name, told) for told in decisions_of(self.session._job, self.name))
+        return Records(StoredDecision.of(self.name, told) for told in decisions_of(self._job, self.name))
 
     @property
     def observed(self) -> Statistics:
         """What is known of its streams and operators, as the optimizer reads it; nothing unless it is adaptive."""
-        watcher = self.session._job.watchers.by_query.get(self.name)
+        watcher = self._job.watchers.by_query.get(self.name)
         return UNKNOWN if watcher is None else watcher.observed
 
     @property
     def statistics(self) -> dict[str, Any]:
         """Counts of what it did and holds, as of the last batch; with what was `observed` if it is adaptive."""
-        return statistics_of(self.session._job, self._running)
+        return statistics_of(self._job, self._running)
 
     def results(self) -> Any:
         """All results released so far."""
-        return self.session.results(self.name)
+        return self._enrolment.results(self.name)
 
     def plot(self) -> Any:
         """Draws results, state and time of each batch, with its migrations, as a figure of matplotlib."""
-        return plot_batches(self.name, self.session.metrics(), self.history)
+        return plot_batches(self.name, metrics_of(self._job.files, self._job.manifest, None), self.history)
 
     def table(self) -> pa.Table:
         """All results released so far, in order, in this process."""
-        job = self.session._job
+        job = self._job
         if job.manifest is None:
             from midstream.job.result_table import result_table
 

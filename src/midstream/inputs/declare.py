@@ -66,7 +66,7 @@ def declare(
     return StreamDeclaration(name, columns, column, amount)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StreamSettings:
     """What a session is told of a stream besides its columns."""
 

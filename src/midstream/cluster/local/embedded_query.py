@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -13,9 +14,12 @@ from midstream.checkpoint.stored import StoredDecision, StoredMigration
 from midstream.cluster.continuous_query import ContinuousQuery
 from midstream.cluster.local.live_query import LiveQuery
 from midstream.cluster.local.query_events import event_of, migration_of
+from midstream.cluster.local.session_streams import SessionStream
+from midstream.cluster.local.shared_parts import Parts
 from midstream.errors import MigrationError
 from midstream.html import Records
 from midstream.inputs import Duration
+from midstream.job.attention import Wait
 from midstream.migration.execution import SingleBox
 from midstream.migration.predict import foretell
 from midstream.operators.box import Box
@@ -25,15 +29,30 @@ from midstream.optimizer.growth import growth
 from midstream.optimizer.plans import Plan, plan_query
 from midstream.scheduling.sharing import core_of, grown_box, taps_in, whole
 
-if TYPE_CHECKING:
-    from midstream.cluster.local.embedded_session import Session
+
+class Home(Protocol):
+    """What a query asks of the session that it belongs to."""
+
+    parts: Parts
+    streams: dict[str, SessionStream]
+
+    @property
+    def queries(self) -> Mapping[str, Query]:
+        """The queries that run."""
+
+    @property
+    def waits(self) -> list[Wait]:
+        """The queries that wait for a stream."""
+
+    def drop(self, name: str) -> None:
+        """Ends a query."""
 
 
 class Query(ContinuousQuery):
     """A continuous query of an embedded session."""
 
     def __init__(
-        self, session: Session, name: str, cql: str, live: LiveQuery, start: int, emit_every: int | None, keep: bool
+        self, session: Home, name: str, cql: str, live: LiveQuery, start: int, emit_every: int | None, keep: bool
     ) -> None:
         self.session = session
         self.name = name

@@ -7,25 +7,26 @@ of the rest; its history says which. A stream that is silent while others come s
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 
-from midstream.algebra.declarations import Catalog, Timestamps, UserFunction, functions_by_name
+from midstream.algebra.declarations import Catalog, functions_by_name
 from midstream.algebra.physical import PhysicalNode
 from midstream.algebra.plan import ToStream, streams_of
 from midstream.algebra.time import BEGINNING, ticks
 from midstream.checkpoint.process import this_process
+from midstream.cluster.any_session import Session
 from midstream.cluster.local.embedded_query import Query
 from midstream.cluster.local.live_query import LiveQuery
 from midstream.cluster.local.session_streams import SessionStream
 from midstream.cluster.local.shared_parts import Owner, Parts, SharedPart, frontier_of
 from midstream.cluster.local.shared_windows import inherit_windows, unify
-from midstream.cluster.sessions import Session as AnySession
+from midstream.cluster.options import QueryOptions, SessionOptions
 from midstream.errors import InputError, JobError, QueryError
-from midstream.inputs import Duration, declare, max_ahead_of, table_of
+from midstream.inputs import StreamSettings, declare, max_ahead_of, table_of
 from midstream.job.attention import Wait, is_worth_telling, silences, told_wait, waits
 from midstream.job.ingest import DeadLetters, counted, warn_of
 from midstream.language import parse
@@ -40,44 +41,28 @@ from midstream.scheduling.sharing import core_of, taps_in
 
 log = logging.getLogger(__name__)
 
-Clock = Callable[[], int]
 
+class EmbeddedSession(Session):
+    """Continuous queries in this process, all in memory."""
 
-class Session(AnySession):
-    """Continuous queries in this process.
-
-    `clock` gives the time, in ticks, at which rows are stamped where the session stamps them; by default the wall
-    clock for timestamps and the number of pushes for integers.
-    """
-
-    def __init__(
-        self,
-        spark: None = None,
-        *,
-        checkpoint: None = None,
-        on: str | None = None,
-        functions: Sequence[UserFunction] = (),
-        scheduling: str | Schedule = "dfs",
-        clock: Clock | None = None,
-    ) -> None:
-        self.functions = functions_by_name(list(functions))
+    def _prepare(self, options: SessionOptions, spark: Any, checkpoint: Any, on: object) -> None:
+        options.require_memory()
+        self.functions = functions_by_name(list(options.functions))
         self.streams: dict[str, SessionStream] = {}
         self._queries: dict[str, Query] = {}
         self.parts = Parts(self.functions)
         self.stopped = False
-        self._clock = clock
+        self._clock = options.clock
         self._pushes = 0
         self._silent: dict[str, int] = {}
-        self._scheduling = schedule_of(scheduling)
+        self._scheduling = schedule_of(options.scheduling or "dfs")
 
     @property
     def catalog(self) -> Catalog:
-        """What queries may refer to."""
         return Catalog({name: stream.declaration for name, stream in self.streams.items()}, self.functions)
 
     @property
     def queries(self) -> dict[str, Query]:
-        """The session's queries by name."""
         return self._queries
 
     @property
@@ -93,7 +78,7 @@ class Session(AnySession):
                 execution.scheduler.schedule = self._scheduling
 
     @property
-    def dead_letters(self) -> list[DeadLetters]:
+    def dead_letters(self) -> list[DeadLetters]:  # type: ignore[override]
         """The rows that could not be used, and why."""
         return [letters for stream in self.streams.values() for letters in stream.dead]
 
@@ -107,75 +92,50 @@ class Session(AnySession):
         """How many rows are remembered; what is shared counts once."""
         return sum({id(segment): len(segment) for segment in self._segments()}.values())
 
-    def stream(
-        self,
-        name: str,
-        schema: object,
-        *,
-        time: str = "ts",
-        lateness: Duration = 0,
-        timestamps: Timestamps = "external",
-        skew: Duration | None = None,
-        on_demand: bool = True,
-        max_ahead: Duration = "clock",
-    ) -> Self:
-        """Adds a stream by its schema, or by a table that has it.
-
-        `timestamps`: external ones come with the rows, internal and latent ones are given by the session. `skew` is
-        how far an external stream may be behind the others; only with it can the stream say on demand how far it is.
-        `on_demand=False`: a silent stream holds the others back. `max_ahead` is how far ahead times are believed: a
-        duration after the latest time so far, "clock" (a day after the session's clock, for timestamps) or "any".
-        """
+    def _add_stream(
+        self, name: str, source: Any, settings: StreamSettings, columns: pa.Schema | None, on_demand: bool
+    ) -> None:
         if not isinstance(name, str) or not name.isidentifier():
             raise InputError(f"{name!r} cannot be the name of a stream", hint="use letters, digits and _")
         if name in self.streams:
             raise InputError(f"stream {name} already exists")
-        if timestamps not in ("external", "internal", "latent"):
-            raise InputError(f"timestamps are external, internal or latent, not {timestamps!r}")
-        columns = schema if isinstance(schema, pa.Schema) else table_of(name, schema).schema
-        plain = declare(name, columns, time, lateness)
+        known = source if columns is None else columns
+        schema = known if isinstance(known, pa.Schema) else table_of(name, known).schema
+        plain = declare(name, schema, settings.time, settings.lateness)
+        skew = settings.skew
         behind = 0 if skew is None or skew == 0 else ticks(skew, plain.domain)
         if behind < 0:
             raise InputError(f"stream {name} cannot have a negative skew: {skew}")
-        bound = max_ahead_of(name, max_ahead, plain.domain)
-        declaration = replace(plain, timestamps=timestamps, skew=behind, max_ahead=bound)
-        willing = on_demand and (timestamps != "external" or skew is not None)
-        self.streams[name] = SessionStream(declaration, willing)
-        return self
+        bound = max_ahead_of(name, settings.max_ahead, plain.domain)
+        declaration = replace(plain, timestamps=settings.timestamps, skew=behind, max_ahead=bound)
+        self.streams[name] = SessionStream(declaration, on_demand and (settings.stamped or skew is not None))
 
-    def query(
-        self,
-        name: str,
-        cql: str,
-        *,
-        plan: Plan | str | None = None,
-        emit_every: Duration | None = None,
-        share: bool = True,
-        keep: bool = True,
-    ) -> Query:
-        """Adds a continuous query, which starts now.
+    def query(self, name: str, cql: str, **options: Any) -> Query:
+        found = super().query(name, cql, **options)
+        assert isinstance(found, Query)
+        return found
 
-        With `share=False` it keeps everything to itself. With `keep=False` its results are forgotten once polled.
-        """
+    def _add_query(self, name: str, cql: str, options: QueryOptions) -> Query:
+        if options.adaptive != "off" or options.replace or options.on_error is not None:
+            self._needs_checkpoint("queries that adapt, are replaced or set rows aside")
         self._require_running()
         if not isinstance(name, str) or not name:
             raise QueryError(f"the name of a query is a text, not {name!r}")
         if name in self.queries:
             raise QueryError(f"query {name} already exists")
         relation = parse(cql, self.catalog)
-        every = None if emit_every is None else ticks(emit_every, relation.domain)
-        chosen = plan_query(relation, plan, every)
-        physical, fresh = self._shared(chosen) if share else (chosen.physical, ())
+        every = None if options.emit_every is None else ticks(options.emit_every, relation.domain)
+        chosen = plan_query(relation, options.plan, every)
+        physical, fresh = self._shared(chosen) if options.share else (chosen.physical, ())
         live = LiveQuery(
             fixed(chosen, physical) if taps_in(physical) else chosen, self.functions, schedule=self._scheduling
         )
-        query = Query(self, name, cql, live, self._begin(live), every, keep)
-        self._inherit(query, fresh, share)
+        query = Query(self, name, cql, live, self._begin(live), every, options.keep)
+        self._inherit(query, fresh, options.share)
         self.queries[name] = query
         return query
 
     def drop(self, name: str) -> None:
-        """Ends a query and frees what no other query uses."""
         query = self.queries.pop(name, None)
         if query is None:
             raise QueryError(f"there is no query {name}")
@@ -188,10 +148,6 @@ class Session(AnySession):
         return self
 
     def push(self, stream: str | Mapping[str, object], rows: object = None) -> None:
-        """Takes rows of one stream, or of several by name, and works them through; results leave at once.
-
-        The streams that are not among them are silent for this push.
-        """
         self._require_running()
         given = dict(stream) if isinstance(stream, Mapping) else {stream: rows}
         for name in given:
@@ -224,7 +180,6 @@ class Session(AnySession):
                 log.warning("%s", told_wait(wait, self.streams[wait.stream].declaration))
 
     def stop(self) -> None:
-        """Ends all streams: whatever waits for later rows leaves now, and nothing more is taken."""
         if self.stopped:
             return
         for stream in self.streams.values():

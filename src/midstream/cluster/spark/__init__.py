@@ -9,14 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from midstream.cluster.session import Session
     from midstream.cluster.spark.environment import spark_session
     from midstream.cluster.spark.finite import run_on_spark
 
-__all__ = ["Session", "run_on_spark", "spark_session"]
+__all__ = ["run_on_spark", "spark_session"]
 
 _HOMES = {
-    "Session": "midstream.cluster.session",
     "run_on_spark": "midstream.cluster.spark.finite",
     "spark_session": "midstream.cluster.spark.environment",
 }

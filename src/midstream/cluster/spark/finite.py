@@ -25,9 +25,9 @@ from midstream.adaptation.policy import Mode, Policy, policy_of
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.plan import Relation, streams_of
 from midstream.checkpoint.lists import dead_letters_of
+from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.local.embedded import Cut, Stream, batches_and_cuts
 from midstream.cluster.local.planned_changes import PlannedChange, planned_changes
-from midstream.cluster.session import Session
 from midstream.cluster.spark.environment import require_classic
 from midstream.errors import QueryError
 from midstream.job.ingest import DeadLetters, report
@@ -70,7 +70,9 @@ def run_on_spark(
         starts = _write_batches(folder, names, inputs, catalog, batch_rows, [change.at for change in changes])
         functions = tuple(catalog.functions.values())
         checkpoint = str(folder / "checkpoint")
-        with Session(spark, checkpoint=checkpoint, slots=slots, functions=functions, scheduling=scheduling) as session:
+        with CheckpointSession(
+            spark, checkpoint=checkpoint, slots=slots, functions=functions, scheduling=scheduling
+        ) as session:
             for name in names:
                 declared = catalog.streams[name]
                 frame = _read(spark, folder / name, declared.columns)
@@ -94,7 +96,7 @@ def run_on_spark(
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _dead_letters(session: Session) -> list[DeadLetters]:
+def _dead_letters(session: CheckpointSession) -> list[DeadLetters]:
     """The rows that could not be used, by stream and reason."""
     files, manifest = session._job.files, session._job.manifest
     if manifest is None:
@@ -116,7 +118,7 @@ def _dead_letters(session: Session) -> list[DeadLetters]:
     ]
 
 
-def _plan_changes(session: Session, changes: Sequence[PlannedChange], starts: Mapping[int, int]) -> None:
+def _plan_changes(session: CheckpointSession, changes: Sequence[PlannedChange], starts: Mapping[int, int]) -> None:
     """Has each change begin before its batch, or as soon after it as an earlier one has ended."""
     waiting = [(starts[i], change) for i, change in enumerate(changes) if i in starts]
 

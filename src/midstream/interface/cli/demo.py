@@ -78,11 +78,12 @@ def write(folder: Path, batches: Sequence[dict[str, pa.Table]]) -> None:
 
 def run(folder: Path, scenario: Scenario, view: View) -> tuple[pa.Table, list[Account], list[Account]]:
     """Runs the session over the files; gives the results, an account of each batch, and the query's migrations."""
-    from midstream.cluster.spark import Session, spark_session
+    from midstream.cluster.checkpoint_session import CheckpointSession
+    from midstream.cluster.spark import spark_session
 
     spark = spark_session(name="midstream demo")
     events: list[Account] = []
-    with Session(spark, checkpoint=str(folder / "checkpoint")) as session:
+    with CheckpointSession(spark, checkpoint=str(folder / "checkpoint")) as session:
         for name in STREAMS:
             files = spark.readStream.schema("id BIGINT, k BIGINT, ts TIMESTAMP").option("maxFilesPerTrigger", 1)
             session.stream(name, files.parquet(str(folder / name)), time="ts")

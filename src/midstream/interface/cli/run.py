@@ -116,9 +116,9 @@ def open_session(job: JobFile, replace: bool = False, drop: Sequence[str] = ()) 
     `replace` has queries whose texts have changed take the places of the old ones; `drop` names queries to end.
     """
     from midstream.cluster import sinks
-    from midstream.cluster.session import Session
+    from midstream.cluster.checkpoint_session import CheckpointSession
 
-    session = Session(
+    session = CheckpointSession(
         _spark(job) if job.on == "spark" else None,
         checkpoint=job.checkpoint,
         on=job.on,

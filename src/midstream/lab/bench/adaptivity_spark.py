@@ -42,9 +42,9 @@ class SparkRun:
     @staticmethod
     def opened(spark: Any, folder: Path, query: str, plan: str, adaptive: Any) -> SparkRun:
         """A session on folders that are empty yet."""
-        from midstream.cluster.spark import Session
+        from midstream.cluster.checkpoint_session import CheckpointSession
 
-        session = Session(spark, checkpoint=str(folder / "checkpoint"))
+        session = CheckpointSession(spark, checkpoint=str(folder / "checkpoint"))
         for stream in NAMES:
             (folder / stream).mkdir(parents=True)
             columns = ", ".join(f"{column} BIGINT" for column in ["ts", *chain_columns(NAMES)[stream]])

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from midstream.cluster.session import Session
+from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.lab.bench.figures import Report
 
 CQL = "SELECT A.k, A.v AS a, B.v AS b FROM A [RANGE 2000], B [RANGE 2000] WHERE A.k = B.k"
@@ -112,7 +112,7 @@ def run(spark: Any, folders: Mapping[str, Path], work: Path) -> tuple[dict[str, 
         last = now
 
     on = "local" if spark is None else "spark"
-    with Session(spark, checkpoint=str(work), on=on) as session:
+    with CheckpointSession(spark, checkpoint=str(work), on=on) as session:
         for name, folder in folders.items():
             options = {"maxFilesPerTrigger": "1"}
             session.open_stream(name, "parquet", path=str(folder), schema=SCHEMA, options=options)

@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pyarrow as pa
 
-from midstream.cluster.local.embedded_session import Session
+from midstream.cluster.local.embedded_session import EmbeddedSession
 from midstream.lab.bench.figures import Report
 
 QUERIES = 50
@@ -26,7 +26,7 @@ def bench_sharing(repeats: int = 3, seed: int = 11) -> Report:
     """State, time and output of fifty queries against those of one."""
     pushes = _pushes(seed)
     best: dict[str, float] = {}
-    sessions: dict[str, Session] = {}
+    sessions: dict[str, EmbeddedSession] = {}
     for turn in range(repeats):
         for name in ("whole", "one", "many", "apart") if turn == 0 else ("whole", "many"):
             session = sessions[name] = _opened(name)
@@ -49,8 +49,8 @@ def bench_sharing(repeats: int = 3, seed: int = 11) -> Report:
     return report
 
 
-def _opened(name: str) -> Session:
-    session = Session()
+def _opened(name: str) -> EmbeddedSession:
+    session = EmbeddedSession()
     for stream in "ABC":
         session.stream(stream, SCHEMA)
     if name == "whole":

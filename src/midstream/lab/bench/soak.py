@@ -106,7 +106,8 @@ def soak_here(checkpoint: Path, enough: Callable[[int], bool]) -> list[Moment]:
 
 def soak_on_spark(checkpoint: Path, enough: Callable[[int], bool]) -> list[Moment]:
     """Runs a session on Spark, and looks after each batch."""
-    from midstream.cluster.spark import Session, spark_session
+    from midstream.cluster.checkpoint_session import CheckpointSession
+    from midstream.cluster.spark import spark_session
 
     moments: list[Moment] = []
     ended = threading.Event()
@@ -116,7 +117,7 @@ def soak_on_spark(checkpoint: Path, enough: Callable[[int], bool]) -> list[Momen
         if enough(len(moments)):
             ended.set()
 
-    with Session(spark_session(), checkpoint=str(checkpoint)) as session:
+    with CheckpointSession(spark_session(), checkpoint=str(checkpoint)) as session:
         for name, rows in (("A", 400), ("B", 200)):
             session.open_stream(
                 name,

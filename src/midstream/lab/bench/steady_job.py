@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.control import send
-from midstream.cluster.session import Session
+from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.errors import DeadLetterWarning, MidstreamError
 
 SCHEMA = pa.schema([("k", pa.int64()), ("g", pa.int64()), ("v", pa.int64()), ("ts", pa.int64())])
@@ -86,8 +86,8 @@ class SteadyJob:
                 self.session.stop()
                 self.session = self._opened()
 
-    def _opened(self) -> Session:
-        session = Session(checkpoint=self.checkpoint, on="local", metrics_retained=1000, retention=RETENTION)
+    def _opened(self) -> CheckpointSession:
+        session = CheckpointSession(checkpoint=self.checkpoint, on="local", metrics_retained=1000, retention=RETENTION)
         for name in STREAMS:
             session.stream(name, SCHEMA, lateness=5)
         for name, cql in QUERIES.items():

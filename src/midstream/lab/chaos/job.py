@@ -18,13 +18,15 @@ SLOTS = 2
 
 def main(folder: Path, master: str) -> None:
     """Runs the job, wherever it had been."""
-    from midstream.cluster.session import Session
+    from midstream.cluster.checkpoint_session import CheckpointSession
     from midstream.cluster.spark import spark_session
     from midstream.lab.chaos.queries import QUERIES
 
     spark = spark_session(master, **{"spark.driver.memory": "1g"})
     texts = json.loads((folder / "texts.json").read_text())
-    with Session(spark, checkpoint=str(folder / "disk" / "checkpoint"), slots=None, small_batches=0) as session:
+    with CheckpointSession(
+        spark, checkpoint=str(folder / "disk" / "checkpoint"), slots=None, small_batches=0
+    ) as session:
         for name in "ABC":
             options = {"maxFilesPerTrigger": "2"}
             session.open_stream(name, "parquet", path=str(folder / name), schema=SCHEMA, options=options)

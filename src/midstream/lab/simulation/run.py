@@ -20,7 +20,7 @@ from midstream.checkpoint.lists import sources_of
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.process import running_as
 from midstream.checkpoint.store import CheckpointStore
-from midstream.cluster.session import Session
+from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.simulated.cluster import FileSource, SimulatedBackend
 from midstream.cluster.simulated.processes import Actor
 from midstream.errors import InternalError, JobError, MidstreamError
@@ -200,12 +200,12 @@ class SimulatedRun:
                 actor.sleep(1.0)
         session.stop()
 
-    def opened(self, actor: Actor) -> Session:
+    def opened(self, actor: Actor) -> CheckpointSession:
         """A session as its program declares it."""
         backend: Callable[[Files], SimulatedBackend] = lambda files: SimulatedBackend(  # noqa: E731
             files, actor, self.world.workers, actor.random
         )
-        session = Session(
+        session = CheckpointSession(
             checkpoint=self.world.uri,
             on=backend,
             slots=self.workload.slots if actor.random.random() < 0.3 or not self.seen else None,
@@ -219,7 +219,7 @@ class SimulatedRun:
                 session.sink(name, self._sink(name))
         return session
 
-    def _declare(self, session: Session, name: str, cql: str) -> None:
+    def _declare(self, session: CheckpointSession, name: str, cql: str) -> None:
         old = self.workload.queries[name]
         try:
             session.query(name, cql, replace=cql != old)
@@ -229,7 +229,7 @@ class SimulatedRun:
             session.query(name, old)  # another text has to wait for the end of a migration
 
     @staticmethod
-    def _backend(session: Session) -> SimulatedBackend:
+    def _backend(session: CheckpointSession) -> SimulatedBackend:
         assert isinstance(session._backend, SimulatedBackend)
         return session._backend
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from midstream.cluster.session import Session
+from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.lab.yardsticks.joins import IN_MEMORY, Timed, streaming_query, trigger_seconds
 
 SCHEMA = "ts timestamp, a bigint, b bigint, v bigint"
@@ -50,7 +50,7 @@ def our_chain(
     kernel: Callable[[float], None] | None = None,
 ) -> Timed:
     """The same through a session, in executors; `kernel` is told the seconds of all slots' operators in every batch."""
-    with Session(spark, checkpoint=str(work / "checkpoint"), small_batches=0) as session:
+    with CheckpointSession(spark, checkpoint=str(work / "checkpoint"), small_batches=0) as session:
         for name, folder in folders.items():
             session.stream(name, _files(spark, folder), time="ts")
         query = session.query("join", cql, plan=plan)

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from midstream.cluster.session import Session
+from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.spark.backend import SparkBackend
 from midstream.cluster.spark.environment import ship_package
 
@@ -81,7 +81,7 @@ def our_join(
 ) -> Timed:
     """The same join through a session; `migrate` is a batch, the plan to go over to before it, and the strategy."""
     frontiers: list[int] = []
-    with Session(spark, checkpoint=str(work / "checkpoint")) as session:
+    with CheckpointSession(spark, checkpoint=str(work / "checkpoint")) as session:
         for name, folder in folders.items():
             session.stream(name, _files(spark, folder), time="ts")
         query = session.query("join", cql, plan=plan)
@@ -141,7 +141,7 @@ def _watermarked(spark: SparkSession, folder: Path, i: int) -> DataFrame:
     return frame.withWatermark(f"t{i}", "0 seconds")
 
 
-def streaming_query(session: Session) -> StreamingQuery:
+def streaming_query(session: CheckpointSession) -> StreamingQuery:
     """Spark's query under a session that has been started."""
     backend = session._backend
     assert isinstance(backend, SparkBackend) and backend.streaming_query is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from midstream.cluster.session import Session
+from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.lab.yardsticks.joins import streaming_query, trigger_seconds
 
 SCHEMA = "ts bigint, k bigint, v bigint"
@@ -25,7 +25,7 @@ class Asked:
 
 def many_queries(spark: SparkSession, folders: Mapping[str, Path], queries: Mapping[str, str], work: Path) -> Asked:
     """Runs queries over files, one per stream and trigger."""
-    with Session(spark, checkpoint=str(work)) as session:
+    with CheckpointSession(spark, checkpoint=str(work)) as session:
         for name, folder in folders.items():
             files = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
             session.stream(name, files, time="ts")

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from midstream.cluster.session import Session
+from midstream.cluster.checkpoint_session import CheckpointSession
 
 SCHEMA = "ts timestamp, k bigint"
 Given = dict[tuple[int, int], tuple[int, int]]
@@ -25,7 +25,7 @@ def our_counts(spark: SparkSession, folders: Mapping[str, Path], seconds: int, s
     window = f"[TUMBLE {seconds} SECONDS]"
     parts = " UNION ALL ".join(f"SELECT {name}.k FROM {name} {window}" for name in folders)
     frontiers: list[int] = []
-    with Session(spark, checkpoint=str(work / "checkpoint")) as session:
+    with CheckpointSession(spark, checkpoint=str(work / "checkpoint")) as session:
         for name, folder in folders.items():
             silent = name == list(folders)[-1]
             session.stream(name, _files(spark, folder), time="ts", skew=skew if silent else None)

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from midstream.cluster.session import Session
+from midstream.cluster.checkpoint_session import CheckpointSession
 
-Change = Callable[[Session], object]
+Change = Callable[[CheckpointSession], object]
 """What is asked of a session before a batch."""
 
 
@@ -50,7 +50,7 @@ def watched_job(
         if batch in changes:
             changes[batch](session)
 
-    with Session(spark, checkpoint=str(work / "checkpoint"), slots=slots) as session:
+    with CheckpointSession(spark, checkpoint=str(work / "checkpoint"), slots=slots) as session:
         for name, folder in folders.items():
             files = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
             session.stream(name, files, time="ts")

@@ -1,0 +1,372 @@
+"""A session: streams and continuous queries over them on one checkpoint, exactly once, wherever it runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import pyarrow as pa
+
+from midstream.adaptation.policy import Policy, policy_of
+from midstream.adaptation.scaling import SlotRange
+from midstream.algebra.declarations import Catalog, functions_by_name
+from midstream.algebra.plan import Relation
+from midstream.algebra.time import ticks
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.metrics import metrics_of
+from midstream.checkpoint.names import is_rehearsal
+from midstream.checkpoint.reading import StoredJob
+from midstream.checkpoint.records import Settings
+from midstream.checkpoint.retention import Retention
+from midstream.checkpoint.store import CheckpointStore
+from midstream.cluster.any_session import Session
+from midstream.cluster.backend import Backend
+from midstream.cluster.backends import first_slots, opened_backend
+from midstream.cluster.enrolment import Enrolment
+from midstream.cluster.listener import Listener
+from midstream.cluster.options import QueryOptions, SessionOptions, check_name
+from midstream.cluster.query import Query
+from midstream.cluster.resuming import leave_out, take_up
+from midstream.cluster.run import Run
+from midstream.errors import InputError, JobError, QueryError
+from midstream.inputs import StreamSettings
+from midstream.job.adding import Adding
+from midstream.job.arrival import Arrival
+from midstream.job.attention import reads_of, told_wait, waits
+from midstream.job.batch import TICKS
+from midstream.job.changed_functions import fingerprints
+from midstream.job.commits import Commits
+from midstream.job.delivery import Sink
+from midstream.job.ending import finish, release
+from midstream.job.faults import on_error_of
+from midstream.job.finished import is_finished
+from midstream.job.forecast import forecast
+from midstream.job.job import Job, Progress
+from midstream.job.relocation import require_slots
+from midstream.job.rewording import Text
+from midstream.job.slot_decisions import deciders, require_protocol
+from midstream.job.state import JobState
+from midstream.job.task.memory import Memory
+from midstream.language import parse
+from midstream.optimizer.plans import Plan
+from midstream.scheduling.schedule import Schedule, schedule_of
+
+
+class CheckpointSession(Session):
+    """Continuous queries on a checkpoint, on Spark or in this process."""
+
+    def _prepare(
+        self, options: SessionOptions, spark: Any, checkpoint: Any, on: str | Callable[[Files], Backend] | None
+    ) -> None:
+        options.require_checkpoint()
+        memory, store = Memory.of(options.memory_per_slot), CheckpointStore(str(checkpoint))
+        self._backend = opened_backend(on or "spark", spark, store.files, options.small_batches)
+        self._options = options
+        self.functions = functions_by_name(list(options.functions))
+        self._listener: Listener | None = None
+        commits = Commits(store, options.retained, options.metrics_retained, Retention.of(options.retention))
+        self._range = SlotRange.of(options.slots) if isinstance(options.slots, str) else None
+        state = JobState(first_slots(options.slots, self._backend.slots), settings=Settings(job=options.name))
+        self._job = Job(self._backend.cluster, commits, state, memory)
+        self._job.deciding = deciders(options.rebalancing, self._range)
+        self._code, self._changed_functions = fingerprints(self.functions), options.changed_functions
+        self._declared: dict[str, dict[str, Any]] = {}
+        self._left_out: set[str] = set()
+        """What was declared, and what was dropped since the session was opened."""
+        self._run = Run(self._backend, self._job, Arrival(self._job, options.carry))
+        self._enrolment = Enrolment(self._run, Adding(self._job, self.functions))
+        self._open()
+        if options.scheduling is not None:
+            self.scheduling = options.scheduling
+
+    def _open(self) -> None:
+        """Reads what the checkpoint has."""
+        slots = self._options.slots
+        self._job.open(None if isinstance(slots, str) else slots, self._options.group_bits)
+        self._keep_to_range()
+        self._run.arrival = Arrival(self._job, self._options.carry)
+
+    @property
+    def scheduling(self) -> str:
+        return self._job.state.settings.scheduling
+
+    @scheduling.setter
+    def scheduling(self, wanted: str | Schedule) -> None:
+        with self._job.gate:
+            self._job.state.schedule(schedule_of(wanted).name)
+
+    @property
+    def checkpoint(self) -> str:
+        """Where the session keeps what it knows."""
+        return self._job.store.uri
+
+    @property
+    def catalog(self) -> Catalog:
+        return self._enrolment.catalog
+
+    def _add_stream(
+        self, name: str, source: Any, settings: StreamSettings, columns: pa.Schema | None, on_demand: bool
+    ) -> None:
+        self._require_new_stream(name)
+        if not on_demand:
+            raise InputError("on_demand is an option of streams in memory", hint="leave the skew out: others then wait")
+        self._run.inputs[name] = self._backend.stream(name, source, columns, settings)
+
+    def _open_stream(
+        self,
+        name: str,
+        format: str,
+        path: str | None,
+        schema: str | None,
+        options: Mapping[str, str],
+        columns: Sequence[str],
+        settings: StreamSettings,
+    ) -> None:
+        self._require_new_stream(name)
+        self._run.inputs[name] = self._backend.open_stream(name, format, path, schema, options, columns, settings)
+
+    def _require_new_stream(self, name: str) -> None:
+        check_name("stream", name)
+        if name in self._run.inputs:
+            raise InputError(f"stream {name} already exists")
+
+    def ticks(self) -> Self:
+        self._run.inputs[TICKS] = self._backend.ticks(TICKS)
+        return self
+
+    def _declare_lateness(self, name: str, lateness: int) -> None:
+        known: Any = self._run.inputs[name]
+        self._run.inputs[name] = replace(known, declaration=replace(known.declaration, lateness=lateness))
+
+    def query(self, name: str, cql: str, **options: Any) -> Query:
+        found = super().query(name, cql, **options)
+        assert isinstance(found, Query)
+        return found
+
+    def _add_query(self, name: str, cql: str, options: QueryOptions) -> Query:
+        check_name("query", name)
+        if not options.keep:
+            raise QueryError("keep is an option of queries in memory", hint="limit what is kept by retention")
+        if name in self._job.queries and not options.replace:
+            raise QueryError(f"query {name} already exists", hint="replace=True puts another in its place")
+        relation = parse(cql, self.catalog)
+        every = None if options.emit_every is None else ticks(options.emit_every, relation.domain)
+        if options.on_error is not None:
+            self._job.state.faults.policies[name] = on_error_of(options.on_error)
+        policy = policy_of(options.adaptive)
+        return self._add(name, cql, relation, options.plan, every, options.share, policy, options.replace)
+
+    def _add(
+        self,
+        name: str,
+        cql: str,
+        relation: Relation,
+        plan: Plan | str | None = None,
+        every: int | None = None,
+        share: bool = True,
+        policy: Policy | None = None,
+        replace: bool = False,
+    ) -> Query:
+        policy = self._job.state.policy_for(name, policy)
+        self._enrolment.add(Text(name, cql, relation, plan, every, share), self.catalog, policy, replace)
+        told = {"cql": cql, "relation": relation, "plan": plan, "every": every, "share": share, "policy": policy}
+        self._declared[name] = {**told, "replace": replace}
+        self._left_out.discard(name)
+        return Query(self._enrolment, name)
+
+    def restore_added(self) -> list[str]:
+        wanted = [name for name in self._job.state.added if name not in self._job.queries]
+        for name in wanted:
+            told = self._job.state.added[name]
+            self.query(name, told["cql"], plan=told.get("plan"), adaptive=told.get("adaptive", "off"))
+        return wanted
+
+    def was_dropped(self, name: str, cql: str) -> bool:
+        """Whether a query of this very text was dropped by request."""
+        return self._job.state.dropped.get(name) == cql
+
+    def drop(self, name: str) -> None:
+        job = self._job
+        with job.gate:
+            if name not in job.queries and job.manifest is not None and name in job.manifest.queries:
+                leave_out(self, name)
+                self._left_out.add(name)
+                return
+            self._enrolment.query(name)
+            self._left_out.add(name)
+            self._declared.pop(name, None)
+            job.drop(name)
+
+    def resume(self, name: str) -> dict[str, Any]:
+        return self._job.resume(name).to_json()
+
+    def rebalance(self, routing: Sequence[int] | None = None, *, protocol: str = "auto") -> bool:
+        require_protocol(protocol)
+        return self._job.rebalance(routing)
+
+    def _keep_to_range(self) -> None:
+        """Has a checkpoint with too few or too many slots go over to the nearest number that is asked for."""
+        state = self._job.state
+        if self._range is None:
+            return
+        require_slots(self._range.most, 2**state.group_bits)
+        if state.manifest is not None and state.wanted is None:
+            state.rescale(self._range.nearest(state.slots), f"slots = {self._range}")
+
+    def rescale(self, slots: int) -> bool:
+        if self._range is not None and self._range.nearest(slots) != slots:
+            raise JobError(
+                f"{slots} slots are outside of slots = {self._range}", hint="open the session without a range"
+            )
+        return self._job.rescale(slots)
+
+    def adapt(self, name: str, mode: str) -> dict[str, str]:
+        told = forecast(
+            self._job, {"command": "adapt", "query": name, "mode": mode}, lambda cql: parse(cql, self.catalog)
+        )
+        self._enrolment.adapt(name, mode)
+        return told
+
+    @property
+    def job(self) -> StoredJob:
+        return StoredJob.open(self.checkpoint)
+
+    @property
+    def slot_decisions(self) -> list[dict[str, Any]]:
+        manifest = self._job.manifest
+        return [dict(told) for told in manifest.slots.decisions] if manifest else []
+
+    @property
+    def moves(self) -> list[dict[str, Any]]:
+        manifest = self._job.manifest
+        return [dict(move) for move in manifest.slots.moves] if manifest else []
+
+    @property
+    def waits(self) -> list[str]:
+        job = self._job
+        if job.manifest is None:
+            return []
+        known = job.manifest.streams
+        found = waits(reads_of(job.queries), known.registers, known.silent)
+        return [told_wait(wait, self.catalog.streams[wait.stream]) for wait in found]
+
+    def sink(self, name: str, write: Sink) -> None:
+        self._enrolment.query(name)
+        self._job.deliveries.sinks.setdefault(name, []).append(write)
+
+    def on_progress(self, listener: Progress) -> None:
+        self._job.listeners.append(listener)
+
+    def before_batch(self, call: Callable[[int], None]) -> None:
+        self._job.before_batch.append(call)
+
+    def start(self, trigger: str | None = None) -> Self:
+        if self._backend.active:
+            raise JobError("the session is running already")
+        if not self._run.inputs:
+            raise JobError("a session needs at least one stream before it starts")
+        held = self._run.held
+        try:
+            self._start(trigger)
+        except BaseException:
+            if not held:
+                self.stop()
+            raise
+        return self
+
+    def _start(self, trigger: str | None) -> None:
+        take_up(self)
+        self._run.trigger = trigger
+        self._job.turns.failure = None
+        self._run.stopping.clear()
+        if is_finished(self._job.manifest):
+            self._run.deliver_last()
+            return
+        listener = Listener(self) if self._listener is None else None
+        if listener is not None:
+            listener.go_on()
+        self._run.begin()
+        if listener is not None:
+            listener.listen()
+            self._listener = listener
+
+    def push(self, stream: str | Mapping[str, object], rows: object = None) -> None:
+        from midstream.cluster.local.backend import LocalBackend
+
+        if not isinstance(self._backend, LocalBackend):
+            raise JobError("rows are pushed into sessions in this process only", hint='open it with on="local"')
+        if not self._run.started or not self._run.held:
+            raise JobError("the session has not been started, or has been stopped")
+        self._backend.push(self._job, dict(stream) if isinstance(stream, Mapping) else {stream: rows})
+
+    def process_available(self, *, finish: bool = False) -> Self:
+        self.start("available")
+        self.wait()
+        self.end_available(finish)
+        return self
+
+    def end_available(self, finish: bool = False) -> None:
+        """After `start("available")` and `wait`: releases what waited for another batch, or finishes."""
+        if self._run.stopping.is_set() or not self._run.held:
+            return
+        if finish:
+            self.finish()
+        else:
+            release(self._job)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        ended = self._run.wait(None if timeout is None else time.monotonic() + timeout)
+        if self._run.stopping.is_set():
+            self.stop()
+        return ended
+
+    def finish(self) -> None:
+        held = self._run.held
+        try:
+            if not held or self._backend.active:
+                self._take_in_the_rest()
+            if self._job.turns.failure is not None:
+                raise self._job.turns.failure
+            if self._run.held:  # else it was stopped meanwhile
+                finish(self._job)
+        finally:
+            if not held:
+                self.stop()
+
+    def _take_in_the_rest(self) -> None:
+        """Works through what the streams have now, so that nothing that has come is left out."""
+        if self._backend.active:
+            self._run.take_in_the_rest()
+        else:
+            self.start("available")
+            self.wait()
+
+    def request_stop(self) -> None:
+        self._run.stopping.set()
+
+    def stop(self) -> None:
+        if self._listener is not None:
+            self._listener.stop()
+            self._listener = None
+        self._run.stop()
+
+    def results(self, name: str) -> Any:
+        return self._enrolment.results(name)
+
+    def dead_letters(self) -> Any:  # type: ignore[override]
+        """All rows that could not be used, with the reasons."""
+        return self._backend.dead_letters(self._job.manifest)
+
+    def metrics(self, batches: int | None = None) -> pa.Table:
+        return metrics_of(self._job.files, self._job.manifest, batches)
+
+    def queries_by(self, name: str) -> Query:
+        """A query by its name."""
+        self._enrolment.query(name)
+        return Query(self._enrolment, name)
+
+    @property
+    def queries(self) -> Mapping[str, Query]:
+        return {name: Query(self._enrolment, name) for name in self._job.queries if not is_rehearsal(name)}
