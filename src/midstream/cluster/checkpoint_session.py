@@ -355,7 +355,7 @@ class CheckpointSession(Session):
     def results(self, name: str) -> Any:
         return self._enrolment.results(name)
 
-    def dead_letters(self) -> Any:  # type: ignore[override]
+    def dead_letters(self) -> Any:
         """All rows that could not be used, with the reasons."""
         return self._backend.dead_letters(self._job.manifest)
 

@@ -78,7 +78,7 @@ class EmbeddedSession(Session):
                 execution.scheduler.schedule = self._scheduling
 
     @property
-    def dead_letters(self) -> list[DeadLetters]:  # type: ignore[override]
+    def dead_letters(self) -> list[DeadLetters]:
         """The rows that could not be used, and why."""
         return [letters for stream in self.streams.values() for letters in stream.dead]
 
