@@ -36,8 +36,7 @@ from midstream.operators.slices import SliceOperator
 from midstream.operators.state.segment import segment_from_batch
 from midstream.operators.state.sorted_state import SortedState
 from midstream.optimizer.plans import Plan, plan_query
-from midstream.scheduling.box_scheduler import BoxScheduler
-from midstream.scheduling.depth_first import DepthFirst
+from midstream.scheduling.scheduler import Scheduler
 
 Inputs = Mapping[str, pa.Table]
 Entry = tuple[Any, int, int]
@@ -110,7 +109,7 @@ def recorded_query(plan: Plan, catalog: Catalog) -> tuple[LiveQuery, Box, dict[i
     taken: dict[int, list[tuple[int, Elements]]] = {id(operator): [] for operator in box.operators}
     for operator in box.operators:
         _record(operator, taken[id(operator)])
-    query.execution = SingleBox(box, query.release, partial(BoxScheduler, schedule="dfs"))
+    query.execution = SingleBox(box, query.release, partial(Scheduler, schedule="dfs"))
     return query, box, taken
 
 
@@ -274,7 +273,7 @@ def check_pickling(kind: Kind, inputs: Inputs) -> None:
 def check_closed(kind: Kind, inputs: Inputs) -> None:
     """What has been told that nothing more comes refuses what comes, whatever runs the operators."""
     _, catalog, plan = bound(kind, inputs)
-    for schedule in (DepthFirst, partial(BoxScheduler, schedule="bfs")):
+    for schedule in (Scheduler, partial(Scheduler, schedule="bfs")):
         execution = SingleBox(Box(plan.physical, catalog.functions), lambda _: None, schedule)
         execution.advance(INFINITY)
         for source in execution.sources:

@@ -27,8 +27,8 @@ def test_every_way_of_running_a_box_is_measured_over_the_same_results(name, monk
     assert set(ways) == set(scheduling._measured(plan, inputs[:1], 1))
     for number, batch in enumerate(inputs):
         for feed, advance, _ in ways.values():
-            for source, wire in Box(plan.physical).sources:
-                feed(wire, source_elements(source, *batch[source.stream.name]))
+            for place, (source, _) in enumerate(Box(plan.physical).sources):
+                feed(place, source_elements(source, *batch[source.stream.name]))
             advance(2 * number)
     given = {way: concatenate(results) for way, (_, _, results) in ways.items()}
     expected = given["direct"]

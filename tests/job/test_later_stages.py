@@ -11,7 +11,7 @@ from tests.job.test_sharing import ASKED, CATALOG, STAGES, Watched, filled, rows
 from tests.scheduling.watched import drawn
 
 from midstream.job.task.shared_task import SharedWork
-from midstream.scheduling import box_scheduler
+from midstream.scheduling import scheduler
 
 FROM = "FROM A [RANGE 9], B [RANGE 9], C [RANGE 9] WHERE A.k = B.k AND B.v = C.v"
 LATER = [
@@ -151,7 +151,7 @@ def test_what_is_shared_after_an_exchange_follows_the_groups_to_other_slots(tmp_
 @pytest.mark.parametrize("seed", range(5))
 def test_queries_in_stages_added_and_dropped_at_random_each_answer_as_if_alone(seed, tmp_path, monkeypatch):
     rng = random.Random(seed)
-    monkeypatch.setattr(box_scheduler, "TUPLE_ROWS", rng.choice([2, 10_000]))
+    monkeypatch.setattr(scheduler, "TUPLE_ROWS", rng.choice([2, 10_000]))
     watched = Watched(tmp_path, slots=1 + seed % 3, seed=seed)
     asked = rng.sample([*LATER, *ASKED[seed % 2 :: 4]], 5)
     watched.add("q0", rng.choice(asked))

@@ -20,7 +20,7 @@ from midstream.job.accounts import shared_with
 from midstream.job.task.memory import Memory
 from midstream.job.task.shared_task import Pool, SharedLife, SharedWork
 from midstream.operators.join import SymmetricJoin
-from midstream.scheduling import box_scheduler
+from midstream.scheduling import scheduler
 
 CATALOG = catalog_of(dict.fromkeys("ABC", SCHEMA), "ts")
 STAGES = "SELECT A.v, C.k AS w FROM A [RANGE 9], B [RANGE 9], C [RANGE 9] WHERE A.k = B.k AND B.v = C.v"
@@ -96,7 +96,7 @@ def test_queries_added_and_dropped_at_random_each_answer_as_if_alone(seed, tmp_p
 
     for module in _users_of_crash_points():
         monkeypatch.setattr(module, "reach", reach)
-    monkeypatch.setattr(box_scheduler, "TUPLE_ROWS", 2)
+    monkeypatch.setattr(scheduler, "TUPLE_ROWS", 2)
     # Every other one has so little memory that windows and what follows from them go through files in chunks.
     watched = Watched(tmp_path, slots=1 + seed % 3, seed=seed, memory=Memory(2**12) if seed % 2 else None)
     watched.add("q0", rng.choice(ASKED))
@@ -250,14 +250,32 @@ def test_a_query_that_begins_with_a_migration_starts_from_nothing(tmp_path):
     watched.check("new")
 
 
-def test_the_fork_delivers_to_all_who_read_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(box_scheduler, "TUPLE_ROWS", 2)
+@pytest.mark.parametrize("table", ["bfs", "rr", "batch:2", "chain"])
+def test_the_fork_delivers_to_all_who_read_it_under_every_table(table, tmp_path, monkeypatch):
+    monkeypatch.setattr(scheduler, "TUPLE_ROWS", 2)
+    monkeypatch.setattr(scheduler, "RECHAIN_STEPS", 3)
+    chains = spied(monkeypatch, "chain")
     watched = filled(tmp_path, [f"SELECT A.v, B.v AS w {JOIN}", f"SELECT DISTINCT A.v, B.v AS w {JOIN}"])
-    watched.many.driver.state.schedule("bfs")
+    watched.many.driver.state.schedule(table)
     watched.batch({name: drawn(random.Random(9), 60, 12) for name in "AB"})
     watched.many.batch({}, end=True)
     for name in watched.many.driver.queries:
         watched.check(name)
+    assert [any(node.is_fork for node in graph.nodes) for (graph,) in chains] == [True] * len(chains)
+    assert bool(chains) == (table == "chain")
+
+
+def spied(monkeypatch, name: str) -> list[tuple[object, ...]]:
+    """The arguments with which a function of the scheduler's is called from now on."""
+    calls: list[tuple[object, ...]] = []
+    function = getattr(scheduler, name)
+
+    def noting(*arguments: object) -> object:
+        calls.append(arguments)
+        return function(*arguments)
+
+    monkeypatch.setattr(scheduler, name, noting)
+    return calls
 
 
 @pytest.mark.parametrize("cql", [THREE, STAGES])

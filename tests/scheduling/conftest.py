@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from midstream.scheduling import box_scheduler
+from midstream.scheduling import scheduler
 
 
 @pytest.fixture(autouse=True, scope="module")
 def small_tuples() -> Iterator[None]:
-    usual, box_scheduler.TUPLE_ROWS = box_scheduler.TUPLE_ROWS, 2
+    usual, scheduler.TUPLE_ROWS = scheduler.TUPLE_ROWS, 2
     yield
-    box_scheduler.TUPLE_ROWS = usual
+    scheduler.TUPLE_ROWS = usual

@@ -18,13 +18,12 @@ from midstream.operators.base import Operator
 from midstream.operators.box import Box, Output
 from midstream.operators.elements import Elements
 from midstream.optimizer.plans import plan_query
-from midstream.scheduling import box_scheduler
-from midstream.scheduling.box_scheduler import BoxScheduler, cut
+from midstream.scheduling import scheduler as schedulers
 from midstream.scheduling.break_points import chain, fragments
-from midstream.scheduling.depth_first import DepthFirst
 from midstream.scheduling.executor import Executor
 from midstream.scheduling.graph import Eager, QueryGraph
 from midstream.scheduling.schedule import Schedule, schedule_of
+from midstream.scheduling.scheduler import Scheduler, cut
 from midstream.scheduling.tables import BREADTH_FIRST, DEPTH_FIRST, ROUND_ROBIN, batching
 
 TABLES = st.sampled_from([DEPTH_FIRST, BREADTH_FIRST, ROUND_ROBIN, batching(1), batching(2), batching(5)])
@@ -47,9 +46,10 @@ class Stepped:
         self.plan = plan_query(question.plan)
         self.box = Box(self.plan.physical)
         self.release = Release()
-        self.scheduler = BoxScheduler(self.box, self.release)
+        self.scheduler = Scheduler(self.box, self.release)
+        self.tabled = self.scheduler.tabled
         self.streams = {name: Stream(question.catalog.streams[name]) for name in question.tables}
-        self.wires = [(source, wire) for source, wire in self.box.sources]
+        self.wires = [(source, wire) for source, (wire,) in self.box.sources]
         self.inputs = question.tables
 
     def run(self, batch_rows: int):
@@ -76,10 +76,10 @@ class Stepped:
                     self.release(elements)
                     continue
                 for piece in cut(elements, 3):
-                    self.scheduler.nodes[wire.operator].inputs[wire.port].buffer.push(piece)
+                    self.tabled.nodes[wire.operator].inputs[wire.port].buffer.push(piece)
 
     def _step_and_switch(self) -> None:
-        executor = self.scheduler.executor
+        executor = self.tabled.executor
         while True:
             for _ in range(self.draw(st.integers(1, 6))):
                 if not executor.step():
@@ -87,7 +87,7 @@ class Stepped:
             executor.schedule = self._schedule()
 
     def _schedule(self) -> Schedule:
-        places = [(node.name, port) for node in self.scheduler.nodes for port in range(len(node.inputs))]
+        places = [(node.name, port) for node in self.tabled.nodes for port in range(len(node.inputs))]
         some = st.lists(st.sampled_from(places), max_size=2) if places else st.just([])
         names = st.lists(st.sampled_from([n for n, _ in places]), max_size=2) if places else st.just([])
         return Schedule(
@@ -97,7 +97,7 @@ class Stepped:
         )
 
     def _advance(self) -> None:
-        self.scheduler.executor.run()
+        self.tabled.executor.run()
         registers = {name: stream.register for name, stream in self.streams.items()}
         self.scheduler.advance(reached((source for source, _ in self.wires), registers))
 
@@ -121,18 +121,18 @@ def test_the_compiled_form_of_depth_first_does_the_same_in_the_same_order(case):
             call = "process" if type(operator).pieces is Operator.pieces else "pieces"
             setattr(operator, call, partial(_noting, visited, i, getattr(operator, call)))
         running = scheduler(box, output)
-        for source, wire in box.sources:
+        for number, (source, _) in enumerate(box.sources):
             stream = Stream(question.catalog.streams[source.stream.name])
             for parts in batches({source.stream.name: stream}, question.tables, 4):
                 assert isinstance(parts, dict)
                 rows, ticks = stream.accept(parts[source.stream.name])
-                running.feed(wire, source_elements(source, rows, ticks))
+                running.feed(number, source_elements(source, rows, ticks))
         running.advance(2**63 - 1)
         return output.batches, visited
 
-    compiled, first = outputs(DepthFirst)
+    compiled, first = outputs(Scheduler)
     trace: list[str] = []
-    by_table, second = outputs(partial(BoxScheduler, trace=trace))
+    by_table, second = outputs(partial(Scheduler, trace=trace))
     assert len(trace) >= len(second)  # the table did it: only it leaves a trace
     assert first == second
     assert [b.columns.to_pylist() for b in compiled] == [b.columns.to_pylist() for b in by_table]
@@ -231,7 +231,7 @@ def test_a_reader_that_comes_later_sees_what_comes_later():
 
 
 def test_a_chain_rechooses_while_it_runs(monkeypatch):
-    monkeypatch.setattr(box_scheduler, "RECHAIN_STEPS", 4)
+    monkeypatch.setattr(schedulers, "RECHAIN_STEPS", 4)
     table = ms.run("SELECT v FROM A [RANGE 3] WHERE v > 2", {"A": _numbers(40)}, batch_rows=4, scheduling="chain")
     assert sorted(table["v"].to_pylist()) == list(range(3, 40))
 

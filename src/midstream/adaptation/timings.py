@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from midstream.operators.base import Operator
-from midstream.operators.box import Box
-from midstream.operators.shared_box import SharedBox
+from midstream.operators.shared_graph import SharedGraph
 
 FADE = 0.98
 """What is left of the past after a call."""
@@ -32,7 +31,7 @@ class Timings:
         self._spent: dict[int, Spent] = {}
         self._attached: list[Operator] = []
 
-    def attach(self, box: Box | SharedBox) -> None:
+    def attach(self, box: SharedGraph) -> None:
         """Times every operator of a box from now on; those of boxes that are gone are forgotten."""
         if self._attached and len(self._attached) == len(box.operators) and self._attached[0] is box.operators[0]:
             return

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 from midstream.distribution.group_states import Shipped
 from midstream.errors import MigrationError
-from midstream.migration.execution import Scheduler, SingleBox, Sink
+from midstream.migration.execution import SingleBox
 from midstream.migration.marks import SUFFIX, mark_segment, marked_plan, with_mark
 from midstream.migration.parallel_track_paper import (
     any_old,
@@ -28,7 +28,7 @@ from midstream.migration.protocol import Functions
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements
 from midstream.operators.state.sorted_state import SortedState
-from midstream.scheduling.depth_first import DepthFirst
+from midstream.scheduling.scheduler import Scheduler, Sink
 
 Schedule = Callable[[Box, Sink], Scheduler]
 
@@ -41,7 +41,7 @@ class OldTrack:
         shipped: Shipped,
         sink: Sink,
         by_intervals: bool = True,
-        schedule: Schedule = DepthFirst,
+        schedule: Schedule = Scheduler,
         functions: Functions | None = None,
         marked: bool = False,
     ) -> None:

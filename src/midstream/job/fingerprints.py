@@ -18,7 +18,7 @@ from midstream.job.task.shared_task import has_null_keys, window_alias
 from midstream.job.task.shipping import Shipped
 from midstream.migration.contents import ports_of
 from midstream.operators.box import Box
-from midstream.operators.shared_box import Named
+from midstream.operators.shared_graph import Named
 
 NUMBERED = 10_000
 """How many nodes that are or were there keep their numbers."""

@@ -24,7 +24,7 @@ from midstream.job.running_query import RunningQuery
 from midstream.job.task.fragment_task import FragmentWork
 from midstream.job.task.shared_task import BySlot, Inherited, Member, SharedWork
 from midstream.job.task.shipping import Shipped
-from midstream.operators.shared_box import Named
+from midstream.operators.shared_graph import Named
 
 ALWAYS = -1
 """The beginning of a window that holds all there is to hold."""

@@ -123,7 +123,7 @@ class Contents:
             if held.port is not None:
                 return Known(partial(parts_of, held.state), held.state.schema, Wire(held.operator, held.port), held)
         for held in self.by_id.get(f"coverage of {node.content}", ()):
-            return Known(_current(held.state), held.state.schema, self.box.wires[held.operator], held)
+            return Known(_current(held.state), held.state.schema, self.box.wire(held.operator), held)
         return None
 
     def leaf(self, node: p.PhysicalNode) -> KeptLeaf | None:
@@ -136,7 +136,7 @@ class Contents:
         node = self.box.nodes[held.operator]
         operator = self.box.operators[held.operator]
         if isinstance(operator, Deduplicate):
-            known = Known(_current(held.state), held.state.schema, self.box.wires[held.operator], held)
+            known = Known(_current(held.state), held.state.schema, self.box.wire(held.operator), held)
             child = node.inputs[0]
         elif held.port is not None:
             known = Known(partial(parts_of, held.state), held.state.schema, Wire(held.operator, held.port), held)

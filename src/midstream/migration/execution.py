@@ -15,22 +15,10 @@ import pyarrow as pa
 from midstream.algebra.physical import Source
 from midstream.algebra.time import INFINITY
 from midstream.errors import InputError
-from midstream.operators.box import Box, Wire
+from midstream.operators.box import Box
 from midstream.operators.elements import Elements
 from midstream.operators.state.sorted_state import SortedState
-from midstream.scheduling.depth_first import DepthFirst
-
-Sink = Callable[[Elements], None]
-
-
-class Scheduler(Protocol):
-    """Runs a box: sends batches along its wires and carries frontiers through it."""
-
-    def feed(self, wire: Wire, batch: Elements | None) -> None:
-        """Sends a batch along a wire and whatever follows from it onwards."""
-
-    def advance(self, frontier: int) -> None:
-        """Carries a frontier from the sources to the root."""
+from midstream.scheduling.scheduler import Scheduler, Sink
 
 
 class Execution(Protocol):
@@ -63,14 +51,14 @@ class Execution(Protocol):
 class SingleBox:
     """The ordinary execution: one box under one scheduler."""
 
-    def __init__(self, box: Box, sink: Sink, schedule: Callable[[Box, Sink], Scheduler] = DepthFirst) -> None:
+    def __init__(self, box: Box, sink: Sink, schedule: Callable[[Box, Sink], Scheduler] = Scheduler) -> None:
         self.box = box
         self.sink = sink
         self.schedule = schedule
         self.scheduler = schedule(box, sink)
-        self.wires: dict[str, list[tuple[Source, Wire]]] = {}
-        for source, wire in box.sources:
-            self.wires.setdefault(source.stream.alias, []).append((source, wire))
+        self.inputs: dict[str, list[tuple[int, Source]]] = {}
+        for number, (source, _) in enumerate(box.sources):
+            self.inputs.setdefault(source.stream.alias, []).append((number, source))
 
     @property
     def sources(self) -> tuple[Source, ...]:
@@ -81,8 +69,8 @@ class SingleBox:
         """Takes windowed elements of a source."""
         if self.box.frontier == INFINITY:
             raise InputError(f"{alias} was closed and has been given {len(batch)} more rows")
-        for source, wire in self.wires[alias]:
-            self.scheduler.feed(wire, arranged(batch, source.schema))
+        for number, source in self.inputs[alias]:
+            self.scheduler.feed(number, arranged(batch, source.schema))
 
     def advance(self, frontier: int) -> None:
         """Carries the frontier through the box."""

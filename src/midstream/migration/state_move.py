@@ -252,7 +252,7 @@ class StateMove:
 
     def _operator_before(self, wire: Wire) -> int:
         """The operator of the new box whose output goes along a wire."""
-        return self.new.wires.index(wire)
+        return self.new.before(wire)
 
     def _not_derivable(self, node: p.PhysicalNode) -> MigrationError:
         what = f"the window of {node.stream.alias}" if isinstance(node, p.Source) else describe(node)
@@ -333,7 +333,7 @@ class StateMove:
                 self.onward(batch)
             return
         operator = self.new.operators[wire.operator]
-        further = self.new.wires[wire.operator]
+        further = self.new.wire(wire.operator)
         stops = self._stops_at(further)
         self.on_work(operator, wire.port, len(batch), not stops)
         if stops:
@@ -348,7 +348,7 @@ class StateMove:
             return self.onward is None
         operator, place = self.new.operators[wire.operator], (wire.operator, wire.port)
         if not any(port is None or port == wire.port for port, _ in ports_of(operator)):
-            return self._stops_at(self.new.wires[wire.operator])
+            return self._stops_at(self.new.wire(wire.operator))
         return place not in self.open_ports or place in self.sorted_ports
 
     def rests(self) -> Iterator[SortedState]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
 
-from midstream.algebra.windows import Hop
 from midstream.operators.base import Operator
 from midstream.operators.box import Box, Wire
 from midstream.operators.elements import Elements
@@ -21,11 +20,6 @@ class Tapped(Operator):
         self.operator, self.number, self.hear = operator, number, hear
         self.ports, self.name = operator.ports, operator.name
         self.frontier, self.work = operator.frontier, operator.work
-
-    @property
-    def grid(self) -> Hop | None:
-        """The grid of the operator, if it waits for one."""
-        return getattr(self.operator, "grid", None)
 
     @property
     def states(self) -> tuple[SortedState, ...]:
@@ -54,11 +48,8 @@ class Tapped(Operator):
 
 def tapped(box: Box, wires: Container[object], hear: Hear) -> Box:
     """A box that runs the same operators and tells what goes along the given wires."""
-    listening = Box.__new__(Box)
-    listening.plan, listening.nodes, listening.wires, listening.sources = box.plan, box.nodes, box.wires, box.sources
-    listening.frontier, listening.functions = box.frontier, box.functions
-    listening.operators = [
+    operators = [
         Tapped(operator, i, hear) if any(Wire(i, port) in wires for port in range(operator.ports)) else operator
         for i, operator in enumerate(box.operators)
     ]
-    return listening
+    return box.running(box.plan, operators)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from midstream.migration.execution import SingleBox, Sink, named
+from midstream.migration.execution import SingleBox, named
 from midstream.migration.legality import is_to_stream
 from midstream.operators.base import Operator
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements
 from midstream.operators.slices import SliceOperator
 from midstream.operators.state.sorted_state import SortedState
+from midstream.scheduling.scheduler import Sink
 
 
 class Top:

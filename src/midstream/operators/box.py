@@ -1,76 +1,28 @@
-"""A box: a physical plan brought to life, with its states.
-
-Operators are kept children first, so that one pass over them carries a frontier from the sources to the root. A box
-does not decide what runs when; a scheduler does.
-"""
+"""A box: a physical plan brought to life, with its states. It is a shared graph with one member."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
 
 from midstream.algebra.declarations import UserFunction
-from midstream.algebra.physical import PhysicalNode, Source
-from midstream.algebra.time import BEGINNING
+from midstream.algebra.physical import PhysicalNode
 from midstream.algebra.windows import Hop
-from midstream.operators.base import Operator, Work
-from midstream.operators.build import build
+from midstream.operators.base import Operator
 from midstream.operators.elements import Elements
-from midstream.operators.slices import grid_floor
-from midstream.operators.state.sorted_state import SortedState
+from midstream.operators.shared_graph import ROOT, Named, SharedGraph, Wire
 
-ROOT = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Wire:
-    """Where a source's or an operator's output goes: a port of an operator, or the root's output."""
-
-    operator: int
-    port: int
+__all__ = ["ROOT", "Box", "Output", "Wire"]
 
 
-class Box:
-    """Operators, how they are wired, and which wire each source feeds."""
+class Box(SharedGraph):
+    """The operators of one plan; each has one reader."""
 
     def __init__(self, plan: PhysicalNode, functions: Mapping[str, UserFunction] | None = None) -> None:
+        super().__init__(functions)
         self.plan = plan
-        self.operators: list[Operator] = []
-        self.wires: list[Wire] = []
-        self.nodes: list[PhysicalNode] = []
-        self.sources: list[tuple[Source, Wire]] = []
-        self.frontier = BEGINNING
-        self.functions = dict(functions or {})
-        self._add(plan, Wire(ROOT, 0), self.functions)
-        self._turn_over()
-
-    def _add(self, node: PhysicalNode, wire: Wire, functions: Mapping[str, UserFunction]) -> None:
-        if isinstance(node, Source):
-            self.sources.append((node, wire))
-            return
-        here = len(self.operators)
-        self.operators.append(build(node, functions))
-        self.nodes.append(node)
-        self.wires.append(wire)
-        for port, child in enumerate(node.inputs):
-            self._add(child, Wire(here, port), functions)
-
-    def _turn_over(self) -> None:
-        """Numbers the operators children first."""
-        last = len(self.operators) - 1
-
-        def turned(wire: Wire) -> Wire:
-            return wire if wire.operator == ROOT else Wire(last - wire.operator, wire.port)
-
-        self.operators.reverse()
-        self.nodes.reverse()
-        self.wires = [turned(w) for w in reversed(self.wires)]
-        self.sources = [(source, turned(w)) for source, w in self.sources]
-
-    def states(self) -> Iterator[SortedState]:
-        """All states, children first."""
-        for operator in self.operators:
-            yield from operator.states
+        self.add(plan, _apart(plan, count()))
+        self.members[0].grid = next((grid for o in self.operators if (grid := grid_of(o)) is not None), None)
 
     @property
     def passed(self) -> int:
@@ -78,22 +30,17 @@ class Box:
         return self.operators[-1].passed if self.operators else self.frontier
 
     @property
-    def work(self) -> Work:
-        """What all operators did so far."""
-        total = Work()
-        for operator in self.operators:
-            total.add(operator.work)
-        return total
+    def grid(self) -> Hop | None:
+        """The grid of the box's slice operators; None if nothing in it waits for a grid."""
+        return self.members[0].grid
 
-    def children(self, operator: int) -> list[int]:
-        """The operators that feed an operator; sources are left out."""
-        return [i for i, wire in enumerate(self.wires) if wire.operator == operator]
+    def wire(self, operator: int) -> Wire:
+        """Where an operator's output goes."""
+        return self.wires[operator][0]
 
-    def restore(self, frontier: int) -> None:
-        """Sets every operator to a frontier that was reached earlier; states are put in by the caller."""
-        self.frontier = frontier
-        for i, operator in enumerate(self.operators):
-            operator.restore(self.incoming(i, frontier))
+    def before(self, wire: Wire) -> int:
+        """The operator whose output goes along a wire."""
+        return self.wires.index([wire])
 
     def floor(self, frontier: int) -> int:
         """How far the box moves when the query's frontier is here: to its slices' grid, if it has slices.
@@ -101,31 +48,18 @@ class Box:
         All states of a box are purged at one instant, the one up to which it has answered. Purged further, the inputs
         of one operator could no longer rebuild the states of another plan in which they meet a slice operator.
         """
-        return grid_floor(frontier, self.grid)
-
-    @property
-    def grid(self) -> Hop | None:
-        """The grid of the box's slice operators; None if nothing in it waits for a grid."""
-        return next((grid for o in self.operators if (grid := getattr(o, "grid", None)) is not None), None)
+        return self.members[0].floor(frontier)
 
     def below_root(self) -> Box:
         """A box of the same live operators without the root."""
-        box = Box.__new__(Box)
-        root = len(self.operators) - 1
+        return self.running(self.plan.inputs[0], self.operators[:-1])
 
-        def lowered(wire: Wire) -> Wire:
-            return Wire(ROOT, 0) if wire.operator == root else wire
-
-        box.plan = self.plan.inputs[0]
-        box.operators, box.nodes = self.operators[:-1], self.nodes[:-1]
-        box.wires = [lowered(w) for w in self.wires[:-1]]
-        box.sources = [(source, lowered(w)) for source, w in self.sources]
-        box.frontier, box.functions = self.frontier, self.functions
+    def running(self, plan: PhysicalNode, operators: Iterable[Operator]) -> Box:
+        """A box of a plan at this one's frontier that runs live operators, children first."""
+        box = Box(plan, self.functions)
+        box.operators = list(operators)
+        box.frontier = self.frontier
         return box
-
-    def incoming(self, operator: int, frontier: int) -> int:
-        """The least frontier over an operator's inputs; sources are at the query's frontier."""
-        return min([self.floor(frontier), *(self.operators[c].passed for c in self.children(operator))])
 
 
 class Output:
@@ -142,3 +76,14 @@ class Output:
         """All batches so far, which are then gone from here."""
         batches, self.batches = self.batches, []
         return batches
+
+
+def grid_of(operator: Operator) -> Hop | None:
+    """The grid that an operator waits for, if it waits for one."""
+    grid: Hop | None = getattr(operator, "grid", None)
+    return grid
+
+
+def _apart(node: PhysicalNode, numbers: Iterator[int]) -> Named:
+    """Names that no two nodes have in common."""
+    return Named(next(numbers), tuple(_apart(child, numbers) for child in node.inputs))

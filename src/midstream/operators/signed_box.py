@@ -20,9 +20,10 @@ class SignedBox:
 
     def __init__(self, plan: PhysicalNode, functions: Functions, sink: Sink) -> None:
         shape = Box(plan, functions)
-        self.plan, self.wires, self.sink = plan, shape.wires, sink
+        self.plan, self.sink = plan, sink
+        self.wires = [wire for (wire,) in shape.wires]
         self.operators: list[SignedOperator] = [build_signed(node, functions) for node in shape.nodes]
-        self.inputs = {source.stream.alias: (source, wire) for source, wire in shape.sources}
+        self.inputs = {source.stream.alias: (source, wire) for source, (wire,) in shape.sources}
         self.ending = {alias: empty_elements(source.schema) for alias, (source, _) in self.inputs.items()}
         self.frontier = BEGINNING
 

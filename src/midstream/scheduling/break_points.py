@@ -7,7 +7,7 @@ free the most per cost go first (Babcock et al., Chain).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from midstream.scheduling.graph import Node, QueryGraph
@@ -62,22 +62,23 @@ def chain(graph: QueryGraph) -> Chain:
     for entry in graph.nodes:
         if None not in entry.feeders:
             continue
-        path = _path(entry)
-        for fragment in fragments([_selectivity(node) for node, _ in path]):
-            node, port = path[fragment.start]
-            if fragment.start > 0:
-                breaks.add((node.name, port))
-            priorities[id(node)] = max(fragment.slope, priorities.get(id(node), fragment.slope))
+        for path in _paths([(entry, 0)]):
+            for fragment in fragments([_selectivity(node) for node, _ in path]):
+                node, port = path[fragment.start]
+                if fragment.start > 0:
+                    breaks.add((node.name, port))
+                priorities[id(node)] = max(fragment.slope, priorities.get(id(node), fragment.slope))
     return Chain(frozenset(breaks), priorities)
 
 
-def _path(entry: Node) -> list[tuple[Node, int]]:
-    """The operators from an entry to the sink, each with the input by which the path comes in."""
-    path = [(entry, 0)]
-    while path[-1][0].readers:
-        path.append(path[-1][0].readers[0])
-    return path
+def _paths(path: list[tuple[Node, int]]) -> Iterator[list[tuple[Node, int]]]:
+    """The operators of a path and on to each sink, each with the input by which the path comes in."""
+    readers = path[-1][0].readers
+    if not readers:
+        yield path
+    for reader in readers:
+        yield from _paths([*path, reader])
 
 
 def _selectivity(node: Node) -> float:
-    return node.given / node.taken if node.taken else 1.0
+    return node.given / node.taken if node.taken and not node.is_fork else 1.0

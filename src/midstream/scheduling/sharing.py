@@ -239,14 +239,10 @@ def split_box(box: Box, part: p.PhysicalNode, name: str) -> tuple[Box, Box]:
     root = next(i for i, node in enumerate(box.nodes) if node is part)
     count = sum(1 for node in p.walk_physical(part) if not isinstance(node, p.Source))
     inside = range(root - count + 1, root + 1)
-    lower_box = Box(part, box.functions)
-    lower_box.operators = [box.operators[i] for i in inside]
-    lower_box.frontier = box.frontier
     tap = tap_on(part, name)
-    upper_box = Box(replaced(box.plan, lambda node: tap if node is part else None), box.functions)
-    upper_box.operators = [operator for i, operator in enumerate(box.operators) if i not in inside]
-    upper_box.frontier = box.frontier
-    return lower_box, upper_box
+    above = replaced(box.plan, lambda node: tap if node is part else None)
+    rest = [operator for i, operator in enumerate(box.operators) if i not in inside]
+    return box.running(part, box.operators[inside.start : inside.stop]), box.running(above, rest)
 
 
 def grown_box(box: Box, parts: Mapping[str, Box]) -> Box:

@@ -35,7 +35,6 @@ from midstream.operators.elements import Elements
 from midstream.operators.state.segment import Segment
 from midstream.optimizer.fixed_plan import fixed
 from midstream.optimizer.plans import Plan, plan_query
-from midstream.scheduling.box_scheduler import BoxScheduler
 from midstream.scheduling.schedule import Schedule, schedule_of
 from midstream.scheduling.sharing import core_of, taps_in
 
@@ -74,7 +73,7 @@ class EmbeddedSession(Session):
     def scheduling(self, wanted: str | Schedule) -> None:
         self._scheduling = schedule_of(wanted)
         for execution in self._executions():
-            if isinstance(execution, SingleBox) and isinstance(execution.scheduler, BoxScheduler):
+            if isinstance(execution, SingleBox):
                 execution.scheduler.schedule = self._scheduling
 
     @property

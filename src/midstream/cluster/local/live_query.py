@@ -34,8 +34,8 @@ from midstream.operators.box import Box
 from midstream.operators.elements import Elements, Ticks, concatenate
 from midstream.operators.sorting import stable_order
 from midstream.optimizer.plans import Plan
-from midstream.scheduling.box_scheduler import BoxScheduler
 from midstream.scheduling.schedule import Schedule
+from midstream.scheduling.scheduler import Scheduler
 
 
 class Release:
@@ -114,7 +114,7 @@ class LiveQuery:
         self.counts: dict[str, int] = {}
         self.batches = 0
         box = Box(plan.physical, self.functions)
-        self.execution: Execution = SingleBox(box, self.release, partial(BoxScheduler, schedule=schedule))
+        self.execution: Execution = SingleBox(box, self.release, partial(Scheduler, schedule=schedule))
         self.migrations = Migrations()
         self.rehearsal: Rehearsal[LiveQuery] | None = None
         """A copy that goes over to another plan while both are compared."""

@@ -22,10 +22,10 @@ from midstream.migration.execution import Execution, SingleBox
 from midstream.operators.box import Box
 from midstream.operators.build import build
 from midstream.operators.elements import Elements, Ticks, concatenate
-from midstream.scheduling.box_scheduler import BoxScheduler
 from midstream.scheduling.buffers import Buffer, Cursor
 from midstream.scheduling.presence import present
 from midstream.scheduling.schedule import Schedule
+from midstream.scheduling.scheduler import Scheduler
 from midstream.scheduling.sharing import Core, Tap, cut_at, parts_of, split_box, taps_in, whole
 
 
@@ -66,7 +66,7 @@ class SharedPart:
         self.readers: dict[str, Cursor] = {}
         self.frontier = box.frontier
         self.given: list[Elements] = []
-        self.execution = SingleBox(box, self.given.append, partial(BoxScheduler, schedule=schedule))
+        self.execution = SingleBox(box, self.given.append, partial(Scheduler, schedule=schedule))
 
     @property
     def box(self) -> Box:

@@ -86,7 +86,7 @@ def inherit_windows(owner: Owner, execution: SingleBox, owners: Iterable[Owner])
         owner.since[window.alias] = kept.since
         content = kept.content()
         if len(content):
-            execution.scheduler.feed(window.wire, content)
+            execution.scheduler.send([window.wire], content)
         if isinstance(owner, SharedPart):
             owner.whole_from = max(owner.whole_from, kept.whole_from)
     return known

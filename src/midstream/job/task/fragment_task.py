@@ -38,7 +38,7 @@ from midstream.operators.one_way_join import OneWayJoin
 from midstream.operators.state.segment import Segment
 from midstream.operators.state.sorted_state import SortedState
 from midstream.optimizer.plans import Plan
-from midstream.scheduling.box_scheduler import BoxScheduler
+from midstream.scheduling.scheduler import Scheduler
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,9 +147,7 @@ class FragmentLife:
         self.crossing = 0
         """Rows that both sides of a split have taken."""
         self.boxes = [Box(work.fragment.plan, work.functions)]
-        self.execution: Execution = SingleBox(
-            self.boxes[0], self._give, partial(BoxScheduler, schedule=work.scheduling)
-        )
+        self.execution: Execution = SingleBox(self.boxes[0], self._give, partial(Scheduler, schedule=work.scheduling))
         self.migrating: Migrating | None = None
         self.figures = Figures()
         """What a migration that ended in this batch has cost in it."""

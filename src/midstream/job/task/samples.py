@@ -17,9 +17,8 @@ from midstream.adaptation.wanted_statistics import Interests
 from midstream.algebra.declarations import UserFunction
 from midstream.errors import MidstreamError
 from midstream.operators.base import Work
-from midstream.operators.box import Box
 from midstream.operators.elements import Ticks
-from midstream.operators.shared_box import SharedBox
+from midstream.operators.shared_graph import SharedGraph
 
 Looks = dict[tuple[str, str], Look]
 """Looks by query and alias."""
@@ -102,7 +101,7 @@ class OperatorReport:
 class BoxWatch:
     """Times the operators of a box in one batch."""
 
-    def __init__(self, box: Box | SharedBox) -> None:
+    def __init__(self, box: SharedGraph) -> None:
         self.box = box
         self.timings = Timings(time.perf_counter)
         self.timings.attach(box)

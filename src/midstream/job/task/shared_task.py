@@ -34,12 +34,12 @@ from midstream.operators.base import Operator, Work
 from midstream.operators.build import build
 from midstream.operators.elements import Elements
 from midstream.operators.join import SymmetricJoin
-from midstream.operators.shared_box import Named, SharedBox
+from midstream.operators.shared_graph import Named, SharedGraph, leaves
 from midstream.operators.state.portions import slices
 from midstream.operators.state.segment import Segment
 from midstream.operators.state.sorted_state import SortedState
 from midstream.scheduling.presence import present_parts
-from midstream.scheduling.shared_scheduler import SharedScheduler
+from midstream.scheduling.scheduler import Scheduler
 
 BySlot = Mapping[int, Sequence[SegmentEntry]]
 
@@ -162,26 +162,25 @@ class SharedLife:
         self.given = [given_by(member.work, self.memory) for member in work.members]
         self.rows_in: dict[int, int] = {}
         self.named: dict[tuple[int, ...], list[SegmentEntry]] = {}
-        self.box = SharedBox({k: v for m in work.members for k, v in m.work.functions.items()})
-        self.used = [
-            self.box.add(m.work.fragment.plan, m.named.value, partial(self._give, i), m.grid)
-            for i, m in enumerate(work.members)
-        ]
+        self.box = SharedGraph({k: v for m in work.members for k, v in m.work.functions.items()})
+        self.used = [self.box.add(m.work.fragment.plan, m.named.value, m.grid) for m in work.members]
         self.owner: dict[int, Member] = {}
         for known in (True, False):
             for member, used in zip(work.members, self.used, strict=True):
                 if member.fresh is not known:
                     for operator in used:
                         self.owner.setdefault(operator, member)
-        self.scheduler = SharedScheduler(self.box, work.scheduling)
+        sinks = (partial(self._give, i) for i in range(len(work.members)))
+        self.scheduler = Scheduler(self.box, *sinks, schedule=work.scheduling)
         self.few = len(work.members) <= TOLD_OF_ALL
         watched = self.few or any(member.work.watched for member in work.members)
         self.watch = BoxWatch(self.box) if watched else None
         self._fill()
         self.ports = self._ports()
         if self.ports:
-            self.box.limits = [BEGINNING if m.fresh else m.work.restored_to for m in work.members]
-            self.box.joining = frozenset(i for i, m in enumerate(work.members) if m.fresh)
+            for member, place in zip(work.members, self.box.members, strict=True):
+                place.limit = BEGINNING if member.fresh else member.work.restored_to
+                place.joining = member.fresh
         self.box.restore(work.restored_to)
         bind(self.box.operators, self.memory)
         if self.ports:
@@ -192,7 +191,7 @@ class SharedLife:
         found: dict[int, int] = {}
         for member in self.work.members:
             ports = {alias: port for port, alias in member.work.received.items()}
-            for leaf, named in _leaves(member.work.fragment.plan, member.named.value):
+            for leaf, named in leaves(member.work.fragment.plan, member.named.value):
                 if isinstance(leaf, Received):
                     found.setdefault(self.box.source_of(named), ports[leaf.stream.alias])
         return found
@@ -244,8 +243,8 @@ class SharedLife:
         """Learns how far the streams are; new queries then start from the present content."""
         since, until = self.work.restored_to, self.work.advance_to
         if self.ports:
-            self.box.limits = [member.work.advance_to for member in self.work.members]
-            self.box.joining = frozenset()
+            for member, place in zip(self.work.members, self.box.members, strict=True):
+                place.limit, place.joining = member.work.advance_to, False
         if until > since or self.ports:
             for frontier in frontiers(self.box.operators, since, until, self.memory):
                 self.scheduler.advance(frontier)
@@ -268,7 +267,7 @@ class SharedLife:
                         self.scheduler.send(self.box.wires[number], given)
                     self.settle()
         for i, member in enumerate(self.work.members):
-            root = self.box.roots[i]
+            root = self.box.members[i].root
             if member.fresh and root >= 0 and not self.is_fresh(root):
                 for content in self._present(root):
                     self._give(i, content)
@@ -353,13 +352,13 @@ class SharedLife:
                     probed=work.probed,
                     matched=work.matched,
                     inserted=work.inserted,
-                    passed=self.box.passed(i),
+                    passed=self.box.passed_by(i),
                     operators=self.watch.reports(used) if self.watch and (self.few or member.work.watched) else [],
                 ),
             )
 
     def _rows_in(self, used: Sequence[int], member: int) -> int:
-        places = {place for operator in used for place in self.box.inputs[operator]} | {self.box.roots[member]}
+        places = {place for operator in used for place in self.box.inputs[operator]} | {self.box.members[member].root}
         return sum(self.rows_in.get(~place, 0) for place in places if place < 0)
 
     def _write(self) -> list[str]:
@@ -396,14 +395,6 @@ class SharedLife:
 
 def _schema(segment: Segment) -> pa.Schema:
     return segment.elements.columns.schema
-
-
-def _leaves(node: PhysicalNode, named: Named) -> Iterator[tuple[PhysicalNode, Named]]:
-    """The leaves of a plan with their names."""
-    if not node.inputs:
-        yield node, named
-    for child, below in zip(node.inputs, named.inputs, strict=True):
-        yield from _leaves(child, below)
 
 
 def _by_state(entries: Sequence[SegmentEntry]) -> dict[StateKey, list[SegmentEntry]]:

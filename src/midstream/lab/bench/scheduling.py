@@ -20,7 +20,7 @@ from midstream.language import parse
 from midstream.operators.box import ROOT, Box, Wire
 from midstream.operators.elements import Elements
 from midstream.optimizer.plans import Plan, plan_query
-from midstream.scheduling.box_scheduler import BoxScheduler
+from midstream.scheduling.scheduler import Scheduler
 
 ROWS = 10_000
 BATCHES = 16
@@ -35,7 +35,7 @@ QUERIES = {
 }
 TABLES = ("dfs", "bfs", "rr", "batch:2")
 
-Feed = Callable[[Wire, Elements], None]
+Feed = Callable[[int, Elements], None]
 Advance = Callable[[int], None]
 Way = tuple[Feed, Advance, list[Elements]]
 """How to feed a box, how to advance it, and what it has given."""
@@ -48,22 +48,25 @@ class Direct:
         self.box = box
         self.given: list[Elements] = []
 
-    def feed(self, wire: Wire, batch: Elements | None) -> None:
-        """Takes a batch to the root."""
+    def feed(self, source: int, batch: Elements) -> None:
+        """Takes a batch of a source to the root."""
+        self._send(self.box.sources[source][1][0], batch)
+
+    def _send(self, wire: Wire, batch: Elements | None) -> None:
         operators, wires = self.box.operators, self.box.wires
         while batch is not None and len(batch):
             if wire.operator == ROOT:
                 self.given.append(batch)
                 return
             batch = operators[wire.operator].process(wire.port, batch)
-            wire = wires[wire.operator]
+            wire = wires[wire.operator][0]
 
     def advance(self, frontier: int) -> None:
         """Carries a frontier to the root."""
         for i, operator in enumerate(self.box.operators):
             incoming = self.box.incoming(i, frontier)
             if incoming > operator.frontier:
-                self.feed(self.box.wires[i], operator.advance(incoming))
+                self._send(self.box.wire(i), operator.advance(incoming))
 
 
 def bench_scheduling(repeats: int = 6, seed: int = 5) -> Report:
@@ -105,7 +108,7 @@ def _ways(plan: Plan) -> dict[str, Way]:
 
     def scheduled(name: str, trace: list[str] | None = None) -> Way:
         given: list[Elements] = []
-        made = BoxScheduler(Box(plan.physical), given.append, name, trace)
+        made = Scheduler(Box(plan.physical), given.append, schedule=name, trace=trace)
         return made.feed, made.advance, given
 
     direct = Direct(Box(plan.physical))
@@ -117,17 +120,17 @@ def _ways(plan: Plan) -> dict[str, Way]:
 def _measured(plan: Plan, inputs: list[dict[str, tuple[pa.RecordBatch, np.ndarray]]], repeats: int) -> dict[str, float]:
     """The processor's time for a batch, each way."""
     best: dict[tuple[str, int], float] = {}
-    wires = Box(plan.physical).sources
+    sources = [source for source, _ in Box(plan.physical).sources]
     for turn in range(repeats):
         ways = list(_ways(plan).items())
         for number, batch in enumerate(inputs):
-            fed = [(wire, source_elements(source, *batch[source.stream.name])) for source, wire in wires]
+            fed = [source_elements(source, *batch[source.stream.name]) for source in sources]
             # Whoever comes first finds cold caches: each way comes first now and then.
             shift = (turn + number) % len(ways)
             for name, (feed, advance, _) in [*ways[shift:], *ways[:shift]]:
                 start = time.process_time_ns()
-                for wire, elements in fed:
-                    feed(wire, elements)
+                for source, elements in enumerate(fed):
+                    feed(source, elements)
                 advance(2 * number)
                 took = time.process_time_ns() - start
                 best[name, number] = min(best.get((name, number), took), took)

@@ -6,18 +6,19 @@ not depend on which other groups share its machine.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
 
 from midstream.distribution.group_states import Shipped
 from midstream.lab.experiments.virtual_processor import Costs, Counts
-from midstream.migration.execution import Sink
 from midstream.operators.base import Operator
 from midstream.operators.box import ROOT, Box, Wire
 from midstream.operators.elements import Elements, Hashes
 from midstream.operators.hashing import hash_columns
 from midstream.operators.state.sorted_state import SortedState
-from midstream.scheduling.depth_first import DepthFirst
+from midstream.scheduling.scheduler import Scheduler, Sink
 
 Histogram = npt.NDArray[np.int64]
 
@@ -30,7 +31,7 @@ class PartitionedLoops:
         self.counts, self.charged = Counts(), Counts()
         self.results = 0
 
-    def schedule(self, box: Box, sink: Sink) -> DepthFirst:
+    def schedule(self, box: Box, sink: Sink) -> Scheduler:
         """Runs a box at this processor's expense."""
         return Charged(box, sink, self)
 
@@ -51,8 +52,8 @@ class PartitionedLoops:
             for port, state in enumerate(operator.states):
                 self.charge(Counts(0, state.rows))
                 if state.id not in known:
-                    below = [o for j, o in enumerate(box.operators) if box.wires[j] == Wire(i, port)]
-                    left, right = below[0].states
+                    below = box.operators[box.before(Wire(i, port))]
+                    left, right = below.states
                     self.charge(Counts(int(self.histogram(left, box.frontier) @ self.histogram(right, box.frontier))))
 
     def histogram(self, state: SortedState, frontier: int) -> Histogram:
@@ -83,21 +84,22 @@ class PartitionedLoops:
         return Counts(int(self.of_hashes(hashes) @ other), len(batch))
 
 
-class Charged(DepthFirst):
+class Charged(Scheduler):
     """Depth-first execution that charges every join for its nested loops."""
 
     def __init__(self, box: Box, sink: Sink, meter: PartitionedLoops) -> None:
         super().__init__(box, sink)
         self.meter = meter
 
-    def feed(self, wire: Wire, batch: Elements | None) -> None:
+    def send(self, wires: Sequence[Wire], batch: Elements | None) -> None:
         """Sends a batch along a wire and whatever follows from it onwards."""
         while batch is not None and len(batch):
+            (wire,) = wires
             if wire.operator == ROOT:
                 self.meter.results += len(batch)
-                self.sink(batch)
+                self.sinks[wire.port](batch)
                 return
             operator = self.box.operators[wire.operator]
             self.meter.charge(self.meter.loops(operator, wire.port, batch))
             batch = operator.process(wire.port, batch)
-            wire = self.box.wires[wire.operator]
+            wires = self.box.wires[wire.operator]

@@ -8,7 +8,7 @@ up.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from midstream.operators.base import Operator
 from midstream.operators.box import ROOT, Box, Wire
 from midstream.operators.elements import Elements
 from midstream.operators.state.sorted_state import SortedState
-from midstream.scheduling.depth_first import DepthFirst, Sink
+from midstream.scheduling.scheduler import Scheduler, Sink
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,28 +60,29 @@ class VirtualProcessor:
         """Waits, if there is anything to wait for."""
         self.now = max(self.now, moment)
 
-    def schedule(self, box: Box, sink: Sink) -> DepthFirst:
+    def schedule(self, box: Box, sink: Sink) -> Scheduler:
         """Runs a box at this processor's expense."""
-        return ChargedDepthFirst(box, sink, self)
+        return ChargedScheduler(box, sink, self)
 
 
-class ChargedDepthFirst(DepthFirst):
+class ChargedScheduler(Scheduler):
     """Depth-first execution that charges every join for its nested loop."""
 
     def __init__(self, box: Box, sink: Sink, processor: VirtualProcessor) -> None:
         super().__init__(box, sink)
         self.processor = processor
 
-    def feed(self, wire: Wire, batch: Elements | None) -> None:
+    def send(self, wires: Sequence[Wire], batch: Elements | None) -> None:
         """Sends a batch along a wire and whatever follows from it onwards."""
         while batch is not None and len(batch):
+            (wire,) = wires
             if wire.operator == ROOT:
-                self.sink(batch)
+                self.sinks[wire.port](batch)
                 return
             operator = self.box.operators[wire.operator]
             self.processor.charge(nested_loop(operator, wire.port, len(batch)))
             batch = operator.process(wire.port, batch)
-            wire = self.box.wires[wire.operator]
+            wires = self.box.wires[wire.operator]
 
 
 def nested_loop(operator: Operator, port: int, rows: int) -> Counts:
@@ -104,7 +105,7 @@ def recomputation(old: Box, new: Box, frontier: int) -> Counts:
     for i, operator in enumerate(new.operators):
         for port, state in enumerate(operator.states):
             if state.id not in known:
-                left, right = new.operators[new.wires.index(Wire(i, port))].states
+                left, right = new.operators[new.before(Wire(i, port))].states
                 total += Counts(alive(left, frontier) * alive(right, frontier), alive(state, frontier))
     return total
 

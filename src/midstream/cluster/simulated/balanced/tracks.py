@@ -14,17 +14,17 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.distribution.group_states import Shipped
 from midstream.distribution.old_track import OldTrack, Schedule
 from midstream.distribution.protocols.processor import Side
-from midstream.migration.execution import SingleBox, Sink
+from midstream.migration.execution import SingleBox
 from midstream.migration.legality import keeps_intervals
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements
-from midstream.scheduling.depth_first import DepthFirst
+from midstream.scheduling.scheduler import Scheduler, Sink
 
 
 class Meter(Protocol):
     """Counts what a processor does, in units of work."""
 
-    def schedule(self, box: Box, sink: Sink) -> DepthFirst:
+    def schedule(self, box: Box, sink: Sink) -> Scheduler:
         """Runs a box so that its work is counted."""
 
     def moved(self, shipped: Shipped, box: Box) -> None:
@@ -40,9 +40,9 @@ class RowMeter:
     def __init__(self, per_row: float = 0.01) -> None:
         self.per_row, self.rows = per_row, 0
 
-    def schedule(self, box: Box, sink: Sink) -> DepthFirst:
+    def schedule(self, box: Box, sink: Sink) -> Scheduler:
         """Counts nothing by itself."""
-        return DepthFirst(box, sink)
+        return Scheduler(box, sink)
 
     def fed(self, rows: int) -> None:
         """Counts rows that came in."""
