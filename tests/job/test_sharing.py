@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.job.many import Many
@@ -266,12 +267,12 @@ def test_the_fork_delivers_to_all_who_read_it_under_every_table(table, tmp_path,
     assert any(node.is_fork for (graph,) in chains for node in graph.nodes) == (table == "chain")
 
 
-def spied(monkeypatch, name: str) -> list[tuple[object, ...]]:
+def spied(monkeypatch, name: str) -> list[tuple[Any, ...]]:
     """The arguments with which a function of the scheduler's is called from now on."""
-    calls: list[tuple[object, ...]] = []
+    calls: list[tuple[Any, ...]] = []
     function = getattr(scheduler, name)
 
-    def noting(*arguments: object) -> object:
+    def noting(*arguments: Any) -> Any:
         calls.append(arguments)
         return function(*arguments)
 
