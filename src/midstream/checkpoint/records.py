@@ -81,7 +81,8 @@ class Wanted:
 class Slots:
     """The slots: the one of each partition group, how many there are, the groups' loads, the moves, the decisions.
 
-    `deciding` is what those who decide about slots remember.
+    `deciding` is what those who decide about slots remember. `spread` are the groups that several slots are to share,
+    `shared` those whose state lies in several slots.
 
     `number` is None in manifests of early versions: then the routing names all slots. States are sorted by partition
     group, and then by key; those of early versions by key alone.
@@ -95,6 +96,8 @@ class Slots:
     moves: History = ()
     decisions: History = ()
     deciding: Mapping[str, Any] = field(default_factory=dict)
+    spread: History = ()
+    shared: History = ()
 
     @property
     def count(self) -> int:

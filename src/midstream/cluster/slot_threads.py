@@ -52,6 +52,7 @@ class SlotThreads:
     def deliver(self, rows: pa.RecordBatch, groups: Owners, delivery: Delivery, slots: Dealt) -> None:
         """Adds arriving rows to the lists of all slots that get them by their groups."""
         order, owners = delivery.dealt(groups)
+        delivery.among(groups, rows, owners)
         self.deal(rows.take(pa.array(order)) if delivery.copies else rows, owners, slots)
 
     def deal(self, rows: pa.RecordBatch, owners: Owners, slots: Dealt) -> None:

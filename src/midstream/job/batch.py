@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pyarrow as pa
+
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.physical.routed import WindowName
 from midstream.algebra.time import BEGINNING, INFINITY
@@ -15,6 +17,7 @@ from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.fragments import Fragment, Route
 from midstream.distribution.routed.cutting import probed_windows
+from midstream.distribution.spread_groups import SpreadGroup
 from midstream.job.fingerprints import Shapes
 from midstream.job.ports import Ports
 from midstream.job.reaching import Reaches
@@ -83,6 +86,8 @@ class Batch:
     """Queries for which rows that make their expressions fail are set aside."""
     routes: Mapping[str, Route] = field(default_factory=dict)
     """How streams arrive; one that is not named may arrive anywhere."""
+    spread: tuple[SpreadGroup, ...] = ()
+    """The partition groups that several slots share, and those that are to, but rest."""
     recut: Mapping[str, RunningQuery] = field(default_factory=dict)
     """The queries whose state was moved before the batch because streams arrive another way."""
     copies: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
@@ -126,10 +131,26 @@ class Batch:
         known = () if self.before is None else self.before.slots.routing
         return known or default_routing(self.slots, 2**self.group_bits)
 
+    @property
+    def shares_groups(self) -> bool:
+        """Whether several slots share a partition group."""
+        return any(group.active for group in self.spread)
+
     def delivery(self, stream: str) -> Delivery:
         """To which slots arriving rows of a stream go; those that may go anywhere go to one."""
         route = self.routes.get(stream)
-        return Delivery(tuple(self.routing), self.copies if route is not None and route.key else {})
+        owners, shared = tuple(self.routing), [group for group in self.spread if group.active]
+        if not shared:
+            return Delivery(owners, self.copies if route is not None and route.key else {})
+        copies = {group.group: group.slots[1:] for group in shared if stream in group.copied}
+        spread = {group.group: group.slots for group in shared if stream == group.spread}
+        return Delivery(owners, copies, spread, self._spread_by(stream) if spread else ())
+
+    def _spread_by(self, stream: str) -> tuple[pa.Field, ...]:
+        """The columns as they travel by whose hash rows of a stream are spread: all that can be hashed."""
+        port = next(port for port, declaration in self.streams.items() if declaration.name == stream)
+        columns = zip(self.arriving.schemas[port], self.arriving.places[port], strict=True)
+        return tuple(self.arriving.columns[place] for f, place in columns if not pa.types.is_nested(f.type))
 
     def advanced_to(self, query: str) -> int:
         """The frontier a query had been advanced to by the last batch."""
@@ -178,7 +199,8 @@ class Batch:
                 self.memory,
                 dict(self.reaches.by_stream),
                 self.slots,
-                bool(self.copies),
+                bool(self.copies) or self.shares_groups,
+                {port: self.delivery(stream.name) for port, stream in self.streams.items()} if self.shares_groups else {},
             )
             for stage in range(self.stages)
         ]

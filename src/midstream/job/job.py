@@ -241,9 +241,20 @@ class Job:
         old = current_routing(before, state.slots, state.group_bits)
         move, upgrade = self.cluster.move, None if state.by_group else state.group_bits
         better = self.rerouter.better(self.queries, state.routes, state.sort_bits)
+        spreading = state.spread.beginning(before, self.queries, state.faults.stopped, old, state.wanted, better)
         settled = settle(
-            self.store.uri, batch_id, before, self.queries, old, state.wanted, move, self.memory, upgrade, better
+            self.store.uri,
+            batch_id,
+            spreading.start,
+            self.queries,
+            old,
+            state.wanted,
+            move,
+            self.memory,
+            upgrade,
+            better,
         )
+        settled.before, spread = spreading.after(settled.before, settled.queries, settled.routing)
         return Batch(
             self.store.uri,
             query_id,
@@ -263,13 +274,14 @@ class Job:
             looks=self.watchers.requests(batch_id, settled.routing.slots),
             watched=frozenset(self.watchers.by_query),
             ended=_together(state.cancelled, settled.ended),
-            moved=settled.moved,
+            moved=spreading.told(settled.moved, batch_id, settled.routing, spread),
             reaches=Reaches.of(self.streams.values(), before, clock),
             sifted=sifted,
             group_bits=state.group_bits,
             by_group=state.by_group or settled.upgraded,
             routes=dict(state.routes if better is None else better.routes),
             recut={} if better is None else better.queries,
+            spread=spread,
         )
 
     def _commit(self, batch: Batch, offsets: str, number: int, ended: bool) -> Manifest:
@@ -291,6 +303,7 @@ class Job:
             self.watchers.after(batch, self.check_migration),
             None if self.deciding is None else tuple(self.deciding.decisions),
             {} if self.deciding is None else self.deciding.to_json(),
+            state.spread.to_json(batch.spread),
         )
         entries = {name: entry_of(query) for name, query in self.queries.items()}
         made = state.faults.in_manifest(Outcome(batch).manifest(offsets, terms), batch.before, entries)

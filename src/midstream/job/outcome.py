@@ -34,6 +34,7 @@ class Terms:
 
     `numbers` are those of the source's batch and of our own; `knowledge` is what the adaptivity of queries knows.
     `slot_decisions` are those about slots, None if nobody decides, and `deciding` is what the deciders remember.
+    Several slots are to share the groups that are `spread`.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -43,6 +44,7 @@ class Terms:
     knowledge: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     slot_decisions: Sequence[Mapping[str, Any]] | None = None
     deciding: Mapping[str, Any] = field(default_factory=dict)
+    spread: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,8 @@ class Outcome:
             moves=[*before.moves, *([batch.moved] if batch.moved else [])][-REMEMBERED:],
             decisions=terms.slot_decisions if terms.slot_decisions is not None else before.decisions,
             deciding=terms.deciding if terms.slot_decisions is not None else before.deciding,
+            spread=terms.spread,
+            shared=[group.to_json() for group in batch.spread if group.active],
         )
 
     def _accounts(self, terms: Terms) -> dict[str, QueryAccount]:

@@ -27,6 +27,7 @@ from midstream.job.migration_account import Account
 from midstream.job.relocation import ANOTHER_NUMBER, current_routing, require_slots, rerouted, still_going, wanted_since
 from midstream.job.replacing import name_of_old
 from midstream.job.running_query import RunningQuery
+from midstream.job.spreading import SpreadGroups
 from midstream.job.task.exchange import GROUP_BITS, bits_of, default_routing
 from midstream.job.verifying import Verifications
 from midstream.migration.protocol import Situation
@@ -41,7 +42,8 @@ class JobState:
     slots that groups are moved to before the next batch that can. Queries that were `added` and `dropped` by request
     are remembered with what they were, `modes` are the adaptivity that was asked for while the job ran. Queries that
     are `retiring` run with the next batch for the last time, because others take their places; `cancelled` migrations
-    never began, and no manifest tells of them yet. `verifications` are of queries of which a copy migrates.
+    never began, and no manifest tells of them yet. `verifications` are of queries of which a copy migrates. Several
+    slots are to share the groups that are `spread`.
     """
 
     slots: int
@@ -58,6 +60,7 @@ class JobState:
     cancelled: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     faults: Faults = field(default_factory=Faults)
     verifications: Verifications = field(default_factory=Verifications)
+    spread: SpreadGroups = field(default_factory=SpreadGroups)
 
     def open(self, manifest: Manifest | None, uri: str, slots: int | None = None, bits: int | None = None) -> None:
         """Goes on from a manifest; another number of slots comes with a batch.
@@ -83,6 +86,7 @@ class JobState:
         self.modes = {name: mode_of(account.mode) for name, account in known if account.mode is not None}
         self.follow_requests(manifest)
         self.faults.follow(manifest)
+        self.spread.follow(manifest)
         self.verifications.follow(manifest)
 
     def follow_requests(self, manifest: Manifest) -> None:

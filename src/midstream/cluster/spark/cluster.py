@@ -172,11 +172,11 @@ class SparkCluster:
 
 def _delivered(rows: DataFrame, batch: Batch) -> DataFrame:
     """Rows in their slots; where groups have several slots, once in each."""
-    owner = slot_of(batch.routing, batch.slots)
-    ports = [port for port, stream in batch.streams.items() if batch.delivery(stream.name).copies]
-    if not ports:
+    deliveries = {port: batch.delivery(stream.name) for port, stream in batch.streams.items()}
+    owner = slot_of(batch.routing, batch.slots, deliveries)
+    if not any(delivery.copies for delivery in deliveries.values()):
         return rows.repartitionById(batch.slots, owner)
-    slots = slots_of_copies(batch.copies, len(batch.routing), owner, ports)
+    slots = slots_of_copies(deliveries, len(batch.routing), owner)
     return rows.select("*", F.explode(slots).alias(SLOT)).repartitionById(batch.slots, F.col(SLOT)).drop(SLOT)
 
 

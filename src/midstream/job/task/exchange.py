@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from midstream.job.task.layout import FROM, NOTE, NOTE_PORT, PORT, SLOT, TO, Layout
 from midstream.job.task.reports import Report
+from midstream.operators.arrival_hash import arrival_hash
 from midstream.operators.elements import Elements, Hashes
 
 GROUP_BITS = 8
@@ -108,16 +109,20 @@ class Delivery:
     """To which slots rows go by their partition groups: each to its owner, and to further slots as copies.
 
     The owner accounts for a row, so that one that goes to several slots is counted once. What all belongs to the first
-    slot has no group, and no copies.
+    slot has no group, and no copies. Rows of groups that are `spread` have one owner each among some slots, by a second
+    hash, of the columns `by`.
     """
 
     owners: tuple[int, ...]
     copies: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    spread: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    by: tuple[pa.Field, ...] = ()
 
     def owned(self, groups: npt.NDArray[np.integer], slot: int) -> npt.NDArray[np.bool_]:
         """Which of some rows in a slot are its own, and no copies."""
         owners = np.asarray(self.owners, np.int32)
-        return np.asarray(np.where(groups < 0, 0, owners[groups]) == slot)
+        here = np.where(groups < 0, 0, owners[groups]) == slot
+        return np.asarray(here | np.isin(groups, list(self.spread))) if self.spread else np.asarray(here)
 
     def dealt(self, groups: npt.NDArray[np.integer]) -> tuple[Indices, Slots]:
         """The rows in the order in which they leave, those of several slots several times, and where each goes.
@@ -131,6 +136,15 @@ class Delivery:
         more = [(np.flatnonzero(groups == group), slot) for group, others in self.copies.items() for slot in others]
         copied = [np.full(len(some), slot, np.int32) for some, slot in more]
         return np.concatenate([rows, *(some for some, _ in more)]), np.concatenate([slots, *copied])
+
+    def among(self, groups: npt.NDArray[np.integer], rows: pa.RecordBatch, slots: Slots) -> None:
+        """Gives the rows of groups that are spread their owners among `slots`, which others have already."""
+        for group, several in self.spread.items():
+            chosen = np.flatnonzero(groups == group)
+            columns = [rows.column(by.name) for by in self.by]
+            if len(chosen):
+                hashed = arrival_hash([column.take(pa.array(chosen)) for column in columns])
+                slots[chosen] = np.asarray(several, np.int32)[hashed.view(np.int64) % len(several)]
 
 
 def to_every_slot(elements: Elements, slots: int) -> tuple[Elements, Slots]:

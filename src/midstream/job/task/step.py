@@ -67,6 +67,8 @@ class StageStep:
     slots: int = 1
     copied: bool = False
     """Whether copies of rows come that other slots account for."""
+    deliveries: Mapping[int, Delivery] = field(default_factory=dict)
+    """How rows of each port go to slots that share groups; copies of these count for all queries then."""
 
     @property
     def exchange(self) -> Exchange:
@@ -116,7 +118,7 @@ class StageStep:
             return {port: self._accepted(port, rows, intake) for port, rows in parts.items()}
         found: dict[int, Accepted] = {}
         for port, rows in parts.items():
-            owned = Delivery(self.routing).owned(rows.column(GROUP).to_numpy(), slot)
+            owned = self.deliveries.get(port, Delivery(self.routing)).owned(rows.column(GROUP).to_numpy(), slot)
             found[port] = self._accepted(port, gather_rows(rows, np.flatnonzero(owned)), intake)
             if not owned.all():
                 found[~port] = self._accepted(port, gather_rows(rows, np.flatnonzero(~owned)), intake.unaccounted())
@@ -199,9 +201,12 @@ class StageStep:
         told: set[tuple[str, str]],
         copied: bool,
     ) -> None:
-        """Feeds a stream's rows to the sources that read it; copies only to tracks, which take rows of their groups."""
+        """Feeds a stream's rows to the sources that read it; copies only to tracks, which take rows of their groups.
+
+        Where slots share groups, all queries take copies.
+        """
         track = life.work.track if isinstance(life, FragmentLife) else None
-        if copied and track is None:
+        if copied and track is None and not self.deliveries:
             return
         account = intake.unaccounted() if copied else intake
         for source in life.sources:

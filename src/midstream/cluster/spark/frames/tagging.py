@@ -7,7 +7,7 @@ type (the binder casts, and a key that is cast is exchanged later instead); zero
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -21,7 +21,7 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.cluster.spark.frames.sources import NamedSource
 from midstream.distribution.fragments import STAY, Route
 from midstream.errors import InputError
-from midstream.job.task.exchange import ONE_SLOT_GROUP, bits_of, default_routing
+from midstream.job.task.exchange import ONE_SLOT_GROUP, Delivery, bits_of, default_routing
 from midstream.job.task.layout import FROM, GROUP, NOTE, PORT, SLOT, TO, Layout
 
 
@@ -107,21 +107,33 @@ def column(name: str) -> Column:
     return F.col("`" + name.replace("`", "``") + "`")
 
 
-def slot_of(routing: Sequence[int], slots: int) -> Column:
-    """The slot of a row, from its partition group."""
+def slot_of(routing: Sequence[int], slots: int, deliveries: Mapping[int, Delivery]) -> Column:
+    """The slot of a row, from its partition group; if that is spread, from a second hash."""
     if list(routing) == default_routing(slots, len(routing)):
         spread = f"shiftright(`{GROUP}` * {slots}, {bits_of(len(routing))})"
     else:
         spread = f"get(array({', '.join(map(str, routing))}), `{GROUP}`)"
     # One text instead of a tree of columns: each node of one is a call to Java.
-    return F.expr(f"CAST(CASE WHEN `{GROUP}` < 0 THEN 0 ELSE {spread} END AS INT)")
+    shared = " ".join(text for port, delivery in deliveries.items() for text in _owners(port, delivery))
+    return F.expr(f"CAST(CASE WHEN `{GROUP}` < 0 THEN 0 {shared} ELSE {spread} END AS INT)")
 
 
-def slots_of_copies(copies: Mapping[int, Sequence[int]], groups: int, owner: Column, ports: Sequence[int]) -> Column:
+def _owners(port: int, delivery: Delivery) -> Iterator[str]:
+    for group, slots in delivery.spread.items():
+        which = f"pmod(xxhash64({', '.join(map(_normal, delivery.by))}), {len(slots)})"
+        owner = f"get(array({', '.join(map(str, slots))}), CAST({which} AS INT))"
+        yield f"WHEN `{PORT}` = {port} AND `{GROUP}` = {group} THEN {owner}"
+
+
+def slots_of_copies(deliveries: Mapping[int, Delivery], groups: int, owner: Column) -> Column:
     """All slots that a row goes to: the owner's, and those that get copies of its group, of some streams only."""
-    further = ", ".join(f"array({', '.join(map(str, copies.get(group, ())))})" for group in range(groups))
-    known = f"CAST(get(array({further}), `{GROUP}`) AS ARRAY<INT>)"
-    copied = F.expr(f"CASE WHEN `{PORT}` IN ({', '.join(map(str, ports))}) AND `{GROUP}` >= 0 THEN {known} END")
+    ports: dict[str, list[str]] = {}
+    for port, delivery in deliveries.items():
+        further = (f"array({', '.join(map(str, delivery.copies.get(group, ())))})" for group in range(groups))
+        if delivery.copies:
+            ports.setdefault(f"CAST(get(array({', '.join(further)}), `{GROUP}`) AS ARRAY<INT>)", []).append(str(port))
+    whens = (f"WHEN `{PORT}` IN ({', '.join(some)}) AND `{GROUP}` >= 0 THEN {known}" for known, some in ports.items())
+    copied = F.expr(f"CASE {' '.join(whens)} END")
     return F.concat(F.array(owner), F.coalesce(copied, F.expr("CAST(array() AS ARRAY<INT>)")))
 
 

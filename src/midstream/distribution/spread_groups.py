@@ -1,0 +1,153 @@
+"""Partition groups that several slots share, because one of their keys is hotter than a slot.
+
+Of one stream, each row of such a group goes to one of the slots; the rows of all streams that it is joined with go to
+each of them. Joining distributes over union, so every result is made in exactly one slot. Which rows of the spread
+stream lie where does not matter: what came before stays in the group's home, and only the copied streams' state is
+given to the other slots. To undo it, what was spread goes home, and the copies are forgotten.
+
+An operator may be given both kinds of input where it answers for each row of the spread input by itself, from all of
+the copied one: inner joins, and outer, semi and anti joins that keep the spread side. Operators for which rows of the
+spread stream must meet each other cannot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from midstream.algebra import physical as p
+from midstream.distribution.fragments import Fragment, Route, Staged
+from midstream.distribution.moves import StateName, input_of
+from midstream.errors import JobError
+from midstream.migration.contents import held_states
+from midstream.operators.box import Box
+
+Kind = Literal["spread", "copied"]
+"""Whether each row of a group lies in one of its slots, or in every one."""
+
+_KEPT = {"left": ("left", "semi", "anti"), "right": ("right",)}
+"""The kinds of joins that answer for each row of a side by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadGroup:
+    """A group of which the rows of the stream `spread` are to be dealt to `ways` slots, and why.
+
+    `slots` are those that share it, its home first, and `copied` the streams of which they all have a copy; both are
+    empty while it is `resting`, for a reason.
+    """
+
+    group: int
+    spread: str
+    ways: int
+    reason: str
+    slots: tuple[int, ...] = ()
+    copied: tuple[str, ...] = ()
+    resting: str = ""
+
+    @property
+    def active(self) -> bool:
+        """Whether several slots share it."""
+        return bool(self.slots)
+
+    def hashes(self, bits: int) -> tuple[int, int]:
+        """The range of hashes of a state's rows that are of the group."""
+        width = 64 - bits
+        return self.group << width, (self.group + 1) << width
+
+    def to_json(self) -> dict[str, Any]:
+        """What manifests say of it."""
+        told = {"group": self.group, "spread": self.spread, "ways": self.ways, "reason": self.reason}
+        return {**told, "slots": list(self.slots), "copied": list(self.copied), "resting": self.resting}
+
+    @staticmethod
+    def from_json(told: Mapping[str, Any]) -> SpreadGroup:
+        """What a manifest said of it."""
+        lists = {name: tuple(told.get(name, ())) for name in ("slots", "copied")}
+        return SpreadGroup(**{**told, **lists})
+
+
+def copied_streams(plans: Iterable[tuple[str, Staged]], spread: str) -> tuple[str, ...]:
+    """The streams that must be copied where another is spread; refuses what would not give the same results.
+
+    `plans` are those of all queries, by their names.
+    """
+    plans = list(plans)
+    for name, staged in plans:
+        _require_routes(name, staged, spread)
+    reading = [f for _, staged in plans for f in staged.fragments if spread in _streams(f)]
+    copied = frozenset[str]().union(*map(_streams, reading)) - {spread}
+    for name, staged in plans:
+        for fragment in staged.fragments:
+            if _streams(fragment) & {spread, *copied}:
+                _require_spread(name, fragment, spread, copied)
+    return tuple(sorted(copied))
+
+
+def kinds_of_states(fragment: Fragment, box: Box, spread: str) -> dict[StateName, Kind]:
+    """Which states of a fragment are spread where a stream is, and which are copied; empty if it does not read it."""
+    if spread not in _streams(fragment):
+        return {}
+    copied = _streams(fragment) - {spread}
+    found: dict[StateName, Kind] = {}
+    for held in held_states(box):
+        if held.state.grouping is None:
+            raise JobError("a state does not say of which partition group its rows are", detail=held.state.id)
+        found[held.state.id, held.state.key] = _kind(input_of(box, held), spread, copied)
+    return found
+
+
+def _streams(fragment: Fragment) -> frozenset[str]:
+    return frozenset(source.stream.name for source in fragment.sources)
+
+
+def _require_routes(name: str, staged: Staged, spread: str) -> None:
+    """Refuses plans in which the stream's rows have no partition group, or in which they travel by probes."""
+    if spread in staged.routes and not staged.routes[spread].key:
+        raise JobError(
+            f"the rows of {spread} arrive in {_arrival(staged.routes[spread])}", detail="they have no partition group"
+        )
+    if spread in staged.routes and staged.windows:
+        raise JobError(f"query {name} joins by routes of its own", detail="one-way joins read the windows of one slot")
+
+
+def _arrival(route: Route) -> str:
+    return "any slot" if route.key is None else "one slot"
+
+
+def _require_spread(name: str, fragment: Fragment, spread: str, copied: frozenset[str]) -> None:
+    both = [source.stream.name for source in fragment.sources if source.stream.name == spread]
+    if len(both) > 1:
+        raise JobError(f"query {name} joins {spread} with itself", detail="its rows would have to be spread and copied")
+    try:
+        kind = _kind(fragment.plan, spread, copied)
+    except JobError as error:
+        raise JobError(f"query {name} cannot have {spread} spread: {error.message}", detail=error.detail) from None
+    if kind != "spread":
+        alone = ", ".join(sorted(_streams(fragment)))
+        raise JobError(
+            f"query {name} reads {alone} without {spread}",
+            detail=f"where {spread} is spread, the rows of {alone} are copied, and would count several times",
+        )
+
+
+def _kind(node: p.PhysicalNode, spread: str, copied: frozenset[str]) -> Kind:
+    """How the output of a node lies; refuses a node that would not give its output as a whole."""
+    if isinstance(node, p.Source):
+        return "spread" if node.stream.name == spread else "copied"
+    below = [_kind(child, spread, copied) for child in node.inputs]
+    if "spread" not in below:
+        return "copied"
+    match node:
+        case p.Filter() | p.Compute() | p.AssignWindow():
+            return "spread"
+        case p.HashJoin() | p.MultiwayJoin() if below.count("spread") == 1:
+            return "spread"
+        case p.OuterJoin(kind=kind) if below.count("spread") == 1:
+            side = "left" if below[0] == "spread" else "right"
+            if kind == "inner" or kind in _KEPT[side]:
+                return "spread"
+        case p.Concatenate() if "copied" not in below:
+            return "spread"
+    raise JobError(f"{node.label} needs all rows of a key in one slot", detail=f"it is above {spread}")

@@ -1,0 +1,174 @@
+"""Groups that several slots share: results are the same, whatever is spread, and whenever."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.job.chain import Chain
+
+import midstream as ms
+from midstream.api import ask
+from midstream.distribution.spread_groups import SpreadGroup
+
+JOIN = "SELECT A.v AS a, B.v AS b FROM A [RANGE 40], B [RANGE 40] WHERE A.k = B.k"
+QUERIES = {
+    "join": JOIN,
+    "filtered": JOIN + " AND A.v > 3 AND A.v + B.v < 15",
+    "one class": "SELECT A.v AS a, B.v AS b, C.v AS c FROM A [RANGE 30], B [RANGE 30], C [RANGE 30] "
+    "WHERE A.k = B.k AND B.k = C.k",
+    "left": "SELECT A.v AS a, B.v AS b FROM A [RANGE 40] LEFT JOIN B [RANGE 40] ON A.k = B.k",
+    "semi": "SELECT A.k, A.v FROM A [RANGE 40] WHERE EXISTS (SELECT * FROM B [RANGE 40] WHERE A.k = B.k)",
+    "anti": "SELECT A.k, A.v FROM A [RANGE 40] WHERE NOT EXISTS (SELECT * FROM B [RANGE 40] WHERE A.k = B.k)",
+    "grouped side": "SELECT A.v, b.n FROM A [RANGE 40], "
+    "(SELECT k, count(*) AS n FROM B [RANGE 40] GROUP BY k) AS b WHERE A.k = b.k",
+}
+HOT = 7
+
+
+def skewed(rows: int = 90, last: int = 120, seed: int = 3, hot: float = 0.5) -> dict[str, pa.Table]:
+    """Three streams; many rows of A have one key."""
+    rng = np.random.default_rng(seed)
+    found = {}
+    for name in "ABC":
+        keys = rng.integers(0, 12, rows)
+        keys = np.where(rng.random(rows) < (hot if name == "A" else 0.2), HOT, keys)
+        found[name] = pa.table({"ts": np.sort(rng.integers(0, last, rows)), "k": keys, "v": rng.integers(0, 9, rows)})
+    return found
+
+
+def chain_of(query: str, folder: Path, inputs: dict[str, pa.Table], **options: Any) -> tuple[Chain, list]:
+    """A chain over a query, and its batches."""
+    used = {name: table for name, table in inputs.items() if f"{name} [" in query}
+    question = ask(query, used)
+    chain = Chain(question.plan, question.catalog, folder, **options)
+    return chain, chain.cut(question.tables, 20)
+
+
+def answer(query: str, inputs: dict[str, pa.Table]) -> pa.Table:
+    return ms.reference(query, {name: table for name, table in inputs.items() if f"{name} [" in query})
+
+
+def hot_group(chain: Chain) -> int:
+    """The group with most to do."""
+    loads = chain.driver.state.loads
+    return max(range(len(loads)), key=loads.__getitem__)
+
+
+def spread(chain: Chain, group: int, ways: int, stream: str = "A") -> None:
+    chain.driver.state.spread.ask(SpreadGroup(group, stream, ways, "a test"))
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_group_is_spread_and_comes_home_and_nothing_is_written_for_it(name, tmp_path):
+    query, inputs = QUERIES[name], skewed()
+    chain, parts = chain_of(query, tmp_path, inputs, slots=3)
+    for part in parts[:3]:
+        chain.batch(part)
+    group = hot_group(chain)
+    spread(chain, group, 3)
+    for part in parts[3:6]:
+        batch = chain.batch(part)
+        assert [(g.group, len(g.slots), g.resting) for g in batch.spread] == [(group, 3, "")]
+    shared = {slot for report in batch.reports for slot in [report.slot] if report.groups.get(group)}
+    assert len(shared) > 1
+    chain.driver.state.spread.end(group)
+    chain.batch(parts[6])
+    assert not chain.manifest.slots.shared
+    for part in parts[7:]:
+        chain.batch(part)
+    told = [
+        (m.get("spread"), m.get("brought_home"), m["rows_sent"], m["bytes_written"]) for m in chain.manifest.slots.moves
+    ]
+    assert told == [([group], [], 0, 0), ([], [group], 0, 0)]
+    assert chain.moves == 0
+    chain.batch({}, end=True)
+    difference = ms.snapshot_equal(chain.results(), answer(query, inputs))
+    assert difference, f"{difference}\n{chain.query.staged}"
+
+
+@settings(max_examples=20, deadline=None)
+@given(name=st.sampled_from(sorted(QUERIES)), seed=st.integers(0, 1_000_000))
+def test_groups_are_spread_at_random_and_results_stay(name, seed, tmp_path_factory):
+    rng = random.Random(seed)
+    query, inputs = QUERIES[name], skewed(rng.randint(30, 60), seed=seed, hot=rng.random())
+    streams = [s for s in "ABC" if f"{s} [" in query]
+    folder = tmp_path_factory.mktemp("spread")
+    chain, parts = chain_of(query, folder, inputs, slots=rng.randint(1, 4), seed=seed)
+    for part in parts:
+        state = chain.driver.state
+        for _ in range(rng.randint(0, 2)):
+            match rng.choice(["spread", "spread", "spread", "home", "move", "rescale", "restart", "fail"]):
+                case "spread" if chain.driver.manifest is not None:
+                    group = hot_group(chain) if rng.random() < 0.7 else rng.randrange(256)
+                    spread(chain, group, rng.randint(2, 4), rng.choice(streams))
+                case "home" if state.spread.groups:
+                    state.spread.end(rng.choice(sorted(state.spread.groups)))
+                case "move":
+                    routing = list(state.routing.groups)
+                    for _ in range(rng.randint(1, 99)):
+                        routing[rng.randrange(256)] = rng.randrange(state.slots)
+                    if state.wanted is None:
+                        chain.driver.rebalance(routing)
+                case "rescale" if state.wanted is None:
+                    chain.driver.rescale(rng.randint(1, 4))
+                case "restart" if chain.driver.manifest is not None:
+                    wanted = set(chain.manifest.slots.spread and [g["group"] for g in chain.manifest.slots.spread])
+                    chain, _ = chain_of(query, folder, inputs, seed=seed)
+                    assert chain.driver.state.spread.groups.keys() == wanted
+                case "fail" if chain.driver.manifest is not None:  # a batch that was run, and never committed
+                    batch = chain.driver._batch("test", chain.next_batch, chain.manifest)
+                    chain.cluster.run(batch, part)
+        chain.batch(part)
+    chain.batch({}, end=True)
+    difference = ms.snapshot_equal(chain.results(), answer(query, inputs))
+    assert difference, f"{difference}\n{chain.query.staged}\n{chain.manifest.slots.moves}"
+
+
+REFUSED = {
+    "SELECT k, count(*) AS n FROM A [RANGE 40] GROUP BY k": "needs all rows of a key in one slot",
+    "SELECT x.v FROM A [RANGE 40] AS x, A [RANGE 40] AS y WHERE x.k = y.k": "joins A with itself",
+    "SELECT B.v FROM B [RANGE 40] LEFT JOIN A [RANGE 40] ON A.k = B.k": "needs all rows of a key in one slot",
+    "SELECT k, v FROM A [RANGE 40] EXCEPT SELECT k, v FROM B [RANGE 40]": "needs all rows of a key in one slot",
+    "SELECT A.v FROM A [PARTITION BY k ROWS 2], B [RANGE 40] WHERE A.k = B.k": "needs all rows of a key in one slot",
+    "SELECT A.v FROM A [RANGE 40]": "arrive in any slot",
+    "SELECT count(*) AS n FROM A [RANGE 40]": "arrive in one slot",
+}
+
+
+@pytest.mark.parametrize("query", REFUSED)
+def test_what_would_not_be_the_same_rests_and_says_why(query, tmp_path):
+    inputs = skewed(30)
+    chain, parts = chain_of(query, tmp_path, inputs, slots=2)
+    chain.batch(parts[0])
+    spread(chain, 5, 2)
+    for part in parts[1:]:
+        batch = chain.batch(part)
+    assert [g.slots for g in batch.spread] == [()]
+    (told,) = chain.manifest.slots.spread
+    assert REFUSED[query] in told["resting"]
+    chain.batch({}, end=True)
+    assert ms.snapshot_equal(chain.results(), answer(query, inputs))
+
+
+def test_a_group_rests_while_its_query_migrates(tmp_path):
+    query, inputs = QUERIES["one class"], skewed()
+    chain, parts = chain_of(query, tmp_path, inputs, slots=3, plan="((A B) C)")
+    for i, part in enumerate(parts):
+        if i == 3:
+            spread(chain, hot_group(chain), 3)
+        if i == 6:
+            chain.migrate("(A (B C))", "genmig")
+        batch = chain.batch(part)
+        if i == 6:
+            assert [g.resting for g in batch.spread] == ["query q migrates"]
+    assert chain.query.plan.text == "(A (B C))"
+    assert batch.spread[0].active
+    chain.batch({}, end=True)
+    assert ms.snapshot_equal(chain.results(), answer(query, inputs))

@@ -1,0 +1,51 @@
+"""Groups that several slots share, on Spark: in executors and in the driver, over a restart, and home again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.job.test_spread_groups import HOT, JOIN, answer, skewed
+from tests.spark.feeding import Feed
+from tests.spark.test_moving_on_spark import feed_all
+
+import midstream as ms
+from midstream.cluster.session import Session
+from midstream.distribution.spread_groups import SpreadGroup
+
+pytestmark = pytest.mark.spark
+
+
+def session_on(spark: Any, folder: Path, feeds: dict[str, Feed], small: int | str) -> Session:
+    session = ms.Session(spark, checkpoint=str(folder / "checkpoint"), slots=3, small_batches=small)
+    for name, feed in feeds.items():
+        session.stream(name, feed.frame(spark), time="ts")
+    session.query("q", JOIN)
+    return session
+
+
+def test_a_hot_group_is_spread_on_spark(spark, tmp_path):
+    inputs = {name: rows for name, rows in skewed().items() if name in "AB"}
+    feeds = {name: Feed(tmp_path / name) for name in "AB"}
+    lately: list[Any] = []
+    for turn, small in enumerate([0, "10 MB", 0]):
+        session = session_on(spark, tmp_path, feeds, small)
+        spread = session._job.state.spread
+        assert bool(spread.groups) == (turn > 0)
+        for i in range(2):
+            feed_all(feeds, inputs, (2 * turn + i) * 20, (2 * turn + i + 1) * 20)
+            session.process_available()
+            loads = session._job.state.loads
+            group = max(range(len(loads)), key=loads.__getitem__)
+            if turn == 0:
+                spread.ask(SpreadGroup(group, "A", 3, f"key {HOT} is hot"))
+            elif turn == 2:
+                spread.end(group)
+            lately.append(session._job.manifest.slots.shared)
+        if turn == 2:
+            session.finish()
+            results = session.queries["q"].table()
+        session.stop()
+    assert [len(shared) for shared in lately] == [0, 1, 1, 1, 1, 0]
+    assert ms.snapshot_equal(results, answer(JOIN, inputs))
