@@ -29,7 +29,8 @@ def test_a_hot_group_is_spread_on_spark(spark, tmp_path):
     inputs = {name: rows for name, rows in skewed().items() if name in "AB"}
     feeds = {name: Feed(tmp_path / name) for name in "AB"}
     lately: list[Any] = []
-    for turn, small in enumerate([0, "10 MB", 0]):
+    sizes: list[int | str] = [0, "10 MB", 0]
+    for turn, small in enumerate(sizes):
         session = session_on(spark, tmp_path, feeds, small)
         spread = session._job.state.spread
         assert bool(spread.groups) == (turn > 0)
@@ -42,6 +43,7 @@ def test_a_hot_group_is_spread_on_spark(spark, tmp_path):
                 spread.ask(SpreadGroup(group, "A", 3, f"key {HOT} is hot"))
             elif turn == 2:
                 spread.end(group)
+            assert session._job.manifest is not None
             lately.append(session._job.manifest.slots.shared)
         if turn == 2:
             session.finish()

@@ -200,7 +200,9 @@ class Batch:
                 dict(self.reaches.by_stream),
                 self.slots,
                 bool(self.copies) or self.shares_groups,
-                {port: self.delivery(stream.name) for port, stream in self.streams.items()} if self.shares_groups else {},
+                {port: self.delivery(stream.name) for port, stream in self.streams.items()}
+                if self.shares_groups
+                else {},
             )
             for stage in range(self.stages)
         ]
