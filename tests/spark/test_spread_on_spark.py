@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from midstream.cluster.session import Session
 from tests.job.test_spread_groups import HOT, JOIN, answer, skewed
 from tests.spark.feeding import Feed
 from tests.spark.test_moving_on_spark import feed_all
 
 import midstream as ms
-from midstream.cluster.session import Session
 from midstream.distribution.spread_groups import SpreadGroup
 
 pytestmark = pytest.mark.spark
