@@ -6,10 +6,12 @@ from random import Random
 
 import pytest
 from tests.distribution.routed.joins import draw_plan
-from tests.optimizer.test_plan_choice import query, statistics
+from tests.optimizer.test_plan_choice import SCHEMA, query, statistics
 
 from midstream.distribution.routed.query import RoutedQuery
 from midstream.distribution.stages import cut
+from midstream.inputs import catalog_of
+from midstream.job.in_place import arrivals
 from midstream.optimizer.cost import Constants
 from midstream.optimizer.estimates import Estimator
 from midstream.optimizer.graph_estimates import Flow, GraphEstimator
@@ -45,7 +47,10 @@ def test_what_is_charged_is_what_the_stages_send(names, where, monkeypatch):
 
 @pytest.mark.parametrize(("names", "where"), [*QUERIES, ("A B C D", "A.k = B.k AND B.v < C.v AND C.w = D.w")])
 def test_what_is_charged_for_a_routed_join_is_what_its_rounds_send(names, where, monkeypatch):
-    """With every flow counted as one: each fragment's output once for each stage that it passes, and once a slot."""
+    """With every flow counted as one: each fragment's output once for each stage that it passes, and once a slot.
+
+    What the first probes read arrives where it is read, and only what arrives once more is charged.
+    """
     asked, random = query(names, where), Random(7)
     monkeypatch.setattr(GraphEstimator, "flow", lambda self, inputs: Flow(1.0, 1.0))
     monkeypatch.setattr(Estimator, "flow", lambda self, plan: Flow(1.0, 1.0))
@@ -54,12 +59,18 @@ def test_what_is_charged_for_a_routed_join_is_what_its_rounds_send(names, where,
         plan = plan_query(asked, str(draw_plan(random, conditions)))
         cost = Estimator(known(names), plan.emission, None, spread=True).cost(plan.logical)
         staged = cut(plan.physical)
+        streams = dict(enumerate(catalog_of({name: SCHEMA for name in names.split()}, "ts").streams.values()))
+        arriving = arrivals({"q": staged}, streams, {})
+        assert arriving.stages("q", staged) == staged.stages - 1
         sent = 0
         for fragment in staged.fragments[:-1]:
-            readers = [f.stage for f in staged.fragments if any(r.fragment == fragment.number for r in f.received)]
+            readers = [f for f in staged.fragments if any(r.fragment == fragment.number for r in f.received)]
             if readers:  # windows give nothing
-                sent += (readers[0] - fragment.stage) * (SLOTS if fragment.route.everywhere else 1)
+                stages = arriving.stage("q", readers[0]) - arriving.stage("q", fragment)
+                sent += stages * (SLOTS if fragment.route.everywhere else 1)
         assert cost.moved == sent, plan.text
+        copies = sum(SLOTS if copy.route.everywhere else 1 for copy in arriving.copies.values())
+        assert cost.copied == copies, plan.text
         assert cost.inserted == sum(SLOTS if name.everywhere else 1 for name in staged.windows), plan.text
 
 

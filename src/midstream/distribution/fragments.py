@@ -21,11 +21,12 @@ Key = tuple[str, ...]
 class Route:
     """Where rows go: by the hash of key columns, to one slot (no columns), or nowhere else (None: they stay).
 
-    Rows that go to every slot have no key either.
+    Rows that go to every slot have no key either. With `arrival` the hash is the one by which streams arrive.
     """
 
     key: Key | None
     everywhere: bool = False
+    arrival: bool = False
 
     @property
     def is_one_slot(self) -> bool:

@@ -21,7 +21,7 @@ def _with_partitions(fragment: Fragment, staged: Staged, bits: int) -> Fragment:
         if isinstance(node, Source):
             return replace(node, partition=_partition(node, staged, bits))
         if isinstance(node, OneWayJoin) and node.window.key and not node.window.everywhere:
-            node = replace(node, bits=bits)
+            node = replace(node, bits=bits, arrival=_by_arrival(fragment))
         return with_inputs(node, [marked(child) for child in node.inputs]) if node.inputs else node
 
     return replace(fragment, plan=marked(fragment.plan))
@@ -35,4 +35,9 @@ def _partition(leaf: Source, staged: Staged, bits: int) -> Partition | None:
         key = None if own is None else tuple(f"{leaf.stream.alias}.{name}" for name in own)
     if not key or not set(key) <= set(leaf.schema.names):
         return None
-    return Partition(frozenset([key]), bits, not isinstance(leaf, Received))
+    return Partition(frozenset([key]), bits, not isinstance(leaf, Received) or leaf.route.arrival)
+
+
+def _by_arrival(fragment: Fragment) -> bool:
+    """Whether what a fragment of one-way joins receives is dealt as streams are."""
+    return any(leaf.route.arrival for leaf in fragment.received)

@@ -48,7 +48,7 @@ class Placements:
     """Where the rows of each node of a fragment lie; `arriving` are the routes of streams."""
 
     def __init__(self, fragment: Fragment, arriving: Mapping[str, Route]) -> None:
-        self.arrival = fragment.stage == 0
+        self.arrival = fragment.stage == 0 or any(leaf.route.arrival for leaf in fragment.received)
         self.arriving = arriving
 
     def __call__(self, node: p.PhysicalNode) -> Placed:

@@ -205,7 +205,7 @@ class _Cutting:
 
     def _fits(self, piece: Piece, key: Key) -> bool:
         if piece.placement.free:
-            return _traced(piece.node, key) is not None
+            return traced(piece.node, key) is not None
         return key in piece.placement.keys
 
     def _placed(self, piece: Piece, key: Key) -> Piece:
@@ -222,10 +222,10 @@ class _Cutting:
             for source in leaves(piece.node):
                 self.wanted.setdefault(source.stream.alias, route)
             return True
-        traced = _traced(piece.node, route.key)
-        for source, columns in traced or ():
+        found = traced(piece.node, route.key)
+        for source, columns in found or ():
             self.wanted[source.stream.alias] = Route(columns)
-        return traced is not None
+        return found is not None
 
     def _to_one(self, piece: Piece) -> Piece:
         if piece.placement.one:
@@ -368,7 +368,7 @@ def _mapped(key: Key, names: Renames) -> Key | None:
     return tuple(names[name] for name in key) if all(name in names for name in key) else None
 
 
-def _traced(node: p.PhysicalNode, key: Key) -> list[tuple[p.Source, Key]] | None:
+def traced(node: p.PhysicalNode, key: Key) -> list[tuple[p.Source, Key]] | None:
     """The columns of the sources below that the key's columns are, if they are plain columns there."""
     match node:
         case Received():
@@ -378,11 +378,11 @@ def _traced(node: p.PhysicalNode, key: Key) -> list[tuple[p.Source, Key]] | None
         case p.Compute(input=below, columns=columns):
             plain = {c.name: name for c in columns if (name := _plain(c.expression)) is not None}
             mapped = _mapped(key, plain)
-            return None if mapped is None else _traced(below, mapped)
+            return None if mapped is None else traced(below, mapped)
         case p.Concatenate(united=united):
             return _all(united, lambda child: dict(zip(node.schema.names, child.schema.names, strict=True)), key)
         case p.Filter(input=below) | p.Instants(input=below) | p.AssignWindow(input=below):
-            return _traced(below, key)
+            return traced(below, key)
     return None
 
 
@@ -392,10 +392,10 @@ def _all(
     found = []
     for child in children:
         mapped = _mapped(key, names(child))
-        traced = None if mapped is None else _traced(child, mapped)
-        if traced is None:
+        below = None if mapped is None else traced(child, mapped)
+        if below is None:
             return None
-        found += traced
+        found += below
     return found
 
 

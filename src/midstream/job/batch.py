@@ -19,6 +19,7 @@ from midstream.distribution.fragments import Fragment, Route
 from midstream.distribution.routed.cutting import probed_windows
 from midstream.distribution.spread_groups import SpreadGroup
 from midstream.job.fingerprints import Shapes
+from midstream.job.in_place import Arrivals, arrivals
 from midstream.job.ports import Ports
 from midstream.job.reaching import Reaches
 from midstream.job.running_query import RunningQuery
@@ -93,6 +94,7 @@ class Batch:
     copies: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """The slots besides the owner's to which arriving rows of some groups go."""
     _shares: Shares | None = None
+    _arrivals: Arrivals | None = None
     _at_work: list[Part] | None = None
 
     @property
@@ -168,12 +170,26 @@ class Batch:
     def only(self, names: Collection[str]) -> Batch:
         """A batch of some of the queries, to see whether these fail; it is not committed."""
         queries = {name: query for name, query in self.queries.items() if name in names}
-        return replace(self, queries=queries, looks=(), reports=[], _shares=None, _at_work=None)
+        return replace(self, queries=queries, looks=(), reports=[], _shares=None, _arrivals=None, _at_work=None)
 
     @property
     def stages(self) -> int:
         """How many stages the plans at work need."""
-        return max((part.query.staged.stages for part in self.parts()), default=1)
+        return max((self.arrivals.stages(part.name, part.query.staged) for part in self.parts()), default=1)
+
+    @property
+    def arrivals(self) -> Arrivals:
+        """How streams arrive: by their routes, and once more for fragments that read them in place."""
+        if self._arrivals is None:
+            # Sides of a split keep rows for later where these arrive, and rows that are set aside are told once.
+            in_place = {
+                part.name: part.query.staged
+                for part in self.parts()
+                if part.side is None and part.query.name not in self.sifted and not part.query.local
+            }
+            several = bool(self.copies) or bool(self.spread)
+            self._arrivals = arrivals({} if several else in_place, self.streams, self.routes)
+        return self._arrivals
 
     def steps(self) -> list[StageStep]:
         """The steps of all stages."""
@@ -203,6 +219,7 @@ class Batch:
                 {port: self.delivery(stream.name) for port, stream in self.streams.items()}
                 if self.shares_groups
                 else {},
+                self.arrivals.copies if stage == 0 else {},
             )
             for stage in range(self.stages)
         ]
@@ -260,9 +277,10 @@ class Batch:
                 (part.name, fragment.number) in ports.silent,
                 query.name in self.sifted and query.migration is None,
                 self._probed(part, fragment),
+                arrives=self.arrivals.in_place.get((part.name, fragment.number)),
             )
             for fragment in query.staged.fragments
-            if fragment.stage == stage
+            if self.arrivals.stage(part.name, fragment) == stage
         ]
 
     def _probed(self, part: Part, fragment: Fragment) -> Mapping[WindowName, Mapping[int, Sequence[SegmentEntry]]]:

@@ -114,6 +114,7 @@ def _(node: routed.OneWayJoin, functions: Functions) -> Operator:
         node.nulls_equal,
         node.rows is not None,
         node.bits,
+        node.arrival,
     )
 
 

@@ -38,11 +38,12 @@ class OneWayJoin(Operator):
         nulls_equal: bool,
         sees_batch: bool,
         bits: int | None,
+        arrival: bool,
     ) -> None:
         super().__init__(schema)
         self.ports = 2 if sees_batch else 1
         self.probed, self.nulls_equal, self.residual = window, nulls_equal, residual
-        here, there = (None if bits is None else Grouping(k, bits, False) for k in (key, window.key))
+        here, there = (None if bits is None else Grouping(k, bits, arrival) for k in (key, window.key))
         self.window = SortedState(window.content, window.key, stored, None, grouping=there)
         self.seen = SortedState(window.content, window.key, stored, None, grouping=there)
         self.flow = SortedState("partial results", key, flow, None, grouping=here)

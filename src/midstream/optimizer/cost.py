@@ -23,8 +23,8 @@ class Constants:
     """The cost of handling one tuple in each way, and of keeping a thousand bytes of state for a tick.
 
     Where ticks are microseconds, state is paid for by the second: what a plan is worth must not hang on the clock.
-    Where rows are spread, `exchange` is that of sending a tuple to another slot between two stages, and `stage` that of
-    a further stage, once a batch however many tuples it takes.
+    Where rows are spread, `exchange` is that of sending a tuple to another slot between two stages, `copy` that of a
+    tuple that arrives in one slot more, and `stage` that of a further stage, once a batch however many tuples it takes.
     """
 
     probe: float = 1.0
@@ -36,6 +36,7 @@ class Constants:
     state: float = 0.0001
     exchange: float = 2.0
     stage: float = 0.0
+    copy: float = 1.0
 
     def by_tick(self, domain: TimeDomain) -> Constants:
         """The same by the ticks of a domain."""
@@ -56,6 +57,7 @@ class Cost:
     state_bytes: float = 0.0
     moved: float = 0.0
     stages: float = 0.0
+    copied: float = 0.0
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(
@@ -69,6 +71,7 @@ class Cost:
             self.state_bytes + other.state_bytes,
             self.moved + other.moved,
             self.stages + other.stages,
+            self.copied + other.copied,
         )
 
     @property
@@ -81,4 +84,4 @@ class Cost:
         c = constants
         handling = c.probe * self.probed + c.insert * self.inserted + c.match * self.matched + c.give * self.given
         handling += c.evaluate * self.evaluated + c.row * self.rows + c.exchange * self.moved + c.stage * self.stages
-        return handling + c.state * self.state_bytes / 1000
+        return handling + c.copy * self.copied + c.state * self.state_bytes / 1000

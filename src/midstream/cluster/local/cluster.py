@@ -18,9 +18,10 @@ from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.slot_threads import Dealt, Owners, SlotThreads
 from midstream.distribution.fragments import STAY, Route
 from midstream.job.batch import Batch
+from midstream.job.in_place import further
 from midstream.job.moving import Move
 from midstream.job.results import results_of_query
-from midstream.job.task.exchange import ONE_SLOT_GROUP, groups_of
+from midstream.job.task.exchange import groups_of, in_slot
 from midstream.job.task.layout import GROUP, PORT, Layout
 from midstream.job.task.reports import Report
 from midstream.operators.arrival_hash import arrival_hash
@@ -103,22 +104,25 @@ class LocalCluster:
         for port, declaration in batch.streams.items():
             delivery = batch.delivery(declaration.name)
             for arrived in _pieces(rows.get(declaration.name)):
-                groups = self._groups(batch.routes.get(declaration.name, STAY), arrived, len(delivery.owners))
-                self._slots.deliver(_tagged(batch.arriving, port, groups, arrived), groups, delivery, slots)
+                own = batch.arrivals.routes.get(declaration.name, STAY)
+                for to, route in ((port, own), *further(batch.arrivals.copies, port)):
+                    for groups in self._groups(route, arrived, len(delivery.owners), batch.slots):
+                        sent = _tagged(batch.arriving, port, to, groups, arrived)
+                        self._slots.deliver(sent, groups, delivery, slots)
         return slots
 
-    def _groups(self, route: Route, rows: pa.RecordBatch, count: int) -> Owners:
+    def _groups(self, route: Route, rows: pa.RecordBatch, count: int, slots: int) -> list[Owners]:
+        """The groups of rows, once for each time that they are sent."""
+        if route.everywhere:
+            return [np.full(rows.num_rows, in_slot(slot), np.int32) for slot in range(slots)]
         if route.is_one_slot:
-            return np.full(rows.num_rows, ONE_SLOT_GROUP, np.int32)
+            return [np.full(rows.num_rows, in_slot(0), np.int32)]
         if route.key is not None:
             hashes = arrival_hash([rows.column(name) for name in route.key])
-            keyed: Owners = np.asarray(groups_of(hashes, count), np.int32)
-            return keyed
+            return [np.asarray(groups_of(hashes, count), np.int32)]
         if self.shuffle is not None:
-            drawn: Owners = self.shuffle.integers(0, count, rows.num_rows, dtype=np.int32)
-            return drawn
-        spread: Owners = np.asarray(np.arange(rows.num_rows) * count // rows.num_rows, np.int32)
-        return spread
+            return [self.shuffle.integers(0, count, rows.num_rows, dtype=np.int32)]
+        return [np.asarray(np.arange(rows.num_rows) * count // rows.num_rows, np.int32)]
 
 
 def _pieces(rows: pa.RecordBatch | pa.Table | None) -> list[pa.RecordBatch]:
@@ -127,9 +131,9 @@ def _pieces(rows: pa.RecordBatch | pa.Table | None) -> list[pa.RecordBatch]:
     return [piece for piece in pieces if piece.num_rows]
 
 
-def _tagged(layout: Layout, port: int, groups: Owners, rows: pa.RecordBatch) -> pa.RecordBatch:
+def _tagged(layout: Layout, port: int, to: int, groups: Owners, rows: pa.RecordBatch) -> pa.RecordBatch:
     """Rows of a stream as they travel: with their stream, their group, and the columns that are needed."""
     columns = [rows.column(name) for name in layout.schemas[port].names]
-    fixed = [pa.array(np.full(rows.num_rows, port, np.int32)), pa.array(groups)]
+    fixed = [pa.array(np.full(rows.num_rows, to, np.int32)), pa.array(groups)]
     names = [PORT, GROUP, *(f.name for f in layout.columns)]
     return pa.RecordBatch.from_arrays([*fixed, *layout.wide(port, columns, rows.num_rows)], names=names)

@@ -23,13 +23,13 @@ from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.slot_threads import Step
 from midstream.cluster.spark.environment import BATCH_SETTINGS, ROWS_AT_ONCE
 from midstream.cluster.spark.frames.results import batch_frame
-from midstream.cluster.spark.frames.tagging import exchange_type, group_of, slot_of, slots_of_copies
+from midstream.cluster.spark.frames.tagging import exchange_type, grouped, slot_of, slots_of_copies
 from midstream.cluster.spark.push_down import PushDown, push_down
 from midstream.cluster.spark.small_batches import EXECUTORS, SmallBatches
 from midstream.job.batch import Batch
 from midstream.job.moving import Move
 from midstream.job.task.exchange import bits_of
-from midstream.job.task.layout import GROUP, NOTE, PORT, SLOT, Layout
+from midstream.job.task.layout import NOTE, PORT, SLOT, Layout
 from midstream.job.task.reports import Report
 from midstream.optimizer.plans import Plan
 
@@ -80,8 +80,7 @@ class SparkCluster:
         until = {name: reach.until for name, reach in batch.reaches.by_stream.items()}
         selected = pushed.select(rows, batch.registers, until)
         bits = bits_of(len(batch.routing))
-        group = group_of(batch.streams, batch.routes, batch.arriving, bits).alias(GROUP)
-        flow = _delivered(selected.select("*", group), batch)
+        flow = _delivered(grouped(selected, batch.streams, batch.arrivals, batch.arriving, bits, batch.slots), batch)
         for step in batch.steps():
             flow = flow.mapInArrow(_in_task(step), exchange_type(step.exchanged, step.last))
             if not step.last:

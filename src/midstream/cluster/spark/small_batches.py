@@ -24,11 +24,12 @@ from pyspark.sql import DataFrame
 from midstream.checkpoint.manifest import Manifest
 from midstream.cluster.slot_threads import Dealt, Owners, SlotThreads
 from midstream.cluster.spark.frames.tagging import spreading
-from midstream.distribution.fragments import STAY
+from midstream.distribution.fragments import STAY, Route
 from midstream.errors import JobError, MidstreamError
 from midstream.job.batch import Batch
-from midstream.job.task.exchange import ONE_SLOT_GROUP, groups_of
-from midstream.job.task.layout import GROUP
+from midstream.job.in_place import further
+from midstream.job.task.exchange import groups_of, in_slot
+from midstream.job.task.layout import GROUP, PORT
 from midstream.job.task.memory import LEAST, Memory, bytes_of
 from midstream.job.task.reports import Report
 from midstream.operators.arrival_hash import arrival_hash
@@ -122,9 +123,12 @@ class SmallBatches:
             return None
         for piece in table.to_batches():
             for port, part in batch.arriving.split(piece).items():
-                groups = _groups(batch, port, part)
-                grouped = part.append_column(GROUP, pa.array(groups, pa.int32()))
-                self.slots.deliver(grouped, groups, batch.delivery(batch.streams[port].name), slots)
+                stream = batch.streams[port].name
+                own, delivery = batch.arrivals.routes.get(stream, STAY), batch.delivery(stream)
+                for to, route in ((port, own), *further(batch.arrivals.copies, port)):
+                    for groups in _groups(batch, port, route, part):
+                        grouped = _sent_to(to, part).append_column(GROUP, pa.array(groups, pa.int32()))
+                        self.slots.deliver(grouped, groups, delivery, slots)
         return slots
 
     def _table(self, batch: Batch, rows: DataFrame) -> pa.Table | None:
@@ -162,15 +166,22 @@ class SmallBatches:
         return None if others is None or files is None else files + others * row_bytes
 
 
-def _groups(batch: Batch, port: int, rows: pa.RecordBatch) -> Owners:
-    """The partition groups of a stream's rows, as Spark would compute them."""
-    stream = batch.streams[port]
-    route, payload = batch.routes.get(stream.name, STAY), batch.arriving.payload(port, rows)
+def _groups(batch: Batch, port: int, route: Route, rows: pa.RecordBatch) -> list[Owners]:
+    """The partition groups of a stream's rows, as Spark would compute them, once for each time that they are sent."""
+    stream, payload = batch.streams[port], batch.arriving.payload(port, rows)
+    if route.everywhere:
+        return [np.full(rows.num_rows, in_slot(slot), np.int32) for slot in range(batch.slots)]
     if route.is_one_slot:
-        return np.full(rows.num_rows, ONE_SLOT_GROUP, np.int32)
+        return [np.full(rows.num_rows, in_slot(0), np.int32)]
     key = spreading(stream, payload.schema) if route.key is None else route.key
     hashes = arrival_hash([payload.column(name) for name in key])
-    return np.asarray(groups_of(hashes, len(batch.routing)), np.int32)
+    return [np.asarray(groups_of(hashes, len(batch.routing)), np.int32)]
+
+
+def _sent_to(port: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of a stream on another port."""
+    ports = pa.array(np.full(rows.num_rows, port, np.int32))
+    return rows.set_column(rows.schema.get_field_index(PORT), pa.field(PORT, pa.int32()), ports)
 
 
 def state_bytes(manifest: Manifest) -> int:

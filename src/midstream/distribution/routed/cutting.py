@@ -17,6 +17,7 @@ from midstream.algebra import physical as p
 from midstream.algebra.physical.routed import KeptWindow, OneWayJoin, RoutedJoin, Ways, WindowName
 from midstream.distribution.fragments import EVERY_SLOT, STAY, Received, Route
 from midstream.distribution.routed.hops import Stop, Travel, stops
+from midstream.operators.arrival_hash import can_arrive_by
 
 Receive = Callable[[p.PhysicalNode, int, Route], Received]
 
@@ -30,7 +31,7 @@ class Parts(Protocol):
 
 def routed_pieces(node: RoutedJoin, parts: Parts, receive: Receive) -> Ways:
     """The last probes of all ways, whose results are the join's; everything before is added to the parts."""
-    cutting = _Routed(node, parts, receive)
+    cutting = _Routed(node, parts, receive, arrival=_dealt_as_streams(node))
     ways = [_legs(stops(route, node.placements[head])) for head, route in enumerate(node.routes)]
     last = max(map(len, ways))
     ends = [cutting.way(head, legs, last) for head, legs in enumerate(ways)]
@@ -61,17 +62,24 @@ class _Routed:
     """The rows of streams on their way, by stream, route and the stage that reads them."""
     windows: dict[WindowName, tuple[int, Route]] = field(default_factory=dict)
 
+    arrival: bool = False
+    """Whether rows travel by the hash by which streams arrive, so that a stream can arrive where it is read."""
+
+    def _route(self, travel: Travel, key: tuple[str, ...]) -> Route:
+        by_key = Route(key, arrival=self.arrival)
+        return {Travel.BY_KEY: by_key, Travel.TO_ALL: EVERY_SLOT, Travel.STAY: STAY}[travel]
+
     def way(self, head: int, legs: Sequence[Leg], last: int) -> p.PhysicalNode:
         """The last probes of a stream's way; those before are fragments of their own."""
         first = legs[0][0][1]
-        flow: p.PhysicalNode = self.rows(head, _route(first.travel, first.key), 1 if len(legs) > 1 else last)
+        flow: p.PhysicalNode = self.rows(head, self._route(first.travel, first.key), 1 if len(legs) > 1 else last)
         for number, leg in enumerate(legs, 1):
             ends = number == len(legs)
             for place, stop in leg:
                 flow = self._probe(head, place, stop, flow, last if ends else number)
             if not ends:
                 following = legs[number][0][1]
-                route = _route(following.travel, following.key)
+                route = self._route(following.travel, following.key)
                 flow = self.receive(flow, self.parts.add(flow, route), route)
         return flow
 
@@ -87,7 +95,7 @@ class _Routed:
         step = self.node.routes[head][place]
         target = self.node.joined[step.target]
         window = WindowName(target.content, step.target_key, stop.kept is Travel.TO_ALL)
-        route = _route(stop.kept, step.target_key)
+        route = self._route(stop.kept, step.target_key)
         self.windows.setdefault(window, (step.target, route))
         seen = self.rows(step.target, route, stage) if step.target < head else None
         schema = self.node.schema if place == len(self.node.routes[head]) - 1 else step.gathered
@@ -113,8 +121,11 @@ class _Routed:
             self.parts.add(KeptWindow(rows.schema, rows, name.key, name.everywhere), STAY, stage)
 
 
-def _route(travel: Travel, key: tuple[str, ...]) -> Route:
-    return {Travel.BY_KEY: Route(key), Travel.TO_ALL: EVERY_SLOT, Travel.STAY: STAY}[travel]
+def _dealt_as_streams(node: RoutedJoin) -> bool:
+    """Whether all keys of a join have types by which rows can be dealt as they arrive."""
+    types = {f.name: f.type for child in node.joined for f in child.schema}
+    pairs = [pair for route in node.routes for step in route for pair in zip(step.key, step.target_key, strict=True)]
+    return all(a in types and types[a] == types.get(b) and can_arrive_by(types[a]) for a, b in pairs)
 
 
 def probed_windows(plan: p.PhysicalNode) -> Iterator[WindowName]:

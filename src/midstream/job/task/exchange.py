@@ -22,8 +22,6 @@ GROUPS = 2**GROUP_BITS
 
 FEWEST_BITS, MOST_BITS = GROUP_BITS, 12
 
-ONE_SLOT_GROUP = -1
-"""The group of rows that all belong to the first slot."""
 
 Slots = npt.NDArray[np.int32]
 
@@ -96,6 +94,11 @@ def groups_of(hashes: Hashes, groups: int) -> npt.NDArray[np.intp]:
     return (hashes >> np.uint64(64 - bits_of(groups))).astype(np.intp)
 
 
+def in_slot(slot: int) -> int:
+    """What stands for the group of rows that belong to a slot whatever their keys are: a negative number."""
+    return -1 - slot
+
+
 def slots_of(hashes: Hashes, routing: Sequence[int]) -> Slots:
     """The slots of keys."""
     return np.asarray(routing, np.int32)[groups_of(hashes, len(routing))]
@@ -108,8 +111,8 @@ Indices = npt.NDArray[np.intp]
 class Delivery:
     """To which slots rows go by their partition groups: each to its owner, and to further slots as copies.
 
-    The owner accounts for a row, so that one that goes to several slots is counted once. What all belongs to the first
-    slot has no group, and no copies. Rows of groups that are `spread` have one owner each among some slots, by a second
+    The owner accounts for a row, so that one that goes to several slots is counted once. What belongs to a slot whatever
+    its keys are has no group, and no copies. Rows of groups that are `spread` have one owner each among some slots, by a second
     hash, of the columns `by`.
     """
 
@@ -121,7 +124,7 @@ class Delivery:
     def owned(self, groups: npt.NDArray[np.integer], slot: int) -> npt.NDArray[np.bool_]:
         """Which of some rows in a slot are its own, and no copies."""
         owners = np.asarray(self.owners, np.int32)
-        here = np.where(groups < 0, 0, owners[groups]) == slot
+        here = np.where(groups < 0, -1 - groups, owners[groups]) == slot
         return np.asarray(here | np.isin(groups, list(self.spread))) if self.spread else np.asarray(here)
 
     def dealt(self, groups: npt.NDArray[np.integer]) -> tuple[Indices, Slots]:
@@ -132,7 +135,7 @@ class Delivery:
         ([0, 1, 2, 1], [0, 1, 0, 0])
         """
         rows, owners = np.arange(len(groups)), np.asarray(self.owners, np.int32)
-        slots = np.asarray(np.where(groups < 0, 0, owners[groups]), np.int32)
+        slots = np.asarray(np.where(groups < 0, -1 - groups, owners[groups]), np.int32)
         more = [(np.flatnonzero(groups == group), slot) for group, others in self.copies.items() for slot in others]
         copied = [np.full(len(some), slot, np.int32) for some, slot in more]
         return np.concatenate([rows, *(some for some, _ in more)]), np.concatenate([slots, *copied])

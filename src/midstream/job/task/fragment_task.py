@@ -92,6 +92,8 @@ class FragmentWork:
     """The windows of other fragments that its one-way joins read, as the last batch left them, by slot."""
     track: Track | None = None
     """The groups that it has, if others run apart."""
+    arrives: int | None = None
+    """The port of the rows that it reads in place, to hand on what it gives within the slot."""
     local: Mapping[int, FragmentWork] = field(default_factory=dict)
     """What slots do instead that have a plan of their own."""
 

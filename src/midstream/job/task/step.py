@@ -25,6 +25,7 @@ from midstream.checkpoint.names import name_for
 from midstream.checkpoint.outputs import checksum_of
 from midstream.checkpoint.parallel_writes import SideBySide
 from midstream.errors import InputError, MidstreamError
+from midstream.job.in_place import Copy
 from midstream.job.reach import Reach
 from midstream.job.task.exchange import Delivery, Exchange, Slots, groups_of, to_every_slot
 from midstream.job.task.fragment_task import FragmentLife, FragmentWork
@@ -40,6 +41,7 @@ from midstream.job.task.sides import base_name
 from midstream.job.task.sifting import Sieve
 from midstream.job.task.sorted_runs import Accepted, Runs
 from midstream.job.task.spill import ParquetSpool
+from midstream.operators.arrival_hash import arrival_hash
 from midstream.operators.elements import Elements
 from midstream.operators.hashing import hash_columns
 from midstream.operators.vectors import gather_rows, numbers_of
@@ -69,6 +71,8 @@ class StageStep:
     """Whether copies of rows come that other slots account for."""
     deliveries: Mapping[int, Delivery] = field(default_factory=dict)
     """How rows of each port go to slots that share groups; copies of these count for all queries then."""
+    again: Mapping[int, Copy] = field(default_factory=dict)
+    """Rows of streams that arrive once more, by port, for fragments that read them in place."""
 
     @property
     def exchange(self) -> Exchange:
@@ -95,7 +99,9 @@ class StageStep:
 
         That is everything in one piece where it fits, else chunks in order of time.
         """
-        mine = set(self.streams) if self.stage == 0 else {port for work in self.work for port in work.received}
+        mine = (
+            {*self.streams, *self.again} if self.stage == 0 else {port for work in self.work for port in work.received}
+        )
         runs: Runs | None = None
         at = time.perf_counter()
         for rows, more in portions(batches, self.memory.input):
@@ -114,8 +120,13 @@ class StageStep:
 
     def _all_accepted(self, slot: int, parts: Mapping[int, pa.RecordBatch], intake: Intake) -> dict[int, Accepted]:
         """What counts of each port's rows; copies of rows that other slots account for are under `~port`."""
-        if self.stage > 0 or not self.copied:
+        if self.stage > 0:
             return {port: self._accepted(port, rows, intake) for port, rows in parts.items()}
+        if not self.copied:
+            return {
+                port: self._accepted(self._stream(port), rows, intake.unaccounted() if port in self.again else intake)
+                for port, rows in parts.items()
+            }
         found: dict[int, Accepted] = {}
         for port, rows in parts.items():
             owned = self.deliveries.get(port, Delivery(self.routing)).owned(rows.column(GROUP).to_numpy(), slot)
@@ -123,6 +134,10 @@ class StageStep:
             if not owned.all():
                 found[~port] = self._accepted(port, gather_rows(rows, np.flatnonzero(~owned)), intake.unaccounted())
         return found
+
+    def _stream(self, port: int) -> int:
+        """The port of the stream whose rows arrive by a port."""
+        return self.again[port].stream if port in self.again else port
 
     def _accepted(self, port: int, rows: pa.RecordBatch, intake: Intake) -> Accepted:
         if self.stage > 0:
@@ -132,7 +147,7 @@ class StageStep:
         register = self.registers.get(declaration.name, BEGINNING)
         reach = self.reaches.get(declaration.name, Reach())
         accepted = intake.accept(declaration, self.arriving.payload(port, rows), register, reach)
-        if self.looks and len(accepted[1]):
+        if self.looks and len(accepted[1]) and not intake.discards:
             at = time.perf_counter()
             add_looks(intake.report.looks, look_at(self.looks, declaration.name, *accepted))
             _lap(intake.report, "watch", at)
@@ -162,7 +177,11 @@ class StageStep:
                 for life in lives:
                     life.settle()
                 yield from self._outputs(lives, slot, report)
-            self._take_in(slot, chunk, lives, intake) if self.stage == 0 else self._receive(chunk, lives, report)
+            if self.stage == 0:
+                self._take_in(slot, chunk, lives, intake)
+                self._hand_on(lives, report)
+            else:
+                self._receive(chunk, lives, report)
         for life in lives:
             if life.work.received:
                 with _blaming(report, life):
@@ -179,17 +198,34 @@ class StageStep:
 
     def _outputs(self, lives: Sequence[Life], slot: int, report: Report) -> Iterator[pa.RecordBatch]:
         for life in lives:
-            for work, output in life.sent():
-                yield self._sent(work, slot, output, report)
+            if not _in_place(life):
+                for work, output in life.sent():
+                    yield self._sent(work, slot, output, report)
 
     def _take_in(self, slot: int, parts: Mapping[int, Accepted], lives: Sequence[Life], intake: Intake) -> None:
         """Feeds the rows of streams, in the order of the streams."""
         told: set[tuple[str, str]] = set()
-        for port, declaration in self.streams.items():
+        for port in (*self.streams, *self.again):
+            name = self.streams[self._stream(port)].name
             for place, copied in ((port, False), (~port, True)):
                 if place in parts and len(parts[place][1]):
                     for life in lives:
-                        self._feed(slot, declaration.name, life, parts[place], intake, told, copied)
+                        if self._reads(life, port):
+                            self._feed(slot, name, life, parts[place], intake, told, copied)
+
+    def _reads(self, life: Life, port: int) -> bool:
+        """Whether a fragment reads rows by the port by which they arrive."""
+        arrives = life.work.arrives if isinstance(life, FragmentLife) else None
+        return port not in self.again if arrives is None else port == arrives
+
+    def _hand_on(self, lives: Sequence[Life], report: Report) -> None:
+        """Feeds what fragments give that read their rows in place to their readers, which run here too."""
+        for life in filter(_in_place, lives):
+            for work, output in life.sent():
+                for reader in lives:
+                    if work.port in reader.work.received:
+                        with _blaming(report, reader):
+                            reader.receive(work.port, output)
 
     def _feed(
         self,
@@ -258,7 +294,8 @@ class StageStep:
         route, track = work.fragment.route, work.track
         if not route.key:
             return np.full(len(output), slot if route.key is None else 0, np.int32)
-        groups = groups_of(hash_columns([output.columns.column(name) for name in route.key]), len(self.routing))
+        hashed = arrival_hash if route.arrival else hash_columns
+        groups = groups_of(hashed([output.columns.column(name) for name in route.key]), len(self.routing))
         if track is None or not track.coming:
             report.count_groups(groups)
         return np.asarray(self.routing if track is None else track.routing, np.int32)[groups]
@@ -272,6 +309,11 @@ class StageStep:
 def _results_of(lives: Sequence[Life]) -> dict[str, GivenResults]:
     """What queries gave, by their names or those of their sides."""
     return {name: given for life in lives for name, given in life.results.items()}
+
+
+def _in_place(life: Life) -> bool:
+    """Whether a fragment reads rows that arrive where its readers are."""
+    return isinstance(life, FragmentLife) and life.work.arrives is not None
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 Probes cost what those of a multi-way join cost. Where rows are spread over slots, partial results that travel by a key
 are moved once, and a stream's rows are moved to each window that is kept of them: once for a window by key, once per
 slot for a window in every slot. What several ways share is paid once: a window by one key is kept once however many
-ways probe it, and the rows that fill it are also those that set out on their own way by this key. Rows that a later
+ways probe it, and the rows that fill it are also those that set out on their own way by this key. What the first probes
+read arrives there: once by one of these routes, as in any plan, and once more by each of the others. Rows that a later
 stage reads pass through the stages before it, and each further stage costs its latency once a batch.
 """
 
@@ -117,7 +118,7 @@ def routed_cost(joins: Joins, orders: Orders, placements: Placements) -> Cost:
         route = (() if everywhere else by), everywhere
         sums.read.setdefault((stream, route), {1})
     for (stream, (_, everywhere)), stages in sums.read.items():
-        moved += joins.leaves[stream].rate * sum(stages) * (SLOTS if everywhere else 1)
+        moved += joins.leaves[stream].rate * sum(stage - 1 for stage in stages) * (SLOTS if everywhere else 1)
     return Cost(
         probed=sums.probed,
         inserted=inserted,
@@ -126,8 +127,20 @@ def routed_cost(joins: Joins, orders: Orders, placements: Placements) -> Cost:
         state_rows=rows,
         state_bytes=size,
         moved=sums.moved + moved if joins.spread else 0.0,
-        stages=sums.last / joins.batch_ticks if joins.spread else 0.0,
+        stages=(sums.last - 1) / joins.batch_ticks if joins.spread else 0.0,
+        copied=_copied(joins, sums) if joins.spread else 0.0,
     )
+
+
+def _copied(joins: Joins, sums: _Sums) -> float:
+    """The rows that arrive once more because the first probes read them by several routes."""
+    total = 0.0
+    for stream, leaf in enumerate(joins.leaves):
+        first = [route for (known, route), stages in sums.read.items() if known == stream and 1 in stages]
+        by_key = sum(1 for by, everywhere in first if by and not everywhere)
+        everywhere = SLOTS if any(everywhere for _, everywhere in first) else 0
+        total += leaf.rate * (max(1, by_key) + everywhere - 1)
+    return total
 
 
 def _way(joins: Joins, head: int, order: tuple[int, ...], placed: tuple[Placement, ...]) -> list[_Hop]:
@@ -181,18 +194,34 @@ def best_routed(joins: Joins, orders: Orders) -> tuple[Routed, float] | None:
     graph = joins.graph
     if not 2 < len(graph.inputs) <= MOST or not may_route(graph):
         return None
-    everything_travels = tuple(tuple(Placement.DESTINATION for _ in order) for order in orders)
-    found = orders, everything_travels
-    worth = routed_worth(joins, *found)
-    if joins.spread:
-        fell = True
-        while fell:
-            fell = False
-            for tried in _steps(joins, *found):
-                attempted = routed_worth(joins, *tried)
-                if attempted < worth * (1 - CLOSE):
-                    found, worth, fell = tried, attempted, True
+    start = min(_starts(joins, orders), key=lambda placed: routed_worth(joins, orders, placed))
+    found, worth = _improved(joins, orders, start)
     return Routed(tuple(range(len(orders))), *found), worth
+
+
+def _starts(joins: Joins, orders: Orders) -> Iterator[Placements]:
+    """Placements to start from: everything travels, only first probes do, nothing does.
+
+    A stage is saved only if no way needs it any more, which one step alone seldom brings about. The best one is improved.
+    """
+    for travelling in (len(orders), 1, 0) if joins.spread else (len(orders),):
+        yield tuple(
+            tuple(Placement.DESTINATION if place < travelling else Placement.SOURCE for place in range(len(order)))
+            for order in orders
+        )
+
+
+def _improved(joins: Joins, orders: Orders, placements: Placements) -> tuple[tuple[Orders, Placements], float]:
+    """What single steps make of a routed join as long as its cost falls."""
+    found, fell = (orders, placements), joins.spread
+    worth = routed_worth(joins, *found)
+    while fell:
+        fell = False
+        for tried in _steps(joins, *found):
+            attempted = routed_worth(joins, *tried)
+            if attempted < worth * (1 - CLOSE):
+                found, worth, fell = tried, attempted, True
+    return found, worth
 
 
 def _steps(joins: Joins, orders: Orders, placements: Placements) -> Iterator[tuple[Orders, Placements]]:

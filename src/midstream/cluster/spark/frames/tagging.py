@@ -21,7 +21,8 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.cluster.spark.frames.sources import NamedSource
 from midstream.distribution.fragments import STAY, Route
 from midstream.errors import InputError
-from midstream.job.task.exchange import ONE_SLOT_GROUP, Delivery, bits_of, default_routing
+from midstream.job.in_place import Arrivals
+from midstream.job.task.exchange import Delivery, bits_of, default_routing, in_slot
 from midstream.job.task.layout import FROM, GROUP, NOTE, PORT, SLOT, TO, Layout
 
 
@@ -70,20 +71,40 @@ def _tagged(port: int, stream: StreamInput, layout: Layout) -> DataFrame:
     return stream.frame.select(*columns)
 
 
-def group_of(
-    streams: Mapping[int, StreamDeclaration], routes: Mapping[str, Route], layout: Layout, group_bits: int
-) -> Column:
-    """The partition group of a row, by the route of its stream."""
-    whens = " ".join(
-        f"WHEN {port} THEN {_group(stream, routes.get(stream.name, STAY), layout, port, group_bits)}"
+def grouped(
+    rows: DataFrame,
+    streams: Mapping[int, StreamDeclaration],
+    arrivals: Arrivals,
+    layout: Layout,
+    group_bits: int,
+    slots: int,
+) -> DataFrame:
+    """Rows with their partition groups by the routes of their streams, once for each time that they are sent."""
+    own = {
+        port: _group(stream, arrivals.routes.get(stream.name, STAY), layout, port, group_bits)
         for port, stream in streams.items()
-    )
-    return F.expr(f"CAST(CASE `{PORT}` {whens} END AS INT)")
+    }
+    if not arrivals.copies:
+        whens = " ".join(f"WHEN {port} THEN {group}" for port, group in own.items())
+        return rows.select("*", F.expr(f"CAST(CASE `{PORT}` {whens} END AS INT)").alias(GROUP))
+    sent = {port: [(port, group)] for port, group in own.items()}
+    for port, copy in arrivals.copies.items():
+        groups = [str(in_slot(slot)) for slot in range(slots)]
+        if not copy.route.everywhere:
+            groups = [_group(streams[copy.stream], copy.route, layout, copy.stream, group_bits)]
+        sent[copy.stream] += [(port, group) for group in groups]
+    whens = " ".join(f"WHEN {port} THEN array({_structs(copies)})" for port, copies in sent.items())
+    payload = [column(name) for name in rows.columns if name != PORT]
+    return rows.select(F.expr(f"inline(CASE `{PORT}` {whens} END)").alias(PORT, GROUP), *payload)
+
+
+def _structs(copies: Sequence[tuple[int, str]]) -> str:
+    return ", ".join(f"struct({port} AS `{PORT}`, CAST({group} AS INT) AS `{GROUP}`)" for port, group in copies)
 
 
 def _group(stream: StreamDeclaration, route: Route, layout: Layout, port: int, group_bits: int) -> str:
     if route.is_one_slot:
-        return str(ONE_SLOT_GROUP)
+        return str(in_slot(0))
     key = spreading(stream, layout.schemas[port]) if route.key is None else route.key
     place_of = dict(zip(layout.schemas[port].names, layout.places[port], strict=True))
     hashed = ", ".join(_normal(layout.columns[place_of[name]]) for name in key)
@@ -115,7 +136,7 @@ def slot_of(routing: Sequence[int], slots: int, deliveries: Mapping[int, Deliver
         spread = f"get(array({', '.join(map(str, routing))}), `{GROUP}`)"
     # One text instead of a tree of columns: each node of one is a call to Java.
     shared = " ".join(text for port, delivery in deliveries.items() for text in _owners(port, delivery))
-    return F.expr(f"CAST(CASE WHEN `{GROUP}` < 0 THEN 0 {shared} ELSE {spread} END AS INT)")
+    return F.expr(f"CAST(CASE WHEN `{GROUP}` < 0 THEN -1 - `{GROUP}` {shared} ELSE {spread} END AS INT)")
 
 
 def _owners(port: int, delivery: Delivery) -> Iterator[str]:
