@@ -202,7 +202,7 @@ def best_routed(joins: Joins, orders: Orders) -> tuple[Routed, float] | None:
 def _starts(joins: Joins, orders: Orders) -> Iterator[Placements]:
     """Placements to start from: everything travels, only first probes do, nothing does.
 
-    A stage is saved only if no way needs it any more, which one step alone seldom brings about. The best one is improved.
+    A stage is saved only if no way needs it any more, which one step alone seldom brings about. The best is improved.
     """
     for travelling in (len(orders), 1, 0) if joins.spread else (len(orders),):
         yield tuple(
