@@ -111,9 +111,9 @@ Indices = npt.NDArray[np.intp]
 class Delivery:
     """To which slots rows go by their partition groups: each to its owner, and to further slots as copies.
 
-    The owner accounts for a row, so that one that goes to several slots is counted once. What belongs to a slot whatever
-    its keys are has no group, and no copies. Rows of groups that are `spread` have one owner each among some slots, by a second
-    hash, of the columns `by`.
+    The owner accounts for a row, so that one that goes to several slots is counted once. What belongs to a slot
+    whatever its keys are has no group, and no copies. Rows of groups that are `spread` have one owner each among some
+    slots, by a second hash, of the columns `by`.
     """
 
     owners: tuple[int, ...]
