@@ -11,7 +11,7 @@ from tests.engine.kinds import KINDS, inputs
 from midstream.operators.base import Operator
 from midstream.operators.box import Box
 from midstream.operators.one_way_join import KeptWindow, OneWayJoin
-from midstream.operators.slices import SliceOperator
+from midstream.operators.slices import KeyedSliceOperator, SliceOperator
 
 
 @pytest.mark.parametrize("check", checks.CHECKS, ids=lambda check: check.__name__)
@@ -36,7 +36,7 @@ def test_nodes_say_of_their_operators_what_is_true(name: str) -> None:
 
 
 def test_every_kind_of_operator_is_checked() -> None:
-    abstract = {SliceOperator}
+    abstract = {SliceOperator, KeyedSliceOperator}
     of_fragments = {
         KeptWindow,
         OneWayJoin,

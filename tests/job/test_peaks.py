@@ -28,6 +28,16 @@ DISTINCT = {
     "above a join": ("SELECT DISTINCT A.v FROM A [RANGE 5], B [RANGE 5] WHERE A.k = B.k", 100),
 }
 
+ONE_WINDOW = {
+    "groups": "SELECT A.k, count(*) AS n, sum(A.v) AS s FROM A [RANGE 50000] GROUP BY A.k",
+    "least and greatest": "SELECT A.k, min(A.v) AS low, count(DISTINCT A.v) AS n FROM A [RANGE 50000] GROUP BY A.k",
+    "left join": "SELECT A.v AS a, B.v AS b FROM A [RANGE 50000] LEFT JOIN B [RANGE 50000] ON A.k = B.k",
+    "full join": "SELECT A.v AS a, B.v AS b FROM A [RANGE 50000] FULL JOIN B [RANGE 50000] ON A.k = B.k AND A.v < B.v",
+    "anti join": "SELECT A.v FROM A [RANGE 50000] WHERE NOT EXISTS (SELECT 1 FROM B [RANGE 50000] WHERE A.k = B.k)",
+    "difference": "SELECT A.k FROM A [RANGE 50000] EXCEPT ALL SELECT B.k FROM B [RANGE 50000]",
+    "intersection": "SELECT A.k FROM A [RANGE 50000] INTERSECT ALL SELECT B.k FROM B [RANGE 50000]",
+}
+
 WINDOWS = "A [RANGE 50000], B [RANGE 50000], C [RANGE 50000]"
 MOVES = {
     "joins": f"SELECT A.v AS a, C.v AS c FROM {WINDOWS} WHERE A.k = B.k AND B.v = C.v",
@@ -107,6 +117,22 @@ def test_a_move_inside_tasks_takes_no_more_memory_than_one_of_small_states(tmp_p
         return found
 
     small, large = peak(6_000), peak(24_000)
+    assert large < 2 * small
+
+
+@pytest.mark.parametrize("name", ONE_WINDOW)
+def test_a_large_window_takes_no_more_memory_than_a_small_one(name, tmp_path):
+    def peak(rows: int) -> int:
+        chain = opened(ONE_WINDOW[name], rows, tmp_path / str(rows))
+        streams = "".join(sorted(d.name for d in chain.driver.streams.values()))
+        run_batch(chain, arriving(streams, rows, rows))
+        found: list[Batch] = []
+        most = peak_of(lambda: found.append(run_batch(chain, (), end=True)))
+        parts = [part for report in found[0].reports for part in report.fragments.values()]
+        assert sum(part.rows_out for part in parts) >= rows / 4
+        return most
+
+    small, large = peak(12_000), peak(48_000)
     assert large < 2 * small
 
 

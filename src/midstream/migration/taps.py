@@ -41,6 +41,10 @@ class Tapped(Operator):
         self.frontier = frontier
         return self.operator.advance(frontier)
 
+    def advances(self, frontier: int) -> Iterator[Elements]:
+        self.frontier = frontier
+        return self.operator.advances(frontier)
+
     def restore(self, frontier: int) -> None:
         self.frontier = frontier
         self.operator.restore(frontier)

@@ -6,7 +6,7 @@ slice enter it as one entry per group; only rows that start or end within it are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,8 +30,9 @@ from midstream.operators.accumulators import (
 from midstream.operators.elements import Elements, Indices, Mask
 from midstream.operators.float_sums import float_totals
 from midstream.operators.ordering import group_rows, total_order
-from midstream.operators.slices import SliceOperator
+from midstream.operators.slices import KeyedSliceOperator
 from midstream.operators.spread import Spread, SpreadOf
+from midstream.operators.state.alive import Alive
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.sweep import Sweep, join_neighbours, sweep
 from midstream.operators.vectors import Numbers, gather, numbers_of, validity_of
@@ -88,7 +89,7 @@ class Argument:
     name: tuple[object, ...]
 
 
-class GroupAggregate(SliceOperator):
+class GroupAggregate(KeyedSliceOperator):
     """Aggregates by key columns, or over everything if there are none."""
 
     name = "aggregate"
@@ -101,10 +102,8 @@ class GroupAggregate(SliceOperator):
         self.specs = tuple(specs)
         self.row_by_row = any(spec.user for spec in self.specs)
 
-    def evaluate(self, start: int, end: int) -> Elements | None:
-        rows = self.alive(0, start, end)
-        if len(rows) == 0:
-            return None
+    def answers(self, alive: Sequence[Alive], start: int, end: int) -> Iterator[Elements]:
+        rows = alive[0].elements
         if self.keys:
             groups, examples = group_rows([rows.columns.column(name) for name in self.keys])
         else:
@@ -120,7 +119,7 @@ class GroupAggregate(SliceOperator):
             layout.pieces.starts,
             layout.pieces.ends,
         )
-        return result.where(counted > 0)
+        yield result.where(counted > 0)
 
     def _layout(self, rows: Elements, groups: Indices, start: int, end: int) -> Layout:
         throughout = (rows.valid_from == start) & (rows.valid_to == end)

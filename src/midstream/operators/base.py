@@ -74,6 +74,12 @@ class Operator:
             state.expire(frontier)
         return None
 
+    def advances(self, frontier: int) -> Iterator[Elements]:
+        """As `advance`, giving piece by piece where that would be much; to be exhausted."""
+        given = self.advance(frontier)
+        if given is not None:
+            yield given
+
     def restore(self, frontier: int) -> None:
         """Goes on from a frontier that was reached earlier."""
         self.frontier = frontier

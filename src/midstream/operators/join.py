@@ -113,7 +113,7 @@ class Probe:
             return
         hit, low, high = (_joined(parts) for parts in zip(*found, strict=True))
         ends = np.cumsum([len(f[0]) for f in found])
-        for start, end in _chunks(high - low, at_once):
+        for start, end in chunks(high - low, at_once):
             here, there, counts = expand(hit[start:end], low[start:end], high[start:end])
             reached = np.append(0, counts.cumsum())
             cuts = reached[np.clip(ends, start, end) - start]
@@ -165,7 +165,7 @@ def _joined(parts: Sequence[Any]) -> Any:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _chunks(counts: Indices, at_once: int) -> list[tuple[int, int]]:
+def chunks(counts: Indices, at_once: int) -> list[tuple[int, int]]:
     """Runs of matches that expand to a bounded number of pairs."""
     if int(counts.sum()) <= at_once:
         return [(0, len(counts))]

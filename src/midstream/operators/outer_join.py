@@ -1,28 +1,114 @@
 """Outer, semi and anti joins, per snapshot.
 
 A tuple is padded, or kept by an anti join, exactly at the instants at which no partner is valid with it: over its
-interval less the union of its pairs' intervals. A semi join keeps it over that union.
+interval less the union of its pairs' intervals. A semi join keeps it over that union. States are sorted by hash, so
+partners are found by merging them. A tuple with a partner that covers all of its interval in a slice, or with none at
+all, needs no difference: intervals are swept only where a partner comes or goes within the slice.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from midstream.algebra.plan import JoinKind
 from midstream.algebra.windows import Hop
-from midstream.operators.elements import Elements, Indices, Ticks, concatenate
+from midstream.operators.elements import Elements, Hashes, Indices, Mask, Ticks
 from midstream.operators.expressions import Predicate
-from midstream.operators.hashing import columns_equal
-from midstream.operators.join import output_of, prepare
-from midstream.operators.slices import SliceOperator
-from midstream.operators.state.segment import pairs
+from midstream.operators.hashing import columns_equal, key_validity
+from midstream.operators.join import PAIRS_AT_ONCE, chunks, output_of
+from midstream.operators.slices import KeyedSliceOperator
+from midstream.operators.state.alive import Alive
+from midstream.operators.state.segment import expand, matches
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.sweep import join_neighbours, sweep, uncovered
+from midstream.operators.vectors import gather
 
 
-class OuterJoin(SliceOperator):
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One input within a slice: its elements, and those that can have partners, by position in order of hash."""
+
+    elements: Elements
+    rows: Indices
+    hashes: Hashes
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Partners by their positions on both sides, and when both are valid."""
+
+    left: Indices
+    right: Indices
+    valid_from: Ticks
+    valid_to: Ticks
+
+    def where(self, kept: Mask) -> Pairs:
+        """Some of the pairs."""
+        if kept.all():
+            return self
+        return Pairs(self.left[kept], self.right[kept], self.valid_from[kept], self.valid_to[kept])
+
+
+class Coverage:
+    """When the elements of a side have partners, collected from pairs."""
+
+    def __init__(self, side: Elements) -> None:
+        self.side = side
+        self.whole = np.zeros(len(side), bool)
+        """Which elements have a partner that is valid as long as they are."""
+        self.parts: list[tuple[Indices, Ticks, Ticks]] = []
+
+    def add(self, owner: Indices, valid_from: Ticks, valid_to: Ticks) -> None:
+        """Takes in pairs by the element of this side that they belong to."""
+        throughout = (valid_from == self.side.valid_from[owner]) & (valid_to == self.side.valid_to[owner])
+        self.whole[owner[throughout]] = True
+        rest = ~throughout & ~self.whole[owner]
+        if rest.any():
+            self.parts.append((owner[rest], valid_from[rest], valid_to[rest]))
+
+    def _partial(self) -> tuple[Indices, Ticks, Ticks]:
+        """The pairs of elements that no single partner covers."""
+        if not self.parts:
+            none = np.empty(0, np.int64)
+            return none, none, none
+        owner, valid_from, valid_to = (np.concatenate(column) for column in zip(*self.parts, strict=True))
+        open_ = ~self.whole[owner]
+        return owner[open_], valid_from[open_], valid_to[open_]
+
+    def covered(self) -> tuple[Indices, Ticks, Ticks]:
+        """The elements, by position, over the union of their pairs' intervals."""
+        pieces = sweep(*self._partial())
+        some = pieces.steps() > 0
+        swept = join_neighbours(pieces.groups[some], pieces.starts[some], pieces.ends[some])
+        return self._with(np.flatnonzero(self.whole), swept)
+
+    def uncovered(self) -> tuple[Indices, Ticks, Ticks]:
+        """The elements, by position, over what their pairs' intervals leave of theirs."""
+        owner, cover_from, cover_to = self._partial()
+        changing = np.zeros(len(self.side), bool)
+        changing[owner] = True
+        rows = np.flatnonzero(changing)
+        number = np.cumsum(changing) - 1
+        places, starts, ends = uncovered(
+            self.side.valid_from[rows], self.side.valid_to[rows], number[owner], cover_from, cover_to
+        )
+        return self._with(np.flatnonzero(~self.whole & ~changing), (rows[places], starts, ends))
+
+    def _with(self, rows: Indices, swept: tuple[Indices, Ticks, Ticks]) -> tuple[Indices, Ticks, Ticks]:
+        """Some elements over all of their intervals, and those that were swept."""
+        whole = rows, self.side.valid_from[rows], self.side.valid_to[rows]
+        owners, starts, ends = (np.concatenate(both) for both in zip(whole, swept, strict=True))
+        return owners, starts, ends
+
+
+class OuterJoin(KeyedSliceOperator):
     """Left, right and full outer joins, anti joins, and semi joins whose condition is more than equal keys."""
+
+    at_once = PAIRS_AT_ONCE
 
     def __init__(
         self,
@@ -40,81 +126,90 @@ class OuterJoin(SliceOperator):
         self.nulls_equal = nulls_equal
         self.residual = residual
         self.both = pa.schema([*left.schema, *right.schema])
+        self.output = output_of(schema, left.schema, right.schema) if kind not in ("semi", "anti") else None
 
-    def evaluate(self, start: int, end: int) -> Elements | None:
-        left, right = self.alive(0, start, end), self.alive(1, start, end)
-        here, there = self._partners(left, right)
-        valid_from = np.maximum(left.valid_from[here], right.valid_from[there])
-        valid_to = np.minimum(left.valid_to[here], right.valid_to[there])
-        parts = []
-        if self.kind == "semi":
-            parts.append(self._covered(left, here, valid_from, valid_to))
-        elif self.kind == "anti":
-            parts.append(self._alone(left, here, valid_from, valid_to))
-        else:
-            columns = self._columns(left.columns.take(pa.array(here)), right.columns.take(pa.array(there)))
-            parts.append(Elements(columns, valid_from, valid_to))
-            if self.kind in ("left", "full"):
-                parts.append(self._alone(left, here, valid_from, valid_to))
+    def answers(self, alive: Sequence[Alive], start: int, end: int) -> Iterator[Elements]:
+        left, right = (self._side(port, part) for port, part in enumerate(alive))
+        coverages = Coverage(left.elements), Coverage(right.elements)
+        for pairs in self._pairs(left, right, coverages[0]):
+            coverages[0].add(pairs.left, pairs.valid_from, pairs.valid_to)
             if self.kind in ("right", "full"):
-                parts.append(self._alone(right, there, valid_from, valid_to))
-        parts = [part for part in parts if len(part)]
-        return concatenate(parts) if parts else None
+                coverages[1].add(pairs.right, pairs.valid_from, pairs.valid_to)
+            if self.output is not None:
+                yield self._paired(left.elements, right.elements, pairs)
+        if self.kind == "semi":
+            yield self._padded(left.elements, *coverages[0].covered())
+        if self.kind in ("left", "full", "anti"):
+            yield self._padded(left.elements, *coverages[0].uncovered())
+        if self.kind in ("right", "full"):
+            yield self._padded(right.elements, *coverages[1].uncovered())
 
-    def _partners(self, left: Elements, right: Elements) -> tuple[Indices, Indices]:
-        """Positions of pairs that overlap in time and meet the condition."""
-        rows_left, rows_right = np.arange(len(left)), np.arange(len(right))
-        left = _numbered(left, rows_left)
-        right = _numbered(right, rows_right)
-        sorted_left, hashes_left = prepare(left, self.kept[0].key, self.nulls_equal, self.kept[0].grouping)
-        sorted_right, hashes_right = prepare(right, self.kept[1].key, self.nulls_equal, self.kept[1].grouping)
-        here, there = pairs(hashes_left, hashes_right)
-        overlap = np.maximum(sorted_left.valid_from[here], sorted_right.valid_from[there]) < np.minimum(
-            sorted_left.valid_to[here], sorted_right.valid_to[there]
-        )
-        here, there = here[overlap], there[overlap]
-        columns_left = sorted_left.columns.take(pa.array(here))
-        columns_right = sorted_right.columns.take(pa.array(there))
-        keep = np.ones(len(here), bool)
-        if self.kept[0].key:
-            keep &= columns_equal(
-                [columns_left.column(n) for n in self.kept[0].key],
-                [columns_right.column(n) for n in self.kept[1].key],
-                self.nulls_equal,
-            )
-        if self.residual is not None:
-            both = pa.RecordBatch.from_arrays(
-                [*columns_left.columns[:-1], *columns_right.columns[:-1]], schema=self.both
-            )
-            keep &= self.residual(both)
-        numbers_left = columns_left.column(columns_left.num_columns - 1).to_numpy()
-        numbers_right = columns_right.column(columns_right.num_columns - 1).to_numpy()
-        return numbers_left[keep], numbers_right[keep]
+    def _side(self, port: int, alive: Alive) -> Side:
+        columns, key = alive.elements.columns, self.kept[port].key
+        valid = None if self.nulls_equal else key_validity([columns.column(name) for name in key])
+        rows = np.arange(len(alive)) if valid is None else np.flatnonzero(valid)
+        hashes = alive.hashes if valid is None else alive.hashes.take(rows)
+        if port == 1 and self.output is None:
+            lengths = alive.elements.valid_to - alive.elements.valid_from
+            order = np.lexsort((-lengths.take(rows), hashes))
+        else:
+            order = np.argsort(hashes, kind="stable")
+        return Side(alive.elements, rows.take(order), hashes.take(order))
 
-    def _alone(self, side: Elements, owner: Indices, valid_from: Ticks, valid_to: Ticks) -> Elements:
-        rows, starts, ends = uncovered(side.valid_from, side.valid_to, owner, valid_from, valid_to)
-        return Elements(self._padded(side.columns.take(pa.array(rows))), starts, ends)
+    def _pairs(self, left: Side, right: Side, coverage: Coverage) -> Iterator[Pairs]:
+        """Pairs that overlap in time and meet the condition, of a bounded number of candidates at a time.
 
-    def _covered(self, side: Elements, owner: Indices, valid_from: Ticks, valid_to: Ticks) -> Elements:
-        pieces = sweep(owner, valid_from, valid_to)
-        some = pieces.steps() > 0
-        rows, starts, ends = join_neighbours(pieces.groups[some], pieces.starts[some], pieces.ends[some])
-        return Elements(self._padded(side.columns.take(pa.array(rows))), starts, ends)
+        Where only the coverage of the left side is asked for, those it is already known for are left out.
+        """
+        found = matches(left.hashes, right.hashes)
+        if found is None:
+            return
+        hit, low, high = found
+        if self.output is None:
+            # The partner that is valid longest comes first, and mostly makes the others needless.
+            yield from self._expanded(left, right, hit, low, low + 1)
+            more = (high - low > 1) & ~coverage.whole[left.rows.take(hit)]
+            hit, low, high = hit[more], low[more] + 1, high[more]
+        yield from self._expanded(left, right, hit, low, high)
 
-    def _columns(self, left: pa.RecordBatch, right: pa.RecordBatch) -> pa.RecordBatch:
-        output = output_of(self.schema, left.schema, right.schema)
-        arrays = [(left if here else right).column(i) for here, i in output.places]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+    def _expanded(self, left: Side, right: Side, hit: Indices, low: Indices, high: Indices) -> Iterator[Pairs]:
+        for first, last in chunks(high - low, self.at_once):
+            here, there, _ = expand(hit[first:last], low[first:last], high[first:last])
+            self.work.matched += len(here)
+            pairs = _overlapping(left.elements, right.elements, left.rows.take(here), right.rows.take(there))
+            yield self._verified(left.elements.columns, right.elements.columns, pairs)
 
-    def _padded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        names = set(batch.schema.names)
-        arrays = [batch.column(f.name) if f.name in names else pa.nulls(batch.num_rows, f.type) for f in self.schema]
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+    def _verified(self, left: pa.RecordBatch, right: pa.RecordBatch, pairs: Pairs) -> Pairs:
+        """The pairs whose keys are equal, not just their hashes, and that meet the rest of the condition."""
+        if self.kept[0].key and len(pairs.left):
+            here = [gather(left.column(name), pairs.left) for name in self.kept[0].key]
+            there = [gather(right.column(name), pairs.right) for name in self.kept[1].key]
+            pairs = pairs.where(columns_equal(here, there, self.nulls_equal))
+        if self.residual is not None and len(pairs.left):
+            columns = [gather(column, pairs.left) for column in left.columns]
+            columns += [gather(column, pairs.right) for column in right.columns]
+            pairs = pairs.where(self.residual(pa.RecordBatch.from_arrays(columns, schema=self.both)))
+        return pairs
+
+    def _paired(self, left: Elements, right: Elements, pairs: Pairs) -> Elements:
+        assert self.output is not None
+        columns = [
+            gather(left.columns.column(i), pairs.left) if here else gather(right.columns.column(i), pairs.right)
+            for here, i in self.output.places
+        ]
+        return Elements(pa.RecordBatch.from_arrays(columns, schema=self.schema), pairs.valid_from, pairs.valid_to)
+
+    def _padded(self, side: Elements, rows: Indices, valid_from: Ticks, valid_to: Ticks) -> Elements:
+        names = set(side.columns.schema.names)
+        arrays = [
+            gather(side.columns.column(f.name), rows) if f.name in names else pa.nulls(len(rows), f.type)
+            for f in self.schema
+        ]
+        return Elements(pa.RecordBatch.from_arrays(arrays, schema=self.schema), valid_from, valid_to)
 
 
-def _numbered(elements: Elements, numbers: Indices) -> Elements:
-    """Elements that know their position, so that it survives sorting and dropping."""
-    columns = elements.columns
-    arrays = [*columns.columns, pa.array(numbers)]
-    schema = columns.schema.append(pa.field("#row", pa.int64()))
-    return elements.with_columns(pa.RecordBatch.from_arrays(arrays, schema=schema))
+def _overlapping(left: Elements, right: Elements, here: Indices, there: Indices) -> Pairs:
+    """The pairs that are valid together at some instant."""
+    valid_from = np.maximum(left.valid_from.take(here), right.valid_from.take(there))
+    valid_to = np.minimum(left.valid_to.take(here), right.valid_to.take(there))
+    return Pairs(here, there, valid_from, valid_to).where(valid_from < valid_to)

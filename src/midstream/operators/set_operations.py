@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -10,12 +11,13 @@ import pyarrow as pa
 from midstream.algebra.windows import Hop
 from midstream.operators.elements import Elements, concatenate_batches
 from midstream.operators.ordering import group_rows
-from midstream.operators.slices import SliceOperator
+from midstream.operators.slices import KeyedSliceOperator
+from midstream.operators.state.alive import Alive
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.sweep import sweep
 
 
-class SetOperation(SliceOperator):
+class SetOperation(KeyedSliceOperator):
     """EXCEPT ALL and INTERSECT ALL: as many copies of a tuple as the counts on both sides leave."""
 
     def __init__(
@@ -30,10 +32,10 @@ class SetOperation(SliceOperator):
         self.kind = kind
         self.name = kind
 
-    def evaluate(self, start: int, end: int) -> Elements | None:
-        left, right = self.alive(0, start, end), self.alive(1, start, end)
+    def answers(self, alive: Sequence[Alive], start: int, end: int) -> Iterator[Elements]:
+        left, right = (side.elements for side in alive)
         if len(left) == 0:
-            return None
+            return
         right_columns = pa.RecordBatch.from_arrays(right.columns.columns, schema=left.columns.schema)
         both = concatenate_batches([left.columns, right_columns])
         groups, rows = group_rows(both.columns)
@@ -46,9 +48,7 @@ class SetOperation(SliceOperator):
         there = pieces.steps(np.repeat(np.array([0, 1], np.int64), [len(left), len(right)]))
         copies = np.maximum(here - there, 0) if self.kind == "difference" else np.minimum(here, there)
         at = np.repeat(np.arange(len(pieces)), copies)
-        if len(at) == 0:
-            return None
         columns = both.take(pa.array(rows[pieces.groups[at]]))
-        return Elements(
+        yield Elements(
             pa.RecordBatch.from_arrays(columns.columns, schema=self.schema), pieces.starts[at], pieces.ends[at]
         )

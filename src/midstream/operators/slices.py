@@ -6,15 +6,16 @@ batches. Within a slice the answer is computed from all elements alive in it, cl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.algebra.windows import Hop
 from midstream.operators.base import Operator
-from midstream.operators.elements import Elements, Hashes
+from midstream.operators.elements import Elements, Hashes, concatenate
 from midstream.operators.hops import boundary_at_or_before
+from midstream.operators.state.alive import Alive, alive_by_range
 from midstream.operators.state.grouping import known_hashes
 from midstream.operators.state.sorted_state import SortedState
 
@@ -53,16 +54,18 @@ class SliceOperator(Operator):
         return None
 
     def advance(self, frontier: int) -> Elements | None:
+        return _joined(self.advances(frontier))
+
+    def advances(self, frontier: int) -> Iterator[Elements]:
         self.frontier = frontier
         end = grid_floor(frontier, self.grid)
         if end <= self.done:
-            return None
+            return
         start, self.done = self.done, end
-        result = self.evaluate(start, end)
-        self.forget(end)
-        if result is not None:
+        for result in self.evaluations(start, end):
             self.work.given += len(result)
-        return result
+            yield result
+        self.forget(end)
 
     def restore(self, frontier: int) -> None:
         """Goes on from a frontier that was reached earlier, without answering again."""
@@ -91,3 +94,34 @@ class SliceOperator(Operator):
     def evaluate(self, start: int, end: int) -> Elements | None:
         """The operator's answer over `[start, end)`."""
         raise NotImplementedError
+
+    def evaluations(self, start: int, end: int) -> Iterator[Elements]:
+        """The same, piece by piece where that would be much."""
+        result = self.evaluate(start, end)
+        if result is not None:
+            yield result
+
+
+class KeyedSliceOperator(SliceOperator):
+    """Answers for every range of hashes by itself: rows that it looks at together have equal keys."""
+
+    most: int | None = None
+    """How many bytes of state it looks at together, unless a single key has more; None: any number."""
+
+    def evaluate(self, start: int, end: int) -> Elements | None:
+        return _joined(self.evaluations(start, end))
+
+    def evaluations(self, start: int, end: int) -> Iterator[Elements]:
+        for alive in alive_by_range(self.kept, start, end, self.most):
+            for answer in self.answers(alive, start, end):
+                if len(answer):
+                    yield answer
+
+    def answers(self, alive: Sequence[Alive], start: int, end: int) -> Iterator[Elements]:
+        """The answer over `[start, end)` to what is alive in it, of some keys."""
+        raise NotImplementedError
+
+
+def _joined(parts: Iterator[Elements]) -> Elements | None:
+    given = list(parts)
+    return concatenate(given) if given else None

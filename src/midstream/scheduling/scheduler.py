@@ -91,17 +91,17 @@ class Scheduler:
                     self.send(onwards, piece)
 
     def advance(self, frontier: int) -> None:
-        """Carries a frontier from the sources to the roots; what an operator then gives is one tuple."""
+        """Carries a frontier from the sources to the roots; what an operator then gives at once is one tuple."""
         box = self.box
         box.frontier = max(box.frontier, frontier)
         for i, operator in enumerate(box.operators):
             incoming = box.incoming(i, frontier)
             if incoming > operator.frontier:
-                given = operator.advance(incoming)
-                if self.trace is None:
-                    self.send(box.wires[i], given)
-                elif given is not None and len(given):
-                    self.tabled.emit(i, given)
+                for piece in operator.advances(incoming):
+                    if self.trace is None:
+                        self.send(box.wires[i], piece)
+                    elif len(piece):
+                        self.tabled.emit(i, piece)
 
 
 class Tabled:

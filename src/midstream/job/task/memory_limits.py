@@ -16,7 +16,8 @@ from midstream.operators.base import Operator
 from midstream.operators.join import SymmetricJoin
 from midstream.operators.multiway_join import MultiwayJoin
 from midstream.operators.one_way_join import OneWayJoin
-from midstream.operators.slices import SliceOperator
+from midstream.operators.outer_join import OuterJoin
+from midstream.operators.slices import KeyedSliceOperator, SliceOperator
 from midstream.operators.state.segment import Segment
 from midstream.operators.state.sorted_state import SortedState
 
@@ -24,8 +25,10 @@ from midstream.operators.state.sorted_state import SortedState
 def bind(operators: Iterable[Operator], memory: Memory) -> None:
     """Has operators keep to a memory."""
     for operator in operators:
-        if isinstance(operator, SymmetricJoin | MultiwayJoin | OneWayJoin):
+        if isinstance(operator, SymmetricJoin | MultiwayJoin | OneWayJoin | OuterJoin):
             operator.at_once = min(operator.at_once, memory.pairs)
+        if isinstance(operator, KeyedSliceOperator):
+            operator.most = memory.state
         for state in operator.states:
             state.most_merged = memory.state
 

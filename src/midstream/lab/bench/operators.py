@@ -31,6 +31,7 @@ def bench_operators(rows: int = 400_000, repeats: int = 3, seed: int = 7) -> Rep
     data = _streams("ABCD", rows // 2, seed)
     _joins(report, data, repeats)
     _others(report, data, repeats)
+    _outer_joins(report, data, repeats)
     _strings(report, data, repeats)
     _larger_window(report, seed)
     _memory(report, seed)
@@ -74,6 +75,25 @@ def _others(report: Report, data: Tables, repeats: int) -> None:
     for name in queries:
         bar = 0.25 if name == "min, max" else 0.6
         report.add(f"{name} / two-way join", speed[name] / speed["join"], "ratio", bar)
+
+
+def _outer_joins(report: Report, data: Tables, repeats: int) -> None:
+    """Joins that look at absence against the inner join of the same windows."""
+    tables = {name: data[name] for name in "AB"}
+    joined = f"SELECT A.k, A.v AS a, B.v AS b FROM A [RANGE {WINDOW}] {{}} JOIN B [RANGE {WINDOW}] ON A.k = B.k"
+    absent = f"SELECT 1 AS one FROM B [RANGE {WINDOW}] WHERE A.k = B.k"
+    queries = {
+        "left join": joined.format("LEFT"),
+        "full join": joined.format("FULL"),
+        "left join with a residual": joined.format("LEFT") + " AND A.v < B.v",
+        "anti join": f"SELECT A.k, A.v AS a FROM A [RANGE {WINDOW}] WHERE NOT EXISTS ({absent})",
+    }
+    runs: dict[str, Callable[[], object]] = {"join": lambda: api.run(joined.format(""), tables)}
+    for name, query in queries.items():
+        runs[name] = lambda q=query: api.run(q, tables)  # type: ignore[misc]
+    best = alternating(repeats, **runs)
+    for name in queries:
+        report.add(f"{name} / inner join", best["join"] / best[name], "ratio", 0.25)
 
 
 def _strings(report: Report, data: Tables, repeats: int) -> None:
