@@ -193,13 +193,19 @@ def _instants(elements: list[Entry], frontier: int) -> set[tuple[Any, int]]:
 
 
 def _assert_last_rows(operator: RowWindow, taken: list[tuple[int, Elements]]) -> None:
-    """The rows that no n later ones have closed yet: the last n of each partition, and those after the slice."""
+    """The rows that no n later ones have closed yet, and at most as many others.
+
+    Those are the last n of each partition, and those after the slice.
+    """
     state = operator.kept[0]
     rows = [e for _, batch in taken for e in _elements(batch, state.schema.names)]
     places = [state.schema.names.index(name) for name in state.key]
     early, later = ([e for e in rows if (e[1] < operator.done) is past] for past in (True, False))
     found = _elements(state.alive(BEGINNING), state.schema.names)
-    assert len(found) == len(later) + sum(min(operator.count, n) for n in _sizes(early, places).values())
+    held = _sizes([e for e in found if e[1] < operator.done], places)
+    needed = {partition: min(operator.count, n) for partition, n in _sizes(early, places).items()}
+    assert all(held[partition] >= n for partition, n in needed.items())
+    assert len(found) <= 2 * (len(later) + sum(needed.values()))
     assert not Counter(later) - Counter(found)
     assert not Counter(found) - Counter(rows)
 

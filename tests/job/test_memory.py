@@ -31,7 +31,7 @@ QUERIES = {
     "full join": "SELECT A.v AS a, B.v AS b FROM A [RANGE 20] FULL JOIN B [RANGE 9] ON A.k = B.k AND A.v < B.v",
     "anti join": "SELECT A.v FROM A [RANGE 20] WHERE NOT EXISTS (SELECT 1 FROM B [RANGE 20] WHERE A.k = B.k)",
     "difference": "SELECT A.k, A.v FROM A [RANGE 20] EXCEPT ALL SELECT B.k, B.v FROM B [RANGE 20]",
-    "intersection": "SELECT A.k FROM A [RANGE 20], C [RANGE 20] WHERE A.v = C.v INTERSECT ALL SELECT B.k FROM B [RANGE 20]",
+    "intersection": "SELECT A.v FROM A [RANGE 20], C [RANGE 20] WHERE A.k = C.k INTERSECT ALL SELECT v FROM B [NOW]",
     "stages": "SELECT DISTINCT A.v FROM A [RANGE 20], B [RANGE 20], C [RANGE 20] WHERE A.k = B.k AND B.v = C.v",
     "stream": "SELECT ISTREAM A.k, count(*) AS n FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k GROUP BY A.k",
 }

@@ -2,9 +2,16 @@
 
 When that is depends on what is still to come, so the window answers by slices: within a slice, every row that could
 end something is known. Ties in time are broken by all columns, so that arrival order never matters.
+
+A row is closed once it has n successors. The last n rows of a partition are always kept, so a closed row has n
+successors among what is kept whether or not other closed rows are still there, and ends before the slices to come: it
+may stay where it is stored, and changes no answer. So a segment is rewritten only when most of its rows are closed, and
+what is written is never more than what was closed.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +21,7 @@ from midstream.algebra.windows import Hop
 from midstream.operators.elements import Elements, Indices, Mask, Ticks, concatenate
 from midstream.operators.ordering import group_rows, total_order
 from midstream.operators.slices import SliceOperator
+from midstream.operators.state.segment import Segment
 from midstream.operators.state.sorted_state import SortedState
 
 
@@ -32,7 +40,7 @@ class RowWindow(SliceOperator):
         return BEGINNING
 
     def forget(self, end: int) -> None:
-        """Nothing expires by time: `evaluate` has already dropped the rows that were closed."""
+        """Nothing expires by time: `evaluate` drops rows that were closed."""
 
     def evaluate(self, start: int, end: int) -> Elements | None:
         state = self.kept[0]
@@ -40,29 +48,38 @@ class RowWindow(SliceOperator):
         reached = [segment for segment in state.segments if segment.earliest_from < end]
         if not reached:
             return None
-        rows = concatenate([segment.elements for segment in reached])
-        early = rows.where(rows.valid_from < end)
-        later = rows.where(rows.valid_from >= end)
-        ordered, partitions = self._ordered(early)
+        rows = concatenate([segment.elements.without_hashes() for segment in reached])
+        early = np.flatnonzero(rows.valid_from < end)
+        order, partitions = self._order(rows.take(early))
+        places = early.take(order)
+        ordered = rows.take(places)
         ends, closed = self._ends(ordered, partitions, end)
-        kept = ordered.where(~closed)
-        state.segments = [segment for segment in state.segments if segment.earliest_from >= end]
-        for part in (kept, later):
-            if len(part):
-                state.insert(part, self.hashes(0, part))
+        gone = np.zeros(len(rows), bool)
+        gone[places] = closed
+        self._shrink(reached, gone)
         return ordered.with_validity(ordered.valid_from, ends).clipped(start, end)
 
-    def _ordered(self, rows: Elements) -> tuple[Elements, Indices]:
+    def _shrink(self, segments: Sequence[Segment], gone: Mask) -> None:
+        """Rewrites the segments of which more than half is closed; `gone` says which rows are, segment by segment."""
+        state, first = self.kept[0], 0
+        for segment in segments:
+            open_ = np.flatnonzero(~gone[first : first + len(segment)])
+            first += len(segment)
+            if 2 * len(open_) < len(segment):
+                state.replace_segment(segment, open_)
+
+    def _order(self, rows: Elements) -> tuple[Indices, Indices]:
+        """Positions in order of partition, then of time and all columns, and the partition at each."""
         by_value = [rows.columns.column(name) for name in self.order]
         order = total_order(by_value, [rows.valid_from])
-        if order is not None:
-            rows = rows.take(order)
+        if order is None:
+            order = np.arange(len(rows))
         key = self.kept[0].key
         if not key:
-            return rows, np.zeros(len(rows), np.intp)
-        partitions, _ = group_rows([rows.columns.column(name) for name in key])
+            return order, np.zeros(len(rows), np.intp)
+        partitions = group_rows([rows.columns.column(name) for name in key])[0].take(order)
         by_partition = np.argsort(partitions, kind="stable")
-        return rows.take(by_partition), partitions[by_partition]
+        return order.take(by_partition), partitions.take(by_partition)
 
     def _ends(self, rows: Elements, partitions: Indices, end: int) -> tuple[Ticks, Mask]:
         """When each row ends (at the slice's end while it is open), and which rows are closed for good."""

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.algebra.time import INFINITY
-from midstream.operators.elements import Elements, Hashes, Key, Ticks, concatenate, empty_elements
+from midstream.operators.elements import Elements, Hashes, Indices, Key, Ticks, concatenate, empty_elements
 from midstream.operators.state.grouping import Grouping
 from midstream.operators.state.segment import Segment, make_segment, merge, sort_by_hash
 
@@ -130,6 +130,14 @@ class SortedState:
         """Takes over the segments of another state of equal content."""
         self.segments = list(segments)
         self.appends = max([self.appends, *(segment.born for segment in segments)])
+
+    def replace_segment(self, segment: Segment, rows: Indices) -> None:
+        """Keeps only some rows of a segment, by position in order."""
+        kept = None
+        if len(rows):
+            elements = segment.elements.without_hashes().take(rows)
+            kept = make_segment(elements, segment.hashes.take(rows), segment.bucket, segment.born)
+        self._replace([segment], kept)
 
     def _by_bucket(self, elements: Elements, hashes: Hashes) -> list[tuple[int, Elements, Hashes]]:
         width = self.bucket_width
