@@ -11,10 +11,11 @@ import pytest
 from midstream.checkpoint.file_entries import SourceFile
 from midstream.cluster.local.folders import ATTEMPTS, FolderSource
 from midstream.errors import InputError
+from midstream.inputs import NamedSource
 
 
 def source(path: str, format: str = "csv", **options: str) -> FolderSource:
-    return FolderSource.opened("A", format, path, "ts BIGINT, k STRING", options, ())
+    return FolderSource.opened(NamedSource("A", format, path, "ts BIGINT, k STRING", options))
 
 
 def spelled(base: Path) -> dict[str, str]:
@@ -48,8 +49,8 @@ def test_files_that_were_read_here_are_addressed_as_spark_does(tmp_path, monkeyp
         (tmp_path / folder).mkdir()
     (tmp_path / "in" / "1.csv").write_text("1,a\n")
     monkeypatch.chdir(tmp_path / "other")
-    named = sources.NamedSource("A", "csv", path.format(base=tmp_path), None, {})
-    assert named._addresses(["1.csv"]) == [f"{tmp_path}/in/1.csv"]
+    named = NamedSource("A", "csv", path.format(base=tmp_path))
+    assert sources.addresses(named, ["1.csv"]) == [f"{tmp_path}/in/1.csv"]
 
 
 @pytest.mark.parametrize("format", ["csv", "json"])

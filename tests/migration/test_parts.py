@@ -31,7 +31,6 @@ from midstream.migration.split import split_after
 from midstream.operators.base import Operator, Work
 from midstream.operators.box import Box
 from midstream.optimizer.plans import Plan, plan_query
-from midstream.scheduling.sharing import replaced
 
 FOUR = "FROM A [RANGE 10], B [RANGE 6], C [RANGE 14], D [RANGE 8] WHERE A.k = B.k AND B.k = C.k AND C.k = D.k"
 COUNT = f"SELECT A.k, count(*) AS n {FOUR} GROUP BY A.k"
@@ -95,7 +94,7 @@ def test_a_join_that_loses_duplicates_is_not_exchanged_below_a_distinct():
         join.nulls_equal,
         join.residual,
     )
-    reduced = replaced(plain, lambda node: once if node is join else None)
+    reduced = p.replaced(plain, lambda node: once if node is join else None)
     part = part_of(plain, reduced)
     assert part.old is plain and part.new is reduced
 
@@ -114,7 +113,7 @@ def test_a_selection_may_move_within_the_part():
         p.HashJoin(wide, source, join.right, join.left_key, join.right_key, join.nulls_equal, None),
         selection.predicate,
     )
-    above = replaced(below, lambda node: late if node is join else None)
+    above = p.replaced(below, lambda node: late if node is join else None)
     part = part_of(below, above)
     assert part.old is join and part.new is late
 

@@ -15,7 +15,7 @@ from midstream.algebra import functions
 from midstream.algebra.expressions import Call, walk
 from midstream.algebra.plan import Project, walk_plan
 from midstream.algebra.semantics.aggregates import AGGREGATE
-from midstream.algebra.semantics.scalars import DEFINED
+from midstream.algebra.semantics.definitions import DEFINED
 from midstream.inputs import catalog_of
 from midstream.language import parse
 

@@ -13,10 +13,9 @@ import pytest
 
 from midstream.checkpoint.spark_log import SparkLog
 from midstream.checkpoint.store import CheckpointStore
-from midstream.cluster.spark.frames.sources import NamedSource
 from midstream.cluster.spark.frames.tagging import StreamInput
 from midstream.cluster.spark.plain_files import PlainFiles
-from midstream.inputs import StreamSettings
+from midstream.inputs import NamedSource, StreamSettings
 from midstream.job.task.layout import PORT, Layout
 
 COLUMNS = pa.schema([("ts", pa.int64()), ("k", pa.string()), ("x", pa.float32()), ("unused", pa.date32())])

@@ -17,7 +17,7 @@ from midstream.cluster.continuous_query import ContinuousQuery, session_html
 from midstream.cluster.options import ON_A_CHECKPOINT, QueryOptions, SessionOptions
 from midstream.errors import JobError
 from midstream.html import Records
-from midstream.inputs import Duration, StreamSettings
+from midstream.inputs import Duration, NamedSource, StreamSettings
 
 if TYPE_CHECKING:
     from typing import Self
@@ -196,20 +196,11 @@ class Session:
 
         `columns` are SQL expressions over the source's columns; all of them are taken if there are none.
         """
-        settings = StreamSettings(time, lateness, timestamps, skew, max_ahead)
-        self._open_stream(name, format, path, schema, options or {}, columns, settings)
+        source = NamedSource(name, format, path, schema, dict(options or {}), tuple(columns))
+        self._open_stream(source, StreamSettings(time, lateness, timestamps, skew, max_ahead))
         return self
 
-    def _open_stream(
-        self,
-        name: str,
-        format: str,
-        path: str | None,
-        schema: str | None,
-        options: Mapping[str, str],
-        columns: Sequence[str],
-        settings: StreamSettings,
-    ) -> None:
+    def _open_stream(self, source: NamedSource, settings: StreamSettings) -> None:
         self._needs_checkpoint("sources that have a name")
 
     def ticks(self) -> Self:

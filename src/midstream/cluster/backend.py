@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.checkpoint.manifest import Manifest
-from midstream.inputs import StreamSettings
+from midstream.inputs import NamedSource, StreamSettings
 from midstream.job.cluster import Cluster
 from midstream.job.job import Job
 from midstream.optimizer.plans import Plan
@@ -40,16 +40,7 @@ class Backend(Protocol):
     def stream(self, name: str, source: Any, columns: pa.Schema | None, settings: StreamSettings) -> Input:
         """A stream from a source of the backend's own kind; `columns` if they are not to be taken from it."""
 
-    def open_stream(
-        self,
-        name: str,
-        format: str,
-        path: str | None,
-        schema: str | None,
-        options: Mapping[str, str],
-        columns: Sequence[str],
-        settings: StreamSettings,
-    ) -> Input:
+    def open_stream(self, source: NamedSource, settings: StreamSettings) -> Input:
         """A stream from a source that has a name."""
 
     def ticks(self, name: str) -> Input:

@@ -31,7 +31,7 @@ from midstream.cluster.query import Query
 from midstream.cluster.resuming import leave_out, take_up
 from midstream.cluster.run import Run
 from midstream.errors import InputError, JobError, QueryError
-from midstream.inputs import StreamSettings
+from midstream.inputs import NamedSource, StreamSettings
 from midstream.job.adding import Adding
 from midstream.job.arrival import Arrival
 from midstream.job.attention import reads_of, told_wait, waits
@@ -114,18 +114,9 @@ class CheckpointSession(Session):
             raise InputError("on_demand is an option of streams in memory", hint="leave the skew out: others then wait")
         self._run.inputs[name] = self._backend.stream(name, source, columns, settings)
 
-    def _open_stream(
-        self,
-        name: str,
-        format: str,
-        path: str | None,
-        schema: str | None,
-        options: Mapping[str, str],
-        columns: Sequence[str],
-        settings: StreamSettings,
-    ) -> None:
-        self._require_new_stream(name)
-        self._run.inputs[name] = self._backend.open_stream(name, format, path, schema, options, columns, settings)
+    def _open_stream(self, source: NamedSource, settings: StreamSettings) -> None:
+        self._require_new_stream(source.name)
+        self._run.inputs[source.name] = self._backend.open_stream(source, settings)
 
     def _require_new_stream(self, name: str) -> None:
         check_name("stream", name)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from midstream.algebra.partition import Partition
-from midstream.algebra.physical import PhysicalNode, Source
+from midstream.algebra.physical import PhysicalNode, Source, with_inputs
 from midstream.algebra.physical.routed import OneWayJoin
 from midstream.distribution.fragments import Fragment, Received, Route, Staged
-from midstream.distribution.stages import with_inputs
 
 
 def sorted_by_group(staged: Staged, bits: int) -> Staged:
@@ -22,7 +21,7 @@ def _with_partitions(fragment: Fragment, staged: Staged, bits: int) -> Fragment:
             return replace(node, partition=_partition(node, staged, bits))
         if isinstance(node, OneWayJoin) and node.window.key and not node.window.everywhere:
             node = replace(node, bits=bits, arrival=_by_arrival(fragment))
-        return with_inputs(node, [marked(child) for child in node.inputs]) if node.inputs else node
+        return with_inputs(node, marked)
 
     return replace(fragment, plan=marked(fragment.plan))
 

@@ -8,14 +8,15 @@ each stream arrives by one route only: whoever needs it by another reads it thro
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from midstream.algebra import physical as p
 from midstream.algebra.expressions import Column, Expression
-from midstream.algebra.physical.routed import KeptWindow, OneWayJoin, RoutedJoin
-from midstream.distribution.fragments import ONE_SLOT, STAY, Fragment, Key, Received, Route, Staged, leaves
+from midstream.algebra.physical.routed import RoutedJoin
+from midstream.distribution.fragments import ONE_SLOT, STAY, Key, Received, Route, Staged, leaves
 from midstream.distribution.routed.cutting import routed_pieces
+from midstream.distribution.staging import Part, receive, staged
 from midstream.errors import InternalError
 
 Renames = Mapping[str, str]
@@ -49,21 +50,15 @@ def cut(plan: p.PhysicalNode, arriving: Mapping[str, Route] | None = None, settl
     cutting = _Cutting()
     root = cutting.place(plan)
     cutting.settle(root, STAY)
-    cutting.parts.append(_Part(root.node, STAY))
-    return _staged(cutting, dict(arriving or {}), frozenset(arriving or ()) if settled else frozenset())
-
-
-@dataclass(slots=True)
-class _Part:
-    node: p.PhysicalNode
-    route: Route
-    stage: int = 0
-    """The stage before which it cannot run, if what it reads does not say so."""
+    cutting.parts.append(Part(root.node, STAY))
+    return staged(
+        cutting.parts, cutting.wanted, dict(arriving or {}), frozenset(arriving or ()) if settled else frozenset()
+    )
 
 
 @dataclass(slots=True)
 class _Cutting:
-    parts: list[_Part] = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
     wanted: dict[str, Route] = field(default_factory=dict)
     """The routes by which sources should arrive, by alias, in the names of their own streams' columns."""
 
@@ -170,7 +165,7 @@ class _Cutting:
     def add(self, node: p.PhysicalNode, route: Route, stage: int = 0) -> int:
         """Adds a fragment that runs in a stage or later; gives its number."""
         self.settle(Piece(node, FREE), STAY)
-        self.parts.append(_Part(node, route, stage))
+        self.parts.append(Part(node, route, stage))
         return len(self.parts) - 1
 
     def _routed(self, node: RoutedJoin) -> Piece:
@@ -236,125 +231,9 @@ class _Cutting:
 
     def _exchange(self, piece: Piece, key: Key) -> Piece:
         self.settle(piece, STAY)
-        self.parts.append(_Part(piece.node, Route(key)))
+        self.parts.append(Part(piece.node, Route(key)))
         received = receive(piece.node, len(self.parts) - 1, Route(key))
         return Piece(received, Placement(keys=frozenset([key])) if key else ONE)
-
-
-def receive(producer: p.PhysicalNode, fragment: int, route: Route) -> Received:
-    """The leaf that stands for a fragment's output."""
-    under = next(leaves(producer)).stream
-    name = f"#{fragment}"
-    stream = replace(under, name=name, alias=name)
-    return Received(producer.schema, stream, producer=producer, fragment=fragment, route=route)
-
-
-def _staged(cutting: _Cutting, arriving: dict[str, Route], settled: frozenset[str]) -> Staged:
-    """Numbers fragments and stages, and reads sources through exchanges where they cannot be read directly."""
-    fragments: list[Fragment] = []
-    numbers: dict[int, int] = {}
-    used: dict[str, Route] = {}
-    for i, part in enumerate(cutting.parts):
-        node = _renumbered(part.node, numbers)
-        received = [leaf for leaf in leaves(node) if isinstance(leaf, Received)]
-        sources = [leaf for leaf in leaves(node) if not isinstance(leaf, Received)]
-        wants = {source.stream.alias: cutting.wanted[source.stream.alias] for source in sources}
-        if received or not _arrive(sources, wants, arriving, used, settled):
-            for source in sources:
-                above = _lifted(node, source, wants[source.stream.alias])
-                number = len(fragments)
-                fragments.append(Fragment(number, above, 0, wants[source.stream.alias], None))
-                _keep(source.stream.name, STAY, arriving, used)
-                node = _replaced(node, above, receive(above, number, wants[source.stream.alias]))
-        stages = [fragments[leaf.fragment].stage for leaf in leaves(node) if isinstance(leaf, Received)]
-        numbers[i] = len(fragments)
-        stage = max(part.stage, 1 + max(stages, default=-1))
-        fragments.append(Fragment(len(fragments), node, stage, part.route, None))
-    return Staged(_with_readers(fragments), used)
-
-
-def _arrive(
-    sources: Sequence[p.Source],
-    wants: Mapping[str, Route],
-    arriving: dict[str, Route],
-    used: dict[str, Route],
-    settled: frozenset[str],
-) -> bool:
-    """Whether all sources can be read as their streams arrive; if so, streams without a route get one."""
-    planned = dict(arriving)
-    for source in sources:
-        want = _own(wants[source.stream.alias], source)
-        here = planned.get(source.stream.name, STAY)
-        if here.key is None and want.key is not None and source.stream.name not in settled:
-            planned[source.stream.name] = want
-        elif want.key is not None and here != want:
-            return False
-    for source in sources:
-        arriving.update(planned)
-        _keep(source.stream.name, planned.get(source.stream.name, STAY), arriving, used)
-    return True
-
-
-def _keep(stream: str, route: Route, arriving: dict[str, Route], used: dict[str, Route]) -> None:
-    known = arriving.get(stream, STAY)
-    used[stream] = known if known.key is not None else route
-    arriving[stream] = used[stream]
-
-
-def _own(route: Route, source: p.Source) -> Route:
-    """A route in the names of the stream's columns, without the alias."""
-    if route.key is None:
-        return route
-    return Route(tuple(name.removeprefix(f"{source.stream.alias}.") for name in route.key))
-
-
-def _lifted(plan: p.PhysicalNode, source: p.Source, route: Route) -> p.PhysicalNode:
-    """The source with the selections right above it that keep the columns of its route."""
-    top: p.PhysicalNode = source
-    while True:
-        above = next((n for n in p.walk_physical(plan) if any(child is top for child in n.inputs)), None)
-        if not isinstance(above, p.Filter) or not set(route.key or ()) <= set(above.schema.names):
-            return top
-        top = above
-
-
-def _with_readers(fragments: list[Fragment]) -> tuple[Fragment, ...]:
-    reader = {leaf.fragment: f.number for f in fragments for leaf in f.received}
-    for fragment in fragments:
-        if isinstance(fragment.plan, KeptWindow):  # gives nothing, least of all results
-            reader[fragment.number] = fragments[-1].number
-    return tuple(replace(f, reader=reader.get(f.number)) for f in fragments)
-
-
-def _renumbered(plan: p.PhysicalNode, numbers: Mapping[int, int]) -> p.PhysicalNode:
-    for leaf in list(leaves(plan)):
-        if isinstance(leaf, Received):
-            plan = _replaced(plan, leaf, receive(leaf.producer, numbers[leaf.fragment], leaf.route))
-    return plan
-
-
-def _replaced(plan: p.PhysicalNode, old: p.PhysicalNode, new: p.PhysicalNode) -> p.PhysicalNode:
-    if plan is old:
-        return new
-    if not plan.inputs:
-        return plan
-    return with_inputs(plan, [_replaced(child, old, new) for child in plan.inputs])
-
-
-def with_inputs(node: p.PhysicalNode, inputs: Sequence[p.PhysicalNode]) -> p.PhysicalNode:
-    """The node over other inputs."""
-    match node:
-        case p.Unary():
-            return replace(node, input=inputs[0])
-        case p.Binary():
-            return replace(node, left=inputs[0], right=inputs[1])
-        case OneWayJoin():
-            return replace(node, flow=inputs[0], rows=inputs[1] if len(inputs) > 1 else None)
-        case p.MultiwayJoin():
-            return replace(node, joined=tuple(inputs))
-        case p.Concatenate():
-            return replace(node, united=tuple(inputs))
-    return node
 
 
 def _renamed(placement: Placement, names: Renames) -> Placement:

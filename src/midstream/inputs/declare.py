@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -64,6 +64,18 @@ def declare(
     if amount < 0:
         raise InputError(f"stream {name} cannot have a negative lateness: {late}")
     return StreamDeclaration(name, columns, column, amount)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSource:
+    """A source by its format; `columns` are SQL expressions over what it has, all of it if there are none."""
+
+    name: str
+    format: str
+    path: str | None = None
+    schema: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

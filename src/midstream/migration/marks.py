@@ -34,7 +34,7 @@ def marked_plan(plan: p.PhysicalNode, rule: Rule = any_part_old) -> p.PhysicalNo
     if keeps_intervals(plan):
         inner = _marked(plan)
         return p.Filter(plan.schema, inner, rule(tuple(Column(name, pa.bool_()) for name in marks_of(inner.schema))))
-    return _with_inputs(plan, tuple(marked_plan(child, rule) for child in plan.inputs))
+    return p.with_inputs(plan, lambda child: marked_plan(child, rule))
 
 
 def marks_of(schema: pa.Schema) -> list[str]:
@@ -91,19 +91,6 @@ def _with_one_mark(node: p.PhysicalNode, payload: pa.Schema) -> p.PhysicalNode:
     mark = any_part_old(tuple(Column(name, pa.bool_()) for name in marks_of(node.schema)))
     columns = (*kept, Named(SUFFIX, mark))
     return p.Compute(_extended(payload, [SUFFIX]), node, columns)
-
-
-def _with_inputs(node: p.PhysicalNode, inputs: tuple[p.PhysicalNode, ...]) -> p.PhysicalNode:
-    match node:
-        case p.Unary():
-            return replace(node, input=inputs[0])
-        case p.Binary():
-            return replace(node, left=inputs[0], right=inputs[1])
-        case p.Concatenate():
-            return replace(node, united=inputs)
-        case p.MultiwayJoin():
-            return replace(node, joined=inputs)
-    return node
 
 
 def _extended(schema: pa.Schema, marks: Iterable[str]) -> pa.Schema:

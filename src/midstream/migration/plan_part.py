@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from midstream.algebra import physical as p
 from midstream.algebra.physical.identities import meaning
 from midstream.algebra.plan import Relation
-from midstream.scheduling.sharing import replaced, tap_on
+from midstream.scheduling.sharing import tap_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def _tapped(node: p.PhysicalNode, below: dict[str, p.PhysicalNode]) -> p.Physica
     def tap(inner: p.PhysicalNode) -> p.PhysicalNode | None:
         return next((tap_on(inner, name) for name, wanted in below.items() if wanted is inner), None)
 
-    return replaced(node, tap)
+    return p.replaced(node, tap)
 
 
 def outline(node: p.PhysicalNode) -> str:

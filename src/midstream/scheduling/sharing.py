@@ -7,9 +7,8 @@ join without selections and with all columns (the core), and select from its out
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -99,26 +98,6 @@ def _timed(schema: pa.Schema, source: p.Source) -> pa.Schema:
     return schema if time.name in schema.names else schema.append(time)
 
 
-def replaced(node: p.PhysicalNode, change: Callable[[p.PhysicalNode], p.PhysicalNode | None]) -> p.PhysicalNode:
-    """A plan with nodes exchanged from the top down; below an exchanged node nothing is looked at."""
-    new = change(node)
-    return with_inputs(node, lambda child: replaced(child, change)) if new is None else new
-
-
-def with_inputs(node: p.PhysicalNode, change: Callable[[p.PhysicalNode], p.PhysicalNode]) -> p.PhysicalNode:
-    """A node over changed inputs, first to last; the node itself if none has changed."""
-    changes: dict[str, Any] = {}
-    for field in fields(node):
-        value = getattr(node, field.name)
-        if isinstance(value, p.PhysicalNode):
-            changes[field.name] = change(value)
-        elif isinstance(value, tuple) and value and isinstance(value[0], p.PhysicalNode):
-            changes[field.name] = tuple(change(v) for v in value)
-    if all(changes[name] == getattr(node, name) for name in changes):
-        return node
-    return replace(node, **changes)
-
-
 def cut_at(node: p.PhysicalNode, names: Mapping[str, str]) -> p.PhysicalNode:
     """The plan with every part whose key is named replaced by a tap of that name."""
 
@@ -128,7 +107,7 @@ def cut_at(node: p.PhysicalNode, names: Mapping[str, str]) -> p.PhysicalNode:
         name = names.get(part_key(part))
         return None if name is None else tap_on(part, name)
 
-    return replaced(node, tapped)
+    return p.replaced(node, tapped)
 
 
 def whole(node: p.PhysicalNode) -> p.PhysicalNode:
@@ -140,7 +119,7 @@ def whole(node: p.PhysicalNode) -> p.PhysicalNode:
         assert tap.part is not None
         return _with_columns(whole(tap.part), tap.schema)
 
-    return replaced(node, untapped)
+    return p.replaced(node, untapped)
 
 
 def _with_columns(node: p.PhysicalNode, schema: pa.Schema) -> p.PhysicalNode:
@@ -181,7 +160,7 @@ class Core:
                 return replace(tap, schema=node.schema)
             return None
 
-        return replaced(_rest(self.logical, self.core, name, self.emission), tapped)
+        return p.replaced(_rest(self.logical, self.core, name, self.emission), tapped)
 
 
 def core_of(query: Relation, emission: Emission) -> Core | None:
@@ -240,7 +219,7 @@ def split_box(box: Box, part: p.PhysicalNode, name: str) -> tuple[Box, Box]:
     count = sum(1 for node in p.walk_physical(part) if not isinstance(node, p.Source))
     inside = range(root - count + 1, root + 1)
     tap = tap_on(part, name)
-    above = replaced(box.plan, lambda node: tap if node is part else None)
+    above = p.replaced(box.plan, lambda node: tap if node is part else None)
     rest = [operator for i, operator in enumerate(box.operators) if i not in inside]
     return box.running(part, box.operators[inside.start : inside.stop]), box.running(above, rest)
 
@@ -280,6 +259,6 @@ def _in_one_piece(box: Box, parts: Mapping[str, Box], donors: list[Operator | No
             return arranged
         if not isinstance(node, p.Source):
             donors.append(next(operators))
-        return with_inputs(node, grown)
+        return p.with_inputs(node, grown)
 
     return grown(box.plan)

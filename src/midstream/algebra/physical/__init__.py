@@ -12,7 +12,9 @@ from midstream.algebra.physical.base import (
     Unary,
     grids_of,
     render_physical,
+    replaced,
     walk_physical,
+    with_inputs,
 )
 from midstream.algebra.physical.joins import (
     HashJoin,
@@ -68,5 +70,7 @@ __all__ = [
     "grids_of",
     "longest_validity",
     "render_physical",
+    "replaced",
     "walk_physical",
+    "with_inputs",
 ]

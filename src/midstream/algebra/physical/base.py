@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from midstream.algebra.expressions import Expression
 from midstream.algebra.time import TimeDomain
+from midstream.algebra.trees import draw, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,24 +107,34 @@ class Binary(PhysicalNode):
 
 def walk_physical(plan: PhysicalNode) -> Iterator[PhysicalNode]:
     """The node and everything below it, parents first."""
-    yield plan
-    for child in plan.inputs:
-        yield from walk_physical(child)
+    return walk(plan)
 
 
 def render_physical(plan: PhysicalNode, annotate: Callable[[PhysicalNode], str] = lambda _: "") -> str:
     """The plan as an indented tree."""
-    lines: list[str] = []
+    return draw(plan, annotate)
 
-    def draw(node: PhysicalNode, lead: str, below: str) -> None:
-        note = annotate(node)
-        lines.append(lead + node.label + (f"  {note}" if note else ""))
-        for i, child in enumerate(node.inputs):
-            last = i == len(node.inputs) - 1
-            draw(child, below + ("└─ " if last else "├─ "), below + ("   " if last else "│  "))
 
-    draw(plan, "", "")
-    return "\n".join(lines)
+def with_inputs(node: PhysicalNode, change: Callable[[PhysicalNode], PhysicalNode]) -> PhysicalNode:
+    """A node over changed inputs, first to last; the node itself if none has changed."""
+    changes: dict[str, Any] = {}
+    for part in fields(node):
+        value = getattr(node, part.name)
+        if isinstance(value, PhysicalNode):
+            new: Any = change(value)
+            if new is not value:
+                changes[part.name] = new
+        elif isinstance(value, tuple) and value and isinstance(value[0], PhysicalNode):
+            new = tuple(change(v) for v in value)
+            if any(a is not b for a, b in zip(new, value, strict=True)):
+                changes[part.name] = new
+    return replace(node, **changes) if changes else node
+
+
+def replaced(node: PhysicalNode, change: Callable[[PhysicalNode], PhysicalNode | None]) -> PhysicalNode:
+    """A plan with nodes exchanged from the top down; below an exchanged node nothing is looked at."""
+    new = change(node)
+    return with_inputs(node, lambda child: replaced(child, change)) if new is None else new
 
 
 def grids_of(plan: PhysicalNode) -> set[str]:

@@ -33,7 +33,7 @@ from midstream.checkpoint.spark_log import LOCAL, note_sinks_called, paths_read,
 from midstream.cluster.local.cluster import LocalCluster
 from midstream.cluster.local.folders import FolderSource
 from midstream.errors import InputError, JobError, MidstreamError
-from midstream.inputs import StreamSettings, table_of
+from midstream.inputs import NamedSource, StreamSettings, table_of
 from midstream.job.batch import TICKS
 from midstream.job.ingest import checked, warn_of
 from midstream.job.job import Job
@@ -103,19 +103,10 @@ class LocalBackend:
         schema = columns if columns is not None else _schema(name, source)
         return LocalInput(settings.declaration(name, _stamped(schema, settings)))
 
-    def open_stream(
-        self,
-        name: str,
-        format: str,
-        path: str | None,
-        schema: str | None,
-        options: Mapping[str, str],
-        columns: Sequence[str],
-        settings: StreamSettings,
-    ) -> LocalInput:
+    def open_stream(self, source: NamedSource, settings: StreamSettings) -> LocalInput:
         """A stream from a growing folder of files."""
-        source = FolderSource.opened(name, format, path, schema, options, columns)
-        return LocalInput(settings.declaration(name, _stamped(source.produced, settings)), source)
+        folder = FolderSource.opened(source)
+        return LocalInput(settings.declaration(source.name, _stamped(folder.produced, settings)), folder)
 
     def ticks(self, name: str) -> LocalInput:
         """A clock that has a row in every batch; while no rows come, it has batches of its own."""

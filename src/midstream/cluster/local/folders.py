@@ -22,6 +22,7 @@ from midstream.algebra.declarations import Catalog, StreamDeclaration
 from midstream.algebra.plan import Project
 from midstream.checkpoint.file_entries import SourceFile
 from midstream.errors import InputError, JobError, MidstreamError
+from midstream.inputs import NamedSource
 from midstream.inputs.ddl import schema_of_ddl
 from midstream.inputs.folder_paths import local_folder
 from midstream.language import parse
@@ -54,24 +55,23 @@ class FolderSource:
     columns: tuple[tuple[str, CompiledExpression], ...] = ()
 
     @staticmethod
-    def opened(
-        name: str, format: str, path: str | None, schema: str | None, options: Mapping[str, str], columns: Sequence[str]
-    ) -> FolderSource:
+    def opened(source: NamedSource) -> FolderSource:
         """The source as it is declared; every mistake is named."""
+        name, format, path = source.name, source.format, source.path
         if format not in FORMATS:
             raise InputError(
                 f"stream {name} has the format {format!r}, which cannot be read in this process",
                 hint=f"use one of {', '.join(FORMATS)}, or run on Spark",
             )
-        if path is None or schema is None:
+        if path is None or source.schema is None:
             raise InputError(f"stream {name} needs a path and a schema to be read from a folder")
         folder = local_folder(path)
         if "://" in path and not path.startswith("file:/"):
             raise InputError(f"stream {name} lies in {path}, which only Spark can read")
         require_folder(name, folder)
-        require_options(name, options)
-        raw = schema_of_ddl(schema, f"the schema of stream {name}")
-        return FolderSource(name, format, folder, raw, dict(options)).with_columns(columns)
+        require_options(name, source.options)
+        raw = schema_of_ddl(source.schema, f"the schema of stream {name}")
+        return FolderSource(name, format, folder, raw, dict(source.options)).with_columns(source.columns)
 
     def with_columns(self, columns: Sequence[str]) -> FolderSource:
         """The source with columns computed by SQL expressions; as it is if there are none."""

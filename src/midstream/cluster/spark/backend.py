@@ -22,14 +22,14 @@ from midstream.cluster.spark.environment import is_gone, require_classic, ship_p
 from midstream.cluster.spark.failures import in_words
 from midstream.cluster.spark.frames.declaring import stream_input
 from midstream.cluster.spark.frames.results import dead_letters_frame, results_frame, spark_path
-from midstream.cluster.spark.frames.sources import NamedSource
+from midstream.cluster.spark.frames.sources import open_source
 from midstream.cluster.spark.frames.tagging import StreamInput, tagged_union
 from midstream.cluster.spark.plain_files import PlainFiles
 from midstream.cluster.spark.push_down import told
 from midstream.cluster.spark.quiet import keep_quiet
 from midstream.cluster.spark.small_batches import SmallBatches, most_bytes, stated_by_files
 from midstream.errors import JobError
-from midstream.inputs import StreamSettings
+from midstream.inputs import NamedSource, StreamSettings
 from midstream.job.batch import Batch
 from midstream.job.job import Job
 from midstream.optimizer.plans import Plan
@@ -53,25 +53,14 @@ class SparkBackend:
         """A stream from any streaming DataFrame."""
         return stream_input(name, source, columns, settings)
 
-    def open_stream(
-        self,
-        name: str,
-        format: str,
-        path: str | None,
-        schema: str | None,
-        options: Mapping[str, str],
-        columns: Sequence[str],
-        settings: StreamSettings,
-    ) -> StreamInput:
+    def open_stream(self, source: NamedSource, settings: StreamSettings) -> StreamInput:
         """A stream from one of Spark's sources, by name, so that others can be added to the session later."""
-        source = NamedSource(name, format, path, schema, dict(options), tuple(columns))
-        made = stream_input(name, source.open(self.spark), None, settings)
-        return replace(made, source=source)
+        return replace(stream_input(source.name, open_source(source, self.spark), None, settings), source=source)
 
     def ticks(self, name: str) -> StreamInput:
         """Spark's own clock."""
-        source = NamedSource("ticks", "rate", None, None, {"rowsPerSecond": "1"}, ("timestamp AS ts",))
-        return replace(stream_input(name, source.open(self.spark), None, StreamSettings()), source=source)
+        source = NamedSource("ticks", "rate", options={"rowsPerSecond": "1"}, columns=("timestamp AS ts",))
+        return replace(stream_input(name, open_source(source, self.spark), None, StreamSettings()), source=source)
 
     def begin(
         self,
@@ -138,7 +127,7 @@ class SparkBackend:
                 detail=f"{len(read)} files of the folder were read",
                 hint="open it with open_stream and the folder's path",
             )
-        return replace(stream, frame=stream.source.open(self.spark, read))
+        return replace(stream, frame=open_source(stream.source, self.spark, read))
 
     @property
     def active(self) -> bool:

@@ -11,10 +11,10 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from midstream.algebra.statistics import Estimate, KeyProfile, Statistics, StreamStatistics
 from midstream.lab.bench.figures import Report
+from midstream.lab.bench.on_spark import SparkBench
 
 if TYPE_CHECKING:
     from midstream.lab.yardsticks.joins import Timed
@@ -40,7 +41,7 @@ def bench_multikey(batches: int = 6, seed: int = 5, only: Sequence[str] = ()) ->
     from midstream.cluster.spark.environment import spark_session
 
     with tempfile.TemporaryDirectory(prefix="midstream-bench-") as temporary:
-        bench = Bench(spark_session(), Path(temporary), batches, seed)
+        bench = Bench(spark_session(), Path(temporary), batches, seed, Report("multikey"))
         for part in only or PARTS:
             PARTS[part](bench)
         return bench.report
@@ -94,23 +95,14 @@ def _uniform(values: int) -> KeyProfile:
 
 
 @dataclass(slots=True)
-class Bench:
-    """One run of the benchmark: its session, its folder, its figures."""
-
-    spark: Any
-    root: Path
-    batches: int
-    seed: int
-    report: Report = field(default_factory=lambda: Report("multikey"))
-    runs: int = 0
-    warm: set[str] = field(default_factory=set)
+class Bench(SparkBench):
+    """Chains of joins, by plans and by Spark's own cascade."""
 
     def side(self, chain: Chain, plan: str, folders: dict[str, Path]) -> Timed:
         """One run by a plan; "native" is Spark's own cascade."""
         from midstream.lab.yardsticks.chains import native_chain, our_chain
 
-        self.runs += 1
-        work = self.root / f"run-{self.runs}"
+        work = self.work()
         if plan == "native":
             return native_chain(self.spark, list(folders.values()), f"{WINDOW} seconds", work)
         return our_chain(self.spark, folders, chain.query, work, plan)
@@ -128,8 +120,7 @@ class Bench:
         found: dict[str, list[float]] = {plan: [] for plan in plans}
         results: set[int] = set()
         for plan in plans:
-            if plan + chain.names not in self.warm:
-                self.warm.add(plan + chain.names)
+            if self.is_cold(plan + chain.names):
                 self.side(small, plan, self.data(small, 6))
         for _ in range(rounds):
             for plan in plans:
@@ -231,8 +222,7 @@ def stage(bench: Bench) -> None:
     plans = {1: "(A B)", 2: "A -> B, B -> A"}
     for rows, stages in ((small, 1), (small, 2), (small, 1), (small, 2), (large, 1), (large, 2)):
         chain = Chain("AB", rows, (50 * RATE * WINDOW,))
-        bench.runs += 1
-        work, folders = bench.root / f"run-{bench.runs}", bench.data(chain, bench.batches)
+        work, folders = bench.work(), bench.data(chain, bench.batches)
         watch = kernels.append if (rows, stages) == (large, 1) else None
         timed = our_chain(bench.spark, folders, chain.query, work, plans[stages], kernel=watch)
         # The first turn is to get warm; the least of a turn is disturbed least by what else the machine does.

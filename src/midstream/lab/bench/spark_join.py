@@ -13,13 +13,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midstream.lab.bench.figures import Report
+from midstream.lab.bench.on_spark import SparkBench
 
 if TYPE_CHECKING:
     from midstream.lab.yardsticks.joins import Timed
@@ -38,30 +39,21 @@ def bench_spark_join(batches: int = 7, seed: int = 3, only: Sequence[str] = ()) 
     from midstream.cluster.spark.environment import spark_session
 
     with tempfile.TemporaryDirectory(prefix="midstream-bench-") as temporary:
-        bench = Bench(spark_session(), Path(temporary), batches, seed)
+        bench = Bench(spark_session(), Path(temporary), batches, seed, Report("spark-join"))
         for part in only or PARTS:
             PARTS[part](bench)
         return bench.report
 
 
 @dataclass(slots=True)
-class Bench:
-    """One run of the benchmark: its session, its folder, its figures, and who is warm by now."""
-
-    spark: Any
-    root: Path
-    batches: int
-    seed: int
-    report: Report = field(default_factory=lambda: Report("spark-join"))
-    runs: int = 0
-    warm: set[str] = field(default_factory=set)
+class Bench(SparkBench):
+    """Joins by one key, by each of the sides that are compared."""
 
     def side(self, name: str, names: str, folders: dict[str, Path], window: int = WINDOW_SECONDS) -> Timed:
         """One run of a side over the files."""
         from midstream.lab.yardsticks import joins as yardstick
 
-        self.runs += 1
-        work = self.root / f"run-{self.runs}"
+        work = self.work()
         if name == "ours":
             return yardstick.our_join(self.spark, folders, _query(names, window), work)
         if name == "counting":
@@ -90,9 +82,8 @@ class Bench:
         """Has each side run for a while, once."""
         small = self.data(names, WARM_ROWS, WARM_BATCHES)
         for side in sides:
-            if side + names not in self.warm:
+            if self.is_cold(side + names):
                 self.side(side, names, small)
-                self.warm.add(side + names)
 
 
 @dataclass(slots=True)

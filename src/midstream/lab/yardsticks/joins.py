@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,16 +48,32 @@ class Timed:
 def native_join(
     spark: SparkSession, folders: Sequence[Path], window: str, work: Path, provider: str = IN_MEMORY
 ) -> Timed:
-    """Spark's stream-stream interval join; a cascade where there are more than two streams."""
+    """Spark's stream-stream interval join by one key; a cascade where there are more than two streams."""
+    frames = [watermarked(spark, SCHEMA, folder, i) for i, folder in enumerate(folders)]
+    return native_cascade(spark, frames, window, work, lambda i: f"k0 = k{i}", lambda i: "k0", provider)
+
+
+def native_cascade(
+    spark: SparkSession,
+    frames: Sequence[DataFrame],
+    window: str,
+    work: Path,
+    condition: Callable[[int], str],
+    key: Callable[[int], str],
+    provider: str = IN_MEMORY,
+) -> Timed:
+    """Spark's interval joins, one stream after another; the columns of stream i end with i.
+
+    `condition(i)` is what joins stream i to those before it, `key(i)` the column that the next one is joined by.
+    """
     spark.conf.set("spark.sql.streaming.stateStore.providerClass", provider)
-    first, *others = [_watermarked(spark, folder, i) for i, folder in enumerate(folders)]
-    joined = first
+    joined, *others = frames
     for i, other in enumerate(others, 1):
         near = [f"t{i} BETWEEN t{j} - INTERVAL {window} AND t{j} + INTERVAL {window}" for j in range(i)]
-        joined = joined.join(other, F.expr(f"k0 = k{i} AND " + " AND ".join(near)))
+        joined = joined.join(other, F.expr(f"{condition(i)} AND " + " AND ".join(near)))
         # Only one event-time column may enter the next stateful operator: the others become plain ones.
         plain = [F.expr(f"timestamp_micros(unix_micros(t{j}))").alias(f"t{j}") for j in range(1, i + 1)]
-        kept = ["t0", "k0", *(f"v{j}" for j in range(i + 1))]
+        kept = ["t0", key(i), *(f"v{j}" for j in range(i + 1))]
         joined = joined.select(*kept, *(plain if i < len(others) else []))
     query = (
         joined.writeStream.format("parquet")
@@ -83,7 +99,7 @@ def our_join(
     frontiers: list[int] = []
     with CheckpointSession(spark, checkpoint=str(work / "checkpoint")) as session:
         for name, folder in folders.items():
-            session.stream(name, _files(spark, folder), time="ts")
+            session.stream(name, files(spark, SCHEMA, folder), time="ts")
         query = session.query("join", cql, plan=plan)
         session.on_progress(lambda event: frontiers.append(event["released"]["join"]))
         if migrate is not None:
@@ -107,7 +123,7 @@ def _released(results: pa.Table, frontiers: Sequence[int]) -> tuple[int, ...]:
 def counting_job(spark: SparkSession, folders: Sequence[Path], work: Path, slots: int) -> Timed:
     """A job of the same shape whose step only counts its rows: Spark's own part of a batch."""
     ship_package(spark)
-    frames = [_files(spark, f).withColumn("port", F.lit(i)) for i, f in enumerate(folders)]
+    frames = [files(spark, SCHEMA, f).withColumn("port", F.lit(i)) for i, f in enumerate(folders)]
     union = frames[0]
     for frame in frames[1:]:
         union = union.unionByName(frame)
@@ -132,13 +148,16 @@ def _count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_pydict({"rows": [sum(batch.num_rows for batch in batches)]})
 
 
-def _files(spark: SparkSession, folder: Path) -> DataFrame:
-    return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
+def files(spark: SparkSession, schema: str, folder: Path) -> DataFrame:
+    """A folder of Parquet files as a stream, one file a trigger."""
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
-def _watermarked(spark: SparkSession, folder: Path, i: int) -> DataFrame:
-    frame = _files(spark, folder).selectExpr(f"ts AS t{i}", f"k AS k{i}", f"v AS v{i}")
-    return frame.withWatermark(f"t{i}", "0 seconds")
+def watermarked(spark: SparkSession, schema: str, folder: Path, i: int) -> DataFrame:
+    """The same as stream i of a cascade: its time is `ti`, its other columns end with i too."""
+    frame = files(spark, schema, folder)
+    names = {name: "t" if name == "ts" else name for name in frame.columns}
+    return frame.selectExpr(*(f"{name} AS {new}{i}" for name, new in names.items())).withWatermark(f"t{i}", "0 seconds")
 
 
 def streaming_query(session: CheckpointSession) -> StreamingQuery:

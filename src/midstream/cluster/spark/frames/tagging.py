@@ -18,9 +18,9 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
 from midstream.algebra.declarations import StreamDeclaration
-from midstream.cluster.spark.frames.sources import NamedSource
 from midstream.distribution.fragments import STAY, Route
 from midstream.errors import InputError
+from midstream.inputs import NamedSource
 from midstream.job.in_place import Arrivals
 from midstream.job.task.exchange import Delivery, bits_of, default_routing, in_slot
 from midstream.job.task.layout import FROM, GROUP, NOTE, PORT, SLOT, TO, Layout

@@ -1,0 +1,74 @@
+"""Logical plans: immutable trees of relations that refuse to be invalid.
+
+A relation maps every instant to a multiset of tuples. Column names are unique within a relation: a stream under alias
+`A` has columns `A.k`, `A.v`, …; a projection gives the names it likes. Every node but windows, sequences and the
+relation-to-stream operators means, at each instant, exactly its relational twin applied to its inputs' snapshots.
+"""
+
+from midstream.algebra.plan.base import (
+    BinaryRelation,
+    JoinKind,
+    Relation,
+    SequenceMode,
+    Stream,
+    StreamKind,
+    TimeOrder,
+    UnaryRelation,
+    Window,
+    aliases,
+    render,
+    rewrite_plan,
+    streams_of,
+    walk_plan,
+)
+from midstream.algebra.plan.properties import (
+    instants,
+    is_momentary,
+    is_monotone,
+)
+from midstream.algebra.plan.relations import (
+    Aggregate,
+    Difference,
+    Distinct,
+    Intersect,
+    Join,
+    MultiJoin,
+    Project,
+    RoutedJoin,
+    Select,
+    Sequence,
+    ToStream,
+    Union,
+)
+
+__all__ = [
+    "Aggregate",
+    "BinaryRelation",
+    "Difference",
+    "Distinct",
+    "Intersect",
+    "Join",
+    "JoinKind",
+    "MultiJoin",
+    "Project",
+    "Relation",
+    "RoutedJoin",
+    "Select",
+    "Sequence",
+    "SequenceMode",
+    "Stream",
+    "StreamKind",
+    "TimeOrder",
+    "ToStream",
+    "UnaryRelation",
+    "Union",
+    "Window",
+    "aliases",
+    "instants",
+    "is_momentary",
+    "is_monotone",
+    "render",
+    "rewrite_plan",
+    "streams_of",
+    "walk_plan",
+]

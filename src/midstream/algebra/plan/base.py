@@ -1,0 +1,227 @@
+"""Nodes of logical plans: what each must say, and what every plan is read by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal as OneOf
+
+import pyarrow as pa
+
+from midstream.algebra.expressions import (
+    Expression,
+    columns_of,
+)
+from midstream.algebra.time import TimeDomain
+from midstream.algebra.trees import draw, walk
+from midstream.algebra.windows import Rows, WindowSpec
+from midstream.errors import InternalError
+
+JoinKind = OneOf["inner", "left", "right", "full", "semi", "anti"]
+
+StreamKind = OneOf["istream", "dstream", "rstream"]
+
+SequenceMode = OneOf["recent", "chronicle", "all"]
+
+TimeOrder = OneOf["<=", "<", ">=", ">"]
+
+
+class _Hashed:
+    """Computes its hash once: plans are looked up again and again, and a hash goes down the whole tree."""
+
+    __slots__ = ("_hash",)
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        compute = cls.__dict__.get("__hash__")
+        if compute is None:
+            return
+
+        def remembered(self: _Hashed) -> int:
+            try:
+                return self._hash  # type: ignore[attr-defined,no-any-return]
+            except AttributeError:
+                found: int = compute(self)
+                object.__setattr__(self, "_hash", found)
+                return found
+
+        cls.__hash__ = remembered  # type: ignore[method-assign,assignment]
+
+
+@dataclass(frozen=True, slots=True)
+class Relation(_Hashed):
+    """A node of a logical plan."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, with unique names."""
+        raise NotImplementedError
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        """The relations this one is computed from."""
+        raise NotImplementedError
+
+    def with_inputs(self, inputs: tuple[Relation, ...]) -> Relation:
+        """The same node over other inputs."""
+        raise NotImplementedError
+
+    @property
+    def label(self) -> str:
+        """What the node does, in one line, without its inputs."""
+        raise NotImplementedError
+
+    @property
+    def domain(self) -> TimeDomain:
+        """What its ticks mean."""
+        return self.inputs[0].domain
+
+    def __str__(self) -> str:
+        return render(self)
+
+
+@dataclass(frozen=True, slots=True)
+class UnaryRelation(Relation):
+    """A relation computed from one other; its columns are those of its input unless it says otherwise."""
+
+    input: Relation
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.input.schema
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[Relation, ...]) -> Relation:
+        return replace(self, input=inputs[0])
+
+
+@dataclass(frozen=True, slots=True)
+class BinaryRelation(Relation):
+    """A relation computed from two others; its columns are those of the left one unless it says otherwise."""
+
+    left: Relation
+    right: Relation
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.left.schema
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: tuple[Relation, ...]) -> Relation:
+        return replace(self, left=inputs[0], right=inputs[1])
+
+
+@dataclass(frozen=True, slots=True)
+class Stream(Relation):
+    """A stream as it comes in: a tuple at `t` is valid over `[t, t+1)`. `columns` are the stream's own, unqualified."""
+
+    name: str
+    alias: str
+    columns: pa.Schema
+    time: str
+
+    def __post_init__(self) -> None:
+        require(self.time in self.columns.names, f"stream {self.name} has no time column {self.time}")
+
+    @property
+    def schema(self) -> pa.Schema:
+        return pa.schema([f.with_name(f"{self.alias}.{f.name}") for f in self.columns])
+
+    @property
+    def inputs(self) -> tuple[Relation, ...]:
+        return ()
+
+    def with_inputs(self, inputs: tuple[Relation, ...]) -> Relation:
+        return self
+
+    @property
+    def domain(self) -> TimeDomain:
+        return TimeDomain(self.columns.field(self.time).type)
+
+    @property
+    def label(self) -> str:
+        return f"Stream {self.name}" + ("" if self.alias == self.name else f" AS {self.alias}")
+
+
+@dataclass(frozen=True, slots=True)
+class Window(UnaryRelation):
+    """Sets the validity of its input's tuples; over anything but a stream, one element per instant of its input."""
+
+    spec: WindowSpec
+
+    def __post_init__(self) -> None:
+        if isinstance(self.spec, Rows):
+            for name in self.spec.partition_by:
+                require(name in self.input.schema.names, f"no column {name} to partition by")
+
+    @property
+    def label(self) -> str:
+        return f"Window {self.spec.show(self.domain)}"
+
+
+def walk_plan(plan: Relation) -> Iterator[Relation]:
+    """The node and everything below it, parents first, left to right."""
+    return walk(plan)
+
+
+def rewrite_plan(plan: Relation, change: Callable[[Relation], Relation]) -> Relation:
+    """The plan with `change` applied to every node, children first."""
+    children = tuple(rewrite_plan(child, change) for child in plan.inputs)
+    return change(plan if children == plan.inputs else plan.with_inputs(children))
+
+
+def streams_of(plan: Relation) -> tuple[Stream, ...]:
+    """The streams a plan reads, left to right; one entry per alias."""
+    return tuple(node for node in walk_plan(plan) if isinstance(node, Stream))
+
+
+def aliases(plan: Relation) -> frozenset[str]:
+    """The aliases of the streams below a node."""
+    return frozenset(s.alias for s in streams_of(plan))
+
+
+def render(plan: Relation, annotate: Callable[[Relation], str] = lambda _: "") -> str:
+    """The plan as an indented tree, one node per line."""
+    return draw(plan, annotate)
+
+
+def bare(expression: Expression) -> str:
+    """An expression without its outermost parentheses."""
+    text = str(expression)
+    if not (text.startswith("(") and text.endswith(")")):
+        return text
+    depth = 0
+    for i, letter in enumerate(text):
+        depth += (letter == "(") - (letter == ")")
+        if depth == 0 and i < len(text) - 1:
+            return text
+    return text[1:-1]
+
+
+def require(condition: bool, message: str) -> None:
+    """Refuses a node that is not valid."""
+    if not condition:
+        raise InternalError(message)
+
+
+def require_unique(names: list[str]) -> None:
+    """Refuses names that repeat."""
+    repeated = {n for n in names if names.count(n) > 1}
+    require(not repeated, f"column names repeat: {', '.join(sorted(repeated))}")
+
+
+def require_readable(expression: Expression, schema: pa.Schema) -> None:
+    """Refuses an expression that reads what is not there."""
+    missing = columns_of(expression) - set(schema.names)
+    require(not missing, f"{expression} reads columns that are not there: {', '.join(sorted(missing))}")
+
+
+def require_same_types(left: pa.Schema, right: pa.Schema) -> None:
+    """Refuses inputs of different types."""
+    require(left.types == right.types, f"inputs differ in type: {left.types} and {right.types}")

@@ -1,0 +1,121 @@
+"""The fragments of a plan in stages: their numbers, how streams arrive, and exchanges where that does not serve."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from midstream.algebra import physical as p
+from midstream.algebra.physical.routed import KeptWindow
+from midstream.distribution.fragments import STAY, Fragment, Received, Route, Staged, leaves
+
+
+@dataclass(slots=True)
+class Part:
+    """What becomes a fragment: a plan, and how its output travels."""
+
+    node: p.PhysicalNode
+    route: Route
+    stage: int = 0
+    """The stage before which it cannot run, if what it reads does not say so."""
+
+
+def receive(producer: p.PhysicalNode, fragment: int, route: Route) -> Received:
+    """The leaf that stands for a fragment's output."""
+    under = next(leaves(producer)).stream
+    name = f"#{fragment}"
+    stream = replace(under, name=name, alias=name)
+    return Received(producer.schema, stream, producer=producer, fragment=fragment, route=route)
+
+
+def staged(
+    parts: Sequence[Part], wanted: Mapping[str, Route], arriving: dict[str, Route], settled: frozenset[str]
+) -> Staged:
+    """Numbers fragments and stages, and reads sources through exchanges where they cannot be read directly.
+
+    `wanted` are the routes by which sources should arrive, by alias.
+    """
+    fragments: list[Fragment] = []
+    numbers: dict[int, int] = {}
+    used: dict[str, Route] = {}
+    for i, part in enumerate(parts):
+        node = _renumbered(part.node, numbers)
+        received = [leaf for leaf in leaves(node) if isinstance(leaf, Received)]
+        sources = [leaf for leaf in leaves(node) if not isinstance(leaf, Received)]
+        wants = {source.stream.alias: wanted[source.stream.alias] for source in sources}
+        if received or not _arrive(sources, wants, arriving, used, settled):
+            for source in sources:
+                above = _lifted(node, source, wants[source.stream.alias])
+                number = len(fragments)
+                fragments.append(Fragment(number, above, 0, wants[source.stream.alias], None))
+                _keep(source.stream.name, STAY, arriving, used)
+                node = _with(node, above, receive(above, number, wants[source.stream.alias]))
+        stages = [fragments[leaf.fragment].stage for leaf in leaves(node) if isinstance(leaf, Received)]
+        numbers[i] = len(fragments)
+        stage = max(part.stage, 1 + max(stages, default=-1))
+        fragments.append(Fragment(len(fragments), node, stage, part.route, None))
+    return Staged(_with_readers(fragments), used)
+
+
+def _arrive(
+    sources: Sequence[p.Source],
+    wants: Mapping[str, Route],
+    arriving: dict[str, Route],
+    used: dict[str, Route],
+    settled: frozenset[str],
+) -> bool:
+    """Whether all sources can be read as their streams arrive; if so, streams without a route get one."""
+    planned = dict(arriving)
+    for source in sources:
+        want = _own(wants[source.stream.alias], source)
+        here = planned.get(source.stream.name, STAY)
+        if here.key is None and want.key is not None and source.stream.name not in settled:
+            planned[source.stream.name] = want
+        elif want.key is not None and here != want:
+            return False
+    for source in sources:
+        arriving.update(planned)
+        _keep(source.stream.name, planned.get(source.stream.name, STAY), arriving, used)
+    return True
+
+
+def _keep(stream: str, route: Route, arriving: dict[str, Route], used: dict[str, Route]) -> None:
+    known = arriving.get(stream, STAY)
+    used[stream] = known if known.key is not None else route
+    arriving[stream] = used[stream]
+
+
+def _own(route: Route, source: p.Source) -> Route:
+    """A route in the names of the stream's columns, without the alias."""
+    if route.key is None:
+        return route
+    return Route(tuple(name.removeprefix(f"{source.stream.alias}.") for name in route.key))
+
+
+def _lifted(plan: p.PhysicalNode, source: p.Source, route: Route) -> p.PhysicalNode:
+    """The source with the selections right above it that keep the columns of its route."""
+    top: p.PhysicalNode = source
+    while True:
+        above = next((n for n in p.walk_physical(plan) if any(child is top for child in n.inputs)), None)
+        if not isinstance(above, p.Filter) or not set(route.key or ()) <= set(above.schema.names):
+            return top
+        top = above
+
+
+def _with_readers(fragments: list[Fragment]) -> tuple[Fragment, ...]:
+    reader = {leaf.fragment: f.number for f in fragments for leaf in f.received}
+    for fragment in fragments:
+        if isinstance(fragment.plan, KeptWindow):  # gives nothing, least of all results
+            reader[fragment.number] = fragments[-1].number
+    return tuple(replace(f, reader=reader.get(f.number)) for f in fragments)
+
+
+def _renumbered(plan: p.PhysicalNode, numbers: Mapping[int, int]) -> p.PhysicalNode:
+    for leaf in list(leaves(plan)):
+        if isinstance(leaf, Received):
+            plan = _with(plan, leaf, receive(leaf.producer, numbers[leaf.fragment], leaf.route))
+    return plan
+
+
+def _with(plan: p.PhysicalNode, old: p.PhysicalNode, new: p.PhysicalNode) -> p.PhysicalNode:
+    return p.replaced(plan, lambda node: new if node is old else None)
