@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,14 @@ QUERIES = {
 }
 
 
+def read_by(query: str, inputs: dict[str, pa.Table]) -> dict[str, pa.Table]:
+    """The streams that a query reads."""
+    return {name: table for name, table in inputs.items() if name in re.findall(r"\b[A-Z]\b", query)}
+
+
 def chain_of(query: str, folder: Path, inputs: dict[str, pa.Table], **options: Any) -> tuple[Chain, list]:
     """A chain over a query, and its batches."""
-    used = {name: table for name, table in inputs.items() if f"{name} [" in query}
+    used = read_by(query, inputs)
     question = ask(query, used)
     chain = Chain(question.plan, question.catalog, folder, **options)
     return chain, chain.cut(question.tables, 20)
@@ -58,7 +64,7 @@ def owned(chain: Chain) -> int:
 
 
 def answer(query: str, inputs: dict[str, pa.Table]) -> pa.Table:
-    return ms.reference(query, {name: table for name, table in inputs.items() if f"{name} [" in query})
+    return ms.reference(query, read_by(query, inputs))
 
 
 @settings(max_examples=30, deadline=None)

@@ -18,6 +18,8 @@ from midstream.adaptation.balance import BalanceController
 from midstream.adaptation.scaling import ScaleController, ScalePolicy, SlotRange
 from midstream.api import ask
 from midstream.checkpoint.reading import StoredJob
+from midstream.checkpoint.status import stored_status
+from midstream.checkpoint.store import CheckpointStore
 from midstream.job.batch import Batch
 from midstream.job.slot_decisions import Measured, SlotDecisions, measured
 
@@ -125,16 +127,28 @@ def test_a_session_keeps_to_its_range(tmp_path):
         assert session.job.slots.count == 3
 
 
-def test_jobs_move_groups_by_one_protocol(tmp_path):
+def test_jobs_move_groups_by_the_protocol_that_is_asked_for(tmp_path):
+    wanted = [group % 2 for group in range(256)]
     with ms.Session(checkpoint=str(tmp_path), on="local", slots=2) as session:
         session.stream("A", pushed(0).schema)
         session.query("q", "SELECT k, count(*) AS n FROM A [RANGE 20] GROUP BY k")
         session.start()
         session.push("A", pushed(1))
-        assert session.rebalance([group % 2 for group in range(256)], protocol="mslb")
-        for name in ("ptlb", "split_time_balancing"):
-            with pytest.raises(ms.MigrationError, match=f"jobs do not move groups by {name}"):
-                session.rebalance(protocol=name)
+        with pytest.raises(ms.MigrationError, match="query q: ptlb cannot move groups of this plan: it contains"):
+            session.rebalance(wanted, protocol="ptlb")
+        assert session.rebalance(wanted, protocol="split_time")
+        session.push("A", pushed(2))
+        assert stored_status(CheckpointStore(str(tmp_path)))["moving"]["protocol"] == "split_time_balancing"
+        with pytest.raises(ms.MigrationError, match="groups move by split_time_balancing since batch 1"):
+            session.rebalance(protocol="mslb")
+        session.drop("q")
+        session.query("all", "SELECT k, count(*) AS n FROM A [UNBOUNDED] GROUP BY k")
+        for number in range(3, 6):
+            session.push("A", pushed(number))
+        assert stored_status(CheckpointStore(str(tmp_path)))["moving"] is None
+        with pytest.raises(ms.MigrationError, match=r"query all: split_time_balancing cannot move .*UNBOUNDED"):
+            session.rebalance(protocol="split_time", routing=[0] * 256)
+        assert session.rebalance([0] * 256, protocol="mslb")
         with pytest.raises(ms.MigrationError, match="unknown balancing protocol"):
             session.rebalance(protocol="best")
 

@@ -37,6 +37,7 @@ def stored_status(store: CheckpointStore) -> dict[str, Any]:
         "running": False,
         "batch": manifest.batch_id,
         "slots": manifest.slots.count,
+        "moving": moving_groups(manifest),
         "scheduling": manifest.settings.scheduling,
         "streams": {
             name: {
@@ -55,6 +56,15 @@ def stored_status(store: CheckpointStore) -> dict[str, Any]:
         "requests": told_of(store.files, manifest),
         **measured(store, manifest),
     }
+
+
+def moving_groups(manifest: Manifest) -> dict[str, Any] | None:
+    """The move under way of groups whose rows go to two slots: by which protocol, how many, and since which batch."""
+    told = manifest.slots.doubled
+    if told is None:
+        return None
+    changed = sum(old != new for old, new in zip(manifest.slots.routing, told["groups"], strict=True))
+    return {"protocol": told["protocol"], "groups": changed, "since": told["begun"], "trigger": told["trigger"]}
 
 
 def measured(store: CheckpointStore, manifest: Manifest | None) -> dict[str, Any]:

@@ -301,8 +301,10 @@ class Session:
     def rebalance(self, routing: Sequence[int] | None = None, *, protocol: str = "auto") -> bool:
         """Reassigns partition groups to slots, their state with them, beginning with the next batch.
 
-        By default so that no slot has much more to do than others; `routing` names the slot of each group. Jobs move
-        groups by the protocol "mslb"; others are refused. False if nothing would change.
+        By default so that no slot has much more to do than others; `routing` names the slot of each group. By the
+        protocol "mslb" their state moves between two batches. By "split_time" no state moves: their rows go to both
+        slots until what the old one holds has ended. One that is wrong for a query is refused. False if nothing would
+        change.
         """
         self._needs_checkpoint("slots")
 

@@ -39,6 +39,7 @@ from midstream.job.batch import TICKS
 from midstream.job.changed_functions import fingerprints
 from midstream.job.commits import Commits
 from midstream.job.delivery import Sink
+from midstream.job.doubled_moves import protocol_named
 from midstream.job.ending import finish, release
 from midstream.job.faults import on_error_of
 from midstream.job.finished import is_finished
@@ -46,7 +47,7 @@ from midstream.job.forecast import forecast
 from midstream.job.job import Job, Progress
 from midstream.job.relocation import require_slots
 from midstream.job.rewording import Text
-from midstream.job.slot_decisions import deciders, require_protocol
+from midstream.job.slot_decisions import deciders
 from midstream.job.state import JobState
 from midstream.job.task.memory import Memory
 from midstream.language import parse
@@ -194,8 +195,7 @@ class CheckpointSession(Session):
         return self._job.resume(name).to_json()
 
     def rebalance(self, routing: Sequence[int] | None = None, *, protocol: str = "auto") -> bool:
-        require_protocol(protocol)
-        return self._job.rebalance(routing)
+        return self._job.rebalance(routing, protocol=protocol_named(protocol))
 
     def _keep_to_range(self) -> None:
         """Has a checkpoint with too few or too many slots go over to the nearest number that is asked for."""

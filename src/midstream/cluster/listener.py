@@ -12,7 +12,7 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import is_rehearsal
 from midstream.checkpoint.process import Repeated, this_process
 from midstream.checkpoint.request_log import told_of
-from midstream.checkpoint.status import measured
+from midstream.checkpoint.status import measured, moving_groups
 from midstream.cluster.query import Query
 from midstream.errors import JobError, MidstreamError
 from midstream.job.accounts import adaptivity_of, history_of, shared_with, told_tick
@@ -67,7 +67,7 @@ class Commanded(Protocol):
     def resume(self, name: str) -> dict[str, Any]:
         """Has a query in quarantine go on."""
 
-    def rebalance(self, routing: Sequence[int] | None = None) -> bool:
+    def rebalance(self, routing: Sequence[int] | None = None, *, protocol: str = "auto") -> bool:
         """Deals partition groups to slots anew."""
 
     def rescale(self, slots: int) -> bool:
@@ -143,7 +143,8 @@ class Listener:
                 query.cancel_migration()
                 return {"query": name, "plan": query.plan.text, "cancelled": left}
             case {"command": "rebalance"}:
-                return {"changes": session.rebalance(request.get("routing"))}
+                wanted_by = request.get("protocol", "auto")
+                return {"changes": session.rebalance(request.get("routing"), protocol=wanted_by)}
             case {"command": "rescale", "slots": int(slots)}:
                 return {"changes": session.rescale(slots)}
             case {"command": "adapt", "query": str(name), "mode": str(mode)}:
@@ -180,6 +181,7 @@ def status(session: Commanded) -> dict[str, Any]:
         "running": True,
         "batch": None if manifest is None else manifest.batch_id,
         "slots": job.state.slots,
+        "moving": None if manifest is None else moving_groups(manifest),
         "moves": session.moves,
         "slot_decisions": session.slot_decisions,
         "scheduling": job.state.settings.scheduling,

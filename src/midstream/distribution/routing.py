@@ -12,3 +12,5 @@ class Routing:
     groups: tuple[int, ...]
     slots: int
     trigger: str = ""
+    protocol: str = "mslb"
+    """By which balancing protocol groups come to be so."""

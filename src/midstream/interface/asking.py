@@ -30,6 +30,8 @@ STRATEGIES = (
     "genmig_shortened",
 )
 
+PROTOCOLS = ("auto", "mslb", "split_time", "ptlb")
+
 Check = Callable[[str, Any], Any]
 
 
@@ -94,14 +96,20 @@ COMMANDS: Mapping[str, Mapping[str, Check]] = {
     "add": {"query": _name, "cql": _text, "adaptive": _one_of("off", "suggest", "auto")},
     "drop": {"query": _stored_name},
     "resume": {"query": _name},
-    "rebalance": {},
+    "rebalance": {"protocol": _one_of(*PROTOCOLS)},
     "rescale": {"slots": _number},
     "adapt": {"query": _name, "mode": _one_of("off", "suggest", "auto")},
     "stop": {},
 }
 """The fields of each command, and what each must be."""
 
-OPTIONAL: Mapping[str, str | None] = {"strategy": "auto", "part": "auto", "adaptive": "off", "verify": None}
+OPTIONAL: Mapping[str, str | None] = {
+    "strategy": "auto",
+    "part": "auto",
+    "adaptive": "off",
+    "verify": None,
+    "protocol": "auto",
+}
 
 
 def checked(request: Mapping[str, Any]) -> Request:

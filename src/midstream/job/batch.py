@@ -18,6 +18,7 @@ from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.fragments import Fragment, Route
 from midstream.distribution.routed.cutting import probed_windows
 from midstream.distribution.spread_groups import SpreadGroup
+from midstream.job.doubling import Doubling
 from midstream.job.fingerprints import Shapes
 from midstream.job.in_place import Arrivals, arrivals
 from midstream.job.ports import Ports
@@ -33,6 +34,7 @@ from midstream.job.task.samples import LookRequest
 from midstream.job.task.shared_task import SharedWork
 from midstream.job.task.sides import NEW, Side
 from midstream.job.task.step import StageStep
+from midstream.job.task.tracks import Track
 from midstream.migration.legality import keeps_intervals
 
 TICKS = "#ticks"
@@ -47,6 +49,7 @@ class Part:
     query: RunningQuery
     stored: str
     side: Side | None = None
+    track: Track | None = None
 
 
 @dataclass(slots=True)
@@ -91,6 +94,8 @@ class Batch:
     """The partition groups that several slots share, and those that are to, but rest."""
     recut: Mapping[str, RunningQuery] = field(default_factory=dict)
     """The queries whose state was moved before the batch because streams arrive another way."""
+    doubling: Doubling | None = None
+    """The move under way of groups whose rows go to two slots."""
     copies: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """The slots besides the owner's to which arriving rows of some groups go."""
     _shares: Shares | None = None
@@ -109,7 +114,11 @@ class Batch:
                 frontiers,
                 self.shapes,
                 # A query for which rows were set aside has less than others that keep the same windows.
-                self.sifted | self._sifted_before() | frozenset(self.ended) | frozenset(self.recut),
+                self.sifted
+                | self._sifted_before()
+                | frozenset(self.ended)
+                | frozenset(self.recut)
+                | frozenset(() if self.doubling is None else self.doubling.queries),
             )
         return self._shares
 
@@ -188,7 +197,9 @@ class Batch:
                 if part.side is None and part.query.name not in self.sifted and not part.query.local
             }
             several = bool(self.copies) or bool(self.spread)
-            self._arrivals = arrivals({} if several else in_place, self.streams, self.routes)
+            self._arrivals = arrivals(
+                {} if several or self.doubling is not None else in_place, self.streams, self.routes
+            )
         return self._arrivals
 
     def steps(self) -> list[StageStep]:
@@ -237,7 +248,9 @@ class Batch:
         found = []
         for name, query in self.queries.items():
             migration = query.migration
-            if migration is None or not migration.apart:
+            if self.doubling is not None and name in self.doubling.queries:
+                found += self._tracks(self.doubling, query)
+            elif migration is None or not migration.apart:
                 found.append(Part(name, query, name))
             elif migration.done:
                 found.append(Part(name, migration.target, name + NEW))
@@ -247,6 +260,13 @@ class Batch:
                 found.append(Part(name, query, name, Side(split, False, whole)))
                 found.append(Part(name + NEW, target, name + NEW, Side(split, True, whole)))
         return found
+
+    def _tracks(self, doubling: Doubling, query: RunningQuery) -> list[Part]:
+        """A query of which groups move, in the tracks by which it runs."""
+        keys = {name: route.key for name, route in self.routes.items() if route.key}
+        whole = all(keeps_intervals(own.plan.physical) for own in (query, *query.local.values()))
+        tracks = doubling.tracks(query.name, keys, whole)
+        return [Part(query.name + suffix, query, query.name + suffix, track=track) for suffix, track in tracks]
 
     def _stored(self, part: Part, fragment: int) -> Mapping[int, Sequence[SegmentEntry]]:
         return {} if self.before is None else self.before.segments.get(part.stored, {}).get(fragment, {})
@@ -277,6 +297,7 @@ class Batch:
                 (part.name, fragment.number) in ports.silent,
                 query.name in self.sifted and query.migration is None,
                 self._probed(part, fragment),
+                part.track,
                 arrives=self.arrivals.in_place.get((part.name, fragment.number)),
             )
             for fragment in query.staged.fragments

@@ -31,6 +31,7 @@ from midstream.job.cluster import Cluster, Rows
 from midstream.job.commits import Commits
 from midstream.job.declared import told_of_streams
 from midstream.job.delivery import Deliveries, identity_after
+from midstream.job.doubled_moves import moves_doubled, require_rest, settle_doubled
 from midstream.job.fingerprints import Shapes
 from midstream.job.finished import require_unfinished
 from midstream.job.local_plans import require_slots_of
@@ -43,11 +44,12 @@ from midstream.job.migrating import (
     require_untried,
 )
 from midstream.job.migration_choice import legal_strategy
+from midstream.job.moving_migrations import Filled
 from midstream.job.needed import needed_columns
 from midstream.job.outcome import Outcome, Terms
 from midstream.job.progress import progress_of, told_in_a_line
 from midstream.job.reaching import Reaches
-from midstream.job.relocation import current_routing, settle, still_wanted
+from midstream.job.relocation import Settled, current_routing, settle, still_wanted
 from midstream.job.replacing import with_archive
 from midstream.job.requests import Requests
 from midstream.job.rerouting import Rerouter
@@ -240,20 +242,15 @@ class Job:
         self.watchers.settle(before, self.queries)
         old = current_routing(before, state.slots, state.group_bits)
         move, upgrade = self.cluster.move, None if state.by_group else state.group_bits
-        better = self.rerouter.better(self.queries, state.routes, state.sort_bits)
+        doubles = moves_doubled(before, state.wanted)
+        better = None if doubles else self.rerouter.better(self.queries, state.routes, state.sort_bits)
         spreading = state.spread.beginning(before, self.queries, state.faults.stopped, old, state.wanted, better)
-        settled = settle(
-            self.store.uri,
-            batch_id,
-            spreading.start,
-            self.queries,
-            old,
-            state.wanted,
-            move,
-            self.memory,
-            upgrade,
-            better,
-        )
+
+        def settling(since: Manifest | None, wanted: Routing | None, placed: Mapping[str, Filled] | None) -> Settled:
+            uri, queries = self.store.uri, self.queries
+            return settle(uri, batch_id, since, queries, old, wanted, move, self.memory, upgrade, better, placed)
+
+        settled = settle_doubled(batch_id, spreading.start, self.queries, old, state.wanted, settling)
         settled.before, spread = spreading.after(settled.before, settled.queries, settled.routing)
         return Batch(
             self.store.uri,
@@ -282,6 +279,8 @@ class Job:
             routes=dict(state.routes if better is None else better.routes),
             recut={} if better is None else better.queries,
             spread=spread,
+            doubling=settled.doubling,
+            copies={} if settled.doubling is None else settled.doubling.copies,
         )
 
     def _commit(self, batch: Batch, offsets: str, number: int, ended: bool) -> Manifest:
@@ -320,10 +319,10 @@ class Job:
         """The streams, with their columns that are read."""
         return [(d, needed_columns(self.queries, d, self.watchers)) for d in self.streams.values()]
 
-    def rebalance(self, routing: Sequence[int] | None, trigger: str = "asked for") -> bool:
+    def rebalance(self, routing: Sequence[int] | None, trigger: str = "asked for", protocol: str = "mslb") -> bool:
         """Deals groups to slots anew, beginning with the next batch that can; false if nothing would change."""
         with self.gate:
-            return self.state.rebalance(routing, trigger)
+            return self.state.rebalance(routing, trigger, protocol)
 
     def rescale(self, slots: int, trigger: str = "asked for") -> bool:
         """Deals groups to another number of slots, beginning with the next batch that can; false if it is the same."""
@@ -396,6 +395,7 @@ class Job:
         """
         assert self.arriving is not None
         require_untried(self.state, query.name, plan)
+        require_rest(self.state.manifest)
         target = self.state.target(query, plan)
         if alone:
             require_slots_of(query, target, [0], 1)

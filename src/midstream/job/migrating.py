@@ -10,6 +10,7 @@ from typing import Any
 from midstream.algebra.statistics import Statistics
 from midstream.algebra.time import BEGINNING
 from midstream.errors import MigrationError
+from midstream.job.doubled_moves import moves_doubled, require_rest
 from midstream.job.local_plans import require_slots_of
 from midstream.job.migration_choice import decide, legal_strategy, require_cancellable
 from midstream.job.moving_migrations import BY_GROUP
@@ -49,6 +50,7 @@ def begin_migration(state: JobState, wish: Wish, observed: Callable[[str], Stati
     """
     query = state.queries[wish.query]
     require_at_work(state, wish.query)
+    require_rest(state.manifest)
     if wish.verify is not None:
         _begin_with_copy(state, query, wish, wish.verify, observed)
     elif wish.slots is not None or query.local:
@@ -111,6 +113,8 @@ def _begin_with_copy(
 def begin_verified(state: JobState, observed: Callable[[str], Statistics | None]) -> None:
     """Starts the migrations that were verified and that queries have to go through themselves."""
     for name, known in state.verifications.by_query.items():
+        if moves_doubled(state.manifest, None):
+            return
         query = state.queries[name]
         if not known.passed or query.migration is not None or name in state.faults.stopped:
             continue

@@ -40,7 +40,7 @@ def moved_by_name(query: RunningQuery, stored: Stored, old: Routing, new: Routin
     moved = {(a, b) for a, b in zip(old.groups, new.groups, strict=True) if a != b}
     if any(_form(query.in_slot(sender)) != _form(query.in_slot(receiver)) for sender, receiver in moved):
         return None
-    losing = {sender: _grouped(query.in_slot(sender)) for sender, _ in moved}
+    losing = {sender: grouped_states(query.in_slot(sender)) for sender, _ in moved}
     found: Filled = {}
     for number, slots in stored.items():
         for slot, entries in slots.items():
@@ -66,7 +66,7 @@ def _form(query: RunningQuery) -> tuple[str, str]:
     return query.plan.text, json.dumps([told[name] for name in ("plan", "strategy", "decision", "begun")], default=str)
 
 
-def _grouped(query: RunningQuery) -> set[StateKey]:
+def grouped_states(query: RunningQuery) -> set[StateKey]:
     """The states of a slot that are sorted by group, by the names they are stored under."""
     box, migration = Box(query.staged.root.plan, query.functions), query.migration
     if migration is None or migration.begun is None:

@@ -17,6 +17,7 @@ from midstream.checkpoint.records import Asked, Outputs, QueryAccount, SetAside,
 from midstream.distribution.balancing import remembered
 from midstream.job.attention import Wait, reads_of, silences, waits
 from midstream.job.batch import TICKS, Batch, entry_of
+from midstream.job.doubled_moves import doubled_after
 from midstream.job.local_plans import after, at_work, ended_locally, local_after
 from midstream.job.migration_account import Account, extra
 from midstream.job.plan_graph import plans_of
@@ -162,6 +163,7 @@ class Outcome:
             deciding=terms.deciding if terms.slot_decisions is not None else before.deciding,
             spread=terms.spread,
             shared=[group.to_json() for group in batch.spread if group.active],
+            doubled=doubled_after(batch),
         )
 
     def _accounts(self, terms: Terms) -> dict[str, QueryAccount]:

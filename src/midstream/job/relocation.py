@@ -13,6 +13,7 @@ from midstream.checkpoint.records import Wanted
 from midstream.distribution.balancing import balanced
 from midstream.distribution.routing import Routing
 from midstream.errors import JobError, MigrationError
+from midstream.job.doubling import Doubling
 from midstream.job.local_moves import after_move, pair_moves, put_together, unified
 from midstream.job.migration_account import Account
 from midstream.job.moving import Move, PlanMove
@@ -39,6 +40,8 @@ class Settled:
     moved: dict[str, Any] | None = None
     upgraded: bool = False
     """Whether states are sorted by partition group from now on, and were not before."""
+    doubling: Doubling | None = None
+    """The move of groups whose rows go to two slots."""
 
 
 def current_routing(manifest: Manifest | None, slots: int, bits: int = GROUP_BITS) -> Routing:
@@ -52,13 +55,13 @@ def still_wanted(wanted: Routing | None, now: Routing) -> Wanted | None:
     """What a manifest says of slots that had to wait; a number of slots that a session was opened with is not kept."""
     if wanted is None or wanted.groups == now.groups or wanted.trigger == ANOTHER_NUMBER:
         return None
-    return Wanted(list(wanted.groups), wanted.slots, wanted.trigger)
+    return Wanted(list(wanted.groups), wanted.slots, wanted.trigger, wanted.protocol)
 
 
 def wanted_since(manifest: Manifest) -> Routing | None:
     """The slots that had to wait."""
     wanted = manifest.slots.wanted
-    return None if wanted is None else Routing(tuple(wanted.groups), wanted.slots, wanted.trigger)
+    return None if wanted is None else Routing(tuple(wanted.groups), wanted.slots, wanted.trigger, wanted.protocol)
 
 
 def rerouted(now: Routing, loads: Sequence[float], routing: Sequence[int] | None, trigger: str) -> Routing | None:
@@ -116,15 +119,18 @@ def settle(
     memory: Memory,
     upgrade: int | None = None,
     rerouting: Rerouting | None = None,
+    placed: Mapping[str, Filled] | None = None,
 ) -> Settled:
     """Moves the state that a batch wants elsewhere.
 
     Other slots wait for migrations inside tasks as long as these hold what cannot move, and for those side by side.
 
     State that is sorted by key alone is sorted by groups of `upgrade` bits when it changes slots. A `rerouting` moves
-    the state of the queries that are cut another way by it.
+    the state of the queries that are cut another way by it. Queries that are `placed` have their state in the wanted
+    slots already.
     """
     named = {} if before is None or wanted is None else _named(queries, before, old, wanted, upgrade)
+    named = None if named is None else {**named, **(placed or {})}
     new = old if named is None or wanted is None else wanted
     under_way = {name: q.migration for name, q in queries.items() if q.migration is not None}
     going = {name: m for name, m in under_way.items() if m.moves or (m.apart and m.cancelling)}

@@ -9,6 +9,7 @@ from midstream.algebra.plan import Relation
 from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.errors import JobError, MidstreamError
 from midstream.job.adding import Adding
+from midstream.job.doubled_moves import require_rest
 from midstream.job.job import Job
 from midstream.job.replacing import (
     Difference,
@@ -115,6 +116,7 @@ class Rewording:
     def _put_aside(
         self, manifest: Manifest, new: RunningQuery, old: RunningQuery | None, difference: Difference
     ) -> None:
+        require_rest(manifest)
         self.job.state.faults.rename(new.name, name_of_old(manifest, new.name))
         self.job.state.manifest = with_name_free(manifest, new.name, new.cql, new.plan.text, difference)
         self.job.queries.pop(new.name, None)

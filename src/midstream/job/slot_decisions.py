@@ -15,9 +15,7 @@ from midstream.adaptation.balance import BalanceController, BalanceDecision, Gro
 from midstream.adaptation.scaling import ScaleController, ScalePolicy, SlotRange
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
-from midstream.distribution.protocols.registry import protocol_of
 from midstream.distribution.routing import Routing
-from midstream.errors import MigrationError
 from midstream.job.batch import Batch
 from midstream.job.task.exchange import default_routing
 
@@ -176,19 +174,6 @@ def _window(batch: Batch, ticks_per_second: float) -> float | None:
     if not known or not ticks_per_second:
         return None
     return max(known) / ticks_per_second
-
-
-def require_protocol(name: str) -> None:
-    """Refuses a protocol by which jobs do not move groups; "auto" is the one that they have."""
-    if name == "auto":
-        return
-    protocol_of(name)
-    if name not in PROTOCOLS:
-        raise MigrationError(
-            f"jobs do not move groups by {name}",
-            detail="it sends the rows of a moving group to two slots, and a batch deals each row to one",
-            hint="use mslb, which is over between two batches",
-        )
 
 
 def deciders(rebalancing: bool, slots: SlotRange | None) -> SlotDecisions | None:

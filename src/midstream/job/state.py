@@ -20,6 +20,7 @@ from midstream.distribution.routing import Routing
 from midstream.errors import JobError
 from midstream.job.batch import Batch
 from midstream.job.declared import require_same_job
+from midstream.job.doubled_moves import require_protocol, require_rest
 from midstream.job.faults import Faults
 from midstream.job.group_bits import chosen_bits, require_bits
 from midstream.job.local_plans import follow
@@ -157,11 +158,15 @@ class JobState:
         """Has operators run in another order from the next batch on."""
         self.settings = replace(self.settings, scheduling=name)
 
-    def rebalance(self, routing: Sequence[int] | None, trigger: str) -> bool:
+    def rebalance(self, routing: Sequence[int] | None, trigger: str, protocol: str = "mslb") -> bool:
         """Deals groups to slots anew, beginning with the next batch that can; false if nothing would change."""
         if self.wanted is not None and self.wanted.slots != self.slots:
             still_going(self.wanted, self.slots)
+        require_rest(self.manifest)
         wanted = rerouted(self.routing, self.loads, routing, trigger)
+        if wanted is not None:
+            require_protocol(protocol, self.queries, self.by_group, self.routing, wanted)
+            wanted = replace(wanted, protocol=protocol)
         self.wanted = self.wanted if wanted is None else wanted
         return wanted is not None
 

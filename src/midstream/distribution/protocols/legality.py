@@ -37,7 +37,7 @@ def require_movable(
         if protocol == "ptlb":
             _require_combinations(plan)
         if protocol != "mslb":
-            _require_memory(protocol, plan)
+            require_memory(protocol, plan)
     if protocol == "mslb":
         StateMove(Contents(Box(sender, functions)), Box(receiver, functions), dict(functions or {}), follows=False)
 
@@ -84,7 +84,8 @@ def _require_combinations(plan: p.PhysicalNode) -> None:
         )
 
 
-def _require_memory(protocol: str, plan: p.PhysicalNode) -> None:
+def require_memory(protocol: str, plan: p.PhysicalNode) -> None:
+    """Raises a MigrationError if there is no instant after which nothing matters that came before a move."""
     for node in p.walk_physical(plan):
         reason = _endless(node)
         if reason is not None:

@@ -44,6 +44,8 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
         lines.append(
             f"stream {name}: {stream['rows']:,} rows, {stream['late']:,} late, {stream['unusable']:,} unusable"
         )
+    if moving := told.get("moving"):
+        lines.append(f"{moving['groups']} groups move by {moving['protocol']} since batch {moving['since']}")
     lines += _retention(told)
     for name, query in told["queries"].items():
         moving = f", migrating to {query['migrating_to']}" if query["migrating_to"] else _verifying(query)
@@ -257,14 +259,20 @@ def _cancel(checkpoint: str, query: str | None, plan: str | None, timeout: float
 
 
 @ends_clearly
-def rebalance(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json = False) -> None:
+def rebalance(
+    checkpoint: Checkpoint,
+    protocol: Annotated[str, typer.Option(help="How groups move: auto, mslb, split_time or ptlb.")] = "auto",
+    timeout: Patience = 60.0,
+    json: options.Json = False,
+) -> None:
     """Reassign partition groups to balance load between the slots of a running job.
 
     \b
     Example:
       midstream rebalance orders.checkpoint
+      midstream rebalance orders.checkpoint --protocol split_time
     """
-    told = _asked(checkpoint, timeout, command="rebalance")
+    told = _asked(checkpoint, timeout, command="rebalance", protocol=protocol)
     changes = "groups move with the next batch" if told["changes"] else "the load is balanced already"
     show_json(told) if json else show_text(changes)
 

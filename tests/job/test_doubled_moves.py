@@ -1,0 +1,198 @@
+"""Groups that move while their rows go to two slots: no result is lost, doubled or late, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.job.chain import Chain
+from tests.job.test_chain import GROUPS, STAGES, THREE, Crash, _users_of_crash_points, as_multiset, tables
+from tests.job.test_group_moves import QUERIES, answer, chain_of, owned
+from tests.job.test_sharing import ASKED as ALL_ASKED
+from tests.job.test_sharing import Watched, rows_at
+
+import midstream as ms
+from midstream.api import ask
+from midstream.checkpoint.collect import collect
+
+SPLIT = "split_time_balancing"
+ASKED = [cql for cql in ALL_ASKED if "ROWS" not in cql and "FOLLOWED" not in cql]
+FINITE = {
+    **{name: query for name, query in QUERIES.items() if name != "rows"},
+    "sequence": "SELECT A.v, B.v AS w, B.ts FROM A FOLLOWED BY B ON A.k = B.k WITHIN 30",
+    "as of": "SELECT A.v, B.v AS w, A.ts FROM A ASOF LEFT JOIN B ON A.k = B.k AND A.ts >= B.ts WITHIN 20",
+    "counted": "SELECT k, count(*) AS n FROM A [RANGE 40] GROUP BY k",
+    "hop": "SELECT A.k, count(*) AS n FROM A [HOP 20, 10], B [HOP 20, 10] WHERE A.k = B.k GROUP BY A.k",
+}
+
+
+def moved(routing: Sequence[int], slots: int, rng: random.Random, most: int = 60) -> list[int]:
+    """A routing in which some groups have other slots."""
+    routing, first = list(routing), rng.randrange(len(routing))
+    for group in range(first, min(len(routing), first + rng.randint(1, most))):
+        routing[group] = rng.randrange(slots)
+    return routing
+
+
+@pytest.mark.parametrize(("name", "scattered"), [*((n, False) for n in sorted(FINITE)), ("join", True), ("hop", True)])
+def test_each_slot_answers_for_its_side_of_the_split_time(name, scattered, tmp_path):
+    query, inputs = FINITE[name], tables(rows=120, last=240)
+    chain, parts = chain_of(query, tmp_path, inputs, slots=3)
+    begin = len(parts) // 4
+    for part in parts[:begin]:
+        chain.batch(part)
+    before = list(chain.driver.state.routing.groups)
+    other = [(slot + 1) % 3 for slot in before]
+    wanted = [
+        new if (group % 2 if scattered else group % 64 < 40) else old
+        for group, (old, new) in enumerate(zip(before, other, strict=True))
+    ]
+    assert chain.driver.rebalance(wanted, protocol=SPLIT)
+    ways = []
+    for part in parts[begin:]:
+        chain.batch(part)
+        told = chain.manifest.slots.doubled
+        ways.append(None if told is None else told["queries"]["q"])
+        assert list(chain.manifest.slots.routing) == (wanted if told is None else before)
+    apart = not scattered and len(chain.query.staged.fragments) == 1
+    assert set(ways) == {"groups" if apart else "whole", None}
+    assert chain.moves == 0, "state was sent"
+    record = chain.manifest.slots.moves[-1]
+    assert (record["protocol"], record["rows_sent"], record["bytes_written"]) == (SPLIT, 0, 0)
+    assert not [name for name in chain.manifest.segments if "~" in name]
+    owned(chain)
+    chain.batch({}, end=True)
+    assert ms.snapshot_equal(chain.results(), answer(query, inputs))
+    if name in ("join", "two columns"):
+        assert as_multiset(chain.results()) == as_multiset(answer(query, inputs))
+
+
+@settings(max_examples=30, deadline=None)
+@given(name=st.sampled_from(sorted(FINITE)), seed=st.integers(0, 1_000_000))
+def test_moves_restarts_and_rescaling_at_random_moments(name, seed, tmp_path_factory):
+    query, inputs, rng = FINITE[name], tables(rows=60, last=160), random.Random(seed)
+    folder = tmp_path_factory.mktemp("doubled")
+    chain, parts = chain_of(query, folder, inputs, slots=rng.randint(2, 4), seed=seed)
+    for part in parts:
+        state = chain.driver.state
+        resting = state.manifest is None or state.manifest.slots.doubled is None
+        match rng.choice(["stay", "move", "move", "rescale", "restart"]):
+            case "move" if resting and state.slots > 1 and (state.wanted is None or state.wanted.slots == state.slots):
+                chain.driver.rebalance(moved(state.routing.groups, state.slots, rng), protocol=SPLIT)
+            case "rescale" if resting:
+                chain.driver.rescale(rng.randint(1, 4))
+            case "restart" if state.manifest is not None:
+                chain, _ = chain_of(query, folder, inputs, seed=seed)
+        chain.batch(part)
+    chain.batch({}, end=True)
+    difference = ms.snapshot_equal(chain.results(), answer(query, inputs))
+    assert difference, f"{difference}\n{name} {seed}"
+
+
+@pytest.mark.parametrize("name", ["counted", "outer", "stages"])
+def test_a_crash_at_any_write_changes_nothing(name, tmp_path, monkeypatch):
+    query, inputs = FINITE[name], tables(rows=50, last=120)
+    crashes, reached, crash_at = 0, 0, 5
+
+    def reach(point: str) -> None:
+        nonlocal reached
+        reached += threading.current_thread() is threading.main_thread()
+        if reached == crash_at and threading.current_thread() is threading.main_thread():
+            raise Crash(point)
+
+    for module in _users_of_crash_points():
+        monkeypatch.setattr(module, "reach", reach)
+    begun = set()
+    while True:
+        chain, parts = chain_of(query, tmp_path, inputs, slots=2)
+        try:
+            for part in parts[chain.next_batch :]:
+                slots = chain.driver.manifest and chain.driver.manifest.slots
+                if slots and slots.doubled is None and chain.next_batch % 2:
+                    chain.driver.rebalance([1 - slot for slot in chain.driver.state.routing.groups], protocol=SPLIT)
+                chain.batch(part)
+                begun |= {chain.manifest.slots.doubled["begun"]} if chain.manifest.slots.doubled else set()
+            chain.batch({}, end=True)
+            break
+        except Crash:
+            crashes += 1
+            reached, crash_at = 0, 5 + crashes * 17 % 31
+    assert crashes and begun
+    assert ms.snapshot_equal(chain.results(), answer(query, inputs))
+    collect(chain.driver.store, chain.driver.files)
+    named = set().union(*(chain.driver.store.named(i).files for i in chain.driver.store.batch_ids()))
+    assert set(chain.driver.files.list("state")) <= named
+
+
+@pytest.mark.parametrize("query", [THREE, GROUPS], ids=["join", "groups"])
+def test_sender_and_receiver_may_run_different_plans(query, tmp_path):
+    inputs = tables(rows=80, last=160)
+    question = ask(query, inputs)
+    chain = Chain(question.plan, question.catalog, tmp_path, slots=2, plan="((A B) C)")
+    parts = chain.cut(question.tables, 16)
+    chain.batch(parts[0])
+    chain.migrate("(A (B C))", "moving_state", slots=[1])
+    for part in parts[1:4]:
+        chain.batch(part)
+    assert [chain.query.in_slot(slot).plan.text for slot in (0, 1)] == ["((A B) C)", "(A (B C))"]
+    assert chain.driver.rebalance([1] * 100 + [0] * 156, protocol=SPLIT)
+    for part in parts[4:]:
+        chain.batch(part)
+    assert chain.manifest.slots.doubled is None and chain.moves == 0
+    assert list(chain.manifest.slots.routing) == [1] * 100 + [0] * 156
+    chain.batch({}, end=True)
+    assert ms.snapshot_equal(chain.results(), ms.reference(query, inputs))
+
+
+def test_migrations_and_other_moves_wait_for_the_end(tmp_path):
+    inputs = tables(rows=80, last=200)
+    question = ask(STAGES, inputs)
+    chain = Chain(question.plan, question.catalog, tmp_path, slots=2, plan="((A B) C)")
+    parts = chain.cut(question.tables, 16)
+    chain.batch(parts[0])
+    chain.migrate("(A (B C))", "genmig")
+    assert chain.driver.rebalance([1] * 100 + [0] * 156, protocol=SPLIT)
+    chain.batch(parts[1])
+    assert chain.manifest.slots.doubled is None and chain.manifest.slots.wanted is not None
+    for part in parts[2:]:
+        chain.batch(part)
+        if chain.manifest.slots.doubled is not None:
+            with pytest.raises(ms.MigrationError, match="groups move by split_time_balancing"):
+                chain.migrate("((A B) C)", "genmig")
+            if chain.driver.state.wanted.slots == 2:
+                chain.driver.rescale(3)
+                with pytest.raises(ms.MidstreamError, match="goes over to 3 slots already"):
+                    chain.driver.rebalance([0] * 256)
+    assert [record["slots"] for record in chain.manifest.slots.moves] == [[2, 2], [2, 3]]
+    chain.batch({}, end=True)
+    assert ms.snapshot_equal(chain.results(), ms.reference(STAGES, inputs))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_queries_that_share_come_and_go_while_groups_move(seed, tmp_path):
+    rng = random.Random(seed)
+    watched = Watched(tmp_path, slots=2 + seed % 2, seed=seed)
+    for number in range(3):
+        watched.add(f"q{number}", rng.choice(ASKED))
+    doubled = 0
+    for step in range(18):
+        driver = watched.many.driver
+        with suppress(ms.MigrationError):
+            driver.rebalance(moved(driver.state.routing.groups, driver.state.slots, rng, 200), protocol=SPLIT)
+        if rng.random() < 0.3:
+            watched.add(f"q{len(watched.begun)}", rng.choice(ASKED))
+        if len(driver.queries) > 1 and rng.random() < 0.2:
+            watched.many.drop(rng.choice(list(driver.queries)))
+        watched.batch(rows_at(rng, 4 * step))
+        doubled += watched.many.manifest.slots.doubled is not None
+        if rng.random() < 0.2:
+            watched.open()
+    assert doubled
+    watched.many.batch({}, end=True)
+    for name in watched.many.driver.queries:
+        watched.check(name)
