@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,12 @@ from hypothesis import strategies as st
 from tests.job.chain import Chain
 
 import midstream as ms
+from midstream.adaptation.balance import BalanceController
+from midstream.adaptation.hot_groups import HotController
 from midstream.api import ask
 from midstream.distribution.spread_groups import SpreadGroup
+from midstream.job.batch import Batch
+from midstream.job.slot_decisions import Measured, SlotDecisions, measured
 
 JOIN = "SELECT A.v AS a, B.v AS b FROM A [RANGE 40], B [RANGE 40] WHERE A.k = B.k"
 QUERIES = {
@@ -172,3 +177,46 @@ def test_a_group_rests_while_its_query_migrates(tmp_path):
     assert batch.spread[0].active
     chain.batch({}, end=True)
     assert ms.snapshot_equal(chain.results(), answer(query, inputs))
+
+
+def measured_by_rows(batch: Batch, interval: float) -> Measured:
+    """What is measured where every row takes a millisecond, and so does every copy that is not counted."""
+    seen = measured(batch, 1.0)
+    groups = tuple(replace(group, seconds=group.rate / 1000) for group in seen.groups)
+    return replace(seen, groups=groups, shared=tuple((g, replace(s, seconds=s.rate / 1000)) for g, s in seen.shared))
+
+
+def test_a_hot_key_is_found_and_spread_and_comes_home_when_it_cools(tmp_path):
+    rng, rows = np.random.default_rng(1), 3000
+    ticks = np.sort(rng.integers(0, 300, rows))
+    hot = (rng.random(rows) < 0.6) & (ticks > 40) & (ticks < 160)
+    inputs = {
+        "A": pa.table(
+            {"ts": ticks, "k": np.where(hot, HOT, rng.integers(0, 500, rows)), "v": rng.integers(0, 9, rows)}
+        ),
+        "B": pa.table({"ts": np.arange(0, 300), "k": rng.integers(0, 500, 300), "v": rng.integers(0, 9, 300)}),
+    }
+
+    def opened() -> Chain:
+        chain, _ = chain_of(JOIN, tmp_path, inputs, slots=4)
+        chain.driver.deciding = SlotDecisions(BalanceController(60.0), measure=measured_by_rows, hot=HotController())
+        return chain
+
+    chain = opened()
+    shared, evenness = [], []
+    for i, part in enumerate(chain.cut(inputs, 110)):
+        chain = opened() if i in (7, 12, 20) else chain
+        batch = chain.batch(part)
+        shared.append([group.group for group in batch.spread if group.active])
+        counts = [sum(report.groups.values()) for report in batch.reports]
+        evenness.append(max(counts) * len(counts) / sum(counts))
+    begun = next(i for i, groups in enumerate(shared) if groups)
+    ended = next(i for i, groups in enumerate(shared) if i > begun and not groups)
+    assert begun < 12 and 14 <= ended < 26 and not any(shared[ended:])
+    assert max(evenness[begun - 2 : begun]) > 1.8
+    assert sum(evenness[begun + 1 : ended - 4]) / len(evenness[begun + 1 : ended - 4]) < 1.4
+    made = [told for told in chain.manifest.slots.decisions if told["kind"] == "keys" and told["action"] != "stay"]
+    assert [told["action"] for told in made] == ["spread", "bring_home"]
+    assert f"with k = {HOT}," in made[0]["reason"] and made[0]["expected_skew"] < made[0]["skew"]
+    chain.batch({}, end=True)
+    assert ms.snapshot_equal(chain.results(), answer(JOIN, inputs))

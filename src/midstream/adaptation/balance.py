@@ -11,7 +11,7 @@ Pure: measurements come in, a decision comes out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -121,8 +121,9 @@ class BalanceController:
         queued: Mapping[str, float] | None = None,
         recomputed: float = 0.0,
         height: int = 2,
+        fixed: Collection[int] = (),
     ) -> BalanceDecision:
-        """Decides after a look; nothing new is begun while groups are `moving`.
+        """Decides after a look; nothing new is begun while groups are `moving`, and `fixed` ones stay.
 
         `queued` is for how many seconds each machine is busy with what waits in its queue; `recomputed` how many rows
         per row moved the receiver would have to recompute if states are shipped.
@@ -135,7 +136,7 @@ class BalanceController:
         before = skew(routing, loads, len(machines))
         self._review(before, moving)
         self.overfull = self.overfull + 1 if before >= self.policy.skewed else 0
-        dealt = balanced(routing, loads, len(machines), self.resting)
+        dealt = balanced(routing, loads, len(machines), {*self.resting, *fixed})
         after = skew(dealt, loads, len(machines))
         requests, costs = self._requests(groups, machines, routing, dealt, protocols, queued or {}, recomputed, height)
         saving = self._saving(groups, routing, dealt, len(machines))

@@ -15,7 +15,7 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.file_entries import SourceFile
 from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.packs import SegmentEntry
-from midstream.distribution.fragments import Fragment, Route
+from midstream.distribution.fragments import STAY, Fragment, Route
 from midstream.distribution.routed.cutting import probed_windows
 from midstream.distribution.spread_groups import SpreadGroup
 from midstream.job.doubling import Doubling
@@ -227,6 +227,7 @@ class Batch:
                 dict(self.reaches.by_stream),
                 self.slots,
                 bool(self.copies) or self.shares_groups,
+                {port: key for port, s in self.streams.items() if (key := self.routes.get(s.name, STAY).key)},
                 {port: self.delivery(stream.name) for port, stream in self.streams.items()}
                 if self.shares_groups
                 else {},

@@ -286,7 +286,7 @@ class Job:
     def _commit(self, batch: Batch, offsets: str, number: int, ended: bool) -> Manifest:
         state = self.state
         if self.deciding is not None:
-            state.wanted = self.deciding.after(batch, state.wanted is not None) or state.wanted
+            state.wanted = self.deciding.after(batch, state.wanted is not None, state.spread) or state.wanted
         terms = Terms(
             replace(
                 state.settings,

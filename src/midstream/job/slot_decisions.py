@@ -7,16 +7,19 @@ part of its manifest, with what the deciders remember: whoever goes on from it d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from midstream.adaptation.balance import BalanceController, BalanceDecision, GroupLoad
+from midstream.adaptation.hot_groups import HotController
 from midstream.adaptation.scaling import ScaleController, ScalePolicy, SlotRange
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.distribution.routing import Routing
 from midstream.job.batch import Batch
+from midstream.job.hot_decisions import decide
+from midstream.job.spreading import SpreadGroups
 from midstream.job.task.exchange import default_routing
 
 WORK = ("state", "kernel", "write")
@@ -34,11 +37,15 @@ REMEMBERED = 32
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a batch took: the groups' loads per second, and for which part of the time the busiest slot worked."""
+    """What a batch took: the groups' loads per second, and for which part of the time the busiest slot worked.
+
+    A group that several slots share has the load of its home; `shared` are its loads in the others.
+    """
 
     groups: tuple[GroupLoad, ...]
     busy: float
     ticks_per_second: float
+    shared: tuple[tuple[int, GroupLoad], ...] = ()
 
 
 Measure = Callable[[Batch, float], Measured]
@@ -57,24 +64,41 @@ def measured(batch: Batch, interval: float) -> Measured:
             counts[group] += count
     lately = list(batch.before.slots.loads) if batch.before is not None else []
     lately = lately or [0.0] * len(counts)
-    now, before = _by_slot(batch, counts), _by_slot(batch, lately)
-    groups = tuple(
+    elsewhere = _elsewhere(batch)
+    for group, _, count in elsewhere:
+        counts[group] -= count
+        lately[group] -= lately[group] * _share(count, counts[group] + count)
+    placed = [*zip(range(len(counts)), batch.routing, counts, strict=True), *elsewhere]
+    past = [*lately, *(float(count) for _, _, count in elsewhere)]
+    now, before = ([0.0] * batch.slots for _ in range(2))
+    for (_, slot, count), load in zip(placed, past, strict=True):
+        now[slot] += count
+        before[slot] += load
+    found = [
         GroupLoad(
             str(slot),
-            seconds[slot] / interval * _share(counts[group], now[slot]),
-            rows[slot] * _share(lately[group], before[slot]),
-            held[slot] * _share(lately[group], before[slot]),
-            counts[group] / interval,
+            seconds[slot] / interval * _share(count, now[slot]),
+            rows[slot] * _share(load, before[slot]),
+            held[slot] * _share(load, before[slot]),
+            count / interval,
         )
-        for group, slot in enumerate(batch.routing)
-    )
-    return Measured(groups, max(seconds) / interval, _ticks(batch) / interval)
+        for (_, slot, count), load in zip(placed, past, strict=True)
+    ]
+    groups, shared = found[: len(counts)], found[len(counts) :]
+    others = tuple((group, load) for (group, _, _), load in zip(elsewhere, shared, strict=True))
+    return Measured(tuple(groups), max(seconds) / interval, _ticks(batch) / interval, others)
 
 
-def _by_slot(batch: Batch, counts: Sequence[float]) -> list[float]:
-    found = [0.0] * batch.slots
-    for slot, count in zip(batch.routing, counts, strict=True):
-        found[slot] += count
+def _elsewhere(batch: Batch) -> list[tuple[int, int, int]]:
+    """The rows of groups that several slots share, in the slots that are not their homes."""
+    found = []
+    for shared in (group for group in batch.spread if group.active):
+        arrived = {
+            report.slot: report.arrived.get(shared.spread, {}).get(shared.group, 0)
+            for report in batch.reports
+            if report.stage == 0
+        }
+        found += [(shared.group, slot, arrived.get(slot, 0)) for slot in shared.slots[1:]]
     return found
 
 
@@ -91,10 +115,14 @@ def _ticks(batch: Batch) -> float:
 
 @dataclass(slots=True)
 class SlotDecisions:
-    """The deciders of a job: `balance` where groups move by themselves, `scaling` where slots come and go."""
+    """The deciders of a job: `balance` where groups move by themselves, `scaling` where slots come and go.
+
+    `hot` has slots share groups that are hotter than a slot.
+    """
 
     balance: BalanceController | None = None
     scaling: ScaleController | None = None
+    hot: HotController | None = None
     measure: Measure = measured
     decisions: list[dict[str, Any]] = field(default_factory=list)
     last_started: float | None = None
@@ -110,6 +138,8 @@ class SlotDecisions:
             self.decisions, told = [dict(d) for d in manifest.slots.decisions], dict(manifest.slots.deciding)
         if self.scaling is not None:
             self.scaling.recall(told.get("scaling", {}))
+        if self.hot is not None:
+            self.hot.recall(told.get("hot", {}))
         if self.balance is not None and (known := told.get("balance")):
             self.balance.overfull, self.balance.expected = known["overfull"], known["expected"]
             self.balance.mistrust = known["mistrust"]
@@ -124,10 +154,15 @@ class SlotDecisions:
             told = {"overfull": balance.overfull, "expected": balance.expected, "mistrust": balance.mistrust}
             kept = {**told, "resting": resting}
         scaling = None if self.scaling is None else self.scaling.to_json()
-        return {name: value for name, value in (("balance", kept), ("scaling", scaling)) if value is not None}
+        hot = None if self.hot is None else self.hot.to_json()
+        found = (("balance", kept), ("scaling", scaling), ("hot", hot))
+        return {name: value for name, value in found if value is not None}
 
-    def after(self, batch: Batch, waiting: bool) -> Routing | None:
-        """How groups are to be dealt after a batch; None to leave them, or while a change is `waiting`."""
+    def after(self, batch: Batch, waiting: bool, spread: SpreadGroups | None = None) -> Routing | None:
+        """How groups are to be dealt after a batch; None to leave them, or while a change is `waiting`.
+
+        `spread` is told which groups several slots are to share.
+        """
         self.go_on(batch.before)
         began, self.last_started, self.as_of = self.last_started, batch.started, batch.batch_id
         if batch.registers_now is not None:
@@ -140,13 +175,20 @@ class SlotDecisions:
             if decision.action != "stay":
                 dealt = tuple(default_routing(decision.slots, len(batch.routing)))
                 return Routing(dealt, decision.slots, decision.reason)
+        if self.hot is not None and spread is not None and not waiting:
+            hot = decide(self.hot, batch, seen.groups, seen.shared, spread)
+            self._remember(batch, hot.as_dict())
+            if hot.action != "stay":
+                return None
         return None if self.balance is None else self._balanced(self.balance, batch, seen, waiting)
 
     def _balanced(self, balance: BalanceController, batch: Batch, seen: Measured, waiting: bool) -> Routing | None:
         balance.window = _window(batch, seen.ticks_per_second) or balance.window
         names = [str(slot) for slot in range(batch.slots)]
         moving = frozenset(range(len(batch.routing))) if waiting else frozenset[int]()
-        decision = balance.consider(seen.groups, names, PROTOCOLS, moving)
+        fixed = {*range(len(seen.groups), len(seen.groups) + len(seen.shared)), *(group for group, _ in seen.shared)}
+        loads = (*seen.groups, *(load for _, load in seen.shared))
+        decision = balance.consider(loads, names, PROTOCOLS, moving, fixed=fixed)
         self._remember(batch, {"kind": "groups", **decision.as_dict()})
         return None if decision.action == "stay" else Routing(_dealt(batch, decision), batch.slots, decision.reason)
 
@@ -183,4 +225,5 @@ def deciders(rebalancing: bool, slots: SlotRange | None) -> SlotDecisions | None
     return SlotDecisions(
         BalanceController(WINDOW) if rebalancing else None,
         None if slots is None else ScaleController(slots, ScalePolicy()),
+        HotController() if rebalancing else None,
     )

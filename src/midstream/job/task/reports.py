@@ -63,6 +63,10 @@ class Report:
     looks: Looks = field(default_factory=dict)
     groups: dict[int, int] = field(default_factory=dict)
     """How many rows of each partition group came, or were sent on."""
+    arrived: dict[str, dict[int, int]] = field(default_factory=dict)
+    """How many rows of each partition group came of each stream, of which this slot accounts for them."""
+    hot_keys: dict[int, tuple[str, float]] = field(default_factory=dict)
+    """Of groups with much of a stream's rows: the key that came most often, and its part of the group's rows."""
     error: MidstreamError | None = None
     blamed: tuple[str, ...] = ()
     """The queries, or sides of them, that were at work when something failed."""
@@ -72,13 +76,15 @@ class Report:
     place: str = ""
     """Where the slot ran, if the cluster says so."""
 
-    def count_groups(self, groups: npt.NDArray[np.integer]) -> None:
-        """Counts rows by their partition groups; what all goes to one slot has none."""
+    def count_groups(self, groups: npt.NDArray[np.integer], stream: str | None = None) -> None:
+        """Counts rows by their partition groups, those that arrive of a stream; what all goes to one slot has none."""
         if len(groups) and int(groups.min()) < 0:
             groups = groups[groups >= 0]
+        arrived = {} if stream is None else self.arrived.setdefault(stream, {})
         for group, count in enumerate(np.bincount(groups).tolist()):
             if count:
                 self.groups[group] = self.groups.get(group, 0) + count
+                arrived[group] = arrived.get(group, 0) + count
 
     def to_bytes(self) -> bytes:
         """The report as it travels."""

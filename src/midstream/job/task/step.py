@@ -29,6 +29,7 @@ from midstream.job.in_place import Copy
 from midstream.job.reach import Reach
 from midstream.job.task.exchange import Delivery, Exchange, Slots, groups_of, to_every_slot
 from midstream.job.task.fragment_task import FragmentLife, FragmentWork
+from midstream.job.task.hot_keys import hot_key
 from midstream.job.task.intake import Intake, in_order, source_elements
 from midstream.job.task.layout import FROM, GROUP, Layout, portions
 from midstream.job.task.memory import Memory
@@ -69,6 +70,8 @@ class StageStep:
     slots: int = 1
     copied: bool = False
     """Whether copies of rows come that other slots account for."""
+    keys: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    """The columns by which rows of each port arrive, where they do by a key."""
     deliveries: Mapping[int, Delivery] = field(default_factory=dict)
     """How rows of each port go to slots that share groups; copies of these count for all queries then."""
     again: Mapping[int, Copy] = field(default_factory=dict)
@@ -142,11 +145,14 @@ class StageStep:
     def _accepted(self, port: int, rows: pa.RecordBatch, intake: Intake) -> Accepted:
         if self.stage > 0:
             return rows, numbers_of(rows.column(FROM))
-        intake.report.count_groups(rows.column(GROUP).to_numpy())
         declaration = self.streams[port]
+        groups = rows.column(GROUP).to_numpy()
+        intake.report.count_groups(groups, declaration.name)
         register = self.registers.get(declaration.name, BEGINNING)
         reach = self.reaches.get(declaration.name, Reach())
-        accepted = intake.accept(declaration, self.arriving.payload(port, rows), register, reach)
+        payload = self.arriving.payload(port, rows)
+        intake.report.hot_keys.update(hot_key(groups, payload, self.keys.get(port, ())))
+        accepted = intake.accept(declaration, payload, register, reach)
         if self.looks and len(accepted[1]) and not intake.discards:
             at = time.perf_counter()
             add_looks(intake.report.looks, look_at(self.looks, declaration.name, *accepted))
