@@ -220,3 +220,28 @@ def test_a_hot_key_is_found_and_spread_and_comes_home_when_it_cools(tmp_path):
     assert f"with k = {HOT}," in made[0]["reason"] and made[0]["expected_skew"] < made[0]["skew"]
     chain.batch({}, end=True)
     assert ms.snapshot_equal(chain.results(), answer(JOIN, inputs))
+
+
+def test_rebalancing_that_is_asked_for_spreads_hot_groups_and_brings_cooled_ones_home(tmp_path):
+    rng, rows = np.random.default_rng(1), 1200
+    ticks = np.sort(rng.integers(0, 200, rows))
+    keys = np.where((rng.random(rows) < 0.6) & (ticks < 60), HOT, rng.integers(0, 500, rows))
+    inputs = {
+        "A": pa.table({"ts": ticks, "k": keys, "v": rng.integers(0, 9, rows)}),
+        "B": pa.table({"ts": np.arange(200), "k": rng.integers(0, 500, 200), "v": rng.integers(0, 9, 200)}),
+    }
+    chain, parts = chain_of(JOIN, tmp_path, inputs, slots=4)
+    parts = chain.cut(inputs, 100)
+    for i, part in enumerate(parts):
+        if i in (2, 12):
+            assert chain.driver.rebalance(None)
+        batch = chain.batch(part)
+        assert bool(batch.spread) == (2 <= i < 12)
+        if i == 3:
+            counts = [sum(report.groups.values()) for report in batch.reports]
+            assert max(counts) < 1.4 * sum(counts) / 4
+    told = chain.manifest.slots.moves
+    assert [len(move["spread"]) - len(move["brought_home"]) for move in told] == [1, -1]
+    assert f"with k = {HOT}, has" in told[0]["trigger"]
+    chain.batch({}, end=True)
+    assert ms.snapshot_equal(chain.results(), answer(JOIN, inputs))

@@ -167,7 +167,9 @@ class StoredJob:
                 held[slot] += entry.bytes
         moves = tuple(GroupMove(m["batch"], m["trigger"], dict(m)) for m in known.moves)
         decisions = tuple(dict(told) for told in known.decisions)
-        return Slots(count, tuple(known.routing), tuple(known.loads), tuple(held), moves, decisions)
+        return Slots(
+            count, tuple(known.routing), tuple(known.loads), tuple(held), moves, decisions, tuple(known.spread)
+        )
 
     @property
     def requests(self) -> tuple[StoredRequest, ...]:

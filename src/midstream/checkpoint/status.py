@@ -37,6 +37,8 @@ def stored_status(store: CheckpointStore) -> dict[str, Any]:
         "running": False,
         "batch": manifest.batch_id,
         "slots": manifest.slots.count,
+        "spread": list(manifest.slots.spread),
+        "slot_decisions": list(manifest.slots.decisions),
         "moving": moving_groups(manifest),
         "scheduling": manifest.settings.scheduling,
         "streams": {

@@ -275,6 +275,8 @@ class Slots:
     moves: tuple[GroupMove, ...] = ()
     decisions: tuple[Mapping[str, Any], ...] = ()
     """What was decided about slots and groups, with forecast and reason, oldest first."""
+    spread: tuple[Mapping[str, Any], ...] = ()
+    """The groups that several slots share, or are to."""
 
 
 @dataclass(frozen=True, slots=True)

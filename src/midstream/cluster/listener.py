@@ -184,6 +184,7 @@ def status(session: Commanded) -> dict[str, Any]:
         "moving": None if manifest is None else moving_groups(manifest),
         "moves": session.moves,
         "slot_decisions": session.slot_decisions,
+        "spread": list(known.slots.spread),
         "scheduling": job.state.settings.scheduling,
         "streams": {
             name: {

@@ -54,7 +54,7 @@ def forecast(job: Job, request: Request, parse: Parse) -> Told:
         case {"command": "drop", "query": str(name)}:
             return _drop(job, query_named(job, name))
         case {"command": "rebalance"}:
-            wanted = rerouted(job.state.routing, job.state.loads, None, "")
+            wanted = rerouted(job.state.routing, job.state.loads, None, "", job.state.spread)
             return _reroute(job, job.state.routing if wanted is None else wanted)
         case {"command": "rescale", "slots": int(slots)}:
             require_slots(slots, 2**job.state.group_bits)

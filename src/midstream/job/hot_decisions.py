@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from midstream.adaptation.balance import GroupLoad
-from midstream.adaptation.hot_groups import HotController, HotDecision, HotGroup
+from midstream.adaptation.hot_groups import HotController, HotDecision, HotGroup, HotPolicy
+from midstream.distribution.balancing import slot_loads
+from midstream.distribution.routing import Routing
 from midstream.distribution.spread_groups import SpreadGroup
 from midstream.errors import JobError
 from midstream.job.batch import Batch
+from midstream.job.running_query import RunningQuery
 from midstream.job.spreading import SpreadGroups, require_spreadable
 
 CANDIDATES = 4
@@ -34,19 +38,52 @@ def decide(
     most = sorted(range(len(loads)), key=lambda group: (-loads[group], group))[:CANDIDATES]
     known = {g: _hot_group(batch, g, loads[g], spread.groups.get(g)) for g in {*most, *spread.groups}}
 
-    def refused(stream: str) -> str:
-        try:
-            require_spreadable(batch.queries, stream)
-        except JobError as error:
-            return error.message
-        return ""
-
-    decision = controller.consider(known, batch.routing, loads, busy, refused)
+    decision = controller.consider(known, batch.routing, loads, busy, partial(_refused, batch.queries))
     if decision.group is not None and decision.action == "spread":
         spread.ask(SpreadGroup(decision.group, decision.stream, decision.ways, decision.reason))
     if decision.group is not None and decision.action == "bring_home":
         spread.end(decision.group)
     return decision
+
+
+def hottest(batch: Batch, loads: Sequence[float]) -> dict[int, tuple[Mapping[str, int], str]]:
+    """Of the groups with most to do lately: how many rows came of each stream, and the key they are hot by."""
+    most = sorted(range(len(loads)), key=lambda group: (-loads[group], group))[:CANDIDATES]
+    return {group: (rows, _key(batch, group)) for group in most if (rows := _rows(batch, group))}
+
+
+def spread_hot(
+    spread: SpreadGroups, routing: Routing, loads: Sequence[float], queries: Mapping[str, RunningQuery], trigger: str
+) -> bool:
+    """Has groups be spread that have more rows than a slot's fair share, and brought home that have much less.
+
+    This is done because it was asked for, so nothing is waited for; false if nothing changes.
+    """
+    total, policy = sum(loads) or 1.0, HotPolicy(patience=1)
+    shares = [load / total for load in loads]
+    cooled = [group for group in spread.groups if loads and shares[group] * routing.slots < policy.cool]
+    for group in cooled:
+        spread.end(group)
+    found = bool(cooled)
+    for group, (rows, key) in spread.arrived.items():
+        if group in spread.groups:
+            continue
+        controller = HotController(policy)
+        busy = slot_loads(routing.groups, shares, routing.slots)
+        known = {group: HotGroup(shares[group], rows, (), key)}
+        decision = controller.consider(known, routing.groups, shares, busy, partial(_refused, queries))
+        if decision.action == "spread":
+            spread.ask(SpreadGroup(group, decision.stream, decision.ways, f"{trigger}. {decision.reason}"))
+            found = True
+    return found
+
+
+def _refused(queries: Mapping[str, RunningQuery], stream: str) -> str:
+    try:
+        require_spreadable(queries, stream)
+    except JobError as error:
+        return error.message
+    return ""
 
 
 def _hot_group(batch: Batch, group: int, share: float, wanted: SpreadGroup | None) -> HotGroup:

@@ -10,7 +10,6 @@ from typing import Any
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.records import Wanted
-from midstream.distribution.balancing import balanced
 from midstream.distribution.routing import Routing
 from midstream.errors import JobError, MigrationError
 from midstream.job.doubling import Doubling
@@ -20,6 +19,7 @@ from midstream.job.moving import Move, PlanMove
 from midstream.job.moving_migrations import Filled, in_tasks, moved_by_name
 from midstream.job.rerouting import Rerouting
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.spreading import SpreadGroups
 from midstream.job.task.exchange import GROUP_BITS, default_routing
 from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report, require_all
@@ -64,10 +64,12 @@ def wanted_since(manifest: Manifest) -> Routing | None:
     return None if wanted is None else Routing(tuple(wanted.groups), wanted.slots, wanted.trigger, wanted.protocol)
 
 
-def rerouted(now: Routing, loads: Sequence[float], routing: Sequence[int] | None, trigger: str) -> Routing | None:
+def rerouted(
+    now: Routing, loads: Sequence[float], routing: Sequence[int] | None, trigger: str, spread: SpreadGroups
+) -> Routing | None:
     """Groups dealt to slots anew: as told, or so that slots have alike to do; None if nothing would change."""
     if routing is None:
-        dealt = balanced(now.groups, loads, now.slots) if loads else now.groups
+        dealt = spread.evened(now, loads) if loads else now.groups
     else:
         dealt = tuple(routing)
         require_routing(dealt, len(now.groups), now.slots)

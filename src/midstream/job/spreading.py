@@ -16,7 +16,7 @@ from typing import Any
 
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.packs import SegmentEntry
-from midstream.distribution.balancing import slot_loads
+from midstream.distribution.balancing import balanced, slot_loads
 from midstream.distribution.routing import Routing
 from midstream.distribution.spread_groups import Kind, SpreadGroup, copied_streams, kinds_of_states
 from midstream.errors import InternalError, JobError
@@ -32,6 +32,8 @@ class SpreadGroups:
     """The groups that a job wants to be spread, by number, each as it was in the last batch."""
 
     groups: dict[int, SpreadGroup] = field(default_factory=dict)
+    arrived: dict[int, tuple[Mapping[str, int], str]] = field(default_factory=dict)
+    """Of the groups with most to do lately: how many rows came of each stream, and the key they are hot by."""
 
     def follow(self, manifest: Manifest | None) -> None:
         """Goes on from what a manifest says."""
@@ -45,6 +47,18 @@ class SpreadGroups:
     def end(self, group: int) -> None:
         """Has a group go home before the next batch."""
         self.groups.pop(group, None)
+
+    def evened(self, routing: Routing, loads: Sequence[float]) -> tuple[int, ...]:
+        """The slots of groups, dealt so that slots have alike to do; what is shared counts where it is shared."""
+        own, places, dealt = list(loads), list(routing.groups), list[SpreadGroup]()
+        for wanted in self.groups.values():
+            if wanted.resting or routing.slots == 1:
+                continue
+            dealt.append(replace(wanted, slots=_slots(wanted, dealt, routing, loads)))
+            own[wanted.group] = 0.0
+            own += [loads[wanted.group] / len(dealt[-1].slots)] * len(dealt[-1].slots)
+            places += dealt[-1].slots
+        return balanced(places, own, routing.slots, range(len(loads), len(own)))[: len(loads)]
 
     def to_json(self, last: Iterable[SpreadGroup]) -> list[dict[str, Any]]:
         """What a manifest says of them: those that were in the last batch, as they were there."""
@@ -154,6 +168,8 @@ def require_spreadable(queries: Queries, spread: str) -> tuple[str, ...]:
 
 def _busy(before: Manifest | None, queries: Queries, stopped: Collection[str]) -> str:
     """What has groups rest, whichever they are."""
+    if before is not None and before.slots.doubled is not None:
+        return f"groups move by {before.slots.doubled['protocol']}"
     if before is not None and before.slots.doubled is not None:
         return f"groups move by {before.slots.doubled['protocol']}"
     for name, query in queries.items():

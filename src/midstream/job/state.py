@@ -23,6 +23,7 @@ from midstream.job.declared import require_same_job
 from midstream.job.doubled_moves import require_protocol, require_rest
 from midstream.job.faults import Faults
 from midstream.job.group_bits import chosen_bits, require_bits
+from midstream.job.hot_decisions import hottest, spread_hot
 from midstream.job.local_plans import follow
 from midstream.job.migration_account import Account
 from midstream.job.relocation import ANOTHER_NUMBER, current_routing, require_slots, rerouted, still_going, wanted_since
@@ -117,6 +118,7 @@ class JobState:
         self._follow_migrations(manifest)
         self._retire(batch)
         self.slots, self.routes = batch.slots, dict(batch.routes)
+        self.spread.arrived = hottest(batch, manifest.slots.loads)
         self.queries.update({name: query for name, query in batch.recut.items() if name in self.queries})
         self.queries.update({name: batch.queries[name].after_batch for name in batch.ended if name in self.queries})
         if self.by_group and not sorted_before:
@@ -163,12 +165,13 @@ class JobState:
         if self.wanted is not None and self.wanted.slots != self.slots:
             still_going(self.wanted, self.slots)
         require_rest(self.manifest)
-        wanted = rerouted(self.routing, self.loads, routing, trigger)
+        hot = routing is None and spread_hot(self.spread, self.routing, self.loads, self.queries, trigger)
+        wanted = rerouted(self.routing, self.loads, routing, trigger, self.spread)
         if wanted is not None:
             require_protocol(protocol, self.queries, self.by_group, self.routing, wanted)
             wanted = replace(wanted, protocol=protocol)
         self.wanted = self.wanted if wanted is None else wanted
-        return wanted is not None
+        return hot or wanted is not None
 
     def rescale(self, slots: int, trigger: str) -> bool:
         """Deals groups to another number of slots, beginning with the next batch that can; false if it is the same."""

@@ -46,6 +46,7 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
         )
     if moving := told.get("moving"):
         lines.append(f"{moving['groups']} groups move by {moving['protocol']} since batch {moving['since']}")
+    lines += _shared_groups(told)
     lines += _retention(told)
     for name, query in told["queries"].items():
         moving = f", migrating to {query['migrating_to']}" if query["migrating_to"] else _verifying(query)
@@ -59,6 +60,19 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
         lines += _adaptivity(query["adaptivity"])
     lines += _requests(told.get("requests", {}))
     show_text("\n".join(lines))
+
+
+def _shared_groups(told: dict[str, Any]) -> list[str]:
+    """The groups that several slots share, or are to; and why the hottest one stays where it is."""
+    lines = []
+    for group in told.get("spread", ()):
+        where = f"spread over slots {', '.join(map(str, group['slots']))}" if group["slots"] else "to be spread"
+        rests = f"; it rests: {group['resting']}" if group["resting"] else ""
+        lines.append(f"group {group['group']}: rows of {group['spread']} {where}{rests}")
+    about_keys = [decision for decision in told.get("slot_decisions", ()) if decision["kind"] == "keys"]
+    if about_keys and about_keys[-1]["action"] == "stay" and about_keys[-1].get("group") is not None:
+        lines.append(about_keys[-1]["reason"])
+    return lines
 
 
 @ends_clearly

@@ -9,7 +9,7 @@ import pyarrow as pa
 MUCH = 1 / 8
 """Which part of a stream's rows in a slot makes a group worth a look."""
 
-ENOUGH = 64
+ENOUGH = 16
 """How many rows it must be."""
 
 LOOKED_AT = 4096

@@ -1,8 +1,9 @@
 """`midstream bench skew`: how even slots are after balancing when some keys come much more often, on Spark.
 
-A stream with Zipf keys is joined with one in which all keys are alike. After some batches partition groups are dealt
-anew; the busiest slot's own time in a batch is held against the mean of all slots. Another part gives 40 percent of
-the rows to one key, which no dealing of groups divides. Spark's own join reads the same files in the same run.
+A stream with Zipf keys is joined with one in which all keys are alike. After some batches the job is asked to rebalance;
+the busiest slot's own time in a batch is held against the mean of all slots. Another part gives 40 percent of the rows
+to one key, which no dealing of groups divides: where that is more than a slot's share, several slots share its group.
+Spark's own join reads the same files in the same run.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ def _add(report: Report, label: str, ours: Watched, bar: float) -> None:
         f"{label}: bytes written by moving groups", sum(m["bytes_written"] for m in ours.moves), "bytes", 0, "at most"
     )
     report.add(f"{label}: groups moved", sum(m["groups"] for m in ours.moves), "groups")
+    report.add(f"{label}: groups spread over slots", sum(len(m.get("spread", ())) for m in ours.moves), "groups")
 
 
 def _unevenness(ours: Watched, start: int, end: int) -> float:
