@@ -1,6 +1,6 @@
 """`midstream bench skew`: how even slots are after balancing when some keys come much more often, on Spark.
 
-A stream with Zipf keys is joined with one in which all keys are alike. After some batches the job is asked to rebalance;
+A stream with Zipf keys is joined with one in which all keys are alike. After some batches the job is rebalanced;
 the busiest slot's own time in a batch is held against the mean of all slots. Another part gives 40 percent of the rows
 to one key, which no dealing of groups divides: where that is more than a slot's share, several slots share its group.
 Spark's own join reads the same files in the same run.
