@@ -76,6 +76,10 @@ class Seen:
     holder: Holder
 
 
+class LostLease(JobError):
+    """Somebody else drives the job by now."""
+
+
 class Lease:
     """A lease that is held."""
 
@@ -126,7 +130,7 @@ class Lease:
         """Fails if somebody else holds the lease by now."""
         present = seen(self.files)
         if present is None or not self._is_mine(present):
-            raise JobError(
+            raise LostLease(
                 f"the lease of {self.files.uri} is lost",
                 detail=f"{present.holder} took it over" if present else "its files are gone",
                 hint="this driver was unresponsive for too long; leave the job to the other one",

@@ -60,7 +60,7 @@ def take_up(session: Session) -> None:
     """Takes the lease, and with it the checkpoint as it is by now."""
     job = session._job
     if job.commits.lease is None:
-        job.commits.lease = Heartbeat(job.files)
+        job.commits.lease = Heartbeat(job.files, session._run.lose)
         job.store.make_safe()
         _read_again(session)
         job.cluster.repair(job.store)

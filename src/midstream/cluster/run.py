@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from midstream.algebra.declarations import StreamDeclaration
+from midstream.checkpoint.lease import LostLease
 from midstream.checkpoint.spark_log import note_sinks_called
 from midstream.cluster.backend import Backend, Input
 from midstream.errors import JobError
@@ -16,6 +18,8 @@ from midstream.job.ending import finish, is_delivered
 from midstream.job.finished import require_unfinished
 from midstream.job.job import Job
 from midstream.job.running_query import RunningQuery
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -89,7 +93,10 @@ class Run:
         if not self.started:
             raise JobError("the session has not been started")
         try:
-            return self.backend.ended(self.job)
+            ended = self.backend.ended(self.job)
+            if ended and self.job.turns.failure is not None:
+                raise self.job.turns.failure
+            return ended
         except Exception:
             if self.stopping.is_set():
                 return False
@@ -105,11 +112,27 @@ class Run:
         while not self.backend.ended(self.job):
             pass
 
+    def lose(self, error: LostLease) -> None:
+        """Ends the run, because somebody else drives the job; whoever waits for its end is told why.
+
+        A batch that is under way ends by itself: it cannot be committed.
+        """
+        job = self.job
+        if job.turns.in_batch or not job.gate.acquire(blocking=False):
+            return
+        try:
+            if job.turns.failure is None:
+                log.error("the job ends here: %s", error)
+                job.turns.failure = error
+            self.halt()
+        finally:
+            job.gate.release()
+
     def stop(self) -> None:
         """Ends the run between two batches, and lets go of the checkpoint."""
         job = self.job
         with job.gate:
             self.halt()
-            if self.held and job.deliveries.sinks:
+            if job.commits.lease is not None and not job.commits.lease.lost and job.deliveries.sinks:
                 note_sinks_called(job.files, job.deliveries.called)
         job.commits.stop()

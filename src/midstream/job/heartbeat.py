@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from midstream.checkpoint.files import Files
-from midstream.checkpoint.lease import Lease
+from midstream.checkpoint.lease import Lease, LostLease
 from midstream.checkpoint.process import this_process
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError
@@ -17,10 +18,17 @@ PAUSE = 20.0
 
 
 class Heartbeat:
-    """Holds a checkpoint's lease until it is stopped."""
+    """Holds a checkpoint's lease until it is stopped.
 
-    def __init__(self, files: Files, pause: float = PAUSE) -> None:
+    `on_lost` is called when a renewal finds that somebody else has taken the lease, and again with every later one.
+    """
+
+    def __init__(
+        self, files: Files, on_lost: Callable[[LostLease], None] = lambda _: None, pause: float = PAUSE
+    ) -> None:
         self.lease = Lease.take(files, above=CheckpointStore(files).epoch())
+        self.on_lost = on_lost
+        self.lost = False
         self.beating = this_process().repeat(self._beat, pause, "midstream-lease")
 
     @property
@@ -40,6 +48,9 @@ class Heartbeat:
     def _beat(self) -> None:
         try:
             self.lease.beat()
+        except LostLease as error:
+            self.lost = True
+            self.on_lost(error)
         except (JobError, OSError) as error:
-            # A lost lease stays lost, and the next commit fails by it; storage that is away may come back.
+            # Storage that is away may come back.
             log.warning("the lease could not be renewed: %s", error)
