@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.job.chain import Chain
 from tests.job.test_chain import GROUPS, STAGES, THREE, Crash, _users_of_crash_points, as_multiset, tables
-from tests.job.test_group_moves import QUERIES, answer, chain_of, owned
+from tests.job.test_group_moves import QUERIES, answer, chain_of, owned, read_by
 from tests.job.test_sharing import ASKED as ALL_ASKED
 from tests.job.test_sharing import Watched, rows_at
 
@@ -70,6 +70,70 @@ def test_each_slot_answers_for_its_side_of_the_split_time(name, scattered, tmp_p
     assert ms.snapshot_equal(chain.results(), answer(query, inputs))
     if name in ("join", "two columns"):
         assert as_multiset(chain.results()) == as_multiset(answer(query, inputs))
+
+
+JOINS = {
+    "join": QUERIES["join"],
+    "two columns": QUERIES["two columns"],
+    "tree": "SELECT A.v AS a, B.v AS b, C.v AS c FROM A [RANGE 30], B [RANGE 40], C [RANGE 30]"
+    " WHERE A.k = B.k AND B.k = C.k AND A.v < 25",
+    "union": "SELECT A.v FROM A [RANGE 30], B [RANGE 40] WHERE A.k = B.k AND A.v < 20"
+    " UNION ALL SELECT A.v FROM A [RANGE 30], C [RANGE 20] WHERE A.k = C.k",
+}
+
+
+@pytest.mark.parametrize(("name", "scattered"), [*((name, False) for name in JOINS), ("tree", True)])
+def test_the_sender_leaves_out_what_is_made_of_new_rows_alone(name, scattered, tmp_path):
+    query, inputs = JOINS[name], tables(rows=120, last=240)
+    chain, parts = chain_of(query, tmp_path, inputs, slots=3)
+    begin = len(parts) // 4
+    for part in parts[:begin]:
+        chain.batch(part)
+    before = list(chain.driver.state.routing.groups)
+    wanted = [
+        (slot + 1) % 3 if (group % 2 if scattered else group % 64 < 40) else slot for group, slot in enumerate(before)
+    ]
+    assert chain.driver.rebalance(wanted, protocol="ptlb")
+    lasted = []
+    for part in parts[begin:]:
+        chain.batch(part)
+        if chain.manifest.slots.doubled is not None:
+            lasted.append(chain.manifest.streams.latest["A"])
+        if len(lasted) == 2:
+            chain, _ = chain_of(query, tmp_path, inputs)
+    assert chain.manifest.slots.doubled is None and chain.moves == 0
+    assert list(chain.manifest.slots.routing) == wanted
+    # One window, and the batches by which registers follow: rows are kept as long as all their parts are valid.
+    assert 30 <= lasted[-1] - lasted[0] <= 41 + 3 * (lasted[1] - lasted[0])
+    chain.batch({}, end=True)
+    assert as_multiset(chain.results()) == as_multiset(ms.run(query, read_by(query, inputs)))
+
+
+@pytest.mark.parametrize("name", sorted(set(FINITE) - set(JOINS)))
+def test_ptlb_refuses_what_is_not_a_combination_of_rows(name, tmp_path):
+    chain, parts = chain_of(FINITE[name], tmp_path, tables(rows=20), slots=2)
+    chain.batch(parts[0])
+    with pytest.raises(ms.MigrationError, match="query q: ptlb cannot move groups of this plan"):
+        chain.driver.rebalance([1] * 100 + [0] * 156, protocol="ptlb")
+    assert chain.driver.state.wanted is None
+
+
+@settings(max_examples=20, deadline=None)
+@given(name=st.sampled_from(sorted(JOINS)), seed=st.integers(0, 1_000_000))
+def test_joins_move_by_any_protocol_at_random_moments(name, seed, tmp_path_factory):
+    query, inputs, rng = JOINS[name], tables(rows=60, last=160), random.Random(seed)
+    folder = tmp_path_factory.mktemp("joins")
+    chain, parts = chain_of(query, folder, inputs, slots=rng.randint(2, 4), seed=seed)
+    for part in parts:
+        if rng.random() < 0.2 and chain.driver.manifest is not None:
+            chain, _ = chain_of(query, folder, inputs, seed=seed)
+        state = chain.driver.state
+        with suppress(ms.MigrationError):
+            wanted = moved(state.routing.groups, state.slots, rng, 200)
+            chain.driver.rebalance(wanted, protocol=rng.choice(["mslb", SPLIT, "ptlb", "ptlb"]))
+        chain.batch(part)
+    chain.batch({}, end=True)
+    assert as_multiset(chain.results()) == as_multiset(ms.run(query, read_by(query, inputs))), f"{name} {seed}"
 
 
 @settings(max_examples=30, deadline=None)

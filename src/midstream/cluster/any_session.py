@@ -303,8 +303,8 @@ class Session:
 
         By default so that no slot has much more to do than others; `routing` names the slot of each group. By the
         protocol "mslb" their state moves between two batches. By "split_time" no state moves: their rows go to both
-        slots until what the old one holds has ended. One that is wrong for a query is refused. False if nothing would
-        change.
+        slots until what the old one holds has ended; by "ptlb", for inner joins, until no row meets what was there
+        before. One that is wrong for a query is refused. False if nothing would change.
         """
         self._needs_checkpoint("slots")
 

@@ -9,7 +9,7 @@ Rows are kept for the intersection of their parts' intervals or, as in the paper
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from midstream.distribution.group_states import Shipped
 from midstream.errors import MigrationError
@@ -87,7 +87,7 @@ class OldTrack:
         """Whether a row with an old part can still meet another."""
         frontier = self.execution.box.frontier
         if self.by_intervals:
-            return any(_marked_old(state, frontier) for state in self.states())
+            return holds_old(self.states(), frontier)
         return any(any_old(state, frontier) for state in self.states())
 
     def states(self) -> Iterator[SortedState]:
@@ -103,6 +103,11 @@ class OldTrack:
         some_old = with_old_part(batch)
         if some_old.any():
             self.sink(untimed(batch.where(some_old), self.plan.schema, self.window))
+
+
+def holds_old(states: Iterable[SortedState], frontier: int) -> bool:
+    """Whether some states hold a row with an old part that can still meet another."""
+    return any(_marked_old(state, frontier) for state in states)
 
 
 def _marked_old(state: SortedState, frontier: int) -> bool:

@@ -195,8 +195,6 @@ def require_protocol(
         )
     for query in queries.values():
         require_doubled(protocol, query)
-    if protocol == PTLB:
-        raise MigrationError("jobs do not move groups by ptlb", hint="use split_time, which is right for more plans")
     require_few_pairs(protocol, old, new)
 
 
@@ -224,4 +222,6 @@ def _facts(batch: Batch, slot: int) -> Facts:
     roots = {(p.name, p.query.in_slot(slot).staged.root.number) for p in batch.parts() if p.track is not None}
     reports = [report for report in batch.reports if report.slot == slot]
     told = [part for report in reports for place, part in report.fragments.items() if place in roots]
-    return Facts(passed=min((part.passed for part in told), default=BEGINNING))
+    sent = frozenset(group for group in batch.doubling.copies if batch.routing[group] == slot)
+    purged = told and not any(part.old for part in told)
+    return Facts(old=frozenset() if purged else sent, passed=min((part.passed for part in told), default=BEGINNING))

@@ -80,13 +80,13 @@ class Doubling:
         before = None if at is None else Limit(at, True, whole)
         after = None if at is None else Limit(at, False, whole)
         if self.queries[query] == WHOLE:
-            yield "", Track(tuple(old), keys, before)
+            yield "", Track(tuple(old), keys, before, marked=at is None)
             yield COMING, Track(tuple(self.target.groups), keys, after, coming=True)
             return
         owners = enumerate(old)
         yield "", Track(tuple(ELSEWHERE if group in copies else owner for group, owner in owners), keys)
         left = tuple(owner if group in copies else ELSEWHERE for group, owner in enumerate(old))
-        yield LEAVING, Track(left, keys, before)
+        yield LEAVING, Track(left, keys, before, marked=at is None)
         got = tuple(copies[group][0] if group in copies else ELSEWHERE for group in range(len(old)))
         yield COMING, Track(got, keys, after, coming=True)
 

@@ -148,7 +148,7 @@ class FragmentLife:
         self.rows_in = 0
         self.crossing = 0
         """Rows that both sides of a split have taken."""
-        self.boxes = [Box(work.fragment.plan, work.functions)]
+        self.boxes = [self._box()]
         self.execution: Execution = SingleBox(self.boxes[0], self._give, partial(Scheduler, schedule=work.scheduling))
         self.migrating: Migrating | None = None
         self.figures = Figures()
@@ -160,6 +160,9 @@ class FragmentLife:
         bind(self.boxes[0].operators, self.memory)
         read_windows(self.boxes[0], work.probed, files, slot)
         self.open()
+
+    def _box(self) -> Box:
+        return Box(self.work.fragment.plan, self.work.functions)
 
     def open(self) -> None:
         """Opens the states and goes on from where the last batch ended."""

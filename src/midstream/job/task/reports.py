@@ -32,6 +32,8 @@ class FragmentReport:
     """Whether a migration under way could end here; None if there is none."""
     held_from: int | None = None
     """The earliest start of results that a migration under way holds back."""
+    old: bool | None = None
+    """Whether groups that leave by PTLB still hold rows that the receiver never got; None if none leave so."""
     processed_twice: int = 0
     extra_rows: int = 0
     """Rows that both plans of a migration took, and rows that are held for its sake alone."""

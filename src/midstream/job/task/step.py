@@ -32,6 +32,7 @@ from midstream.job.task.fragment_task import FragmentLife, FragmentWork
 from midstream.job.task.hot_keys import hot_key
 from midstream.job.task.intake import Intake, in_order, source_elements
 from midstream.job.task.layout import FROM, GROUP, Layout, portions
+from midstream.job.task.marked_task import MarkedLife
 from midstream.job.task.memory import Memory
 from midstream.job.task.output_buffer import GivenResults
 from midstream.job.task.reports import Report
@@ -168,7 +169,7 @@ class StageStep:
         lives: list[Life] = [
             SharedLife(work, files, slot, pool, self.batch_id, memory)
             if isinstance(work, SharedWork)
-            else FragmentLife(work.in_slot(slot), files, slot, self.batch_id, memory)
+            else _life(work)(work.in_slot(slot), files, slot, self.batch_id, memory)
             for work in self.work
             if isinstance(work, SharedWork) or work.track is None or not work.track.rests(slot)
         ]
@@ -310,6 +311,10 @@ class StageStep:
         path = name_for("dead_letters", self.batch_id, slot, self.stage)
         files.write_atomic(path, content, point="dead_letters", sync=False)
         return DeadLetterFile(path, rows, self.batch_id, checksum_of(content), content.size)
+
+
+def _life(work: FragmentWork) -> type[FragmentLife]:
+    return MarkedLife if work.track is not None and work.track.marked else FragmentLife
 
 
 def _results_of(lives: Sequence[Life]) -> dict[str, GivenResults]:

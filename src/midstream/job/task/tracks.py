@@ -42,13 +42,15 @@ class Limit:
 class Track:
     """The slot of each group that it has; `keys` are those by which rows of streams arrive, where they do by a key.
 
-    Rows of a track that is `coming` to its slots are counted where they come from.
+    Rows of a track that is `coming` to its slots are counted where they come from. Rows of a `marked` one know whether
+    they have come before the move.
     """
 
     routing: tuple[int, ...]
     keys: Mapping[str, tuple[str, ...]]
     limit: Limit | None = None
     coming: bool = False
+    marked: bool = False
 
     def takes(self, stream: str, rows: pa.RecordBatch, slot: int, copied: bool) -> Mask:
         """Which rows of a stream in a slot are its own; `copied` are those that another slot accounts for."""
