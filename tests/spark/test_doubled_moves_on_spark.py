@@ -33,7 +33,12 @@ def test_rows_go_to_both_slots_until_the_receiver_answers_alone(protocol, query,
     for since in (0, 20, 40):
         feed_all(feeds, inputs, since, since + 20)
     with opened() as session:
-        session.before_batch(lambda batch: session.rebalance(WANTED, protocol=protocol) if batch == 1 else None)
+
+        def ask(batch: int) -> None:
+            if batch == 1:
+                session.rebalance(WANTED, protocol=protocol)
+
+        session.before_batch(ask)
         session.process_available()
         manifest = session._job.manifest
         assert manifest is not None and manifest.slots.doubled is not None
