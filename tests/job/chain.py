@@ -7,7 +7,7 @@ exchanges, manifests, released results.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,13 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.local.cluster import LocalCluster
 from midstream.cluster.local.embedded import Stream, batches
-from midstream.job.attempts import Attempts
 from midstream.job.batch import Batch, finished
 from midstream.job.commits import Commits
+from midstream.job.events import QueryAdded
+from midstream.job.flow import committed_batch, concluded
 from midstream.job.job import Job
-from midstream.job.local_plans import resume
+from midstream.job.local_plans import resumed
+from midstream.job.making import make
 from midstream.job.moving import Move
 from midstream.job.needed import needed_columns
 from midstream.job.results import results_of_query
@@ -91,11 +93,11 @@ class Chain:
         plan = plan_query(self.relation, None if manifest else self.plan, self.emit_every)
         if manifest and manifest.queries["q"].plan not in ("", plan.text):
             plan = plan_query(self.relation, manifest.queries["q"].plan, self.emit_every)
-        self.driver.queries["q"] = self._running(plan)
+        self.driver.apply(QueryAdded(self._running(plan)))
         if manifest and "q" in manifest.migration:
             self._resume_migration(manifest.migration["q"])
         if manifest:
-            resume(self.query, manifest.account("q").local_plans, self._by_plan)
+            self.driver.apply(QueryAdded(resumed(self.query, manifest.account("q").local_plans, self._by_plan)))
         if self.adaptive is not None:
             self.driver.watchers.watch(self.query, self.adaptive)
         names = sorted({s.name for s in streams_of(self.relation)})
@@ -121,7 +123,7 @@ class Chain:
 
     def _running(self, plan: Plan) -> RunningQuery:
         known = self.driver.manifest is not None
-        query = RunningQuery.of(
+        return RunningQuery.of(
             "q",
             "",
             plan,
@@ -131,11 +133,10 @@ class Chain:
             known,
             self.driver.state.sort_bits,
         )
-        self.driver.state.routes.update(query.staged.routes)
-        return query
 
     def _resume_migration(self, told: Mapping[str, Any]) -> None:
-        self.query.migration = MigrationUnderWay.resumed(self._by_plan(told["plan"]), told)
+        migration = MigrationUnderWay.resumed(self._by_plan(told["plan"]), told)
+        self.driver.apply(QueryAdded(replace(self.query, migration=migration)))
 
     def _by_plan(self, plan: str) -> RunningQuery:
         return self.driver.state.target(self.query, plan_query(self.relation, plan, self.emit_every))
@@ -182,17 +183,22 @@ class Chain:
         return results_of_query(self.driver.files, manifest, "q", self.query.plan)
 
     def batch(self, parts: Mapping[str, pa.RecordBatch], end: bool = False) -> Batch:
-        """One batch, committed."""
+        """One batch, committed; sinks are not called."""
+        driver, number = self.driver, self.next_batch
         if not end:
-            self.driver.begin_decided()
+            driver.begin_decided()
+        registers = finished({} if driver.manifest is None else self.manifest.streams.registers, driver.streams)
+        at = driver.circumstances("test", number, driver.manifest, number, registers if end else None)
+        notes = driver.notes(driver.manifest, number, number, "")
+        return driver.perform(committed_batch(driver.state, at, notes), parts)[0]
 
-        def make(sifted: frozenset[str]) -> Batch:
-            clock = self.driver.cluster.clock(self.next_batch)
-            made = self.driver._batch("test", self.next_batch, self.driver.manifest, clock, sifted=sifted)
-            if end:
-                made.registers_now = finished(made.registers, self.driver.streams)
-            return made
+    def made(self, number: int | None = None) -> Batch:
+        """The next batch, before it is run."""
+        number = self.next_batch if number is None else number
+        at = self.driver.circumstances("test", number, self.driver.manifest, number)
+        return self.driver.perform(make(self.driver.state, at))
 
-        batch = Attempts(self.driver.cluster, self.driver.state, make).run(parts)
-        self.driver._commit(batch, "", batch.batch_id, ended=False)
-        return batch
+    def commit(self, batch: Batch) -> None:
+        """Commits a batch whose reports are in."""
+        notes = self.driver.notes(batch.before, batch.batch_id, batch.batch_id, "")
+        self.driver.perform(concluded(self.driver.state, batch, notes))

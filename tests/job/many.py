@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from tests.job.chain import Chain
 
 from midstream.algebra.declarations import Catalog
 from midstream.job.adding import Adding
+from midstream.job.events import QueryAdded, QueryWithdrawn
 from midstream.job.results import results_of_query
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.task.layout import Layout
@@ -45,14 +46,13 @@ class Many(Chain):
         told = None if self.driver.manifest is None else self.driver.manifest.migration.get(name)
         if told is not None:
             target = self.driver.state.target(query, plan_query(relation, told["plan"]))
-            query.migration = MigrationUnderWay.resumed(target, told)
-        self.driver.state.routes.update(query.staged.routes)
-        self.driver.queries[name] = query
+            query = replace(query, migration=MigrationUnderWay.resumed(target, told))
+        self.driver.apply(QueryAdded(query))
         return query
 
     def drop(self, name: str) -> None:
         """Drops a query, with its state."""
-        del self.driver.queries[name]
+        self.driver.apply(QueryWithdrawn(name))
 
     def migrate_query(self, name: str, plan: str, strategy: str) -> None:
         """Starts a migration of one of the queries."""

@@ -40,12 +40,12 @@ def peak_of(work: Callable[[], object]) -> int:
 
 def run_batch(chain: Chain, parts: Parts, end: bool = False) -> Batch:
     """One batch of a chain with a single slot, whose rows come part by part."""
-    batch = chain.driver._batch("test", chain.next_batch, chain.driver.manifest)
+    batch = chain.made()
     if end:
         batch.registers_now = finished(batch.registers, chain.driver.streams)
     arriving = (rows for part in parts for rows in chain.cluster._dealt(batch, part)[0])
     batch.reports = carried_out(batch.steps(), arriving)
-    chain.driver._commit(batch, "", batch.batch_id, ended=False)
+    chain.commit(batch)
     return batch
 
 

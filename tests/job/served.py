@@ -46,7 +46,7 @@ class Served(Many):
             case {"command": "add", "query": name, "cql": cql}:
                 return {"query": name, "plan": self.add(name, cql).plan.text}
             case {"command": "resume", "query": name}:
-                return {"query": name, **driver.state.faults.resume(name).to_json()}
+                return {"query": name, **driver.resume(name).to_json()}
             case {"command": "drop", "query": name}:
                 self.drop(name)
                 return {"query": name}

@@ -13,6 +13,7 @@ from midstream.inputs import catalog_of
 from midstream.job.adding import Adding
 from midstream.job.arrival import Arrival, Carry
 from midstream.job.commits import Commits
+from midstream.job.events import QueryAdded
 from midstream.job.job import Job
 from midstream.job.state import JobState
 from midstream.language import parse
@@ -37,8 +38,7 @@ class Begun:
         settled = self.arrival.settled(streaming)
         query = Adding(self.driver, {}).query(name, cql, parse(cql, CATALOG), settled=settled)
         served = streaming and self.arrival.serves(query, self.inputs)
-        self.driver.state.routes.update(query.staged.routes)
-        self.driver.queries[name] = query
+        self.driver.apply(QueryAdded(query))
         return served
 
 

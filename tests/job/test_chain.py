@@ -20,6 +20,7 @@ from midstream.checkpoint.collect import collect
 from midstream.checkpoint.lease import Lease
 from midstream.cluster.local.embedded import run as run_embedded
 from midstream.job.accounts import history_of, statistics_of
+from midstream.job.events import Scheduled
 from midstream.job.heartbeat import Heartbeat
 from midstream.job.progress import progress_of
 from midstream.migration.registry import STRATEGIES
@@ -297,7 +298,7 @@ def test_every_schedule_gives_the_same_and_is_remembered(query, scheduling, tmp_
     parts = chain.cut(question.tables, 30)
     chain.batch(parts[0])
     assert chain.manifest.settings.scheduling == "dfs"
-    chain.driver.state.schedule(scheduling)
+    chain.driver.apply(Scheduled(scheduling))
     chain.batch(parts[1])
     resumed = Chain(question.plan, question.catalog, tmp_path, slots=3)
     assert resumed.driver.state.settings.scheduling == scheduling

@@ -10,7 +10,8 @@ from tests.job.test_chain import tables
 from tests.job.test_group_moves import QUERIES, answer, chain_of
 
 import midstream as ms
-from midstream.job.job import Job
+from midstream.job import attempts
+from midstream.job.making import make
 
 
 @pytest.mark.parametrize("name", ["join", "distinct", "entered"])
@@ -18,18 +19,18 @@ def test_copies_are_accounted_for_by_the_owners_alone(name, tmp_path, monkeypatc
     query, inputs = QUERIES[name], tables(rows=60, last=120)
     plain, parts = chain_of(query, tmp_path / "plain", inputs, slots=3)
     copied, _ = chain_of(query, tmp_path / "copied", inputs, slots=3)
-    make, run, taken = Job._batch, copied.cluster._slots.run, []
+    run, taken = copied.cluster._slots.run, []
 
-    def with_copies(job, *args, **options):
-        batch = make(job, *args, **options)
+    def with_copies(state, at, sifted):
+        batch = yield from make(state, at, sifted)
         others = {group: tuple({0, 1, 2} - {owner}) for group, owner in enumerate(batch.routing)}
-        return replace(batch, copies=others) if job is copied.driver else batch
+        return replace(batch, copies=others) if state is copied.driver.state else batch
 
     def counting(steps, dealt, count):
         taken.append(sum(rows.num_rows for slot in dealt for rows in slot))
         return run(steps, dealt, count)
 
-    monkeypatch.setattr(Job, "_batch", with_copies)
+    monkeypatch.setattr(attempts, "make", with_copies)
     monkeypatch.setattr(copied.cluster._slots, "run", counting)
     late = {"A": pa.RecordBatch.from_pylist([{"ts": 0, "k": 1, "v": 1}], schema=inputs["A"].schema)}
     for part in [*parts, late, None]:

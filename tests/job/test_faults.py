@@ -14,8 +14,8 @@ import midstream as ms
 from midstream.algebra.declarations import Catalog, ScalarFunction, StreamDeclaration
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.records import Fault, SetAside
+from midstream.job.commits import Commits
 from midstream.job.dropping import without_query
-from midstream.job.job import Job
 from midstream.job.task.step import StageStep
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("v", pa.string())])
@@ -219,7 +219,7 @@ def test_a_batch_that_is_repeated_comes_to_the_same_decision(tmp_path, monkeypat
                 raise KeyboardInterrupt
 
             with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-                patch.setattr(Job, "_commit", die)
+                patch.setattr(Commits, "begin", die)
                 run(many, BAD)
             many = job(folder, {}, cast="dead_letter")
         run(many, BAD)

@@ -113,7 +113,7 @@ def test_moving_a_group_writes_nothing(name, tmp_path):
     routing[group] = 1
     before, bytes_before = {e.origin for e in chain.manifest.entries()}, stored_bytes(chain)
     assert chain.driver.rebalance(routing)
-    batch = chain.driver._batch("test", chain.next_batch, chain.manifest)
+    batch = chain.made()
     assert chain.moves == 0
     assert stored_bytes(chain) == bytes_before
     assert batch.before is not None and batch.moved is not None

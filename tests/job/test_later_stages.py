@@ -10,6 +10,7 @@ from tests.job.many import Many
 from tests.job.test_sharing import ASKED, CATALOG, STAGES, Watched, filled, rows_at
 from tests.scheduling.watched import drawn
 
+from midstream.job.events import Scheduled
 from midstream.job.task.shared_task import SharedWork
 from midstream.scheduling import scheduler
 
@@ -47,7 +48,7 @@ def check_all(watched: Watched) -> None:
 
 def works(watched: Watched) -> list[list[object]]:
     """What the next batch has to do in each stage."""
-    batch = watched.many.driver._batch("test", watched.many.next_batch, watched.many.driver.manifest)
+    batch = watched.many.made()
     return [list(step.work) for step in batch.steps()]
 
 
@@ -162,7 +163,7 @@ def test_queries_in_stages_added_and_dropped_at_random_each_answer_as_if_alone(s
         if len(running) > 1 and rng.random() < 0.25:
             watched.many.drop(rng.choice(list(running)))
         if rng.random() < 0.3:
-            watched.many.driver.state.schedule(rng.choice(["dfs", "bfs", "rr", "batch:2", "chain"]))
+            watched.many.driver.apply(Scheduled(rng.choice(["dfs", "bfs", "rr", "batch:2", "chain"])))
         watched.batch(rows_at(rng, 4 * step))
         if rng.random() < 0.15:
             watched.open()

@@ -395,7 +395,7 @@ def test_what_stays_where_it_is_is_named_and_not_copied(tmp_path):
     routing, loads = list(chain.manifest.slots.routing), chain.manifest.slots.loads
     routing[max((g for g, slot in enumerate(routing) if slot == 2), key=lambda g: loads[g])] = 0
     assert chain.driver.rebalance(routing)
-    batch = chain.driver._batch("test", 1, chain.manifest)
+    batch = chain.made(1)
     assert batch.before is not None
     stayed = before & {entry.place for entry in batch.before.entries()}
     kept = {slot for stages in batch.before.segments.values() for slots in stages.values() for slot in slots}
@@ -424,7 +424,7 @@ def test_groups_behind_an_exchange_move_by_naming_ranges(tmp_path, monkeypatch):
     assert [fragment.stage for fragment in chain.query.staged.fragments] == [0, 1]
     files = {entry.file for entry in chain.manifest.entries()}
     chain = Chain(question.plan, question.catalog, tmp_path, resize=3)
-    batch = chain.driver._batch("test", 1, chain.manifest)
+    batch = chain.made(1)
     assert chain.moves == 0
     assert batch.before is not None
     assert {entry.file for entry in batch.before.entries()} == files

@@ -22,6 +22,7 @@ from midstream.checkpoint.status import stored_status
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import InputError, JobError
 from midstream.job import requests
+from midstream.job.events import Scheduled
 from midstream.job.task.exchange import GROUPS
 
 OTHER = "SELECT k, v FROM A [RANGE 5]"
@@ -87,7 +88,7 @@ class Job(Many):
             case {"command": "rebalance", "routing": routing}:
                 self.driver.rebalance(routing)
             case {"command": "schedule", "scheduling": name}:
-                self.driver.state.schedule(name)
+                self.driver.apply(Scheduled(name))
         return {}
 
 

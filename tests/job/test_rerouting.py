@@ -96,7 +96,7 @@ def test_a_batch_that_fails_leaves_the_routes_as_they_were(tmp_path):
     ran.batch(parts[0])
     ran.migrate(SECOND, "moving_state")
     before = dict(ran.driver.state.routes)
-    made = ran.driver._batch("test", ran.next_batch, ran.driver.manifest)  # and is never committed
+    made = ran.made()  # and is never committed
     assert made.recut and ran.driver.state.routes == before and ran.query.staged.routes == before
     for rows in parts[1:]:
         ran.batch(rows)

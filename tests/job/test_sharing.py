@@ -18,6 +18,7 @@ import midstream as ms
 from midstream.checkpoint.manifest import Manifest
 from midstream.inputs import catalog_of
 from midstream.job.accounts import shared_with
+from midstream.job.events import Scheduled
 from midstream.job.task.memory import Memory
 from midstream.job.task.shared_task import Pool, SharedLife, SharedWork
 from midstream.operators.join import SymmetricJoin
@@ -110,7 +111,7 @@ def test_queries_added_and_dropped_at_random_each_answer_as_if_alone(seed, tmp_p
         if len(running) > 1 and rng.random() < 0.3:
             watched.many.drop(rng.choice(list(running)))
         if rng.random() < 0.3:
-            watched.many.driver.state.schedule(rng.choice(["dfs", "bfs", "rr", "batch:2", "chain"]))
+            watched.many.driver.apply(Scheduled(rng.choice(["dfs", "bfs", "rr", "batch:2", "chain"])))
         rows = rows_at(rng, 4 * step)
         there = list(running)
         if rng.random() < 0.25 and step:
@@ -259,7 +260,7 @@ def test_the_fork_delivers_to_all_who_read_it_under_every_table(table, tmp_path,
     watched = filled(
         tmp_path, [f"SELECT {given} {JOIN}" for given in ("A.v, B.v AS w", "A.v + B.v AS s", "A.v * B.v AS p")]
     )
-    watched.many.driver.state.schedule(table)
+    watched.many.driver.apply(Scheduled(table))
     watched.batch({name: drawn(random.Random(9), 60, 12) for name in "AB"})
     watched.many.batch({}, end=True)
     for name in watched.many.driver.queries:
@@ -284,7 +285,7 @@ def spied(monkeypatch, name: str) -> list[tuple[Any, ...]]:
 def test_a_watched_query_is_told_of_shared_operators_as_of_its_own(cql, tmp_path):
     def operators(folder: Path, count: int) -> list[tuple[str, int]]:
         watched = filled(folder, [cql] * count, batches=3)
-        batch = watched.many.driver._batch("test", watched.many.next_batch, watched.many.driver.manifest)
+        batch = watched.many.made()
         batch.watched = frozenset(["q0"])
         rows = {name: table(drawn(random.Random(1), 12, 9)).combine_chunks().to_batches()[0] for name in "ABC"}
         reports = watched.many.cluster.run(batch, rows)
@@ -319,7 +320,7 @@ def test_a_join_is_shared_by_queries_that_answer_on_different_grids(tmp_path):
     assert places["pairs"] < places["groups"]
     assert places["pairs"] < places["changes"]
     assert watched.many.history("pairs")[0]["shares"] == ["groups"]
-    batch = watched.many.driver._batch("test", watched.many.next_batch, watched.many.manifest)
+    batch = watched.many.made()
     (work,) = batch.steps()[0].work
     assert isinstance(work, SharedWork)
     operators = SharedLife(work, watched.many.driver.files, 0, Pool()).box.operators

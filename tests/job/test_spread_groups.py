@@ -20,6 +20,7 @@ from midstream.adaptation.hot_groups import HotController
 from midstream.api import ask
 from midstream.distribution.spread_groups import SpreadGroup
 from midstream.job.batch import Batch
+from midstream.job.events import GroupBroughtHome, GroupSpread
 from midstream.job.slot_decisions import Measured, SlotDecisions, measured
 
 JOIN = "SELECT A.v AS a, B.v AS b FROM A [RANGE 40], B [RANGE 40] WHERE A.k = B.k"
@@ -67,7 +68,7 @@ def hot_group(chain: Chain) -> int:
 
 
 def spread(chain: Chain, group: int, ways: int, stream: str = "A") -> None:
-    chain.driver.state.spread.ask(SpreadGroup(group, stream, ways, "a test"))
+    chain.driver.apply(GroupSpread(SpreadGroup(group, stream, ways, "a test")))
 
 
 @pytest.mark.parametrize("name", QUERIES)
@@ -83,7 +84,7 @@ def test_a_group_is_spread_and_comes_home_and_nothing_is_written_for_it(name, tm
         assert [(g.group, len(g.slots), g.resting) for g in batch.spread] == [(group, 3, "")]
     shared = {slot for report in batch.reports for slot in [report.slot] if report.groups.get(group)}
     assert len(shared) > 1
-    chain.driver.state.spread.end(group)
+    chain.driver.apply(GroupBroughtHome(group))
     chain.batch(parts[6])
     assert not chain.manifest.slots.shared
     for part in parts[7:]:
@@ -107,14 +108,14 @@ def test_groups_are_spread_at_random_and_results_stay(name, seed, tmp_path_facto
     folder = tmp_path_factory.mktemp("spread")
     chain, parts = chain_of(query, folder, inputs, slots=rng.randint(1, 4), seed=seed)
     for part in parts:
-        state = chain.driver.state
         for _ in range(rng.randint(0, 2)):
+            state = chain.driver.state
             match rng.choice(["spread", "spread", "spread", "home", "move", "rescale", "restart", "fail"]):
                 case "spread" if chain.driver.manifest is not None:
                     group = hot_group(chain) if rng.random() < 0.7 else rng.randrange(256)
                     spread(chain, group, rng.randint(2, 4), rng.choice(streams))
                 case "home" if state.spread.groups:
-                    state.spread.end(rng.choice(sorted(state.spread.groups)))
+                    chain.driver.apply(GroupBroughtHome(rng.choice(sorted(state.spread.groups))))
                 case "move":
                     routing = list(state.routing.groups)
                     for _ in range(rng.randint(1, 99)):
@@ -128,8 +129,7 @@ def test_groups_are_spread_at_random_and_results_stay(name, seed, tmp_path_facto
                     chain, _ = chain_of(query, folder, inputs, seed=seed)
                     assert chain.driver.state.spread.groups.keys() == wanted
                 case "fail" if chain.driver.manifest is not None:  # a batch that was run, and never committed
-                    batch = chain.driver._batch("test", chain.next_batch, chain.manifest)
-                    chain.cluster.run(batch, part)
+                    chain.cluster.run(chain.made(), part)
         chain.batch(part)
     chain.batch({}, end=True)
     difference = ms.snapshot_equal(chain.results(), answer(query, inputs))

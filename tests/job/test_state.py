@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.job.test_chain import THREE, tables
 import midstream as ms
 from midstream.api import ask
 from midstream.errors import MidstreamError
+from midstream.job.events import AdaptivityChanged, AddingRecorded, Scheduled
 from midstream.job.state import JobState
 from midstream.job.task.exchange import GROUPS
 
@@ -59,6 +61,17 @@ def known(state: JobState) -> dict[str, Any]:
     }
 
 
+def everything(state: JobState) -> tuple[object, ...]:
+    """All that a state says: a transition must leave the state that it begins with as it was."""
+    queries = {
+        name: (query, query.migration and (query.migration.to_json(), query.migration.cancelling), dict(query.local))
+        for name, query in state.queries.items()
+    }
+    faults = state.faults.copy()
+    rest = (state.added, state.dropped, state.modes, state.retiring, state.cancelled, state.routes)
+    return state.manifest, queries, state.wanted, state.settings, faults, *(copy.copy(one) for one in rest)
+
+
 def happen(job: Many, event: tuple[Any, ...], parts: list[Any]) -> None:
     """Something is asked for; what is refused changes nothing."""
     state = job.driver.state
@@ -74,12 +87,12 @@ def happen(job: Many, event: tuple[Any, ...], parts: list[Any]) -> None:
         case ("rescale", slots):
             job.driver.rescale(slots)
         case ("schedule", name):
-            state.schedule(name)
+            job.driver.apply(Scheduled(name))
         case ("mode", mode):
-            state.modes["q"] = mode
+            job.driver.apply(AdaptivityChanged("q", mode))
         case ("add",) if "more" not in state.queries:
             job.add("more", "SELECT k, v FROM A [RANGE 5]")
-            state.added["more"] = {"cql": "SELECT k, v FROM A [RANGE 5]"}
+            job.driver.apply(AddingRecorded("more", {"cql": "SELECT k, v FROM A [RANGE 5]"}))
         case ("drop",) if "more" in state.queries:
             job.driver.drop("more")
 
@@ -97,10 +110,14 @@ def test_the_next_manifest_restores_the_state_that_it_was_made_from(events):
             if event == ("restart",) and job.driver.manifest is not None:
                 job = Many(**options)
                 continue
+            before, meant = job.driver.state, everything(job.driver.state)
             try:
                 happen(job, event, parts)
             except MidstreamError:
+                assert job.driver.state is before
                 continue
+            finally:
+                assert everything(before) == meant
             if event == ("batch",):
                 assert known(Many(**options).driver.state) == known(job.driver.state)
         for part in parts:

@@ -13,6 +13,7 @@ from tests.spark.test_moving_on_spark import feed_all
 
 import midstream as ms
 from midstream.distribution.spread_groups import SpreadGroup
+from midstream.job.events import GroupBroughtHome, GroupSpread
 
 pytestmark = pytest.mark.spark
 
@@ -32,17 +33,16 @@ def test_a_hot_group_is_spread_on_spark(spark, tmp_path):
     sizes: list[int | str] = [0, "10 MB", 0]
     for turn, small in enumerate(sizes):
         session = session_on(spark, tmp_path, feeds, small)
-        spread = session._job.state.spread
-        assert bool(spread.groups) == (turn > 0)
+        assert bool(session._job.state.spread.groups) == (turn > 0)
         for i in range(2):
             feed_all(feeds, inputs, (2 * turn + i) * 20, (2 * turn + i + 1) * 20)
             session.process_available()
             loads = session._job.state.loads
             group = max(range(len(loads)), key=loads.__getitem__)
             if turn == 0:
-                spread.ask(SpreadGroup(group, "A", 3, f"key {HOT} is hot"))
+                session._job.apply(GroupSpread(SpreadGroup(group, "A", 3, f"key {HOT} is hot")))
             elif turn == 2:
-                spread.end(group)
+                session._job.apply(GroupBroughtHome(group))
             assert session._job.manifest is not None
             lately.append(session._job.manifest.slots.shared)
         if turn == 2:

@@ -41,6 +41,7 @@ from midstream.job.commits import Commits
 from midstream.job.delivery import Sink
 from midstream.job.doubled_moves import protocol_named
 from midstream.job.ending import finish, release
+from midstream.job.events import ErrorPolicySet, Scheduled
 from midstream.job.faults import on_error_of
 from midstream.job.finished import is_finished
 from midstream.job.forecast import forecast
@@ -95,8 +96,7 @@ class CheckpointSession(Session):
 
     @scheduling.setter
     def scheduling(self, wanted: str | Schedule) -> None:
-        with self._job.gate:
-            self._job.state.schedule(schedule_of(wanted).name)
+        self._job.apply(Scheduled(schedule_of(wanted).name))
 
     @property
     def checkpoint(self) -> str:
@@ -146,7 +146,7 @@ class CheckpointSession(Session):
         relation = parse(cql, self.catalog)
         every = None if options.emit_every is None else ticks(options.emit_every, relation.domain)
         if options.on_error is not None:
-            self._job.state.faults.policies[name] = on_error_of(options.on_error)
+            self._job.apply(ErrorPolicySet(name, on_error_of(options.on_error)))
         policy = policy_of(options.adaptive)
         return self._add(name, cql, relation, options.plan, every, options.share, policy, options.replace)
 

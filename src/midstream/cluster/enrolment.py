@@ -13,8 +13,9 @@ from midstream.cluster.run import Run
 from midstream.errors import JobError, MigrationError, QueryError
 from midstream.job.adding import Adding
 from midstream.job.batch import TICKS
+from midstream.job.events import MigrationWithdrawn, QueryAdded
 from midstream.job.job import Job
-from midstream.job.local_plans import resume, withdraw
+from midstream.job.local_plans import resumed
 from midstream.job.rewording import Rewording, Text
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
 from midstream.language import parse
@@ -71,25 +72,25 @@ class Enrolment:
             running = self.adding.query(
                 text.name, text.cql, text.relation, text.plan, text.every, settled, text.share, policy is not None
             )
-            self._remember_migrations(running)
+            running = self._with_migrations(running)
             if policy is not None:
                 self.job.watchers.watch(running, policy)
             self._take_up(running)
             if reworded:
                 self._prefer(text)
 
-    def _remember_migrations(self, running: RunningQuery) -> None:
-        """Goes on with the migration and the plans of slots that the checkpoint tells of."""
+    def _with_migrations(self, running: RunningQuery) -> RunningQuery:
+        """The query with the migration and the plans of slots that the checkpoint tells of."""
         manifest = self.job.manifest
         if manifest is None:
-            return
+            return running
 
         def by_plan(text: str) -> RunningQuery:
             return self.job.state.target(running, plan_query(running.plan.query, text, running.emit_every))
 
         if (told := manifest.migration.get(running.name)) is not None:
             running.migration = MigrationUnderWay.resumed(by_plan(told["plan"]), told)
-        resume(running, manifest.account(running.name).local_plans, by_plan)
+        return resumed(running, manifest.account(running.name).local_plans, by_plan)
 
     def _take_up(self, running: RunningQuery) -> None:
         served = self.run.brings([running])
@@ -98,8 +99,7 @@ class Enrolment:
                 f"query {running.name} reads columns that the batch under way does not carry",
                 hint='add it between two batches, or open the session with carry="all"',
             )
-        self.job.state.routes.update(running.staged.routes)
-        self.job.queries[running.name] = running
+        self.job.apply(QueryAdded(running))
         if not served:
             self.run.restart()
 
@@ -131,8 +131,7 @@ class Enrolment:
             if self.run.brings([target]):
                 return
             if job.turns.in_batch:
-                withdraw(query)
-                job.state.verifications.forget(query.name, job.queries)
+                job.apply(MigrationWithdrawn(name))
                 raise MigrationError("the new plan reads columns that the batch under way does not carry")
             self.run.restart()
 

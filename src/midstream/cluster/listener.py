@@ -16,6 +16,7 @@ from midstream.checkpoint.status import measured, moving_groups
 from midstream.cluster.query import Query
 from midstream.errors import JobError, MidstreamError
 from midstream.job.accounts import adaptivity_of, history_of, shared_with, told_tick
+from midstream.job.events import AddingRecorded, DroppingRecorded
 from midstream.job.faults import told_of_faults
 from midstream.job.forecast import forecast
 from midstream.job.job import Job
@@ -154,14 +155,13 @@ class Listener:
             case {"command": "add", "query": str(name), "cql": str(cql)}:
                 wanted = {"plan": request.get("plan"), "adaptive": request.get("adaptive", "off")}
                 query = session.query(name, cql, **wanted)
-                session._job.state.added[name] = {"cql": cql, **wanted}
-                session._job.state.dropped.pop(name, None)
+                session._job.apply(AddingRecorded(name, {"cql": cql, **wanted}))
                 return {"query": name, "plan": query.plan.text}
             case {"command": "drop", "query": str(name)}:
                 running, added = session._job.queries.get(name), name in session._job.state.added
                 session.drop(name)
                 if running is not None and not added:
-                    session._job.state.dropped[name] = running.cql
+                    session._job.apply(DroppingRecorded(name, running.cql))
                 return {"query": name}
             case {"command": "resume", "query": str(name)}:
                 return {"query": name, **session.resume(name)}

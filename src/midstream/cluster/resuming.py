@@ -8,7 +8,6 @@ go on as they are, or the start is refused: rows that a query does not see would
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -21,6 +20,7 @@ from midstream.errors import MidstreamError
 from midstream.job.changed_functions import ChangedFunctions, require_same_functions, told_of_functions
 from midstream.job.declared import require_same_streams
 from midstream.job.dropping import cannot_go_on, undeclared, without_query
+from midstream.job.events import QueryLeftOut, SettingsChanged
 from midstream.job.heartbeat import Heartbeat
 from midstream.job.job import Job
 from midstream.job.task.layout import Layout
@@ -73,15 +73,14 @@ def take_up(session: Session) -> None:
     accepted, state = session._changed_functions == "accept", job.state
     require_same_functions(state.manifest, session._code, state.queries.values(), state.faults, accepted)
     functions = told_of_functions(state.manifest, session._code)
-    state.settings = replace(state.settings, functions=functions, retention=job.commits.retention.told)
+    job.apply(SettingsChanged({"functions": functions, "retention": job.commits.retention.told}))
 
 
 def leave_out(session: Session, name: str) -> None:
     """Leaves a query of the checkpoint that is not declared out of the next manifest."""
     job = session._job
     assert job.manifest is not None
-    job.state.manifest = without_query(job.manifest, name)
-    job.state.follow_requests(job.manifest)
+    job.apply(QueryLeftOut(without_query(job.manifest, name)))
 
 
 def _read_again(session: Session) -> None:

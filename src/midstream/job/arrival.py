@@ -8,11 +8,12 @@ keys rows are routed is decided for each batch.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.distribution.fragments import STAY
+from midstream.job.events import SettingsChanged, StreamsArrive
 from midstream.job.job import Job
 from midstream.job.needed import needed_columns
 from midstream.job.running_query import RunningQuery
@@ -31,7 +32,7 @@ class Arrival:
     def __post_init__(self) -> None:
         manifest = self.job.manifest
         carry = "all" if manifest and manifest.settings.carry == "all" else self.carry
-        self.job.state.settings = replace(self.job.state.settings, carry=carry)
+        self.job.apply(SettingsChanged({"carry": carry}))
 
     def settled(self, streaming: bool) -> bool:
         """Whether a query must take its streams as they arrive."""
@@ -40,8 +41,7 @@ class Arrival:
     def begin(self, declarations: Sequence[StreamDeclaration]) -> Mapping[str, Sequence[str]]:
         """Settles what arrives from now on; gives the columns of each stream."""
         if self.job.state.settings.carry == "all":
-            for declaration in declarations:
-                self.job.state.routes.setdefault(declaration.name, STAY)
+            self.job.apply(StreamsArrive({declaration.name: STAY for declaration in declarations}))
             self.columns = {d.name: list(d.columns.names) for d in declarations}
         else:
             self.columns = {d.name: needed_columns(self.job.queries, d, self.job.watchers) for d in declarations}

@@ -23,17 +23,18 @@ from midstream.distribution.protocols.processor import Facts
 from midstream.distribution.protocols.registry import protocol_of
 from midstream.distribution.routing import Routing
 from midstream.errors import MigrationError
+from midstream.job.actions import Flow
 from midstream.job.batch import Batch
 from midstream.job.doubling import BY_GROUPS, WHOLE, Doubling, doubling_of, require_few_pairs
 from midstream.job.moving_migrations import grouped_states
-from midstream.job.relocation import Settled
+from midstream.job.relocation import Relocated
 from midstream.job.running_query import RunningQuery
 from midstream.job.segment_reuse import MOST_RANGES, ranges_of_groups
 from midstream.job.task.sides import COMING, LEAVING
 
 Stored = Mapping[int, Mapping[int, Sequence[SegmentEntry]]]
 Filled = dict[int, dict[int, list[SegmentEntry]]]
-Settle = Callable[[Manifest | None, Routing | None, Mapping[str, Filled] | None], Settled]
+Relocate = Callable[[Manifest | None, Routing | None, Mapping[str, Filled] | None], Flow[Relocated]]
 """Moves state that is due: goes on from a manifest to wanted slots, in which some queries have their state already."""
 
 MSLB, SPLIT_TIME, PTLB = "mslb", "split_time_balancing", "ptlb"
@@ -59,34 +60,34 @@ def require_rest(manifest: Manifest | None) -> None:
         )
 
 
-def settle_doubled(
+def relocated_doubled(
     batch_id: int,
     before: Manifest | None,
     queries: Mapping[str, RunningQuery],
     old: Routing,
     wanted: Routing | None,
-    settle: Settle,
-) -> Settled:
+    relocate: Relocate,
+) -> Flow[Relocated]:
     """What a batch goes on from, with the move of groups that begins, goes on or ends with it."""
     known = doubling_of(before)
     if before is not None and known is not None:
         if known.over() is None:
-            return replace(settle(before, None, None), doubling=known.only(queries.__contains__))
+            return replace((yield from relocate(before, None, None)), doubling=known.only(queries.__contains__))
         rest = replace(before, slots=replace(before.slots, doubled=None))
-        return _ended(known, settle(rest, known.target, _placed(known, before, queries)))
+        return _ended(known, (yield from relocate(rest, known.target, _placed(known, before, queries))))
     if before is None or wanted is None or wanted.protocol not in DOUBLED or wanted.groups == old.groups:
-        return settle(before, wanted, None)
+        return (yield from relocate(before, wanted, None))
     if any(query.migrates for query in queries.values()):
-        return settle(before, None, None)
+        return (yield from relocate(before, None, None))
     cut, made = _begun(batch_id, before, queries, old, wanted)
     if not made.queries:
-        return settle(before, wanted, None)
-    return replace(settle(cut, None, None), doubling=made)
+        return (yield from relocate(before, wanted, None))
+    return replace((yield from relocate(cut, None, None)), doubling=made)
 
 
-def _ended(known: Doubling, settled: Settled) -> Settled:
+def _ended(known: Doubling, moved: Relocated) -> Relocated:
     told = {"protocol": known.protocol, "start_batch": known.begun}
-    return replace(settled, moved=None if settled.moved is None else {**settled.moved, **told})
+    return replace(moved, moved=None if moved.moved is None else {**moved.moved, **told})
 
 
 def _begun(

@@ -17,7 +17,7 @@ that only shares operators with the one at fault does not fail by itself, and go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeVar, get_args
 
@@ -56,6 +56,11 @@ class Faults:
     """Queries that shall go on with the next batch, as was asked for."""
     news: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """What the histories of queries say of this, until a manifest does."""
+
+    def copy(self) -> Faults:
+        """The same, to be changed apart."""
+        news = {query: list(told) for query, told in self.news.items()}
+        return Faults(dict(self.policies), dict(self.stopped), set(self.resuming), news)
 
     def follow(self, manifest: Manifest) -> None:
         """Goes on with what a manifest says, and with what was asked for since."""
@@ -179,8 +184,8 @@ def resumed(manifest: Manifest, query: str) -> Manifest:
     return replace(made, queries={**made.queries, query: entry})
 
 
-Attempt = Callable[[Collection[str]], MidstreamError | None]
-"""Runs some queries alone; gives what makes one of them fail."""
+Attempt = Callable[[Collection[str]], Generator[Any, Any, MidstreamError | None]]
+"""Has some queries run alone; gives what makes one of them fail."""
 
 
 def suspects(reports: Iterable[Report]) -> set[str]:
@@ -195,7 +200,9 @@ def suspects(reports: Iterable[Report]) -> set[str]:
     return found
 
 
-def at_fault(names: Collection[str], error: MidstreamError, attempt: Attempt) -> dict[str, MidstreamError]:
+def at_fault(
+    names: Collection[str], error: MidstreamError, attempt: Attempt
+) -> Generator[Any, Any, dict[str, MidstreamError]]:
     """Those of some queries that fail by themselves, and with what; all of them if none does so alone.
 
     The set is halved as long as a half fails, so few queries at fault among many are found in few attempts.
@@ -205,9 +212,9 @@ def at_fault(names: Collection[str], error: MidstreamError, attempt: Attempt) ->
     ordered = sorted(names)
     found: dict[str, MidstreamError] = {}
     for half in (ordered[: len(ordered) // 2], ordered[len(ordered) // 2 :]):
-        failed = attempt(half)
+        failed = yield from attempt(half)
         if failed is not None:
-            found |= at_fault(half, failed, attempt)
+            found |= yield from at_fault(half, failed, attempt)
     return found or dict.fromkeys(ordered, error)
 
 

@@ -54,17 +54,16 @@ def hottest(batch: Batch, loads: Sequence[float]) -> dict[int, tuple[Mapping[str
 
 def spread_hot(
     spread: SpreadGroups, routing: Routing, loads: Sequence[float], queries: Mapping[str, RunningQuery], trigger: str
-) -> bool:
+) -> None:
     """Has groups be spread that have more rows than a slot's fair share, and brought home that have much less.
 
-    This is done because it was asked for, so nothing is waited for; false if nothing changes.
+    This is done because it was asked for, so nothing is waited for.
     """
     total, policy = sum(loads) or 1.0, HotPolicy(patience=1)
     shares = [load / total for load in loads]
     cooled = [group for group in spread.groups if loads and shares[group] * routing.slots < policy.cool]
     for group in cooled:
         spread.end(group)
-    found = bool(cooled)
     for group, (rows, key) in spread.arrived.items():
         if group in spread.groups:
             continue
@@ -74,8 +73,6 @@ def spread_hot(
         decision = controller.consider(known, routing.groups, shares, busy, partial(_refused, queries))
         if decision.action == "spread":
             spread.ask(SpreadGroup(group, decision.stream, decision.ways, f"{trigger}. {decision.reason}"))
-            found = True
-    return found
 
 
 def _refused(queries: Mapping[str, RunningQuery], stream: str) -> str:

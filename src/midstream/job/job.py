@@ -1,56 +1,67 @@
-"""The driver of a job: called with the rows of each batch, it commits a manifest or fails by name.
+"""A running job: called with the rows of each batch, it commits a manifest or fails by name.
 
-It moves state, runs steps, commits and calls sinks, as the job's state says. A manifest that exists means that the
-batch was done: then only its sinks are called again.
+It carries out what flows and events ask for: moves state, runs steps, commits and calls sinks. A manifest that exists
+means that the batch was done: then only its sinks are called again.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from threading import RLock
-from typing import Any
+from typing import Any, TypeVar
 
-from midstream.adaptation.policy import mode_of
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.statistics import Statistics
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.outputs import outputs_of, require_present
-from midstream.checkpoint.records import Asked, Fault
-from midstream.checkpoint.source_batches import counted, source_batch
+from midstream.checkpoint.records import Fault
+from midstream.checkpoint.source_batches import source_batch
 from midstream.checkpoint.store import CheckpointStore
-from midstream.distribution.routing import Routing
 from midstream.errors import MigrationError
+from midstream.job.actions import (
+    Action,
+    CallSinks,
+    Collect,
+    Commit,
+    CompareResults,
+    Decide,
+    Decided,
+    Flow,
+    MoveState,
+    RemoveSinks,
+    RunSteps,
+    Unwatch,
+    Watch,
+)
 from midstream.job.adaptivity import Watchers
-from midstream.job.attempts import Attempts
-from midstream.job.batch import Batch, entry_of
+from midstream.job.batch import Batch
 from midstream.job.cluster import Cluster, Rows
 from midstream.job.commits import Commits
-from midstream.job.declared import told_of_streams
 from midstream.job.delivery import Deliveries, identity_after
-from midstream.job.doubled_moves import moves_doubled, require_rest, settle_doubled
+from midstream.job.events import (
+    AdaptivityChanged,
+    Event,
+    MigrationAsked,
+    MigrationCancelled,
+    Opened,
+    QueriesForgotten,
+    QueryDropped,
+    QueryResumed,
+    Rebalanced,
+    Rescaled,
+    VerifiedMigrationsBegun,
+)
 from midstream.job.fingerprints import Shapes
 from midstream.job.finished import require_unfinished
-from midstream.job.local_plans import require_slots_of
-from midstream.job.migrating import (
-    Wish,
-    begin_in_slots,
-    begin_migration,
-    begin_verified,
-    cancel_migration,
-    require_untried,
-)
-from midstream.job.migration_choice import legal_strategy
-from midstream.job.moving_migrations import Filled
+from midstream.job.flow import Notes, batch_flow
+from midstream.job.making import Circumstances
+from midstream.job.migrating import require_way
 from midstream.job.needed import needed_columns
-from midstream.job.outcome import Outcome, Terms
 from midstream.job.progress import progress_of, told_in_a_line
-from midstream.job.reaching import Reaches
-from midstream.job.relocation import Settled, current_routing, settle, still_wanted
-from midstream.job.replacing import with_archive
 from midstream.job.requests import Requests
 from midstream.job.rerouting import Rerouter
 from midstream.job.running_query import RunningQuery
@@ -58,12 +69,14 @@ from midstream.job.slot_decisions import SlotDecisions
 from midstream.job.state import JobState
 from midstream.job.task.layout import Layout
 from midstream.job.task.memory import Memory
+from midstream.job.transitions import after
 from midstream.job.turns import Turns
 from midstream.optimizer.plans import Plan, plan_query
 
 log = logging.getLogger(__name__)
 
 Progress = Callable[[dict[str, Any]], None]
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -123,17 +136,82 @@ class Job:
         manifest, self.commits.under_way = self.store.latest(), None
         if manifest is not None:
             require_present(self.files, outputs_of(self.files, manifest))
-        self.state.open(manifest, self.store.uri, slots, bits)
+        self.apply(Opened(manifest, self.store.uri, slots, bits))
+
+    def apply(self, event: Event) -> JobState:
+        """Changes the state by an event, and does what follows; gives the new state.
+
+        What is refused changes nothing.
+        """
+        with self.gate:
+            self.state, actions = after(self.state, event)
+            for action in actions:
+                self._carry_out(action, None)
+            return self.state
+
+    def perform(self, flow: Flow[T], rows: Rows = None, begun: dict[type, float] | None = None) -> T:
+        """Carries out what a flow asks for; gives what it ends with, and when actions have `begun`, by their kinds."""
+        answer = None
+        while True:
+            try:
+                asked = flow.send(answer)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            if begun is not None:
+                begun.setdefault(type(asked), time.perf_counter())
+            answer = self._carry_out(asked, rows) if isinstance(asked, Action) else self.apply(asked)
+
+    def _carry_out(self, action: Action, rows: Rows) -> Any:
+        """Does what is asked for; gives the answer."""
+        match action:
+            case RunSteps(batch):
+                started = time.perf_counter()
+                return self.cluster.run(batch, rows), time.perf_counter() - started
+            case MoveState(move):
+                return self.cluster.move(move)
+            case Decide(batch):
+                return self._decided(batch)
+            case CompareResults(manifest, queries):
+                return self.state.verifications.in_manifest(self.files, manifest, queries)
+            case Commit(batch, manifest):
+                written = self.commits.begin(batch, manifest)
+                self.deliveries.owed = True
+                return written
+            case Collect(manifest):
+                self.requests.committed()
+                self.commits.end(manifest)
+            case CallSinks(before, manifest):
+                self.call_sinks(before, manifest)
+            case Watch(name, policy):
+                self.watchers.watch(self.queries[name], policy)
+            case Unwatch(None):
+                self.watchers.by_query.clear()
+            case Unwatch(str(name)):
+                self.watchers.by_query.pop(name, None)
+            case RemoveSinks(name):
+                self.deliveries.sinks.pop(name, None)
+        return None
+
+    def _decided(self, batch: Batch) -> Decided:
+        """What those who watch queries and slots have decided after a batch."""
+        knowledge, slots = self.watchers.after(batch, self.check_migration), self.deciding
+        if slots is None:
+            return Decided(knowledge)
+        spread = self.state.spread.copy()
+        routing = slots.after(batch, self.state.wanted is not None, spread)
+        return Decided(knowledge, routing, spread, tuple(slots.decisions), slots.to_json())
 
     def resume(self, name: str) -> Fault:
         """Has a query that is in quarantine go on with the next batch; the rows in between are left out for it."""
         with self.gate:
-            return self.state.faults.resume(name)
+            fault = self.state.faults.stopped.get(name)
+            self.apply(QueryResumed(name))
+            assert fault is not None
+            return fault
 
     def forget_queries(self) -> None:
         """Forgets the queries that were planned, to plan them anew; their sinks stay."""
-        self.state.forget_queries()
-        self.watchers.by_query.clear()
+        self.apply(QueriesForgotten())
 
     def on_batch(self, rows: Rows, number: int) -> None:
         """What the source calls for each batch."""
@@ -186,22 +264,46 @@ class Job:
         self.commits.require_whole()
         if self.deliveries.owed:
             self.repeat(source_batch(self.manifest))
-        rowless = registers is not None
-        clock = None if rowless else self.cluster.clock(number)
-        read = {} if rowless else self.cluster.files_read(number)
+        begun: dict[type, float] = {}
+        at = self.circumstances(query_id, batch_id, before, number, registers)
+        notes = self.notes(before, batch_id, number, self._offsets(number, before), ended)
+        batch = self.perform(batch_flow(self.state, at, notes), rows, begun)
+        if registers is None:
+            self._tell(batch, started, begun[Decide], begun[CallSinks])
 
-        def make(sifted: frozenset[str]) -> Batch:
-            batch = self._batch(query_id, batch_id, before, clock, sifted)
-            batch.registers_now, batch.files_read = registers, read
-            return batch
+    def circumstances(
+        self,
+        query_id: str,
+        batch_id: int,
+        before: Manifest | None,
+        number: int,
+        registers: Mapping[str, int] | None = None,
+    ) -> Circumstances:
+        """What the next batch is made of besides the job's state; one of our own has registers."""
+        assert self.arriving is not None
+        if registers is not None:
+            self.watchers.settle(before, self.queries)
+        return Circumstances(
+            self.store.uri,
+            query_id,
+            batch_id,
+            before,
+            self.streams,
+            self.arriving,
+            self.memory,
+            None if registers is not None else self.cluster.clock(number),
+            {} if registers is not None else self.cluster.files_read(number),
+            registers,
+            self.watchers.requests(batch_id, self.state.slots),
+            frozenset(self.watchers.by_query),
+            self.shapes,
+            self.rerouter,
+        )
 
-        batch = Attempts(self.cluster, self.state, make).run(rows)
-        ran = time.perf_counter()
-        manifest = self._commit(batch, self._offsets(number, before), number, ended)
-        committed = time.perf_counter()
-        self.call_sinks(before, manifest)
-        if not rowless:
-            self._tell(batch, started, ran, committed)
+    def notes(self, before: Manifest | None, batch_id: int, number: int, offsets: str, ended: bool = False) -> Notes:
+        """What the next manifest says besides the job's state and the reports of its batch."""
+        requests = self.requests.told(before, batch_id)
+        return Notes(number, offsets, identity_after(before), self.needed(), requests, ended)
 
     def _offsets(self, number: int, before: Manifest | None) -> str:
         if number > source_batch(before):
@@ -229,121 +331,32 @@ class Job:
         assert self.arriving is not None
         return self.cluster.no_rows(self.arriving)
 
-    def _batch(
-        self,
-        query_id: str,
-        batch_id: int,
-        before: Manifest | None,
-        clock: int | None = None,
-        sifted: frozenset[str] = frozenset(),
-    ) -> Batch:
-        assert self.arriving is not None
-        state = self.state
-        self.watchers.settle(before, self.queries)
-        old = current_routing(before, state.slots, state.group_bits)
-        move, upgrade = self.cluster.move, None if state.by_group else state.group_bits
-        doubles = moves_doubled(before, state.wanted)
-        better = None if doubles else self.rerouter.better(self.queries, state.routes, state.sort_bits)
-        spreading = state.spread.beginning(before, self.queries, state.faults.stopped, old, state.wanted, better)
-
-        def settling(since: Manifest | None, wanted: Routing | None, placed: Mapping[str, Filled] | None) -> Settled:
-            uri, queries = self.store.uri, self.queries
-            return settle(uri, batch_id, since, queries, old, wanted, move, self.memory, upgrade, better, placed)
-
-        settled = settle_doubled(batch_id, spreading.start, self.queries, old, state.wanted, settling)
-        settled.before, spread = spreading.after(settled.before, settled.queries, settled.routing)
-        return Batch(
-            self.store.uri,
-            query_id,
-            batch_id,
-            settled.before,
-            {
-                name: replace(query, share=False) if name in sifted else query
-                for name, query in settled.queries.items()
-                if name not in state.faults.stopped
-            },
-            self.streams,
-            self.arriving,
-            settled.routing.slots,
-            self.memory,
-            scheduling=state.settings.scheduling,
-            shapes=self.shapes,
-            looks=self.watchers.requests(batch_id, settled.routing.slots),
-            watched=frozenset(self.watchers.by_query),
-            ended=_together(state.cancelled, settled.ended),
-            moved=spreading.told(settled.moved, batch_id, settled.routing, spread),
-            reaches=Reaches.of(self.streams.values(), before, clock),
-            sifted=sifted,
-            group_bits=state.group_bits,
-            by_group=state.by_group or settled.upgraded,
-            routes=dict(state.routes if better is None else better.routes),
-            recut={} if better is None else better.queries,
-            spread=spread,
-            doubling=settled.doubling,
-            copies={} if settled.doubling is None else settled.doubling.copies,
-        )
-
-    def _commit(self, batch: Batch, offsets: str, number: int, ended: bool) -> Manifest:
-        state = self.state
-        if self.deciding is not None:
-            state.wanted = self.deciding.after(batch, state.wanted is not None, state.spread) or state.wanted
-        terms = Terms(
-            replace(
-                state.settings,
-                identity=identity_after(batch.before),
-                declared=told_of_streams(batch.before, self.needed()),
-                arrival={name: route.key for name, route in batch.routes.items()},
-                scheduling=batch.scheduling,
-                finished=ended,
-            ),
-            Asked(self.requests.told(batch.before, batch.batch_id), dict(state.dropped)),
-            still_wanted(state.wanted, Routing(tuple(batch.routing), batch.slots)),
-            counted(batch.before, number),
-            self.watchers.after(batch, self.check_migration),
-            None if self.deciding is None else tuple(self.deciding.decisions),
-            {} if self.deciding is None else self.deciding.to_json(),
-            state.spread.to_json(batch.spread),
-        )
-        entries = {name: entry_of(query) for name, query in self.queries.items()}
-        made = state.faults.in_manifest(Outcome(batch).manifest(offsets, terms), batch.before, entries)
-        made = state.verifications.in_manifest(self.files, made, {**self.queries, **batch.queries})
-        made = with_archive(state.with_requested(made), batch.before, state.retiring)
-        manifest = self.commits.begin(batch, made)
-        state.committed(manifest, batch)
-        self.deliveries.owed = True
-        self.requests.committed()
-        self.commits.end(manifest)
-        return manifest
-
     def needed(self) -> list[tuple[StreamDeclaration, list[str]]]:
         """The streams, with their columns that are read."""
         return [(d, needed_columns(self.queries, d, self.watchers)) for d in self.streams.values()]
 
     def rebalance(self, routing: Sequence[int] | None, trigger: str = "asked for", protocol: str = "mslb") -> bool:
         """Deals groups to slots anew, beginning with the next batch that can; false if nothing would change."""
-        with self.gate:
-            return self.state.rebalance(routing, trigger, protocol)
+        return self._changes_slots(Rebalanced(routing, trigger, protocol))
 
     def rescale(self, slots: int, trigger: str = "asked for") -> bool:
         """Deals groups to another number of slots, beginning with the next batch that can; false if it is the same."""
+        return self._changes_slots(Rescaled(slots, trigger))
+
+    def _changes_slots(self, event: Rebalanced | Rescaled) -> bool:
         with self.gate:
-            return self.state.rescale(slots, trigger)
+            before = self.state
+            now = self.apply(event)
+            return now.wanted is not before.wanted or now.spread.groups != before.spread.groups
 
     def adapt(self, name: str, mode: str) -> None:
         """Changes how a query adapts, from the next batch on, and remembers it; what it has seen is kept."""
-        with self.gate:
-            known = self.watchers.by_query.pop(name, None)
-            self.state.modes[name] = mode_of(mode)
-            policy = self.state.policy_for(name, None if known is None else known.policy)
-            if policy is not None:
-                self.watchers.watch(self.queries[name], policy)
+        known = self.watchers.by_query.get(name)
+        self.apply(AdaptivityChanged(name, mode, None if known is None else known.policy))
 
     def drop(self, name: str) -> None:
         """Ends a query; the next manifest is without it."""
-        with self.gate:
-            self.state.drop(name)
-            self.deliveries.sinks.pop(name, None)
-            self.watchers.by_query.pop(name, None)
+        self.apply(QueryDropped(name))
 
     def begin_migration(
         self,
@@ -359,34 +372,40 @@ class Job:
 
         With `verify` a copy of the query migrates, which follows once both have been the same for so many ticks.
         """
-        wish = Wish(name, target, strategy, trigger, part, slots, verify)
-        with self.gate:
-            begin_migration(self.state, wish, self._observed)
+        observed = self._observed([name]).get(name)
+        self.apply(MigrationAsked(name, target, strategy, trigger, part, slots, verify, observed))
 
-    def _observed(self, name: str) -> Statistics | None:
-        watcher = self.watchers.by_query.get(name)
-        return None if watcher is None else watcher.observed
+    def _observed(self, names: Iterable[str]) -> dict[str, Statistics]:
+        """What is known of the streams of those queries that are watched."""
+        return {name: self.watchers.by_query[name].observed for name in names if name in self.watchers.by_query}
 
     def cancel_migration(self, name: str) -> None:
         """Goes back to the old plan with the next batch."""
-        with self.gate:
-            cancel_migration(self.state, name)
+        self.apply(MigrationCancelled(name))
 
     def begin_decided(self) -> None:
         """Starts the migrations that watchers decided on after the last batch, as its manifest says."""
         self.watchers.settle(self.manifest, self.queries)
-        begin_verified(self.state, self._observed)
+        if verified := self.state.verifications.by_query:
+            self.apply(VerifiedMigrationsBegun(self._observed(verified)))
         for name, wish in self.watchers.wishes(self.queries):
-            if name in self.state.faults.stopped:
-                continue
-            query = self.queries[name]
-            target = self.state.target(query, plan_query(query.plan.query, wish["plan"], query.emit_every))
-            verify = self.watchers.by_query[name].adaptive.verify
-            try:
-                self.begin_migration(name, target, wish["strategy"], wish["reason"], verify=verify)
-            except MigrationError as error:
-                log.warning("query %s stays with its plan: %s", name, error)
-        begin_in_slots(self.state, self.watchers.slot_wishes(self.queries), self._observed)
+            self._begin_wished(name, wish, verify=self.watchers.by_query[name].adaptive.verify)
+        for name, slot, wish in self.watchers.slot_wishes(self.queries):
+            if slot < self.state.slots:
+                self._begin_wished(name, wish, slots=[slot])
+
+    def _begin_wished(
+        self, name: str, wish: Mapping[str, Any], slots: Sequence[int] | None = None, verify: int | None = None
+    ) -> None:
+        if name in self.state.faults.stopped:
+            return
+        query = self.queries[name]
+        target = self.state.target(query, plan_query(query.plan.query, wish["plan"], query.emit_every))
+        try:
+            self.begin_migration(name, target, wish["strategy"], wish["reason"], slots=slots, verify=verify)
+        except MigrationError as error:
+            where = "" if slots is None else f"slot {slots[0]} of "
+            log.warning("%squery %s stays with its plan: %s", where, name, error)
 
     def check_migration(self, query: RunningQuery, plan: Plan, strategy: str, alone: bool = False) -> None:
         """Raises a MigrationError if a query could not begin to go over to a plan with the next batch.
@@ -394,17 +413,8 @@ class Job:
         `alone` asks about one slot by itself.
         """
         assert self.arriving is not None
-        require_untried(self.state, query.name, plan)
-        require_rest(self.state.manifest)
-        target = self.state.target(query, plan)
-        if alone:
-            require_slots_of(query, target, [0], 1)
-        legal_strategy(query, target, strategy)
-        carried = {d.name: set(self.arriving.schemas[port].names) for port, d in self.streams.items()}
-        for source in target.sources:
-            prefix = f"{source.stream.alias}."
-            if not {name.removeprefix(prefix) for name in source.schema.names} <= carried[source.stream.name]:
-                raise MigrationError(f"the plan reads columns of {source.stream.name} that batches do not carry")
+        carried = {d.name: self.arriving.schemas[port].names for port, d in self.streams.items()}
+        require_way(self.state, query, plan, strategy, carried, alone)
 
     def _tell(self, batch: Batch, started: float, ran: float, committed: float) -> None:
         event = progress_of(batch, self.manifest)
@@ -421,11 +431,3 @@ class Job:
             log.warning("%s", sentence)
         for listener in self.listeners:
             listener(event)
-
-
-def _together(*records: Mapping[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = {}
-    for some in records:
-        for name, told in some.items():
-            found.setdefault(name, []).extend(told)
-    return found

@@ -77,12 +77,13 @@ def explained(query: RunningQuery, slots: int) -> str:
     return "\n\n".join(shown)
 
 
-def withdraw(query: RunningQuery) -> None:
-    """Gives up migrations that have not begun."""
-    query.migration = None
-    for own in query.local.values():
-        if own.migration is not None and own.migration.begun is None:
-            own.migration = None
+def withdrawn(query: RunningQuery) -> RunningQuery:
+    """The query without migrations that have not begun."""
+    local = {
+        slot: own if own.migration is None or own.migration.begun is not None else replace(own, migration=None)
+        for slot, own in query.local.items()
+    }
+    return replace(query, migration=None, local=local)
 
 
 def at_work(query: RunningQuery, slots: int) -> list[tuple[RunningQuery, tuple[int, ...] | None]]:
@@ -110,22 +111,23 @@ def follow(query: RunningQuery, told: Mapping[str, Any], slots: int, idle: bool 
     """The query as a manifest says that its slots go on; an `idle` one was not at work."""
     if idle:
         return replace(query, local={slot: own for slot, own in query.local.items() if slot < slots})
-    query = after(query, slots)
+    query, local = after(query, slots), {}
     for slot, own in query.local.items():
-        migration, known = own.migration, told.get(str(slot), {}).get("migration")
-        if migration is not None and known is not None:
-            migration.begun, migration.done = known["begun"], known["done"]
-            migration.account = Account(**known["account"])
-    return query
+        known = told.get(str(slot), {}).get("migration")
+        followed = own.migration if own.migration is None or known is None else own.migration.followed(known)
+        local[slot] = replace(own, migration=followed)
+    return replace(query, local=local)
 
 
-def resume(query: RunningQuery, told: Mapping[str, Any], by_plan: Callable[[str], RunningQuery]) -> None:
-    """Gives slots the plans that a manifest tells of; `by_plan` gives the query by a plan's text."""
+def resumed(query: RunningQuery, told: Mapping[str, Any], by_plan: Callable[[str], RunningQuery]) -> RunningQuery:
+    """The query with the plans that a manifest tells of in slots; `by_plan` gives the query by a plan's text."""
+    local = dict(query.local)
     for slot, known in told.items():
         own = replace(query, local={}) if known["plan"] == query.plan.text else by_plan(known["plan"])
         if known["migration"] is not None:
             own.migration = MigrationUnderWay.resumed(by_plan(known["migration"]["plan"]), known["migration"])
-        query.local[int(slot)] = own
+        local[int(slot)] = own
+    return replace(query, local=local)
 
 
 def require_slots_of(query: RunningQuery, target: RunningQuery, wanted: Sequence[int], slots: int) -> None:

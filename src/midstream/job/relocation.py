@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.records import Wanted
 from midstream.distribution.routing import Routing
 from midstream.errors import JobError, MigrationError
+from midstream.job.actions import Flow, MoveState
 from midstream.job.doubling import Doubling
 from midstream.job.local_moves import after_move, pair_moves, put_together, unified
 from midstream.job.migration_account import Account
@@ -26,11 +27,9 @@ from midstream.job.task.reports import Report, require_all
 
 ANOTHER_NUMBER = "another number of slots"
 
-Runner = Callable[[Move], list[Report]]
-
 
 @dataclass(slots=True)
-class Settled:
+class Relocated:
     """The manifest, the queries by the plans they run by now, the slots; and the ends of migrations, by query."""
 
     before: Manifest | None
@@ -86,10 +85,10 @@ def require_slots(slots: int, groups: int) -> None:
         )
 
 
-def still_going(wanted: Routing, slots: int) -> bool:
-    """Refuses other slots while the job is still going over to a number of them; false if it is that one."""
+def require_going_to(wanted: Routing, slots: int) -> None:
+    """Refuses other slots while the job is still going over to a number of them."""
     if wanted.slots == slots:
-        return False
+        return
     raise JobError(
         f"the job goes over to {wanted.slots} slots already",
         detail="this begins with the next batch, or with the end of the migrations that run",
@@ -110,20 +109,19 @@ def require_routing(routing: Sequence[int], groups: int, slots: int) -> None:
     )
 
 
-def settle(
+def relocated(
     checkpoint: str,
     batch_id: int,
     before: Manifest | None,
     queries: Mapping[str, RunningQuery],
     old: Routing,
     wanted: Routing | None,
-    run: Runner,
     memory: Memory,
     upgrade: int | None = None,
     rerouting: Rerouting | None = None,
     placed: Mapping[str, Filled] | None = None,
-) -> Settled:
-    """Moves the state that a batch wants elsewhere.
+) -> Flow[Relocated]:
+    """Has the state moved that a batch wants elsewhere.
 
     Other slots wait for migrations inside tasks as long as these hold what cannot move, and for those side by side.
 
@@ -145,7 +143,7 @@ def settle(
     started = time.time()
     if before is None or (new.groups == old.groups and not going and not recut):
         ended = _ended(queries, going, batch_id, before, started, [])
-        return Settled(before, targets, new, ended, upgraded=upgrade is not None)
+        return Relocated(before, targets, new, ended, upgraded=upgrade is not None)
     moving = [name for name in queries if name in going or name in recut or new.groups != old.groups]
     plans: list[PlanMove] = []
     united: dict[str, list[dict[str, Any]]] = {}
@@ -169,7 +167,7 @@ def settle(
             )
         )
     move = Move(checkpoint, batch_id, plans, old, new, memory)
-    reports = run(move) if move.working else []
+    reports: list[Report] = (yield MoveState(move)) if move.working else []
     require_all(reports, move.stages, new.slots, batch_id)
     segments = {**before.segments, **put_together(move.segments(reports)), **(named or {})}
     moved = None
@@ -177,7 +175,7 @@ def settle(
         moved = _told(move, upgrade is not None, rerouting)
     ended = {**_ended(queries, going, batch_id, before, started, reports), **united}
     after = replace(before, segments=segments, slots=replace(before.slots, routing=new.groups))
-    return Settled(after, targets, new, ended, moved, upgrade is not None)
+    return Relocated(after, targets, new, ended, moved, upgrade is not None)
 
 
 def shipped_rows(query: RunningQuery, target: RunningQuery, manifest: Manifest | None, routing: Routing) -> int:

@@ -10,6 +10,7 @@ from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.errors import JobError, MidstreamError
 from midstream.job.adding import Adding
 from midstream.job.doubled_moves import require_rest
+from midstream.job.events import QueryReplaced, QueryWithdrawn
 from midstream.job.job import Job
 from midstream.job.replacing import (
     Difference,
@@ -39,7 +40,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Rewording:
-    """Makes way for texts; the driver's gate is held."""
+    """Makes way for texts; the job's gate is held."""
 
     job: Job
     adding: Adding
@@ -54,12 +55,12 @@ class Rewording:
             or entry is None
             or (entry.cql == text.cql and emits_alike(text.relation, entry, text.every))
         ):
-            self.job.queries.pop(text.name, None)
+            self.job.apply(QueryWithdrawn(text.name))
             return False
         self._require_rest(manifest, text.name, entry)
         old = self._old(text.name, entry)
         if old is not None and self._is_same(old, text):
-            self.job.queries.pop(text.name, None)
+            self.job.apply(QueryWithdrawn(text.name))
             return True
         fresh = self._fresh(text)
         difference = Difference.between(manifest, text.name, fresh)
@@ -117,11 +118,6 @@ class Rewording:
         self, manifest: Manifest, new: RunningQuery, old: RunningQuery | None, difference: Difference
     ) -> None:
         require_rest(manifest)
-        self.job.state.faults.rename(new.name, name_of_old(manifest, new.name))
-        self.job.state.manifest = with_name_free(manifest, new.name, new.cql, new.plan.text, difference)
-        self.job.queries.pop(new.name, None)
-        self.job.watchers.by_query.pop(new.name, None)
-        if old is not None:
-            old.name = name_of_old(manifest, new.name)
-            self.job.queries[old.name] = old
-            self.job.state.retiring.add(old.name)
+        aside = name_of_old(manifest, new.name)
+        freed = with_name_free(manifest, new.name, new.cql, new.plan.text, difference)
+        self.job.apply(QueryReplaced(new.name, aside, freed, old))

@@ -54,6 +54,10 @@ class MigrationUnderWay:
         found.account = Account(**told["account"]) if told.get("account") else None
         return found
 
+    def followed(self, record: Mapping[str, Any]) -> MigrationUnderWay:
+        """The same migration, as far as a manifest says that it is."""
+        return replace(self, begun=record["begun"], done=record["done"], account=Account(**record["account"]))
+
     def to_json(self) -> dict[str, Any]:
         """What a manifest says of it."""
         return {

@@ -35,6 +35,10 @@ class SpreadGroups:
     arrived: dict[int, tuple[Mapping[str, int], str]] = field(default_factory=dict)
     """Of the groups with most to do lately: how many rows came of each stream, and the key they are hot by."""
 
+    def copy(self) -> SpreadGroups:
+        """The same, to be changed apart."""
+        return SpreadGroups(dict(self.groups), dict(self.arrived))
+
     def follow(self, manifest: Manifest | None) -> None:
         """Goes on from what a manifest says."""
         wanted = () if manifest is None else manifest.slots.spread
@@ -60,14 +64,16 @@ class SpreadGroups:
             places += dealt[-1].slots
         return balanced(places, own, routing.slots, range(len(loads), len(own)))[: len(loads)]
 
-    def to_json(self, last: Iterable[SpreadGroup]) -> list[dict[str, Any]]:
-        """What a manifest says of them: those that were in the last batch, as they were there."""
+    def seen(self, last: Iterable[SpreadGroup]) -> list[SpreadGroup]:
+        """The groups as a manifest has them: those that were in the last batch, as they were there."""
         known = {group.group: group for group in last}
+        found = []
         for wanted in self.groups.values():
             seen = known.get(wanted.group, wanted)
-            if (seen.spread, seen.ways) == (wanted.spread, wanted.ways):
-                self.groups[wanted.group] = replace(wanted, slots=seen.slots, copied=seen.copied, resting=seen.resting)
-        return [group.to_json() for group in self.groups.values()]
+            if (seen.spread, seen.ways) != (wanted.spread, wanted.ways):
+                seen = wanted
+            found.append(replace(wanted, slots=seen.slots, copied=seen.copied, resting=seen.resting))
+        return found
 
     def beginning(
         self,

@@ -1,8 +1,7 @@
 """A job as a value: the last manifest, the queries as they run, and what was asked for since.
 
-Nothing here knows of files, clocks, threads or clusters. Events change it: a checkpoint is opened, something is asked
-for (another routing, another number of slots, a migration, its end), a manifest is committed. Whatever has happened,
-the next manifest restores the state that it was made from.
+Nothing here knows of files, clocks, threads or clusters. Only events (`events.py`) change it: `transitions.after`
+applies one to a copy. Whatever has happened, the next manifest restores the state that it was made from.
 """
 
 from __future__ import annotations
@@ -25,13 +24,19 @@ from midstream.job.faults import Faults
 from midstream.job.group_bits import chosen_bits, require_bits
 from midstream.job.hot_decisions import hottest, spread_hot
 from midstream.job.local_plans import follow
-from midstream.job.migration_account import Account
-from midstream.job.relocation import ANOTHER_NUMBER, current_routing, require_slots, rerouted, still_going, wanted_since
+from midstream.job.relocation import (
+    ANOTHER_NUMBER,
+    current_routing,
+    require_going_to,
+    require_slots,
+    rerouted,
+    wanted_since,
+)
 from midstream.job.replacing import name_of_old
 from midstream.job.running_query import RunningQuery
 from midstream.job.spreading import SpreadGroups
 from midstream.job.task.exchange import GROUP_BITS, bits_of, default_routing
-from midstream.job.verifying import Verifications
+from midstream.job.verifying import Consequence, Verifications
 from midstream.migration.protocol import Situation
 from midstream.optimizer.plans import Plan
 
@@ -63,6 +68,22 @@ class JobState:
     faults: Faults = field(default_factory=Faults)
     verifications: Verifications = field(default_factory=Verifications)
     spread: SpreadGroups = field(default_factory=SpreadGroups)
+
+    def copy(self) -> JobState:
+        """The same state, to be changed apart; queries and migrations are values, which are replaced."""
+        return replace(
+            self,
+            queries=dict(self.queries),
+            routes=dict(self.routes),
+            added=dict(self.added),
+            dropped=dict(self.dropped),
+            modes=dict(self.modes),
+            retiring=set(self.retiring),
+            cancelled={query: list(records) for query, records in self.cancelled.items()},
+            faults=self.faults.copy(),
+            verifications=self.verifications.copy(),
+            spread=self.spread.copy(),
+        )
 
     def open(self, manifest: Manifest | None, uri: str, slots: int | None = None, bits: int | None = None) -> None:
         """Goes on from a manifest; another number of slots comes with a batch.
@@ -111,7 +132,16 @@ class JobState:
         self.modes.pop(name, None)
         self.faults.forget(name)
 
-    def committed(self, manifest: Manifest, batch: Batch) -> None:
+    def replace_query(self, name: str, aside: str, manifest: Manifest, old: RunningQuery | None) -> None:
+        """Makes way for another text: the query that ran retires under the name that the manifest has it by."""
+        self.faults.rename(name, aside)
+        self.manifest = manifest
+        self.queries.pop(name, None)
+        if old is not None:
+            self.queries[aside] = replace(old, name=aside)
+            self.retiring.add(aside)
+
+    def committed(self, manifest: Manifest, batch: Batch, verified: Mapping[str, Consequence]) -> None:
         """Goes on from the manifest of a batch, and forgets what that tells of."""
         sorted_before = self.by_group
         self.manifest, self.settings = manifest, manifest.settings
@@ -123,10 +153,11 @@ class JobState:
         self.queries.update({name: batch.queries[name].after_batch for name in batch.ended if name in self.queries})
         if self.by_group and not sorted_before:
             self.queries = {name: query.sorted_by_group(self.group_bits) for name, query in self.queries.items()}
-        self.verifications.committed(manifest, self.queries)
+        self.verifications.committed(manifest, self.queries, verified)
         self.cancelled.clear()
         if self.wanted is not None and tuple(manifest.slots.routing) == self.wanted.groups:
             self.wanted = None
+        self.spread.follow(manifest)
         self.faults.committed()
 
     def _retire(self, batch: Batch) -> None:
@@ -147,8 +178,7 @@ class JobState:
             if told is None:
                 self.queries[name] = query.after_batch
             else:
-                query.migration.begun, query.migration.done = told["begun"], told["done"]
-                query.migration.account = Account(**told["account"])
+                self.queries[name] = replace(query, migration=query.migration.followed(told))
 
     def with_requested(self, manifest: Manifest) -> Manifest:
         """A manifest that remembers the queries that were added, and the adaptivity that was asked for."""
@@ -156,32 +186,26 @@ class JobState:
         accounts = {n: replace(a, added=self.added.get(n), mode=self.modes.get(n)) for n, a in known}
         return replace(manifest, accounts=accounts)
 
-    def schedule(self, name: str) -> None:
-        """Has operators run in another order from the next batch on."""
-        self.settings = replace(self.settings, scheduling=name)
-
-    def rebalance(self, routing: Sequence[int] | None, trigger: str, protocol: str = "mslb") -> bool:
-        """Deals groups to slots anew, beginning with the next batch that can; false if nothing would change."""
+    def rebalance(self, routing: Sequence[int] | None, trigger: str, protocol: str = "mslb") -> None:
+        """Deals groups to slots anew, beginning with the next batch that can."""
         if self.wanted is not None and self.wanted.slots != self.slots:
-            still_going(self.wanted, self.slots)
+            require_going_to(self.wanted, self.slots)
         require_rest(self.manifest)
-        hot = routing is None and spread_hot(self.spread, self.routing, self.loads, self.queries, trigger)
+        if routing is None:
+            spread_hot(self.spread, self.routing, self.loads, self.queries, trigger)
         wanted = rerouted(self.routing, self.loads, routing, trigger, self.spread)
         if wanted is not None:
             require_protocol(protocol, self.queries, self.by_group, self.routing, wanted)
             wanted = replace(wanted, protocol=protocol)
         self.wanted = self.wanted if wanted is None else wanted
-        return hot or wanted is not None
 
-    def rescale(self, slots: int, trigger: str) -> bool:
-        """Deals groups to another number of slots, beginning with the next batch that can; false if it is the same."""
+    def rescale(self, slots: int, trigger: str) -> None:
+        """Deals groups to another number of slots, beginning with the next batch that can."""
         require_slots(slots, 2**self.group_bits)
         if self.wanted is not None and self.wanted.slots != self.slots:
-            return still_going(self.wanted, slots)
-        if slots == self.slots:
-            return False
-        self.wanted = self._dealt_evenly(slots, trigger)
-        return True
+            require_going_to(self.wanted, slots)
+        elif slots != self.slots:
+            self.wanted = self._dealt_evenly(slots, trigger)
 
     def _dealt_evenly(self, slots: int, trigger: str) -> Routing:
         return Routing(tuple(default_routing(slots, 2**self.group_bits)), slots, trigger)

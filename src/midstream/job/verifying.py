@@ -9,9 +9,9 @@ it differs, its results stay readable, as those of replaced queries do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from midstream.algebra.snapshots_so_far import Comparison
 from midstream.algebra.time import BEGINNING
@@ -86,13 +86,26 @@ class Verdict:
     found: Verified
 
 
+@dataclass(frozen=True, slots=True)
+class Consequence:
+    """What follows for a query once the manifest is committed: how its verification stands (None: it is over).
+
+    Its copy goes on, is removed, or takes the query's place.
+    """
+
+    verification: Verification | None
+    copy: Literal["goes on", "removed", "adopted"]
+
+
 @dataclass(slots=True)
 class Verifications:
     """The verifications under way, by query."""
 
     by_query: dict[str, Verification] = field(default_factory=dict)
-    _after: dict[str, Callable[[Queries], None]] = field(default_factory=dict)
-    """What to do with the driver's queries once the manifest that was made is committed."""
+
+    def copy(self) -> Verifications:
+        """The same, to be changed apart."""
+        return Verifications(dict(self.by_query))
 
     def follow(self, manifest: Manifest) -> None:
         """Goes on with what a manifest says."""
@@ -130,69 +143,61 @@ class Verifications:
         old = queries[query].plan.text if query in queries else ""
         return _record(known, old, copy, "cancelled", None, known.found())
 
-    def in_manifest(self, files: Files, manifest: Manifest, queries: Mapping[str, RunningQuery]) -> Manifest:
-        """A batch's manifest with what the comparison of its results has shown."""
-        self._after = {}
-        told: dict[str, Any] = {}
+    def in_manifest(
+        self, files: Files, manifest: Manifest, queries: Mapping[str, RunningQuery]
+    ) -> tuple[Manifest, dict[str, Consequence]]:
+        """A batch's manifest with what the comparison of its results has shown, and what follows from that."""
+        found: dict[str, Consequence] = {}
         for name, known in self.by_query.items():
             if known.passed and name in manifest.migration:
                 continue  # the query itself migrates
             if known.passed:
-                told[name] = known.to_json()
+                found[name] = Consequence(known, "goes on")
                 continue
-            manifest = self._examined(files, manifest, queries, name, known, told)
+            manifest, found[name] = _examined(files, manifest, queries, name, known)
+        under_way = {name: one.verification.to_json() for name, one in found.items() if one.verification is not None}
         accounts = manifest.accounts.items()
-        return replace(manifest, accounts={name: replace(one, verifying=told.get(name)) for name, one in accounts})
+        made = replace(manifest, accounts={n: replace(one, verifying=under_way.get(n)) for n, one in accounts})
+        return made, found
 
-    def committed(self, manifest: Manifest, queries: Queries) -> None:
-        """Goes on with the verdicts of a manifest that is committed."""
-        for apply in self._after.values():
-            apply(queries)
+    def committed(self, manifest: Manifest, queries: Queries, found: Mapping[str, Consequence]) -> None:
+        """Goes on with what was found when the manifest was made, which is committed by now."""
+        for name, follows in found.items():
+            if follows.copy == "removed":
+                queries.pop(copy_name(name), None)
+            elif follows.copy == "adopted":
+                _go_on_as_copy(queries, name)
+            if follows.verification is not None:
+                self.by_query[name] = follows.verification
         self.by_query = {n: known for n, known in self.by_query.items() if manifest.account(n).verifying is not None}
-        self._after = {}
 
-    def _examined(
-        self,
-        files: Files,
-        manifest: Manifest,
-        queries: Mapping[str, RunningQuery],
-        name: str,
-        known: Verification,
-        told: dict[str, Any],
-    ) -> Manifest:
-        copy, query = copy_name(name), queries[name]
-        verdict, comparison = _verdict(files, manifest, name, known)
-        stretch = Stretch(known.stretch.ticks, known.stretch.until)
-        migrated = copy not in manifest.migration and manifest.queries[copy].plan == known.plan
-        outcome = verdict.outcome
-        if outcome is None and stretch.is_over(migrated, verdict.found.compared_to):
-            outcome = "done"
-        elif outcome is None and is_finished(manifest):
-            outcome = ENDED
-        if outcome is None:
-            after = replace(known, compared_to=verdict.found.compared_to, stretch=stretch, comparison=comparison)
-            told[name] = after.to_json()
-            self._after[name] = lambda _: self.by_query.update({name: after})
-            return manifest
-        if outcome == "done" and not can_be_adopted(query.plan, queries[copy].after_batch.plan):
-            after = replace(known, compared_to=verdict.found.compared_to, passed=True, comparison=None)
-            told[name] = after.to_json()
 
-            def migrate_itself(queries: Queries) -> None:
-                queries.pop(copy, None)
-                self.by_query[name] = after
-
-            self._after[name] = migrate_itself
-            return without_copy(manifest, name)
-        record = _record(known, query.plan.text, queries[copy], outcome, manifest, verdict.found)
-        if outcome == "done":
-            self._after[name] = lambda queries: _go_on_as_copy(queries, name)
-            return _with_record(adopted(manifest, name), name, record)
-        self._after[name] = lambda queries: _without(queries, copy)
-        if outcome in (DIFFERS, FAILED):
-            record["new_results"] = archive_name(manifest, name)
-            manifest = archived(manifest, name)
-        return _with_record(without_copy(manifest, name), name, record)
+def _examined(
+    files: Files, manifest: Manifest, queries: Mapping[str, RunningQuery], name: str, known: Verification
+) -> tuple[Manifest, Consequence]:
+    """The manifest with what the results of a query and its copy say by now, and what follows from that."""
+    copy, query = copy_name(name), queries[name]
+    verdict, comparison = _verdict(files, manifest, name, known)
+    stretch = Stretch(known.stretch.ticks, known.stretch.until)
+    migrated = copy not in manifest.migration and manifest.queries[copy].plan == known.plan
+    outcome = verdict.outcome
+    if outcome is None and stretch.is_over(migrated, verdict.found.compared_to):
+        outcome = "done"
+    elif outcome is None and is_finished(manifest):
+        outcome = ENDED
+    if outcome is None:
+        after = replace(known, compared_to=verdict.found.compared_to, stretch=stretch, comparison=comparison)
+        return manifest, Consequence(after, "goes on")
+    if outcome == "done" and not can_be_adopted(query.plan, queries[copy].after_batch.plan):
+        after = replace(known, compared_to=verdict.found.compared_to, passed=True, comparison=None)
+        return without_copy(manifest, name), Consequence(after, "removed")
+    record = _record(known, query.plan.text, queries[copy], outcome, manifest, verdict.found)
+    if outcome == "done":
+        return _with_record(adopted(manifest, name), name, record), Consequence(None, "adopted")
+    if outcome in (DIFFERS, FAILED):
+        record["new_results"] = archive_name(manifest, name)
+        manifest = archived(manifest, name)
+    return _with_record(without_copy(manifest, name), name, record), Consequence(None, "removed")
 
 
 def _verdict(files: Files, manifest: Manifest, name: str, known: Verification) -> tuple[Verdict, Comparison | None]:
@@ -312,10 +317,6 @@ def archived(manifest: Manifest, name: str) -> Manifest:
 
 def _with_record(manifest: Manifest, name: str, record: Mapping[str, Any]) -> Manifest:
     return manifest.with_account(name, history=[*manifest.account(name).history, record])
-
-
-def _without(queries: Queries, copy: str) -> None:
-    queries.pop(copy, None)
 
 
 def _go_on_as_copy(queries: Queries, name: str) -> None:

@@ -1,0 +1,93 @@
+"""A batch, as the actions it takes: state is moved, steps run, decisions fall, a manifest is written, sinks are called.
+
+A flow knows no cluster, no files and no clock. It yields actions (`actions.py`) and is sent their answers; events
+(`events.py`) that it yields change the job's state, and it is sent the new one. `Job.perform` carries it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from midstream.algebra.declarations import StreamDeclaration
+from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.records import Asked
+from midstream.checkpoint.source_batches import counted
+from midstream.distribution.routing import Routing
+from midstream.job.actions import CallSinks, Collect, Commit, CompareResults, Decide, Decided, Flow
+from midstream.job.attempts import attempt
+from midstream.job.batch import Batch, entry_of
+from midstream.job.declared import told_of_streams
+from midstream.job.events import Committed, SlotsDecided
+from midstream.job.making import Circumstances
+from midstream.job.outcome import Outcome, Terms
+from midstream.job.relocation import still_wanted
+from midstream.job.replacing import with_archive
+from midstream.job.state import JobState
+
+
+@dataclass(frozen=True, slots=True)
+class Notes:
+    """What a manifest says that neither the job's state nor the reports of a batch do.
+
+    `number` is that of the source's batch, read up to `offsets`. `needed` are the columns of streams that are read, and
+    `requests` what people have asked for. After the last batch all streams have `ended`.
+    """
+
+    number: int
+    offsets: str = ""
+    identity: str | None = None
+    needed: Sequence[tuple[StreamDeclaration, list[str]]] = ()
+    requests: Sequence[Mapping[str, Any]] = field(default_factory=list)
+    ended: bool = False
+
+
+def batch_flow(state: JobState, at: Circumstances, notes: Notes) -> Flow[Batch]:
+    """A batch from its rows to its sinks."""
+    batch, manifest = yield from committed_batch(state, at, notes)
+    yield CallSinks(at.before, manifest)
+    return batch
+
+
+def committed_batch(state: JobState, at: Circumstances, notes: Notes) -> Flow[tuple[Batch, Manifest]]:
+    """A batch up to its manifest; gives both."""
+    state, batch = yield from attempt(state, at)
+    manifest = yield from concluded(state, batch, notes)
+    return batch, manifest
+
+
+def concluded(state: JobState, batch: Batch, notes: Notes) -> Flow[Manifest]:
+    """A batch whose reports are in: what is decided by them, and its manifest."""
+    decided: Decided = yield Decide(batch)
+    if decided.spread is not None:
+        state = yield SlotsDecided(decided.routing, decided.spread)
+    made, verified = yield CompareResults(_manifest(state, batch, notes, decided), {**state.queries, **batch.queries})
+    made = with_archive(state.with_requested(made), batch.before, state.retiring)
+    manifest: Manifest = yield Commit(batch, made)
+    yield Committed(manifest, batch, verified)
+    yield Collect(manifest)
+    return manifest
+
+
+def _manifest(state: JobState, batch: Batch, notes: Notes, decided: Decided) -> Manifest:
+    """What a batch leaves behind, with the queries that were not at work in it."""
+    terms = Terms(
+        replace(
+            state.settings,
+            identity=notes.identity,
+            declared=told_of_streams(batch.before, notes.needed),
+            arrival={name: route.key for name, route in batch.routes.items()},
+            scheduling=batch.scheduling,
+            finished=notes.ended,
+        ),
+        Asked(list(notes.requests), dict(state.dropped)),
+        still_wanted(state.wanted, Routing(tuple(batch.routing), batch.slots)),
+        counted(batch.before, notes.number),
+        decided.knowledge,
+        decided.slot_decisions,
+        decided.deciding,
+        [group.to_json() for group in state.spread.seen(batch.spread)],
+    )
+    entries = {name: entry_of(query) for name, query in state.queries.items()}
+    return state.faults.in_manifest(Outcome(batch).manifest(notes.offsets, terms), batch.before, entries)

@@ -1,0 +1,147 @@
+"""How events change a job: a state and an event give the next state, and what is to be done besides.
+
+Nothing else changes a state. An event works on a copy, so one that is refused leaves the state as it was.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import assert_never
+
+from midstream.adaptation.policy import mode_of
+from midstream.errors import MidstreamError
+from midstream.job.actions import Action, RemoveSinks, Unwatch, Watch
+from midstream.job.events import (
+    AdaptivityChanged,
+    AddingRecorded,
+    Committed,
+    DroppingRecorded,
+    ErrorPolicySet,
+    Event,
+    GroupBroughtHome,
+    GroupSpread,
+    MigrationAsked,
+    MigrationCancelled,
+    MigrationWithdrawn,
+    Opened,
+    QueriesForgotten,
+    QueryAdded,
+    QueryDropped,
+    QueryLeftOut,
+    QueryReplaced,
+    QueryResumed,
+    QueryStopped,
+    QueryWithdrawn,
+    Rebalanced,
+    Rescaled,
+    Scheduled,
+    SettingsChanged,
+    SlotsDecided,
+    StreamsArrive,
+    VerifiedMigrationsBegun,
+)
+from midstream.job.local_plans import withdrawn
+from midstream.job.migrating import begin_migration, begin_verified, cancel_migration
+from midstream.job.state import JobState
+
+
+def after(state: JobState, event: Event) -> tuple[JobState, tuple[Action, ...]]:
+    """The state after an event, and what the job is to do; raises an error if the event is refused."""
+    state = state.copy()
+    match event:
+        case Committed(manifest, batch, verified):
+            state.committed(manifest, batch, verified)
+        case Opened(manifest, uri, slots, bits):
+            state.open(manifest, uri, slots, bits)
+        case MigrationAsked():
+            begin_migration(state, event)
+        case MigrationCancelled(name):
+            cancel_migration(state, name)
+        case MigrationWithdrawn(name):
+            state.queries[name] = withdrawn(state.queries[name])
+            state.verifications.forget(name, state.queries)
+        case VerifiedMigrationsBegun(observed):
+            begin_verified(state, observed)
+        case Rebalanced(routing, trigger, protocol):
+            state.rebalance(routing, trigger, protocol)
+        case Rescaled(slots, trigger):
+            state.rescale(slots, trigger)
+        case SlotsDecided(decided, spread):
+            state.wanted = decided or state.wanted
+            state.spread = spread
+        case GroupSpread(group):
+            state.spread.ask(group)
+        case GroupBroughtHome(number):
+            state.spread.end(number)
+        case Scheduled(scheduling):
+            state.settings = replace(state.settings, scheduling=scheduling)
+        case SettingsChanged(changes):
+            state.settings = replace(state.settings, **changes)
+        case StreamsArrive(routes):
+            state.routes = {**routes, **state.routes}
+        case _:
+            return state, _of_query(state, event)
+    return state, ()
+
+
+def _of_query(
+    state: JobState,
+    event: QueriesForgotten
+    | QueryAdded
+    | QueryWithdrawn
+    | QueryReplaced
+    | QueryDropped
+    | QueryLeftOut
+    | AddingRecorded
+    | DroppingRecorded
+    | ErrorPolicySet
+    | QueryStopped
+    | QueryResumed
+    | AdaptivityChanged,
+) -> tuple[Action, ...]:
+    """What happens to one query, or to all of them."""
+    match event:
+        case QueryAdded(query):
+            state.queries[query.name] = query
+            state.routes.update(query.staged.routes)
+        case QueryDropped(name):
+            state.drop(name)
+            return RemoveSinks(name), Unwatch(name)
+        case QueryWithdrawn(name):
+            state.queries.pop(name, None)
+        case QueriesForgotten():
+            state.forget_queries()
+            return (Unwatch(None),)
+        case QueryReplaced(name, aside, manifest, old):
+            state.replace_query(name, aside, manifest, old)
+            return (Unwatch(name),)
+        case QueryLeftOut(manifest):
+            state.manifest = manifest
+            state.follow_requests(manifest)
+        case AddingRecorded(name, settings):
+            state.added[name] = settings
+            state.dropped.pop(name, None)
+        case DroppingRecorded(name, cql):
+            state.dropped[name] = cql
+        case ErrorPolicySet(name, policy):
+            state.faults.policies[name] = policy
+        case QueryStopped(name, batch, error):
+            _stop(state, name, batch, error)
+        case QueryResumed(name):
+            state.faults.resume(name)
+        case AdaptivityChanged(name, mode, so_far):
+            state.modes[name] = mode_of(mode)
+            now = state.policy_for(name, so_far)
+            return (Unwatch(name), *(() if now is None else (Watch(name, now),)))
+        case _:
+            assert_never(event)
+    return ()
+
+
+def _stop(state: JobState, name: str, batch_id: int, error: MidstreamError) -> None:
+    """Puts a query in quarantine; a migration that has not begun is over, as its history says."""
+    migration = state.queries[name].migration
+    if migration is not None and migration.begun is None:
+        cancel_migration(state, name)
+        state.faults.news.setdefault(name, []).extend(state.cancelled.pop(name))
+    state.faults.stop(name, batch_id, error)
