@@ -113,7 +113,7 @@ def test_queries_added_and_dropped_at_random_each_answer_as_if_alone(seed, tmp_p
         if rng.random() < 0.3:
             watched.many.driver.apply(Scheduled(rng.choice(["dfs", "bfs", "rr", "batch:2", "chain"])))
         rows = rows_at(rng, 4 * step)
-        there = list(running)
+        there = list(watched.many.driver.queries)
         if rng.random() < 0.25 and step:
             reached, crash_at = 0, rng.randrange(1, 20)
             try:
