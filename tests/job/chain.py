@@ -132,6 +132,7 @@ class Chain:
             self.emit_every,
             known,
             self.driver.state.sort_bits,
+            self.driver.manifest is not None and "q" in self.driver.manifest.slots.merging,
         )
 
     def _resume_migration(self, told: Mapping[str, Any]) -> None:

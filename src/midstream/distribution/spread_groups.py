@@ -35,7 +35,7 @@ class SpreadGroup:
     """A group of which the rows of the stream `spread` are to be dealt to `ways` slots, and why.
 
     `slots` are those that share it, its home first, and `copied` the streams of which they all have a copy; both are
-    empty while it is `resting`, for a reason.
+    empty while it is `resting`, for a reason. What the joins of queries that are `merging` give meets in another stage.
     """
 
     group: int
@@ -45,6 +45,7 @@ class SpreadGroup:
     slots: tuple[int, ...] = ()
     copied: tuple[str, ...] = ()
     resting: str = ""
+    merging: tuple[str, ...] = ()
 
     @property
     def active(self) -> bool:
@@ -59,12 +60,13 @@ class SpreadGroup:
     def to_json(self) -> dict[str, Any]:
         """What manifests say of it."""
         told = {"group": self.group, "spread": self.spread, "ways": self.ways, "reason": self.reason}
-        return {**told, "slots": list(self.slots), "copied": list(self.copied), "resting": self.resting}
+        lists = {"slots": list(self.slots), "copied": list(self.copied), "merging": list(self.merging)}
+        return {**told, **lists, "resting": self.resting}
 
     @staticmethod
     def from_json(told: Mapping[str, Any]) -> SpreadGroup:
         """What a manifest said of it."""
-        lists = {name: tuple(told.get(name, ())) for name in ("slots", "copied")}
+        lists = {name: tuple(told.get(name, ())) for name in ("slots", "copied", "merging")}
         return SpreadGroup(**{**told, **lists})
 
 

@@ -42,12 +42,15 @@ class Piece:
     placement: Placement
 
 
-def cut(plan: p.PhysicalNode, arriving: Mapping[str, Route] | None = None, settled: bool = False) -> Staged:
+def cut(
+    plan: p.PhysicalNode, arriving: Mapping[str, Route] | None = None, settled: bool = False, merging: bool = False
+) -> Staged:
     """The plan in fragments; `arriving` are the routes by which streams arrive already.
 
-    A stream that arrives anywhere can be given a route, unless what arrives is `settled`.
+    A stream that arrives anywhere can be given a route, unless what arrives is `settled`. A plan is `merging` if what
+    joins give meets in another stage, even where it lies together already: then slots can share the rows of a key.
     """
-    cutting = _Cutting()
+    cutting = _Cutting(merging)
     root = cutting.place(plan)
     cutting.settle(root, STAY)
     cutting.parts.append(Part(root.node, STAY))
@@ -58,6 +61,7 @@ def cut(plan: p.PhysicalNode, arriving: Mapping[str, Route] | None = None, settl
 
 @dataclass(slots=True)
 class _Cutting:
+    merging: bool = False
     parts: list[Part] = field(default_factory=list)
     wanted: dict[str, Route] = field(default_factory=dict)
     """The routes by which sources should arrive, by alias, in the names of their own streams' columns."""
@@ -95,7 +99,9 @@ class _Cutting:
         return Piece(replace(node, input=below.node), _renamed(below.placement, renamed))
 
     def _grouped(self, node: p.Unary, keys: Key) -> Piece:
-        below = self._meeting(self.place(node.input), keys)
+        below = self.place(node.input)
+        merged = self.merging and keys and not below.placement.one and _joins(below.node)
+        below = self._exchange(below, keys) if merged else self._meeting(below, keys)
         kept = {name: name for name in node.schema.names}
         return Piece(replace(node, input=below.node), _renamed(below.placement, kept))
 
@@ -245,6 +251,11 @@ def _renamed(placement: Placement, names: Renames) -> Placement:
 
 def _mapped(key: Key, names: Renames) -> Key | None:
     return tuple(names[name] for name in key) if all(name in names for name in key) else None
+
+
+def _joins(node: p.PhysicalNode) -> bool:
+    """Whether a fragment's part joins what it reads."""
+    return any(isinstance(below, p.HashJoin | p.MultiwayJoin | p.OuterJoin) for below in p.walk_physical(node))
 
 
 def traced(node: p.PhysicalNode, key: Key) -> list[tuple[p.Source, Key]] | None:

@@ -49,7 +49,8 @@ class Adding:
 
         def running(plan: Plan, core: tuple[str, ...] | None = None) -> RunningQuery:
             routes, bits = self.job.state.routes, self.job.state.sort_bits
-            made = RunningQuery.of(name, cql, plan, self.functions, routes, every, settled, bits)
+            merging = manifest is not None and name in manifest.slots.merging
+            made = RunningQuery.of(name, cql, plan, self.functions, routes, every, settled, bits, merging)
             made.core, made.share = core, share
             return made
 

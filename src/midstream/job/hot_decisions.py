@@ -13,7 +13,7 @@ from midstream.distribution.spread_groups import SpreadGroup
 from midstream.errors import JobError
 from midstream.job.batch import Batch
 from midstream.job.running_query import RunningQuery
-from midstream.job.spreading import SpreadGroups, require_spreadable
+from midstream.job.spreading import SpreadGroups, merging_for
 
 CANDIDATES = 4
 """How many groups with most to do are looked at."""
@@ -40,7 +40,8 @@ def decide(
 
     decision = controller.consider(known, batch.routing, loads, busy, partial(_refused, batch.queries))
     if decision.group is not None and decision.action == "spread":
-        spread.ask(SpreadGroup(decision.group, decision.stream, decision.ways, decision.reason))
+        merging = merging_for(batch.queries, decision.stream)
+        spread.ask(SpreadGroup(decision.group, decision.stream, decision.ways, decision.reason, merging=merging))
     if decision.group is not None and decision.action == "bring_home":
         spread.end(decision.group)
     return decision
@@ -72,12 +73,13 @@ def spread_hot(
         known = {group: HotGroup(shares[group], rows, (), key)}
         decision = controller.consider(known, routing.groups, shares, busy, partial(_refused, queries))
         if decision.action == "spread":
-            spread.ask(SpreadGroup(group, decision.stream, decision.ways, f"{trigger}. {decision.reason}"))
+            merging, reason = merging_for(queries, decision.stream), f"{trigger}. {decision.reason}"
+            spread.ask(SpreadGroup(group, decision.stream, decision.ways, reason, merging=merging))
 
 
 def _refused(queries: Mapping[str, RunningQuery], stream: str) -> str:
     try:
-        require_spreadable(queries, stream)
+        merging_for(queries, stream)
     except JobError as error:
         return error.message
     return ""

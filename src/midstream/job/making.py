@@ -54,7 +54,8 @@ def make(state: JobState, at: Circumstances, sifted: frozenset[str] = frozenset(
     old = current_routing(at.before, state.slots, state.group_bits)
     upgrade = None if state.by_group else state.group_bits
     doubles = moves_doubled(at.before, state.wanted)
-    better = None if doubles else at.rerouter.better(state.queries, state.routes, state.sort_bits)
+    merges = None if state.faults.stopped else state.spread.merging
+    better = None if doubles else at.rerouter.better(state.queries, state.routes, state.sort_bits, merges)
     spreading = state.spread.beginning(at.before, state.queries, state.faults.stopped, old, state.wanted, better)
 
     def relocate(

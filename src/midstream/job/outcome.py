@@ -35,7 +35,7 @@ class Terms:
 
     `numbers` are those of the source's batch and of our own; `knowledge` is what the adaptivity of queries knows.
     `slot_decisions` are those about slots, None if nobody decides, and `deciding` is what the deciders remember.
-    Several slots are to share the groups that are `spread`.
+    Several slots are to share the groups that are `spread`; queries that are `merging` are cut for that.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -46,6 +46,7 @@ class Terms:
     slot_decisions: Sequence[Mapping[str, Any]] | None = None
     deciding: Mapping[str, Any] = field(default_factory=dict)
     spread: Sequence[Mapping[str, Any]] = ()
+    merging: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -163,6 +164,7 @@ class Outcome:
             deciding=terms.deciding if terms.slot_decisions is not None else before.deciding,
             spread=terms.spread,
             shared=[group.to_json() for group in batch.spread if group.active],
+            merging=terms.merging,
             doubled=doubled_after(batch),
         )
 

@@ -8,8 +8,8 @@ but the routes themselves: from the same plans and routes, the same follows afte
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from midstream.distribution.fragments import STAY, Route
 from midstream.distribution.moves import plan_move
@@ -34,13 +34,21 @@ class Rerouter:
     _found: Rerouting | None = field(default=None)
 
     def better(
-        self, queries: Mapping[str, RunningQuery], routes: Mapping[str, Route], bits: int | None
+        self,
+        queries: Mapping[str, RunningQuery],
+        routes: Mapping[str, Route],
+        bits: int | None,
+        merges: Collection[str] | None = None,
     ) -> Rerouting | None:
         """Routes that need fewer exchanges, if there are any; None while a query runs by several plans.
+
+        Queries in `merges` are to be cut so that what joins give meets in another stage, others not; None leaves them.
 
         A query whose state is about to be moved to another plan is moved to that plan as these routes cut it. States
         are sorted by partition groups of so many `bits`; None: by key alone.
         """
+        if merges is not None and (recut := merging(queries, routes, bits, merges)) is not None:
+            return recut
         if any(query.local or (query.migrates and not _moves(query)) for query in queries.values()):
             return None
         if all(len(_next(query).staged.fragments) == 1 for query in queries.values()):
@@ -80,6 +88,27 @@ def rerouting(
     return Rerouting(chosen, changed, _told(routes, chosen))
 
 
+def merging(
+    queries: Mapping[str, RunningQuery], routes: Mapping[str, Route], bits: int | None, wanted: Collection[str]
+) -> Rerouting | None:
+    """The queries that are cut another way, because what their joins give is to meet in another stage, or no more."""
+    changed = {
+        name: merged(query, name in wanted, routes, bits)
+        for name, query in queries.items()
+        if query.merging != (name in wanted)
+    }
+    if not changed or any(query.migrates or query.local for query in queries.values()):
+        return None
+    where = {True: "in another stage", False: "where it lies"}
+    told = [f"what joins of query {name} give meets {where[query.merging]}" for name, query in changed.items()]
+    return Rerouting(routes, changed, "; ".join(told))
+
+
+def merged(query: RunningQuery, merges: bool, routes: Mapping[str, Route], bits: int | None) -> RunningQuery:
+    """The query cut so that what its joins give meets in another stage, or not."""
+    return _cut(replace(query, merging=merges), routes, True, bits)
+
+
 def _moves(query: RunningQuery) -> bool:
     return query.migration is not None and query.migration.moves and not query.migration.cancelling
 
@@ -90,7 +119,8 @@ def _next(query: RunningQuery) -> RunningQuery:
 
 
 def _cut(query: RunningQuery, routes: Mapping[str, Route], settled: bool, bits: int | None) -> RunningQuery:
-    made = RunningQuery.of(query.name, query.cql, query.plan, query.functions, routes, query.emit_every, settled, bits)
+    every, merges = query.emit_every, query.merging
+    made = RunningQuery.of(query.name, query.cql, query.plan, query.functions, routes, every, settled, bits, merges)
     made.share, made.core = query.share, query.core
     return made
 

@@ -109,6 +109,8 @@ class RunningQuery:
     """Its fragments as they travel, once they have."""
     graph: dict[str, Any] | None = None
     """Its plan as manifests tell it, once they have."""
+    merging: bool = False
+    """Whether what its joins give meets in another stage, so that slots can share the rows of a key."""
     local: dict[int, RunningQuery] = field(default_factory=dict)
     """The query by the plans of slots that have or migrate to one of their own; it does not migrate itself then."""
 
@@ -122,15 +124,17 @@ class RunningQuery:
         emit_every: int | None = None,
         settled: bool = False,
         bits: int | None = None,
+        merging: bool = False,
     ) -> RunningQuery:
         """A query by a plan, whose streams arrive by the given routes; `settled` routes cannot be chosen any more.
 
-        Its states are sorted by partition groups of so many bits; None: by key alone.
+        Its states are sorted by partition groups of so many bits; None: by key alone. What joins of a `merging` query
+        give meets in another stage.
         """
-        staged = cut(plan.physical, arriving, settled)
+        staged = cut(plan.physical, arriving, settled, merging)
         staged = staged if bits is None else sorted_by_group(staged, bits)
         boxes = {f.number: Box(f.plan, functions) for f in staged.fragments}
-        return RunningQuery(name, cql, plan, functions, staged, emit_every, boxes)
+        return RunningQuery(name, cql, plan, functions, staged, emit_every, boxes, merging=merging)
 
     def sorted_by_group(self, bits: int) -> RunningQuery:
         """The same query with states that are sorted by partition group."""

@@ -20,9 +20,9 @@ from midstream.distribution.balancing import balanced, slot_loads
 from midstream.distribution.routing import Routing
 from midstream.distribution.spread_groups import Kind, SpreadGroup, copied_streams, kinds_of_states
 from midstream.errors import InternalError, JobError
-from midstream.job.rerouting import Rerouting
+from midstream.job.rerouting import Rerouting, merged
 from midstream.job.running_query import RunningQuery
-from midstream.job.task.exchange import bits_of
+from midstream.job.task.exchange import GROUP_BITS, bits_of
 
 Queries = Mapping[str, RunningQuery]
 
@@ -51,6 +51,11 @@ class SpreadGroups:
     def end(self, group: int) -> None:
         """Has a group go home before the next batch."""
         self.groups.pop(group, None)
+
+    @property
+    def merging(self) -> frozenset[str]:
+        """The queries that are to be cut so that what their joins give meets in another stage."""
+        return frozenset(name for group in self.groups.values() for name in group.merging)
 
     def evened(self, routing: Routing, loads: Sequence[float]) -> tuple[int, ...]:
         """The slots of groups, dealt so that slots have alike to do; what is shared counts where it is shared."""
@@ -170,6 +175,19 @@ def require_spreadable(queries: Queries, spread: str) -> tuple[str, ...]:
         for fragment in query.staged.fragments:
             kinds_of_states(fragment, query.boxes[fragment.number], spread)
     return copied
+
+
+def merging_for(queries: Queries, spread: str) -> tuple[str, ...]:
+    """The queries that must be merging for a stream to be spread; refuses where results would not be the same."""
+    cut, found = dict(queries), list[str]()
+    for name, query in queries.items():
+        try:
+            require_spreadable({name: query}, spread)
+        except JobError:
+            cut[name] = merged(query, True, query.staged.routes, GROUP_BITS)
+            found.append(name)
+    require_spreadable(cut, spread)
+    return tuple(found)
 
 
 def _busy(before: Manifest | None, queries: Queries, stopped: Collection[str]) -> str:

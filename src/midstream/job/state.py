@@ -246,6 +246,7 @@ class JobState:
             query.emit_every,
             settled=True,
             bits=self.sort_bits,
+            merging=query.merging,
         )
         target.share = query.share
         return target
