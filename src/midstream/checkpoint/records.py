@@ -83,7 +83,8 @@ class Slots:
     """The slots: the one of each partition group, how many there are, the groups' loads, the moves, the decisions.
 
     `deciding` is what those who decide about slots remember. `spread` are the groups that several slots are to share,
-    `shared` those whose state lies in several slots, `merging` the queries that are cut for that. `doubled` is the move of groups whose rows go to two slots.
+    `shared` those whose state lies in several slots, `merging` the queries that are cut for that. `doubled` is the move
+    of groups whose rows go to two slots.
 
     `number` is None in manifests of early versions: then the routing names all slots. States are sorted by partition
     group, and then by key; those of early versions by key alone.
