@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 import midstream as ms
-from midstream.checkpoint.failures import told
+from midstream.checkpoint.failures import storage_errors
 from midstream.checkpoint.local_files import LocalFiles
 from midstream.checkpoint.retention import warn_of_removed_dead_letters
 from midstream.cluster.spark.failures import in_words
@@ -38,7 +38,7 @@ def _raise(error: BaseException) -> None:
 
 
 def _missing_file() -> None:
-    with told("read", "orders.checkpoint/state/3-0.pack"):
+    with storage_errors("read", "orders.checkpoint/state/3-0.pack"):
         Path("3-0.pack").read_bytes()
 
 

@@ -46,8 +46,8 @@ def table(headings: Iterable[str], rows: Iterable[Sequence[Any]], caption: str =
     """
     head = "".join(f'<th scope="col" style="{_CELL}">{escaped(name.replace("_", " "))}</th>' for name in headings)
     body = "".join("<tr>" + "".join(f'<td style="{_CELL}">{escaped(v)}</td>' for v in row) + "</tr>" for row in rows)
-    told = f"<caption>{escaped(caption)}</caption>" if caption else ""
-    return f"<table>{told}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    record = f"<caption>{escaped(caption)}</caption>" if caption else ""
+    return f"<table>{record}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def rows_html(rows: Any, most: int = 20) -> str:

@@ -27,8 +27,8 @@ from midstream.interface.cli import app
 from midstream.interface.dashboard.access import CSRF, Access
 from midstream.interface.dashboard.export import exported, in_element
 from midstream.interface.dashboard.feed import Feed
-from midstream.interface.dashboard.page_data import job_told, job_told_at
-from midstream.interface.dashboard.series import series_told
+from midstream.interface.dashboard.page_data import job_summary, job_summary_at
+from midstream.interface.dashboard.series import series_summary
 from midstream.interface.dashboard.server import Dashboard
 from midstream.interface.dashboard.serving import served
 
@@ -75,7 +75,7 @@ def run_apart(wanted: Coroutine[Any, Any, str]) -> str:
 
 
 def test_the_page_is_told_what_the_checkpoint_says(finished_job):
-    told = job_told(ms.open(finished_job.folder))
+    told = job_summary(ms.open(finished_job.folder))
     json.dumps(told, allow_nan=False)
     query = next(q for q in told["queries"] if q["name"] == "matches")
     assert (query["plan"], query["migration"]["new_plan"]) == (NEW, "((O P) S)")
@@ -89,19 +89,19 @@ def test_the_page_is_told_what_the_checkpoint_says(finished_job):
 
 def test_charts_are_told_every_batch_and_every_change(finished_job):
     job = ms.open(finished_job.folder)
-    told = series_told(job)
+    told = series_summary(job)
     assert told["batch"] == list(range(15)) and set(told["rows"]) == {"orders", "payments", "shipments"}
     assert all(len(column) == 15 for kind in ("rows", "results", "seconds") for column in told[kind].values())
     assert [m["batch"] for m in told["marks"] if m["kind"] == "migration"] == [6, 12]
-    assert series_told(job, since=12)["batch"] == [13, 14]
+    assert series_summary(job, since=12)["batch"] == [13, 14]
 
 
 def test_an_earlier_batch_is_told_from_its_manifest_or_from_the_metrics(finished_job):
     job = ms.open(finished_job.folder)
-    then = job_told_at(job, 5)
+    then = job_summary_at(job, 5)
     assert then["complete"] and then["queries"][-1]["plan"] == "((O P) S)"
     finished_job.driver.store.retain(3)
-    then = job_told_at(ms.open(finished_job.folder), 5)
+    then = job_summary_at(ms.open(finished_job.folder), 5)
     query = next(q for q in then["queries"] if q["name"] == "matches")
     assert not then["complete"] and query["plan"] == "((O P) S)" and len(query["graph"]["nodes"]) == 5
     json.dumps(then, allow_nan=False)

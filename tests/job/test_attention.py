@@ -18,7 +18,7 @@ from midstream.api import ask
 from midstream.checkpoint.status import stored_status
 from midstream.cluster.sessions import Session
 from midstream.interface.jobs.job_file import read_job
-from midstream.job.attention import told_late
+from midstream.job.attention import late_text
 from midstream.job.progress import warnings_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -48,7 +48,7 @@ def test_a_batch_that_comes_too_late_is_warned_of_with_the_lateness_it_would_hav
     job = job_of(tmp_path)
     assert warned(job, A=rows(100), B=rows(100)) == []
     (sentence,) = warned(job, A=rows(100, 70, 95), B=rows(100))
-    assert sentence == told_late(CATALOG.streams["A"], 2, 3, 30)
+    assert sentence == late_text(CATALOG.streams["A"], 2, 3, 30)
     assert "2 of 3 rows of stream A" in sentence and "a lateness of 30 would have done" in sentence
 
 

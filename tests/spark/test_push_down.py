@@ -25,7 +25,7 @@ from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.spark import cluster as spark_cluster
 from midstream.cluster.spark import push_down as push_down_module
 from midstream.cluster.spark.frames.predicates import spark_condition
-from midstream.cluster.spark.push_down import PushDown, selections, told
+from midstream.cluster.spark.push_down import PushDown, selection_lines, selections
 from midstream.errors import InputError
 from midstream.inputs import declare
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
@@ -59,7 +59,7 @@ def running(cql: str, name: str = "q", catalog: Catalog = CATALOG) -> RunningQue
 
 def selected(*cqls: str, catalog: Catalog = CATALOG, zone: str = "UTC") -> list[str]:
     queries = [running(cql, f"q{i}", catalog) for i, cql in enumerate(cqls)]
-    return told(queries, catalog.streams.values(), lambda: zone)
+    return selection_lines(queries, catalog.streams.values(), lambda: zone)
 
 
 def test_a_selection_above_a_stream_is_made_by_spark():

@@ -214,11 +214,11 @@ class HotController:
         names = ("past", "hot_for", "cool_for", "resting", "watched")
         return {name: {str(group): value for group, value in getattr(self, name).items()} for name in names}
 
-    def recall(self, told: Mapping[str, Mapping[str, Any]]) -> None:
+    def recall(self, record: Mapping[str, Mapping[str, Any]]) -> None:
         """Goes on from what a manifest says."""
         for name in ("past", "hot_for", "cool_for", "resting"):
-            setattr(self, name, {int(group): value for group, value in told.get(name, {}).items()})
-        self.watched = {int(group): (pair[0], pair[1]) for group, pair in told.get("watched", {}).items()}
+            setattr(self, name, {int(group): value for group, value in record.get(name, {}).items()})
+        self.watched = {int(group): (pair[0], pair[1]) for group, pair in record.get("watched", {}).items()}
 
 
 def _named(group: int, known: HotGroup) -> str:

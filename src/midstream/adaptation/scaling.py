@@ -141,7 +141,7 @@ class ScaleController:
         names = ("busy_for", "idle_for", "resting", "expected", "mistrust")
         return {name: getattr(self, name) for name in names}
 
-    def recall(self, told: Mapping[str, Any]) -> None:
+    def recall(self, record: Mapping[str, Any]) -> None:
         """Goes on from what a manifest says."""
-        for name, value in told.items():
+        for name, value in record.items():
             setattr(self, name, value)

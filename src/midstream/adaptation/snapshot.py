@@ -53,23 +53,23 @@ def restore(adaptive: Adaptive, kept: Mapping[str, Any], plan_of: PlanOf) -> Non
     _restore_controller(adaptive.controller, kept["controller"], plan_of)
     _restore_drift(adaptive.drift, kept["drift"])
     adaptive.history.clear()
-    adaptive.history.extend(decision_of(told, plan_of) for told in kept["decisions"])
+    adaptive.history.extend(decision_of(record, plan_of) for record in kept["decisions"])
     adaptive.checked_at, adaptive.batches = kept["checked_at"], kept["batches"]
     adaptive.running = plan_of(kept["running"])
 
 
-def decision_of(told: Mapping[str, Any], plan_of: PlanOf) -> Decision:
+def decision_of(record: Mapping[str, Any], plan_of: PlanOf) -> Decision:
     """A decision from its plain values."""
     return Decision(
-        told["moment"],
-        told["action"],
-        plan_of(told["plan"]),
-        plan_of(told["target"]),
-        told["cost"],
-        told["target_cost"],
-        told["migration_cost"],
-        told["evidence"],
-        told["reason"],
+        record["moment"],
+        record["action"],
+        plan_of(record["plan"]),
+        plan_of(record["target"]),
+        record["cost"],
+        record["target_cost"],
+        record["migration_cost"],
+        record["evidence"],
+        record["reason"],
     )
 
 

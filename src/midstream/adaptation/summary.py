@@ -8,7 +8,7 @@ from midstream.algebra.statistics import Statistics
 from midstream.optimizer.explanation import heavy_hitters
 
 
-def statistics_told(statistics: Statistics) -> dict[str, Any]:
+def statistics_summary(statistics: Statistics) -> dict[str, Any]:
     """Rates, populations, selectivities and skews, with how sure they are."""
     return {
         "streams": {
@@ -30,7 +30,7 @@ def statistics_told(statistics: Statistics) -> dict[str, Any]:
     }
 
 
-def operators_told(statistics: Statistics) -> list[dict[str, Any]]:
+def operators_summary(statistics: Statistics) -> list[dict[str, Any]]:
     """What the operators of the running plan did lately, per tick, what they took and what they keep."""
     names = ("label", "taken", "given", "probed", "inserted", "matched", "seconds_per_row", "purge_seconds")
     return [

@@ -77,14 +77,14 @@ def refusal(error: MidstreamError) -> Reply:
 
 
 def _answer(files: Files, number: str) -> Any:
-    told = json.loads(files.read(path_of(ANSWERS, number)))
+    record = json.loads(files.read(path_of(ANSWERS, number)))
     files.delete(path_of(ANSWERS, number))
-    if "error" in told:
-        error = told["error"]
+    if "error" in record:
+        error = record["error"]
         if error.get("text") is not None:
             raise QueryError(**error)
         raise JobError(error["message"], detail=error["detail"], hint=error["hint"])
-    return told["result"]
+    return record["result"]
 
 
 def _withdraw(files: Files, number: str, request: Request) -> bool:

@@ -29,7 +29,7 @@ class AlreadyThere(JobError):
 
 
 @contextmanager
-def told(action: str, path: str) -> Iterator[None]:
+def storage_errors(action: str, path: str) -> Iterator[None]:
     """Turns the storage's errors inside into a `JobError` that names the path."""
     try:
         yield

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from midstream.checkpoint.failures import told
+from midstream.checkpoint.failures import storage_errors
 from midstream.errors import JobError
 
 CACHE_DIR = "MIDSTREAM_CACHE_DIR"
@@ -43,7 +43,7 @@ def local_copy(address: str, fetch: Callable[[Path], None]) -> Path:
         os.utime(copy)
         return copy
     unfinished = copy.with_name(f".{copy.name}.{secrets.token_hex(4)}.tmp")
-    with told("keep copies in", str(copy.parent)):
+    with storage_errors("keep copies in", str(copy.parent)):
         _make_folder(copy.parent)
         try:
             fetch(unfinished)

@@ -230,8 +230,8 @@ def _content(holder: Holder) -> bytes:
     return json.dumps(asdict(holder)).encode()
 
 
-def _holder(told: dict[str, Any]) -> Holder:
-    return Holder(**{**told, "machine": Machine(**told.get("machine", {}))})
+def _holder(record: dict[str, Any]) -> Holder:
+    return Holder(**{**record, "machine": Machine(**record.get("machine", {}))})
 
 
 def _held(files: Files, holder: Holder, clock: Clock) -> JobError:

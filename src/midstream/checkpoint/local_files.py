@@ -17,7 +17,7 @@ import pyarrow.fs as pafs
 
 from midstream.checkpoint import claims, maps
 from midstream.checkpoint.crash_points import reach
-from midstream.checkpoint.failures import AlreadyThere, told
+from midstream.checkpoint.failures import AlreadyThere, storage_errors
 from midstream.checkpoint.files import TEMPORARY, Data, Files, Paths, pieces_of, write_halting
 
 
@@ -46,7 +46,7 @@ class LocalFiles(Files):
     ) -> None:
         final = self._path(path)
         unfinished = final.with_name(f".{final.name}.{secrets.token_hex(4)}{TEMPORARY}")
-        with told("write", str(final)):
+        with storage_errors("write", str(final)):
             try:
                 reach(f"{point}.before_write")
                 _write(unfinished, pieces_of(data), point, self.private)
@@ -64,7 +64,7 @@ class LocalFiles(Files):
                 _sync(final.parent)
 
     def read(self, path: str) -> bytes:
-        with told("read", self.full(path)):
+        with storage_errors("read", self.full(path)):
             return self._path(path).read_bytes()
 
     def mapped(self, path: str) -> maps.Mapped:
@@ -72,14 +72,14 @@ class LocalFiles(Files):
 
     def list(self, dir: str) -> Paths:
         found: Paths = []
-        with told("list", self.full(dir)):
+        with storage_errors("list", self.full(dir)):
             for folder, _, names in os.walk(self._path(dir), onerror=_unless_missing):
                 here = Path(folder).relative_to(self.uri).as_posix()
                 found.extend(f"{here}/{name}" if here != "." else name for name in names)
         return sorted(found)
 
     def delete(self, path: str) -> None:
-        with told("delete", self.full(path)):
+        with storage_errors("delete", self.full(path)):
             self._path(path).unlink(missing_ok=True)
         self.forget(path)
 
@@ -87,15 +87,15 @@ class LocalFiles(Files):
         maps.forget(self.full(path))
 
     def make(self, dir: str) -> None:
-        with told("make the folder", self.full(dir)):
+        with storage_errors("make the folder", self.full(dir)):
             _make_folder(self._path(dir), self.private)
 
     def exists(self, path: str) -> bool:
-        with told("look for", self.full(path)):
+        with storage_errors("look for", self.full(path)):
             return self._path(path).is_file()
 
     def sync(self, dir: str) -> None:
-        with told("sync", self.full(dir)):
+        with storage_errors("sync", self.full(dir)):
             _sync(self._path(dir))
 
     def _path(self, path: str) -> Path:

@@ -14,7 +14,7 @@ from threading import Lock
 
 import pyarrow as pa
 
-from midstream.checkpoint.failures import told
+from midstream.checkpoint.failures import storage_errors
 
 MOST_MAPS = 4096
 """How many mappings a process keeps."""
@@ -38,7 +38,7 @@ _made = 0
 
 def mapped(path: str) -> Mapped:
     """A local file, mapped."""
-    with told("read", path):
+    with storage_errors("read", path):
         size = os.stat(path).st_size
         with _lock:
             found = _maps.get(path)

@@ -14,9 +14,9 @@ from midstream.optimizer.routed.text import Ways
 from midstream.optimizer.shapes import Orders, Tree, leaves_of, parse_shape
 
 
-def graph_told(plan: str, told: Mapping[str, Any]) -> PlanGraph:
+def graph_of_record(plan: str, record: Mapping[str, Any]) -> PlanGraph:
     """The graph that a manifest tells of a plan."""
-    figures = told.get("figures", {})
+    figures = record.get("figures", {})
     nodes = (
         OperatorNode(
             node["id"],
@@ -28,14 +28,14 @@ def graph_told(plan: str, told: Mapping[str, Any]) -> PlanGraph:
             node.get("stream"),
             OperatorFigures(*figures[node["id"]]) if node["id"] in figures else None,
         )
-        for node in told["nodes"]
+        for node in record["nodes"]
     )
     return PlanGraph(plan, tuple(nodes))
 
 
-def schema_told(told: Mapping[str, Any]) -> pa.Schema:
+def schema_of_record(record: Mapping[str, Any]) -> pa.Schema:
     """The columns of a query's results, as a manifest tells them."""
-    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(told["schema"])))
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(record["schema"])))
 
 
 _KINDS = {

@@ -25,9 +25,9 @@ from midstream.checkpoint.metrics import metrics_of, rates
 from midstream.checkpoint.names import REHEARSED, is_rehearsal
 from midstream.checkpoint.outputs import open_output
 from midstream.checkpoint.packs import SegmentEntry
-from midstream.checkpoint.plan_graphs import graph_told, join_tree
+from midstream.checkpoint.plan_graphs import graph_of_record, join_tree
 from midstream.checkpoint.plotting import plot_batches
-from midstream.checkpoint.request_log import told_of
+from midstream.checkpoint.request_log import requests_summary
 from midstream.checkpoint.retention import warn_of_removed_dead_letters
 from midstream.checkpoint.store import CheckpointStore
 from midstream.checkpoint.stored import (
@@ -166,7 +166,7 @@ class StoredJob:
             if slot < count:
                 held[slot] += entry.bytes
         moves = tuple(GroupMove(m["batch"], m["trigger"], dict(m)) for m in known.moves)
-        decisions = tuple(dict(told) for told in known.decisions)
+        decisions = tuple(dict(record) for record in known.decisions)
         return Slots(
             count, tuple(known.routing), tuple(known.loads), tuple(held), moves, decisions, tuple(known.spread)
         )
@@ -174,10 +174,10 @@ class StoredJob:
     @property
     def requests(self) -> tuple[StoredRequest, ...]:
         """Requests to the job: those not accepted yet, then pending ones, then completed ones."""
-        told = told_of(self.store.files, self.manifest)
+        record = requests_summary(self.store.files, self.manifest)
         new = [StoredRequest(n, "", "sent", {}) for n in numbers_in(self.store.files, ARRIVED)]
-        waiting = [_request(r, "waiting") for r in told["waiting"]]
-        done = [_request(r, "refused" if "refused" in r else "done") for r in told["done"]]
+        waiting = [_request(r, "waiting") for r in record["waiting"]]
+        done = [_request(r, "refused" if "refused" in r else "done") for r in record["done"]]
         return (*new, *waiting, *done)
 
     @property
@@ -260,7 +260,7 @@ def _query(manifest: Manifest, name: str, entry: QueryEntry) -> StoredQuery:
         account.results,
         tick(manifest.advanced_to.get(name)),
         tick(manifest.released.get(name)),
-        graph_told(entry.plan, plan) if plan else join_tree(entry.plan),
+        graph_of_record(entry.plan, plan) if plan else join_tree(entry.plan),
         _knowledge(name, account.knowledge or {}),
         _under_way(manifest, name, entry, plan),
         Records(past_migration(name, record, entry.time) for record in account.history),
@@ -274,108 +274,110 @@ def _knowledge(name: str, kept: Mapping[str, Any]) -> Knowledge:
     return Knowledge(
         kept.get("mode", "off"),
         Records(StoredDecision.of(name, decision) for decision in kept.get("decisions", ())),
-        tuple(Alternative(*told) for told in kept.get("controller", {}).get("candidates", ())),
+        tuple(Alternative(*record) for record in kept.get("controller", {}).get("candidates", ())),
         dict(kept.get("observed", {})),
     )
 
 
 def _under_way(manifest: Manifest, name: str, entry: QueryEntry, plan: Mapping[str, Any]) -> StoredMigration | None:
-    told = manifest.migration.get(name)
-    if told is None:
+    record = manifest.migration.get(name)
+    if record is None:
         verifying = manifest.account(name).verifying
         rehearsed = manifest.migration.get(name + REHEARSED)
         return None if verifying is None else _verifying(name, entry, verifying, rehearsed)
-    decision, account, target = told["decision"], told.get("account"), plan.get("target")
+    decision, account, target = record["decision"], record.get("account"), plan.get("target")
     split = decision.get("split_after")
     return StoredMigration(
         name,
         entry.plan,
-        told["plan"],
-        decision.get("strategy", told["strategy"]),
-        "ending" if told["done"] else "under way",
-        told["trigger"],
+        record["plan"],
+        decision.get("strategy", record["strategy"]),
+        "ending" if record["done"] else "under way",
+        record["trigger"],
         decision.get("part"),
-        told["begun"],
+        record["begun"],
         None,
         None if split is None else split + 0.5,
         tuple(_forecast(p) for p in decision.get("predictions", ())),
         None if account is None else _figures(account, account["ended"] - account["started"]),
-        graph_told(told["plan"], target) if target else join_tree(told["plan"]),
+        graph_of_record(record["plan"], target) if target else join_tree(record["plan"]),
         time=entry.time,
     )
 
 
 def _verifying(
-    name: str, entry: QueryEntry, told: Mapping[str, Any], rehearsed: Mapping[str, Any] | None
+    name: str, entry: QueryEntry, record: Mapping[str, Any], rehearsed: Mapping[str, Any] | None
 ) -> StoredMigration:
     """A migration that a copy of the query goes through, or has gone through."""
     return StoredMigration(
         name,
         entry.plan,
-        told["plan"],
-        told["strategy"],
+        record["plan"],
+        record["strategy"],
         "verifying",
-        told["trigger"],
+        record["trigger"],
         None,
         None if rehearsed is None else rehearsed["begun"],
         None,
-        target=join_tree(told["plan"]),
+        target=join_tree(record["plan"]),
         time=entry.time,
-        verified={"since": told["since"], "compared_to": told["compared_to"], "difference": None},
+        verified={"since": record["since"], "compared_to": record["compared_to"], "difference": None},
     )
 
 
-def past_migration(name: str, told: Mapping[str, Any], time: str) -> StoredMigration:
+def past_migration(name: str, record: Mapping[str, Any], time: str) -> StoredMigration:
     """A migration, or another change, of a query as its history records it."""
-    predicted = told.get("predicted")
+    predicted = record.get("predicted")
     return StoredMigration(
         name,
-        told["old_plan"],
-        told["new_plan"],
-        told["strategy"],
-        told["status"],
-        told["trigger"],
-        told.get("part"),
-        told["start_batch"],
-        told["end_batch"],
-        told.get("split_time"),
+        record["old_plan"],
+        record["new_plan"],
+        record["strategy"],
+        record["status"],
+        record["trigger"],
+        record.get("part"),
+        record["start_batch"],
+        record["end_batch"],
+        record.get("split_time"),
         () if predicted is None else (_forecast(predicted),),
-        None if "started_at" not in told else _figures(told, told["wall_seconds"]),
-        note=_note(told),
+        None if "started_at" not in record else _figures(record, record["wall_seconds"]),
+        note=_note(record),
         time=time,
-        record=told,
-        slots=tuple(told["slots"]) if "slots" in told else None,
-        verified=told.get("verified"),
+        record=record,
+        slots=tuple(record["slots"]) if "slots" in record else None,
+        verified=record.get("verified"),
     )
 
 
-def _note(told: Mapping[str, Any]) -> str:
-    if told.get("shares"):
-        return f"shares state with {', '.join(told['shares'])}"
-    difference = (told.get("verified") or {}).get("difference")
+def _note(record: Mapping[str, Any]) -> str:
+    if record.get("shares"):
+        return f"shares state with {', '.join(record['shares'])}"
+    difference = (record.get("verified") or {}).get("difference")
     if difference is None:
         return ""
-    return f"{difference}; the new plan's results: {told['new_results']}" if "new_results" in told else difference
+    return f"{difference}; the new plan's results: {record['new_results']}" if "new_results" in record else difference
 
 
-def _forecast(told: Mapping[str, Any]) -> Forecast:
-    return Forecast(*(told[name] for name in ("strategy", "duration", "work", "rows", "silence")))
+def _forecast(record: Mapping[str, Any]) -> Forecast:
+    return Forecast(*(record[name] for name in ("strategy", "duration", "work", "rows", "silence")))
 
 
-def _figures(told: Mapping[str, Any], seconds: float) -> MigrationFigures:
+def _figures(record: Mapping[str, Any], seconds: float) -> MigrationFigures:
     return MigrationFigures(
-        tick(told["started_at"]),
-        tick(told["ended_at"]),
+        tick(record["started_at"]),
+        tick(record["ended_at"]),
         round(seconds, 3),
-        *(told[name] for name in ("batches", "processed_twice", "peak_extra_rows")),
-        *(told[name] for name in ("longest_silence", "longest_silence_seconds")),
+        *(record[name] for name in ("batches", "processed_twice", "peak_extra_rows")),
+        *(record[name] for name in ("longest_silence", "longest_silence_seconds")),
     )
 
 
-def _request(told: Mapping[str, Any], status: str) -> StoredRequest:
+def _request(record: Mapping[str, Any], status: str) -> StoredRequest:
     known = ("id", "command", "batch", "refused")
-    about = {name: value for name, value in told.items() if name not in known}
-    return StoredRequest(told["id"], str(told.get("command")), status, about, told.get("batch"), told.get("refused"))
+    about = {name: value for name, value in record.items() if name not in known}
+    return StoredRequest(
+        record["id"], str(record.get("command")), status, about, record.get("batch"), record.get("refused")
+    )
 
 
 def _states(manifest: Manifest, name: str) -> Iterator[StoredState]:

@@ -34,5 +34,5 @@ class Recorded:
         return self.record.get(key, default)
 
     def _warn(self, key: str) -> None:
-        told = f"reading {type(self).__name__} by key is deprecated: use .{key}, or .record for all that was recorded"
-        warnings.warn(told, DeprecationWarning, stacklevel=3)
+        text = f"reading {type(self).__name__} by key is deprecated: use .{key}, or .record for all that was recorded"
+        warnings.warn(text, DeprecationWarning, stacklevel=3)

@@ -159,7 +159,7 @@ class QueryAccount:
     @property
     def plans_of_slots(self) -> dict[int, str]:
         """The plans of slots that run by another than the query's."""
-        return {int(slot): told["plan"] for slot, told in self.local_plans.items()}
+        return {int(slot): record["plan"] for slot, record in self.local_plans.items()}
 
 
 @dataclass(frozen=True, slots=True)

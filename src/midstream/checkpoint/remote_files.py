@@ -16,7 +16,7 @@ import pyarrow.fs as pafs
 
 from midstream.checkpoint import fetched, maps
 from midstream.checkpoint.claims import is_file
-from midstream.checkpoint.failures import MissingFile, told
+from midstream.checkpoint.failures import MissingFile, storage_errors
 from midstream.checkpoint.files import Data, Files, Paths, pieces_of, write_halting
 from midstream.errors import JobError
 
@@ -54,7 +54,7 @@ class RemoteFiles(Files):
     ) -> None:
         if once is not None:
             once()
-        with told("write", self.full(path)):
+        with storage_errors("write", self.full(path)):
             (self._create if only_if_absent else self._replace)(path, pieces_of(data), point)
 
     @abstractmethod
@@ -67,7 +67,7 @@ class RemoteFiles(Files):
 
     def read(self, path: str) -> bytes:
         filesystem, place = self._place(path)
-        with told("read", self.full(path)), filesystem.open_input_stream(place, compression=None) as stream:
+        with storage_errors("read", self.full(path)), filesystem.open_input_stream(place, compression=None) as stream:
             return bytes(stream.read())
 
     def mapped(self, path: str) -> maps.Mapped:
@@ -86,21 +86,21 @@ class RemoteFiles(Files):
 
     def _chunks(self, path: str) -> Iterator[bytes]:
         filesystem, place = self._place(path)
-        with told("read", self.full(path)), filesystem.open_input_stream(place, compression=None) as stream:
+        with storage_errors("read", self.full(path)), filesystem.open_input_stream(place, compression=None) as stream:
             while chunk := stream.read(CHUNK):
                 yield chunk
 
     def list(self, dir: str) -> Paths:
         filesystem, place = self._place(dir)
         selector = pafs.FileSelector(place, allow_not_found=True, recursive=True)
-        with told("list", self.full(dir)):
+        with storage_errors("list", self.full(dir)):
             infos = filesystem.get_file_info(selector)
         root = self._place("")[1].rstrip("/")
         return sorted(info.path[len(root) :].lstrip("/") for info in infos if info.type == pafs.FileType.File)
 
     def delete(self, path: str) -> None:
         filesystem, place = self._place(path)
-        with told("delete", self.full(path)):
+        with storage_errors("delete", self.full(path)):
             if is_file(filesystem, place):
                 filesystem.delete_file(place)
         self.forget(path)
@@ -112,12 +112,12 @@ class RemoteFiles(Files):
 
     def make(self, dir: str) -> None:
         filesystem, place = self._place(dir)
-        with told("make the folder", self.full(dir)):
+        with storage_errors("make the folder", self.full(dir)):
             filesystem.create_dir(place, recursive=True)
 
     def exists(self, path: str) -> bool:
         filesystem, place = self._place(path)
-        with told("look for", self.full(path)):
+        with storage_errors("look for", self.full(path)):
             return is_file(filesystem, place)
 
     def sync(self, dir: str) -> None:

@@ -28,25 +28,25 @@ def parsed(content: bytes) -> Request:
     >>> parsed(b'{"command": "status"}'), parsed(b'{"command": []}')
     ({'command': 'status'}, {'unreadable': 'its command is not a text'})
     """
-    told = _object_in(content)
-    if isinstance(told, str):
-        return {UNREADABLE: told}
-    flaw = _flaw(told)
-    return told if flaw is None else {UNREADABLE: flaw}
+    record = _object_in(content)
+    if isinstance(record, str):
+        return {UNREADABLE: record}
+    flaw = _flaw(record)
+    return record if flaw is None else {UNREADABLE: flaw}
 
 
 def taken_in(content: bytes) -> tuple[int, Request] | None:
     """What the file of a request that was taken up says: its place in the order, and the request; None if neither."""
-    told = _object_in(content, DEEPEST + 1)
-    if isinstance(told, str) or _flaw(told.get("request")) is not None or type(told.get("order")) is not int:
+    record = _object_in(content, DEEPEST + 1)
+    if isinstance(record, str) or _flaw(record.get("request")) is not None or type(record.get("order")) is not int:
         return None
-    return told["order"], told["request"]
+    return record["order"], record["request"]
 
 
 def refusal_in(content: bytes) -> Request:
     """The refusal that a file holds; of one that holds none, only that it was refused is known."""
-    told = _object_in(content)
-    error = None if isinstance(told, str) else told.get("error")
+    record = _object_in(content)
+    error = None if isinstance(record, str) else record.get("error")
     if not isinstance(error, dict) or not isinstance(error.get("message"), str):
         return {"error": {"message": "the request was refused", "detail": "the reason cannot be read", "hint": None}}
     said = {name: error.get(name) for name in ("message", "detail", "hint")}
@@ -58,21 +58,21 @@ def _object_in(content: bytes, deepest: int = DEEPEST) -> Request | str:
     if len(content) > LARGEST:
         return f"it has more than {LARGEST} bytes"
     try:
-        told = json.loads(content)
+        record = json.loads(content)
     except (ValueError, RecursionError) as error:
         return f"it is not JSON: {error}"
-    if not isinstance(told, dict):
+    if not isinstance(record, dict):
         return "it is not a JSON object"
-    return told if _is_shallow(told, deepest) else "its values are nested too deeply"
+    return record if _is_shallow(record, deepest) else "its values are nested too deeply"
 
 
-def _flaw(told: object) -> str | None:
+def _flaw(record: object) -> str | None:
     """What is wrong with a request; None if nothing is."""
-    if not isinstance(told, dict):
+    if not isinstance(record, dict):
         return "it is not a JSON object"
-    if not isinstance(told.get("command"), str):
+    if not isinstance(record.get("command"), str):
         return "its command is not a text"
-    until = told.get("until", 0)
+    until = record.get("until", 0)
     if type(until) is not int and not (isinstance(until, float) and math.isfinite(until)):
         return "its `until` is not a number"
     return None

@@ -74,11 +74,11 @@ class TakenRequests:
         found = []
         for number in numbers_in(self.files, TAKEN):
             try:
-                told = taken_in(self.files.read(path_of(TAKEN, number)))
+                record = taken_in(self.files.read(path_of(TAKEN, number)))
             except MissingFile:
                 continue  # its batch was committed just now
-            if told is not None:
-                found.append((told[0], number, told[1]))
+            if record is not None:
+                found.append((record[0], number, record[1]))
         return [(number, request) for _, number, request in sorted(found, key=lambda one: one[:2])]
 
     def answer(self, number: str, reply: Reply) -> None:
@@ -154,7 +154,7 @@ def record_of(number: str, request: Request) -> dict[str, object]:
     return {"id": number, "command": request.get("command"), **about}
 
 
-def told_of(files: Files, manifest: Manifest | None) -> dict[str, list[dict[str, object]]]:
+def requests_summary(files: Files, manifest: Manifest | None) -> dict[str, list[dict[str, object]]]:
     """The requests that wait, and those that a manifest tells of."""
     done = [] if manifest is None else [dict(record) for record in manifest.asked.requests]
     known = {record["id"] for record in done}

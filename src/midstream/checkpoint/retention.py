@@ -91,7 +91,7 @@ class Retention:
         return Retention({kind: Limit.of(text, f"{place}.{kind}") for kind, text in (wanted or {}).items()})
 
     @property
-    def told(self) -> dict[str, str]:
+    def record(self) -> dict[str, str]:
         """The limits in words."""
         return {kind: limit.text for kind, limit in self.limits.items()}
 
@@ -245,7 +245,7 @@ def kept_from(manifest: Manifest, query: str) -> int:
     return BEGINNING if removed is None else int(removed["before"])
 
 
-def told_of_removed(manifest: Manifest, query: str) -> str | None:
+def removed_text(manifest: Manifest, query: str) -> str | None:
     """What has been removed of a query's results, in words."""
     removed, entry = manifest.account(query).removed, manifest.queries.get(query)
     if removed is None:
@@ -257,14 +257,14 @@ def told_of_removed(manifest: Manifest, query: str) -> str | None:
 
 def warn_of_removed(manifest: Manifest, query: str, since: int) -> None:
     """Warns whoever asks for results that were removed."""
-    told = told_of_removed(manifest, query)
-    if told is not None and since < kept_from(manifest, query):
-        warnings.warn(told, RemovedWarning, stacklevel=3)
+    record = removed_text(manifest, query)
+    if record is not None and since < kept_from(manifest, query):
+        warnings.warn(record, RemovedWarning, stacklevel=3)
 
 
 def warn_of_removed_dead_letters(manifest: Manifest) -> None:
     """Warns whoever asks for dead letters that were removed."""
     removed = manifest.outputs.removed_dead_letters
     if removed is not None:
-        told = f"{removed['rows']:,} dead letters, up to batch {removed['last_batch']}, were removed by retention"
-        warnings.warn(told, RemovedWarning, stacklevel=3)
+        record = f"{removed['rows']:,} dead letters, up to batch {removed['last_batch']}, were removed by retention"
+        warnings.warn(record, RemovedWarning, stacklevel=3)

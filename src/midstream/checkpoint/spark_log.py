@@ -232,11 +232,11 @@ def _file_logs(entry: str) -> Iterator[tuple[str, int]]:
     for place, line in enumerate(offsets):
         name, offset = line.split(":", 1) if version == "v2" else (str(place), line)
         try:
-            told = json.loads(offset)
+            record = json.loads(offset)
         except ValueError:
             continue
-        if isinstance(told, dict) and isinstance(told.get("logOffset"), int):
-            yield name, told["logOffset"]
+        if isinstance(record, dict) and isinstance(record.get("logOffset"), int):
+            yield name, record["logOffset"]
 
 
 def _paths(content: str, newest: int) -> set[str]:

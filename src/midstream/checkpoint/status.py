@@ -9,9 +9,9 @@ from midstream.checkpoint.lease import likely_holder
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.metrics import metrics_of, rates
 from midstream.checkpoint.names import is_rehearsal
-from midstream.checkpoint.request_log import told_of
+from midstream.checkpoint.request_log import requests_summary
 from midstream.checkpoint.store import CheckpointStore
-from midstream.distribution.plan_texts import told_beside
+from midstream.distribution.plan_texts import plan_text_beside
 from midstream.errors import JobError
 
 LOOKED_AT = 4096
@@ -55,18 +55,18 @@ def stored_status(store: CheckpointStore) -> dict[str, Any]:
         "retention": dict(manifest.settings.retention),
         "removed_dead_letters": manifest.outputs.removed_dead_letters,
         "given_up": list(manifest.outputs.given_up),
-        "requests": told_of(store.files, manifest),
+        "requests": requests_summary(store.files, manifest),
         **measured(store, manifest),
     }
 
 
 def moving_groups(manifest: Manifest) -> dict[str, Any] | None:
     """The move under way of groups whose rows go to two slots: by which protocol, how many, and since which batch."""
-    told = manifest.slots.doubled
-    if told is None:
+    record = manifest.slots.doubled
+    if record is None:
         return None
-    changed = sum(old != new for old, new in zip(manifest.slots.routing, told["groups"], strict=True))
-    return {"protocol": told["protocol"], "groups": changed, "since": told["begun"], "trigger": told["trigger"]}
+    changed = sum(old != new for old, new in zip(manifest.slots.routing, record["groups"], strict=True))
+    return {"protocol": record["protocol"], "groups": changed, "since": record["begun"], "trigger": record["trigger"]}
 
 
 def measured(store: CheckpointStore, manifest: Manifest | None) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def _query(manifest: Manifest, name: str) -> dict[str, Any]:
     entry, account = manifest.queries[name], manifest.account(name)
     return {
         "cql": entry.cql,
-        "plan": told_beside(entry.plan, account.plans_of_slots),
+        "plan": plan_text_beside(entry.plan, account.plans_of_slots),
         "status": entry.status,
         "migrating_to": manifest.migration.get(name, {}).get("plan"),
         "verifying": account.verifying,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from midstream.checkpoint.recorded import Recorded
-from midstream.distribution.plan_texts import told_beside
+from midstream.distribution.plan_texts import plan_text_beside
 from midstream.html import Records, drawn, escaped, section
 from midstream.optimizer.plan_html import shapes_html
 
@@ -126,7 +126,7 @@ class StoredMigration(Recorded):
     @property
     def forecast(self) -> Forecast | None:
         """What its strategy was predicted to take."""
-        return next((told for told in self.forecasts if told.strategy == self.strategy), None)
+        return next((record for record in self.forecasts if record.strategy == self.strategy), None)
 
     def _repr_html_(self) -> str:
         return drawn(self)
@@ -152,9 +152,9 @@ class StoredDecision(Recorded):
     """All that was recorded of it."""
 
     @staticmethod
-    def of(query: str, told: Mapping[str, Any]) -> StoredDecision:
+    def of(query: str, record: Mapping[str, Any]) -> StoredDecision:
         """A decision about a query as it was recorded."""
-        return StoredDecision(query, **told, record=told)
+        return StoredDecision(query, **record, record=record)
 
     def _repr_html_(self) -> str:
         plans = "" if self.plan == self.target else shapes_html(self.plan, self.target)
@@ -238,7 +238,7 @@ class StoredQuery:
     @property
     def plans(self) -> str:
         """The plan that runs, with those of slots that run by another one, in one line."""
-        return told_beside(self.plan, self.local)
+        return plan_text_beside(self.plan, self.local)
 
     @property
     def streams(self) -> tuple[str, ...]:

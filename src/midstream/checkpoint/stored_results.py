@@ -19,7 +19,7 @@ from midstream.checkpoint.file_entries import ResultFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import results_of
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.plan_graphs import schema_told
+from midstream.checkpoint.plan_graphs import schema_of_record
 from midstream.checkpoint.result_files import read_results
 from midstream.checkpoint.retention import kept_from, warn_of_removed
 from midstream.checkpoint.status import is_running
@@ -173,9 +173,9 @@ def _newest(store: CheckpointStore) -> Manifest:
 
 
 def _schema(manifest: Manifest, query: str, tables: list[pa.Table]) -> pa.Schema | None:
-    told = manifest.account(query).graph
-    if told is not None:
-        return schema_told(told)
+    record = manifest.account(query).graph
+    if record is not None:
+        return schema_of_record(record)
     return tables[0].schema.remove_metadata() if tables else None
 
 

@@ -34,7 +34,7 @@ from midstream.errors import InputError, JobError, QueryError
 from midstream.inputs import NamedSource, StreamSettings
 from midstream.job.adding import Adding
 from midstream.job.arrival import Arrival
-from midstream.job.attention import reads_of, told_wait, waits
+from midstream.job.attention import reads_of, wait_text, waits
 from midstream.job.batch import TICKS
 from midstream.job.changed_functions import fingerprints
 from midstream.job.commits import Commits
@@ -163,16 +163,16 @@ class CheckpointSession(Session):
     ) -> Query:
         policy = self._job.state.policy_for(name, policy)
         self._enrolment.add(Text(name, cql, relation, plan, every, share), self.catalog, policy, replace)
-        told = {"cql": cql, "relation": relation, "plan": plan, "every": every, "share": share, "policy": policy}
-        self._declared[name] = {**told, "replace": replace}
+        record = {"cql": cql, "relation": relation, "plan": plan, "every": every, "share": share, "policy": policy}
+        self._declared[name] = {**record, "replace": replace}
         self._left_out.discard(name)
         return Query(self._enrolment, name)
 
     def restore_added(self) -> list[str]:
         wanted = [name for name in self._job.state.added if name not in self._job.queries]
         for name in wanted:
-            told = self._job.state.added[name]
-            self.query(name, told["cql"], plan=told.get("plan"), adaptive=told.get("adaptive", "off"))
+            record = self._job.state.added[name]
+            self.query(name, record["cql"], plan=record.get("plan"), adaptive=record.get("adaptive", "off"))
         return wanted
 
     def was_dropped(self, name: str, cql: str) -> bool:
@@ -214,11 +214,11 @@ class CheckpointSession(Session):
         return self._job.rescale(slots)
 
     def adapt(self, name: str, mode: str) -> dict[str, str]:
-        told = forecast(
+        record = forecast(
             self._job, {"command": "adapt", "query": name, "mode": mode}, lambda cql: parse(cql, self.catalog)
         )
         self._enrolment.adapt(name, mode)
-        return told
+        return record
 
     @property
     def job(self) -> StoredJob:
@@ -227,7 +227,7 @@ class CheckpointSession(Session):
     @property
     def slot_decisions(self) -> list[dict[str, Any]]:
         manifest = self._job.manifest
-        return [dict(told) for told in manifest.slots.decisions] if manifest else []
+        return [dict(record) for record in manifest.slots.decisions] if manifest else []
 
     @property
     def moves(self) -> list[dict[str, Any]]:
@@ -241,7 +241,7 @@ class CheckpointSession(Session):
             return []
         known = job.manifest.streams
         found = waits(reads_of(job.queries), known.registers, known.silent)
-        return [told_wait(wait, self.catalog.streams[wait.stream]) for wait in found]
+        return [wait_text(wait, self.catalog.streams[wait.stream]) for wait in found]
 
     def sink(self, name: str, write: Sink) -> None:
         self._enrolment.query(name)

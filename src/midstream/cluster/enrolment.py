@@ -88,8 +88,8 @@ class Enrolment:
         def by_plan(text: str) -> RunningQuery:
             return self.job.state.target(running, plan_query(running.plan.query, text, running.emit_every))
 
-        if (told := manifest.migration.get(running.name)) is not None:
-            running.migration = MigrationUnderWay.resumed(by_plan(told["plan"]), told)
+        if (record := manifest.migration.get(running.name)) is not None:
+            running.migration = MigrationUnderWay.resumed(by_plan(record["plan"]), record)
         return resumed(running, manifest.account(running.name).local_plans, by_plan)
 
     def _take_up(self, running: RunningQuery) -> None:

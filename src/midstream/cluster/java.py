@@ -22,8 +22,8 @@ def java_program(environment: Mapping[str, str] = os.environ) -> str | None:
 def java_version(java: str) -> int | None:
     """The feature release of a Java, such as 17; None if it does not say."""
     try:
-        told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60).stderr
+        text = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=60).stderr
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r'version "(?:1\.)?(\d+)', told)
+    found = re.search(r'version "(?:1\.)?(\d+)', text)
     return int(found[1]) if found else None

@@ -11,13 +11,13 @@ from midstream.checkpoint.control import Request
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import is_rehearsal
 from midstream.checkpoint.process import Repeated, this_process
-from midstream.checkpoint.request_log import told_of
+from midstream.checkpoint.request_log import requests_summary
 from midstream.checkpoint.status import measured, moving_groups
 from midstream.cluster.query import Query
 from midstream.errors import JobError, MidstreamError
-from midstream.job.accounts import adaptivity_of, history_of, shared_with, told_tick
+from midstream.job.accounts import adaptivity_of, history_of, known_tick, shared_with
 from midstream.job.events import AddingRecorded, DroppingRecorded
-from midstream.job.faults import told_of_faults
+from midstream.job.faults import faults_summary
 from midstream.job.forecast import forecast
 from midstream.job.job import Job
 from midstream.job.local_plans import migrating_to, plan_text
@@ -191,7 +191,7 @@ def status(session: Commanded) -> dict[str, Any]:
                 "rows": known.streams.rows.get(name, 0),
                 "late": known.streams.late.get(name, 0),
                 "unusable": known.streams.unusable.get(name, 0),
-                "register": told_tick(known.streams.registers.get(name)),
+                "register": known_tick(known.streams.registers.get(name)),
             }
             for name in session.catalog.streams
         },
@@ -200,25 +200,25 @@ def status(session: Commanded) -> dict[str, Any]:
                 "cql": query.cql,
                 "plan": plan_text(query, job.state.slots),
                 "migrating_to": migrating_to(query),
-                "verifying": job.state.verifications.told_of(name),
+                "verifying": job.state.verifications.summary_of(name),
                 "removed": known.account(name).removed,
                 "added": name in job.state.added,
                 "results": known.account(name).results,
-                "released": told_tick(known.released.get(name)),
+                "released": known_tick(known.released.get(name)),
                 "history": history_of(job, query),
                 "warnings": list(growth(query.plan.physical)),
                 "shared_with": shared_with(known, name),
                 "adaptivity": adaptivity_of(job, name),
-                **told_of_faults(job.state.faults.stopped.get(name), known.account(name).set_aside),
+                **faults_summary(job.state.faults.stopped.get(name), known.account(name).set_aside),
                 "waits_for": known.streams.waits.get(name),
             }
             for name, query in job.queries.items()
             if not is_rehearsal(name)
         },
-        "retention": job.commits.retention.told,
+        "retention": job.commits.retention.record,
         "removed_dead_letters": known.outputs.removed_dead_letters,
         "dropped": dict(job.state.dropped),
-        "requests": told_of(job.files, manifest),
+        "requests": requests_summary(job.files, manifest),
         **measured(job.store, manifest),
         "last_batch": job.last_event,
     }

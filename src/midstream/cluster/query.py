@@ -130,13 +130,13 @@ class Query(ContinuousQuery):
     def history(self) -> Records[StoredMigration]:
         """Its migrations, oldest first, also those before a restart; the last may be waiting or under way."""
         time = "integer" if self._running.plan.query.domain.is_integer else "timestamp"
-        told = history_of(self._job, self._running)
-        return Records(past_migration(self.name, record, time) for record in told)
+        past = history_of(self._job, self._running)
+        return Records(past_migration(self.name, record, time) for record in past)
 
     @property
     def decisions(self) -> Records[StoredDecision]:
         """What was decided about its plan, also to stay, oldest first and also before a restart."""
-        return Records(StoredDecision.of(self.name, told) for told in decisions_of(self._job, self.name))
+        return Records(StoredDecision.of(self.name, past) for past in decisions_of(self._job, self.name))
 
     @property
     def observed(self) -> Statistics:

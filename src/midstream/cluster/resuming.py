@@ -17,7 +17,7 @@ from midstream.algebra.plan import Relation
 from midstream.checkpoint.names import is_rehearsal
 from midstream.cluster.run import Run
 from midstream.errors import MidstreamError
-from midstream.job.changed_functions import ChangedFunctions, require_same_functions, told_of_functions
+from midstream.job.changed_functions import ChangedFunctions, functions_record, require_same_functions
 from midstream.job.declared import require_same_streams
 from midstream.job.dropping import cannot_go_on, undeclared, without_query
 from midstream.job.events import QueryLeftOut, SettingsChanged
@@ -72,8 +72,8 @@ def take_up(session: Session) -> None:
     require_same_streams(job.manifest, job.needed())
     accepted, state = session._changed_functions == "accept", job.state
     require_same_functions(state.manifest, session._code, state.queries.values(), state.faults, accepted)
-    functions = told_of_functions(state.manifest, session._code)
-    job.apply(SettingsChanged({"functions": functions, "retention": job.commits.retention.told}))
+    functions = functions_record(state.manifest, session._code)
+    job.apply(SettingsChanged({"functions": functions, "retention": job.commits.retention.record}))
 
 
 def leave_out(session: Session, name: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 
-def told_plans(plans: Mapping[int, str]) -> str:
+def plans_text(plans: Mapping[int, str]) -> str:
     """The plans of slots in one line.
 
     >>> told_plans({0: "((A B) C)", 1: "((A B) C)"})
@@ -18,10 +18,10 @@ def told_plans(plans: Mapping[int, str]) -> str:
         by_plan.setdefault(text, []).append(slot)
     if len(by_plan) == 1:
         return next(iter(by_plan))
-    return "; ".join(f"{text} in {told_slots(slots)}" for text, slots in by_plan.items())
+    return "; ".join(f"{text} in {slots_text(slots)}" for text, slots in by_plan.items())
 
 
-def told_slots(slots: Sequence[int]) -> str:
+def slots_text(slots: Sequence[int]) -> str:
     """Some slots in words.
 
     >>> told_slots([0, 2])
@@ -30,7 +30,7 @@ def told_slots(slots: Sequence[int]) -> str:
     return f"slot{'s' * (len(slots) > 1)} {', '.join(map(str, slots))}"
 
 
-def told_beside(plan: str, local: Mapping[int, str]) -> str:
+def plan_text_beside(plan: str, local: Mapping[int, str]) -> str:
     """A query's plan and those of slots that run by another one, in one line.
 
     >>> told_beside("((A B) C)", {1: "(A (B C))", 2: "((A B) C)"})
@@ -39,5 +39,5 @@ def told_beside(plan: str, local: Mapping[int, str]) -> str:
     by_plan: dict[str, list[int]] = {}
     for slot, text in sorted(local.items()):
         by_plan.setdefault(text, []).append(slot)
-    others = (f"{text} in {told_slots(slots)}" for text, slots in by_plan.items() if text != plan)
+    others = (f"{text} in {slots_text(slots)}" for text, slots in by_plan.items() if text != plan)
     return "; ".join([plan, *others])

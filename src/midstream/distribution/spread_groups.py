@@ -59,15 +59,15 @@ class SpreadGroup:
 
     def to_json(self) -> dict[str, Any]:
         """What manifests say of it."""
-        told = {"group": self.group, "spread": self.spread, "ways": self.ways, "reason": self.reason}
+        record = {"group": self.group, "spread": self.spread, "ways": self.ways, "reason": self.reason}
         lists = {"slots": list(self.slots), "copied": list(self.copied), "merging": list(self.merging)}
-        return {**told, **lists, "resting": self.resting}
+        return {**record, **lists, "resting": self.resting}
 
     @staticmethod
-    def from_json(told: Mapping[str, Any]) -> SpreadGroup:
+    def from_json(record: Mapping[str, Any]) -> SpreadGroup:
         """What a manifest said of it."""
-        lists = {name: tuple(told.get(name, ())) for name in ("slots", "copied", "merging")}
-        return SpreadGroup(**{**told, **lists})
+        lists = {name: tuple(record.get(name, ())) for name in ("slots", "copied", "merging")}
+        return SpreadGroup(**{**record, **lists})
 
 
 def copied_streams(plans: Iterable[tuple[str, Staged]], spread: str) -> tuple[str, ...]:

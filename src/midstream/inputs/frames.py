@@ -120,8 +120,8 @@ def _array(name: str, column: str, values: Any, kind: pa.DataType | None = None)
         return pa.array(values, kind, from_pandas=_is_from(values, "pandas", "Series"))
     except FAILURES as error:
         if kind is not None:
-            told = f"column {column} of stream {name} is {kind}, and not all of these values fit it"
-            raise InputError(told, detail=str(error).split("\n")[0]) from error
+            text = f"column {column} of stream {name} is {kind}, and not all of these values fit it"
+            raise InputError(text, detail=str(error).split("\n")[0]) from error
         kinds = _kinds(values)
         raise InputError(
             f"column {column!r} of stream {name} mixes types"

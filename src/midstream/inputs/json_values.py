@@ -68,10 +68,10 @@ def _text(row: dict[str, Any]) -> str:
 
 def _text_of_row(rows: pa.RecordBatch, place: int) -> str:
     named = zip(rows.schema.names, rows.columns, strict=True)
-    return _text({name: _told_value(column.slice(place, 1)) for name, column in named})
+    return _text({name: _stored_value(column.slice(place, 1)) for name, column in named})
 
 
-def _told_value(one: pa.Array) -> Any:
+def _stored_value(one: pa.Array) -> Any:
     """The value of an array of one, or what is stored."""
     try:
         value = json_value(one[0].as_py())

@@ -57,8 +57,8 @@ def _done(
     checked({"command": command, "query": query})
     store = CheckpointStore(checkpoint)
     if is_running(store):
-        told: dict[str, Any] = asked(checkpoint, patience, command=command, query=query)
-        return told
+        answer: dict[str, Any] = asked(checkpoint, patience, command=command, query=query)
+        return answer
     if not store.batch_ids():
         raise JobError(f"no job has run at {store.uri}", hint="check the path: it is the job's checkpoint")
     return {"query": query, "batch": at_rest(store, query).batch_id}
@@ -73,7 +73,7 @@ def stopped(checkpoint: str, patience: float) -> dict[str, Any]:
     before = likely_holder(store.files)
     if before is None and store.batch_ids():
         return {"stopping": False, "stopped": True}
-    told: dict[str, Any] = asked(checkpoint, patience, command="stop")
+    answer: dict[str, Any] = asked(checkpoint, patience, command="stop")
     until = time.monotonic() + patience
     while (holder := likely_holder(store.files)) is not None:
         if before is None or holder.owner != before.owner:
@@ -84,4 +84,4 @@ def stopped(checkpoint: str, patience: float) -> dict[str, Any]:
                 hint="its last batch takes long; --timeout sets how long to wait",
             )
         time.sleep(PAUSE)
-    return {**told, "stopped": True}
+    return {**answer, "stopped": True}

@@ -44,9 +44,9 @@ def statistics_of(job: Job, query: RunningQuery) -> dict[str, Any]:
         "state_rows": sum(state["rows"] for state in states.values()),
         "state_bytes": sum(state["bytes"] for state in states.values()),
         "shared_with": shared_with(manifest, query.name),
-        "registers": {stream: told_tick(known.registers.get(stream)) for stream in streams},
-        "frontier": told_tick(manifest.advanced_to.get(query.name)),
-        "released": told_tick(manifest.released.get(query.name)),
+        "registers": {stream: known_tick(known.registers.get(stream)) for stream in streams},
+        "frontier": known_tick(manifest.advanced_to.get(query.name)),
+        "released": known_tick(manifest.released.get(query.name)),
         "seconds": {} if event is None else dict(event["seconds"]),
     }
 
@@ -90,6 +90,6 @@ def states_of(manifest: Manifest, query: str) -> dict[str, dict[str, int]]:
     return found
 
 
-def told_tick(value: int | None) -> int | None:
+def known_tick(value: int | None) -> int | None:
     """A tick as people are told: none before the beginning and after the end."""
     return None if value in (None, BEGINNING, INFINITY) else value

@@ -21,7 +21,7 @@ from midstream.adaptation.observer import Attention, Observer
 from midstream.adaptation.policy import Policy
 from midstream.adaptation.sampling import LOOK_AT, put_together
 from midstream.adaptation.snapshot import keep, restore
-from midstream.adaptation.summary import operators_told, statistics_told
+from midstream.adaptation.summary import operators_summary, statistics_summary
 from midstream.algebra.expressions import columns_of
 from midstream.algebra.statistics import OperatorStatistics, Statistics
 from midstream.checkpoint.manifest import Manifest
@@ -80,7 +80,7 @@ class Watcher:
         self.decided: Decision | None = None
         self.operators: dict[tuple[int, int], OperatorReport] = {}
         self.operators_since = 0
-        self.told: dict[str, Any] = {}
+        self.summary: dict[str, Any] = {}
         self.slot_wishes: dict[int, dict[str, Any]] = {}
         """What slots have decided for themselves and begins with the next batch."""
 
@@ -107,10 +107,10 @@ class Watcher:
 
     def _recall(self, kept: Mapping[str, Any]) -> None:
         restore(self.adaptive, kept, self.plan_of)
-        self.wish, self.told = kept["wish"], kept["observed"]
+        self.wish, self.summary = kept["wish"], kept["observed"]
         self.operators_since = kept["operators_since"]
-        for fragment, number, told in kept["operators"]:
-            self.operators[fragment, number] = OperatorReport(**{**told, "work": Work(**told["work"])})
+        for fragment, number, summary in kept["operators"]:
+            self.operators[fragment, number] = OperatorReport(**{**summary, "work": Work(**summary["work"])})
 
     def request(self, batch_id: int, slots: int) -> LookRequest | None:
         """What slots are to look at in a batch, if anything."""
@@ -140,7 +140,7 @@ class Watcher:
             self.adaptive.remember(decision)
             self.decided = decision
         if looked and (decision is None or migrating):
-            self.told = self.account()
+            self.summary = self.account()
         self.as_of = batch.batch_id
         if self.only_watches:
             self._let_slots_see(batch, way, verifying)
@@ -170,7 +170,7 @@ class Watcher:
 
     def account(self) -> dict[str, Any]:
         """What is known now, as plain values."""
-        return _told(self.observed)
+        return _summary(self.observed)
 
     @property
     def observed(self) -> Statistics:
@@ -195,7 +195,7 @@ class Watcher:
             "wish": self.wish,
             **({"slot_wishes": {str(s): wish for s, wish in self.slot_wishes.items()}} if self.slot_wishes else {}),
             "decided": None if self.decided is None else self.decided.as_dict(),
-            "observed": self.told,
+            "observed": self.summary,
             "operators": [[*place, asdict(report)] for place, report in self.operators.items()],
             "operators_since": self.operators_since,
         }
@@ -244,7 +244,7 @@ class Watcher:
     def _watched(self, statistics: Statistics) -> Statistics:
         """Statistics with what the operators did since the last time."""
         watched = self._with_operators(statistics)
-        self.told = _told(watched)
+        self.summary = _summary(watched)
         self.operators = {
             place: OperatorReport(o.label, Work(), 0.0, 0.0, 0.0, 0.0, o.state_rows, o.state_bytes)
             for place, o in self.operators.items()
@@ -397,8 +397,8 @@ def _sources_of(query: RunningQuery, observer: Observer) -> dict[str, tuple[str,
     return found
 
 
-def _told(statistics: Statistics) -> dict[str, Any]:
-    return {**statistics_told(statistics), "operators": operators_told(statistics), "moment": statistics.moment}
+def _summary(statistics: Statistics) -> dict[str, Any]:
+    return {**statistics_summary(statistics), "operators": operators_summary(statistics), "moment": statistics.moment}
 
 
 def _per_tick(report: OperatorReport, ticks: int) -> OperatorStatistics:

@@ -62,7 +62,7 @@ def reads_of(queries: Mapping[str, RunningQuery]) -> dict[str, set[str]]:
     return {name: {source.stream.name for source in query.sources} for name, query in queries.items()}
 
 
-def told_wait(wait: Wait, declaration: StreamDeclaration) -> str:
+def wait_text(wait: Wait, declaration: StreamDeclaration) -> str:
     """A wait in words, with what to do."""
     behind = "has had no rows" if wait.behind is None else f"is {span(wait.behind, declaration)} behind the others"
     silent = f" and was silent for {wait.batches} batches" if wait.batches and wait.behind is not None else ""
@@ -81,7 +81,7 @@ def is_worth_telling(batches: int) -> bool:
     return batches == FIRST_TOLD
 
 
-def told_late(declaration: StreamDeclaration, late: int, rows: int, by: int | None) -> str:
+def late_text(declaration: StreamDeclaration, late: int, rows: int, by: int | None) -> str:
     """In words that rows of a batch came too late; `by` is how far they were behind what the stream had promised."""
     allowed = span(declaration.lateness, declaration)
     needed = "" if by is None else f"; a lateness of {span(declaration.lateness + by, declaration)} would have done"

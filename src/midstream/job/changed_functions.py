@@ -28,7 +28,7 @@ def fingerprints(functions: Mapping[str, UserFunction]) -> dict[str, str]:
     return {name: f"{_returns(f)}; {fingerprint(_code(f))}" for name, f in functions.items()}
 
 
-def told_of_functions(before: Manifest | None, now: Mapping[str, str]) -> dict[str, str]:
+def functions_record(before: Manifest | None, now: Mapping[str, str]) -> dict[str, str]:
     """The fingerprints of all functions that a manifest knows; those not registered now stay known."""
     return {**({} if before is None else before.settings.functions), **now}
 

@@ -14,14 +14,14 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.checkpoint.manifest import Manifest
 from midstream.errors import JobError
 
-Told = dict[str, Mapping[str, Any]]
+Record = dict[str, Mapping[str, Any]]
 Needed = Iterable[tuple[StreamDeclaration, Iterable[str]]]
 """Streams, with the columns of them that are read."""
 
 
-def told_of_streams(before: Manifest | None, needed: Needed) -> Told:
+def streams_record(before: Manifest | None, needed: Needed) -> Record:
     """What a manifest says of streams; those not declared now stay known."""
-    known: Told = {} if before is None else dict(before.settings.declared)
+    known: Record = {} if before is None else dict(before.settings.declared)
     for stream, columns in needed:
         known[stream.name] = {
             "time": stream.time,
@@ -35,17 +35,17 @@ def require_same_streams(manifest: Manifest | None, needed: Needed) -> None:
     """Fails if a stream is declared in another way than the checkpoint was made with."""
     known = {} if manifest is None else manifest.settings.declared
     for stream, columns in needed:
-        told = known.get(stream.name)
-        if told is None:
+        record = known.get(stream.name)
+        if record is None:
             continue
-        if told["time"] != stream.time:
-            raise _other(stream.name, "another time column", told["time"], stream.time)
-        if told["timestamps"] != stream.timestamps:
-            raise _other(stream.name, "other timestamps", told["timestamps"], stream.timestamps)
-        for name in (name for name in columns if name in told["columns"]):
+        if record["time"] != stream.time:
+            raise _other(stream.name, "another time column", record["time"], stream.time)
+        if record["timestamps"] != stream.timestamps:
+            raise _other(stream.name, "other timestamps", record["timestamps"], stream.timestamps)
+        for name in (name for name in columns if name in record["columns"]):
             kind = str(stream.columns.field(name).type)
-            if told["columns"][name] != kind:
-                raise _other(stream.name, f"another type of column {name}", told["columns"][name], kind)
+            if record["columns"][name] != kind:
+                raise _other(stream.name, f"another type of column {name}", record["columns"][name], kind)
 
 
 def _other(stream: str, what: str, old: str, new: str) -> JobError:

@@ -62,8 +62,8 @@ def identity_after(before: Manifest | None) -> str:
 
 def deliver(sink: Sink, results: Any, query: str, manifest: Manifest) -> None:
     """Gives a sink the results of a query that a manifest has released."""
-    told = getattr(sink, "deliver", None)
-    if told is None:
+    deliver = getattr(sink, "deliver", None)
+    if deliver is None:
         sink(results, manifest.batch_id)
     else:
-        told(results, Delivery(query, manifest.batch_id, manifest.settings.identity))
+        deliver(results, Delivery(query, manifest.batch_id, manifest.settings.identity))

@@ -52,9 +52,9 @@ def moves_doubled(manifest: Manifest | None, wanted: Routing | None) -> bool:
 def require_rest(manifest: Manifest | None) -> None:
     """Refuses what has to wait until groups that move have come to their slots."""
     if manifest is not None and manifest.slots.doubled is not None:
-        told = manifest.slots.doubled
+        record = manifest.slots.doubled
         raise MigrationError(
-            f"groups move by {told['protocol']} since batch {told['begun']}",
+            f"groups move by {record['protocol']} since batch {record['begun']}",
             detail="until all that their rows meet has come to both slots, their rows go to both",
             hint="ask again once they have moved, as status says",
         )
@@ -86,8 +86,8 @@ def relocated_doubled(
 
 
 def _ended(known: Doubling, moved: Relocated) -> Relocated:
-    told = {"protocol": known.protocol, "start_batch": known.begun}
-    return replace(moved, moved=None if moved.moved is None else {**moved.moved, **told})
+    record = {"protocol": known.protocol, "start_batch": known.begun}
+    return replace(moved, moved=None if moved.moved is None else {**moved.moved, **record})
 
 
 def _begun(
@@ -222,7 +222,7 @@ def _facts(batch: Batch, slot: int) -> Facts:
         return Facts(passed=INFINITY)
     roots = {(p.name, p.query.in_slot(slot).staged.root.number) for p in batch.parts() if p.track is not None}
     reports = [report for report in batch.reports if report.slot == slot]
-    told = [part for report in reports for place, part in report.fragments.items() if place in roots]
+    record = [part for report in reports for place, part in report.fragments.items() if place in roots]
     sent = frozenset(group for group in batch.doubling.copies if batch.routing[group] == slot)
-    purged = told and not any(part.old for part in told)
-    return Facts(old=frozenset() if purged else sent, passed=min((part.passed for part in told), default=BEGINNING))
+    purged = record and not any(part.old for part in record)
+    return Facts(old=frozenset() if purged else sent, passed=min((part.passed for part in record), default=BEGINNING))

@@ -95,7 +95,7 @@ class Doubling:
         made = replace(self, passed={str(slot): fact.passed for slot, fact in facts.items()})
         for slot, fact in facts.items():
             state, actions = processor.observe(made.processors[str(slot)], fact)
-            made = made._with(state)._told(str(slot), actions)[0]
+            made = made._with(state)._record(str(slot), actions)[0]
         return made
 
     def over(self) -> Doubling | None:
@@ -105,7 +105,7 @@ class Doubling:
         made = self._carried(manager.resend(self.manager), 0)
         for name, passed in self.passed.items():
             state, actions = processor.observe(made.processors[name], Facts(passed=passed))
-            made, sends = made._with(state)._told(name, actions)
+            made, sends = made._with(state)._record(name, actions)
             made = made._carried(sends, 0)
         return None if made.manager.moves else made
 
@@ -122,7 +122,7 @@ class Doubling:
                 made, more = made._at_split(send, latest_end)
             else:
                 state, actions = processor.receive(made.processors[send.to], send.message)
-                made, more = made._with(state)._told(send.to, actions)
+                made, more = made._with(state)._record(send.to, actions)
             waiting += more
         return made
 
@@ -132,15 +132,15 @@ class Doubling:
         for action in actions:
             match action:
                 case PutFlag(processor=name, flag=flag):
-                    flagged, told = processor.flag(made.processors[name], JOB, flag)
-                    made, more = made._with(flagged)._told(name, told)
+                    flagged, record = processor.flag(made.processors[name], JOB, flag)
+                    made, more = made._with(flagged)._record(name, record)
                     sends += more
                 case Answer(message=message):
                     managing, more_sends = manager.receive(made.manager, JOB, message)
                     made, sends = replace(made, manager=managing), [*sends, *more_sends]
         return made, sends
 
-    def _told(self, name: str, actions: Sequence[processor.Action]) -> tuple[Doubling, list[Send]]:
+    def _record(self, name: str, actions: Sequence[processor.Action]) -> tuple[Doubling, list[Send]]:
         """What a processor's actions lead to; groups that it drops are left out of the next manifest."""
         made, sends = self, list[Send]()
         for action in actions:
@@ -168,18 +168,18 @@ class Doubling:
         }
 
     @staticmethod
-    def from_json(told: Mapping[str, Any]) -> Doubling:
+    def from_json(record: Mapping[str, Any]) -> Doubling:
         """The move that a manifest tells of."""
-        processors = [ProcessorState.from_json(state) for state in told["processors"]]
+        processors = [ProcessorState.from_json(state) for state in record["processors"]]
         return Doubling(
-            told["protocol"],
-            Routing(tuple(told["groups"]), told["slots"], told["trigger"], told["protocol"]),
-            told["begun"],
-            dict(told["queries"]),
-            ManagerState.from_json(told["manager"]),
-            SplitState.from_json(told["split"]),
+            record["protocol"],
+            Routing(tuple(record["groups"]), record["slots"], record["trigger"], record["protocol"]),
+            record["begun"],
+            dict(record["queries"]),
+            ManagerState.from_json(record["manager"]),
+            SplitState.from_json(record["split"]),
             {state.name: state for state in processors},
-            dict(told["passed"]),
+            dict(record["passed"]),
         )
 
 
@@ -205,5 +205,5 @@ def require_few_pairs(protocol: str, old: Routing, new: Routing) -> None:
 
 def doubling_of(manifest: Manifest | None) -> Doubling | None:
     """The move that a manifest tells of."""
-    told = None if manifest is None else manifest.slots.doubled
-    return None if told is None else Doubling.from_json(told)
+    record = None if manifest is None else manifest.slots.doubled
+    return None if record is None else Doubling.from_json(record)

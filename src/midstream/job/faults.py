@@ -165,7 +165,7 @@ def _event(what: str, start: int, end: int | None, reason: str) -> dict[str, Any
     }
 
 
-def told_of_faults(fault: Fault | None, set_aside: SetAside | None) -> dict[str, Any]:
+def faults_summary(fault: Fault | None, set_aside: SetAside | None) -> dict[str, Any]:
     """What people are told of a query's errors."""
     return {
         "status": "running" if fault is None else QUARANTINED,

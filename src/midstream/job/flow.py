@@ -18,7 +18,7 @@ from midstream.distribution.routing import Routing
 from midstream.job.actions import CallSinks, Collect, Commit, CompareResults, Decide, Decided, Flow
 from midstream.job.attempts import attempt
 from midstream.job.batch import Batch, entry_of
-from midstream.job.declared import told_of_streams
+from midstream.job.declared import streams_record
 from midstream.job.events import Committed, SlotsDecided
 from midstream.job.making import Circumstances
 from midstream.job.outcome import Outcome, Terms
@@ -76,7 +76,7 @@ def _manifest(state: JobState, batch: Batch, notes: Notes, decided: Decided) -> 
         replace(
             state.settings,
             identity=notes.identity,
-            declared=told_of_streams(batch.before, notes.needed),
+            declared=streams_record(batch.before, notes.needed),
             arrival={name: route.key for name, route in batch.routes.items()},
             scheduling=batch.scheduling,
             finished=notes.ended,

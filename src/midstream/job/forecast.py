@@ -34,11 +34,11 @@ from midstream.optimizer.plans import Plan, enumerate_plans, plan_query
 OFFERED = 12
 """How many plans are offered for a query."""
 
-Told = dict[str, Any]
+Record = dict[str, Any]
 Parse = Callable[[str], Relation]
 
 
-def forecast(job: Job, request: Request, parse: Parse) -> Told:
+def forecast(job: Job, request: Request, parse: Parse) -> Record:
     """What a request would do; `parse` binds a query's text to the job's streams."""
     match request:
         case {"command": "migrate", "query": str(name), "plan": str(plan)}:
@@ -77,7 +77,7 @@ def query_named(job: Job, name: str) -> RunningQuery:
     return job.queries[name]
 
 
-def offered_plans(job: Job, query: RunningQuery) -> list[Told]:
+def offered_plans(job: Job, query: RunningQuery) -> list[Record]:
     """Plans of a query, the cheapest first, by what is known of its streams; the running one is among them."""
     watcher = job.watchers.by_query.get(query.name)
     observed = None if watcher is None else watcher.observed
@@ -97,7 +97,7 @@ def _plans(query: RunningQuery, observed: Statistics | None) -> list[Plan]:
     return enumerate_plans(query.plan.query, query.emit_every, 64, observed, spread=True)
 
 
-def _migrate(job: Job, query: RunningQuery, plan: str, part: str) -> Told:
+def _migrate(job: Job, query: RunningQuery, plan: str, part: str) -> Record:
     if query.migration is not None:
         raise MigrationError(
             f"query {query.name} is migrating already, to {query.migration.target.plan.text}",
@@ -128,16 +128,16 @@ def _migrate(job: Job, query: RunningQuery, plan: str, part: str) -> Told:
     }
 
 
-def _strategy(query: RunningQuery, target: RunningQuery, name: str, part: str, known: Situation) -> Told:
+def _strategy(query: RunningQuery, target: RunningQuery, name: str, part: str, known: Situation) -> Record:
     try:
         chosen, _ = legal_strategy(query, target, name, part)
     except MigrationError as error:
         return {"strategy": name, "legal": False, "why": error.message, "hint": error.hint}
-    told = predicted(name, chosen.decide(known), known)
-    return {**(told or {}), "strategy": name, "legal": True}
+    record = predicted(name, chosen.decide(known), known)
+    return {**(record or {}), "strategy": name, "legal": True}
 
 
-def _add(job: Job, name: str, relation: Relation) -> Told:
+def _add(job: Job, name: str, relation: Relation) -> Record:
     if name in job.queries:
         raise QueryError(f"query {name} already exists", hint="choose another name, or drop that one first")
     plan: Plan = plan_query(relation)
@@ -150,7 +150,7 @@ def _add(job: Job, name: str, relation: Relation) -> Told:
     }
 
 
-def _drop(job: Job, query: RunningQuery) -> Told:
+def _drop(job: Job, query: RunningQuery) -> Record:
     manifest = job.manifest
     stages: Mapping[int, Any] = {} if manifest is None else manifest.segments.get(query.name, {})
     held = [entry for slots in stages.values() for entries in slots.values() for entry in entries]
@@ -164,7 +164,7 @@ def _drop(job: Job, query: RunningQuery) -> Told:
     }
 
 
-def _resume(job: Job, name: str) -> Told:
+def _resume(job: Job, name: str) -> Record:
     fault = job.state.faults.stopped.get(name)
     if fault is None:
         query_named(job, name)
@@ -173,7 +173,7 @@ def _resume(job: Job, name: str) -> Told:
     return {"query": name, "reason": fault.reason, "since": fault.batch, "missed": last - fault.batch + 1}
 
 
-def _reroute(job: Job, wanted: Routing) -> Told:
+def _reroute(job: Job, wanted: Routing) -> Record:
     """What dealing groups anew would move; a group's part of the state is about its part of the slot's load."""
     now, manifest = job.state.routing, job.manifest
     loads = job.state.loads or [1.0] * len(now.groups)
@@ -190,6 +190,6 @@ def _reroute(job: Job, wanted: Routing) -> Told:
     }
 
 
-def _adapt(job: Job, query: RunningQuery, mode: str) -> Told:
+def _adapt(job: Job, query: RunningQuery, mode: str) -> Record:
     watcher = job.watchers.by_query.get(query.name)
     return {"query": query.name, "from": "off" if watcher is None else watcher.policy.mode, "to": mode_of(mode)}

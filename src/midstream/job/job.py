@@ -61,7 +61,7 @@ from midstream.job.flow import Notes, batch_flow
 from midstream.job.making import Circumstances
 from midstream.job.migrating import require_way
 from midstream.job.needed import needed_columns
-from midstream.job.progress import progress_of, told_in_a_line
+from midstream.job.progress import batch_line, progress_of
 from midstream.job.requests import Requests
 from midstream.job.rerouting import Rerouter
 from midstream.job.running_query import RunningQuery
@@ -302,7 +302,7 @@ class Job:
 
     def notes(self, before: Manifest | None, batch_id: int, number: int, offsets: str, ended: bool = False) -> Notes:
         """What the next manifest says besides the job's state and the reports of its batch."""
-        requests = self.requests.told(before, batch_id)
+        requests = self.requests.record(before, batch_id)
         return Notes(number, offsets, identity_after(before), self.needed(), requests, ended)
 
     def _offsets(self, number: int, before: Manifest | None) -> str:
@@ -426,7 +426,7 @@ class Job:
         }
         event["seconds"] |= self.commits.seconds
         self.last_event = event
-        log.info("%s", told_in_a_line(event))
+        log.info("%s", batch_line(event))
         for sentence in event["warnings"]:
             log.warning("%s", sentence)
         for listener in self.listeners:

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from midstream.distribution.plan_texts import told_plans, told_slots
+from midstream.distribution.plan_texts import plans_text, slots_text
 from midstream.errors import MigrationError
 from midstream.job.migration_account import Account
 from midstream.job.migration_choice import fit_one_box
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
 from midstream.optimizer.plans import Plan
 
-Told = dict[str, Any]
+Record = dict[str, Any]
 
 
 def plans_by_slot(query: RunningQuery, slots: int) -> dict[int, Plan]:
@@ -44,7 +44,7 @@ class SlotPlans(Mapping[int, Plan]):
     @property
     def text(self) -> str:
         """All of them in one line."""
-        return told_plans({slot: plan.text for slot, plan in self.items()})
+        return plans_text({slot: plan.text for slot, plan in self.items()})
 
     def __repr__(self) -> str:
         return f"SlotPlans({self.text!r})"
@@ -60,7 +60,7 @@ def migrating_to(query: RunningQuery) -> str | None:
     if query.migration is not None:
         return query.migration.target.plan.text
     going = {slot: own.migration.target.plan.text for slot, own in query.local.items() if own.migration is not None}
-    return told_plans(going) if going else None
+    return plans_text(going) if going else None
 
 
 def explained(query: RunningQuery, slots: int) -> str:
@@ -72,7 +72,7 @@ def explained(query: RunningQuery, slots: int) -> str:
     shown = []
     for text, (own, its) in by_plan.items():
         shape = f" {text}" if text else ""
-        where = "" if len(by_plan) == 1 else f" in {told_slots(its)}"
+        where = "" if len(by_plan) == 1 else f" in {slots_text(its)}"
         shown.append(f"Plan{shape}{where}\n\n{own.staged}")
     return "\n\n".join(shown)
 
@@ -107,22 +107,22 @@ def after(query: RunningQuery, slots: int) -> RunningQuery:
     return replace(first, local=others)
 
 
-def follow(query: RunningQuery, told: Mapping[str, Any], slots: int, idle: bool = False) -> RunningQuery:
+def follow(query: RunningQuery, record: Mapping[str, Any], slots: int, idle: bool = False) -> RunningQuery:
     """The query as a manifest says that its slots go on; an `idle` one was not at work."""
     if idle:
         return replace(query, local={slot: own for slot, own in query.local.items() if slot < slots})
     query, local = after(query, slots), {}
     for slot, own in query.local.items():
-        known = told.get(str(slot), {}).get("migration")
+        known = record.get(str(slot), {}).get("migration")
         followed = own.migration if own.migration is None or known is None else own.migration.followed(known)
         local[slot] = replace(own, migration=followed)
     return replace(query, local=local)
 
 
-def resumed(query: RunningQuery, told: Mapping[str, Any], by_plan: Callable[[str], RunningQuery]) -> RunningQuery:
+def resumed(query: RunningQuery, record: Mapping[str, Any], by_plan: Callable[[str], RunningQuery]) -> RunningQuery:
     """The query with the plans that a manifest tells of in slots; `by_plan` gives the query by a plan's text."""
     local = dict(query.local)
-    for slot, known in told.items():
+    for slot, known in record.items():
         own = replace(query, local={}) if known["plan"] == query.plan.text else by_plan(known["plan"])
         if known["migration"] is not None:
             own.migration = MigrationUnderWay.resumed(by_plan(known["migration"]["plan"]), known["migration"])
@@ -160,8 +160,8 @@ def require_slots_of(query: RunningQuery, target: RunningQuery, wanted: Sequence
 
 
 def local_after(
-    query: RunningQuery, slots: int, migration_after: Callable[[RunningQuery, int], Told | None]
-) -> dict[str, Told]:
+    query: RunningQuery, slots: int, migration_after: Callable[[RunningQuery, int], Record | None]
+) -> dict[str, Record]:
     """What a manifest says of the plans of slots after a batch; `migration_after` of a slot's migration."""
     return {
         str(slot): {
@@ -174,7 +174,7 @@ def local_after(
 
 def ended_locally(
     query: RunningQuery, batch_id: int, account_of: Callable[[RunningQuery, MigrationUnderWay, int], Account]
-) -> list[Told]:
+) -> list[Record]:
     """What the history says of the migrations of slots that a batch ends."""
     found = []
     for slot, own in sorted(query.local.items()):
@@ -186,7 +186,7 @@ def ended_locally(
     return found
 
 
-def under_way(query: RunningQuery) -> list[Told]:
+def under_way(query: RunningQuery) -> list[Record]:
     """What the history says of migrations of slots that wait or are under way."""
     return [
         {**own.migration.record(own.plan.text, None, status_of(own.migration)), "slots": [slot]}

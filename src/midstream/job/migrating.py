@@ -90,7 +90,7 @@ def require_untried(state: JobState, name: str, plan: Plan) -> None:
     """Fails while a migration of a query is verified, and if a verification has found the plan to differ."""
     state.verifications.require_rest(name)
     history = () if state.manifest is None else state.manifest.account(name).history
-    if any(told["status"] in (DIFFERS, FAILED) and told["new_plan"] == plan.text for told in history):
+    if any(record["status"] in (DIFFERS, FAILED) and record["new_plan"] == plan.text for record in history):
         raise MigrationError(f"a verification has found {plan.text} to differ from the plan that ran")
 
 

@@ -54,7 +54,7 @@ class Account:
         """What a manifest says."""
         return asdict(self)
 
-    def told(self, decision: Mapping[str, Any], strategy: str) -> dict[str, Any]:
+    def record(self, decision: Mapping[str, Any], strategy: str) -> dict[str, Any]:
         """What a history says, as that of an embedded query does."""
         split_after = decision.get("split_after")
         predictions = (p for p in decision.get("predictions", ()) if p["strategy"] == strategy)
@@ -76,7 +76,7 @@ class Account:
 
 def extra(parts: Mapping[tuple[str, int], list[FragmentReport]], beside: str) -> tuple[int, int]:
     """The rows processed twice, and the rows held for a migration's sake; `beside` names the plan that runs along."""
-    told = [report for reports in parts.values() for report in reports]
-    held = sum(report.extra_rows for report in told)
+    record = [report for reports in parts.values() for report in reports]
+    held = sum(report.extra_rows for report in record)
     held += sum(report.state_rows for (name, _), reports in parts.items() if name == beside for report in reports)
-    return sum(report.processed_twice for report in told), held
+    return sum(report.processed_twice for report in record), held

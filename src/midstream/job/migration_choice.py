@@ -82,9 +82,9 @@ def decide(strategy: Strategy, apart: bool, situation: Situation, observed: Stat
         decision[KEEPS_AHEAD] = True
         decision.setdefault("strategy", strategy.name)
     if observed is not None and "predictions" not in decision:
-        told = predicted(strategy.name, decision, known)
-        if told is not None:
-            decision["predictions"] = [told]
+        record = predicted(strategy.name, decision, known)
+        if record is not None:
+            decision["predictions"] = [record]
     return decision
 
 

@@ -62,8 +62,10 @@ def _form(query: RunningQuery) -> tuple[str, str]:
     migration = query.migration
     if migration is None or migration.begun is None:
         return query.plan.text, ""
-    told = migration.to_json()
-    return query.plan.text, json.dumps([told[name] for name in ("plan", "strategy", "decision", "begun")], default=str)
+    record = migration.to_json()
+    return query.plan.text, json.dumps(
+        [record[name] for name in ("plan", "strategy", "decision", "begun")], default=str
+    )
 
 
 def grouped_states(query: RunningQuery) -> set[StateKey]:

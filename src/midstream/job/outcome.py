@@ -95,7 +95,7 @@ class Outcome:
             late=self._summed("late", before.late),
             unusable=self._summed("unusable", before.unusable),
             silent=silent,
-            waits=_told(waits(reads_of(batch.queries), self.registers, silent)),
+            waits=_waits_record(waits(reads_of(batch.queries), self.registers, silent)),
             doubted=sorted(batch.reaches.doubted),
             files=_read(before.files, batch.files_read),
             listed=before.listed,
@@ -306,7 +306,7 @@ class Outcome:
         return [*ended, record]
 
 
-def _told(found: Iterable[Wait]) -> dict[str, Mapping[str, Any]]:
+def _waits_record(found: Iterable[Wait]) -> dict[str, Mapping[str, Any]]:
     return {wait.query: wait.to_json() for wait in found if wait.batches}
 
 

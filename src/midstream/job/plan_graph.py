@@ -21,10 +21,10 @@ from midstream.job.task.reports import FragmentReport, Report
 from midstream.job.task.samples import OperatorReport
 from midstream.job.task.sides import NEW
 
-Told = dict[str, Any]
+Record = dict[str, Any]
 
 
-def plans_of(queries: Mapping[str, RunningQuery], slots: Sequence[Report]) -> dict[str, Told]:
+def plans_of(queries: Mapping[str, RunningQuery], slots: Sequence[Report]) -> dict[str, Record]:
     """The plan that each query runs by after a batch, and the one it goes over to, if it does."""
     found, reports = {}, _by_part(slots)
     for name, query in queries.items():
@@ -33,25 +33,25 @@ def plans_of(queries: Mapping[str, RunningQuery], slots: Sequence[Report]) -> di
             continue
         after, migration = query.after_batch, query.migration
         ended = after is not query and migration is not None and not migration.cancelling
-        told = {**graph_of(after), "figures": _figures(reports, name, after, "target" if ended else "old")}
+        record = {**graph_of(after), "figures": _figures(reports, name, after, "target" if ended else "old")}
         if migration is not None and after is query:
             target = migration.target
-            told["target"] = {**graph_of(target), "figures": _figures(reports, name, target, "target")}
-        found[name] = told
+            record["target"] = {**graph_of(target), "figures": _figures(reports, name, target, "target")}
+        found[name] = record
     return found
 
 
-def _by_slots(name: str, query: RunningQuery, slots: Sequence[Report]) -> Told:
+def _by_slots(name: str, query: RunningQuery, slots: Sequence[Report]) -> Record:
     """A query whose slots run by different plans: its own plan, and under `local` those of the other slots."""
     rest = _by_part([report for report in slots if report.slot not in query.local])
-    told: Told = {**graph_of(query), "figures": _figures(rest, name, query, "old"), "local": {}}
+    record: Record = {**graph_of(query), "figures": _figures(rest, name, query, "old"), "local": {}}
     for slot, own in sorted(query.local.items()):
         reports = [report for report in slots if report.slot == slot]
-        told["local"][str(slot)] = {"plan": own.after_batch.plan.text, **plans_of({name: own}, reports)[name]}
-    return told
+        record["local"][str(slot)] = {"plan": own.after_batch.plan.text, **plans_of({name: own}, reports)[name]}
+    return record
 
 
-def graph_of(query: RunningQuery) -> Told:
+def graph_of(query: RunningQuery) -> Record:
     """The operators of a query's plan and the columns of its results; made once."""
     if query.graph is None:
         schema = result_table(query.plan, None).schema.serialize().to_pybytes()
@@ -60,9 +60,9 @@ def graph_of(query: RunningQuery) -> Told:
     return query.graph
 
 
-def _nodes(fragment: Fragment) -> list[Told]:
+def _nodes(fragment: Fragment) -> list[Record]:
     """The operators of a fragment, root first; one that receives what another fragment gives has that as input."""
-    found: list[Told] = []
+    found: list[Record] = []
 
     def add(node: PhysicalNode) -> str:
         if isinstance(node, Received):
@@ -94,8 +94,8 @@ Seen = dict[tuple[int, str, int], OperatorReport]
 def _by_part(slots: Sequence[Report]) -> Reports:
     found: Reports = {}
     for report in slots:
-        for (part, fragment), told in report.fragments.items():
-            found.setdefault(part, []).append((fragment, told))
+        for (part, fragment), record in report.fragments.items():
+            found.setdefault(part, []).append((fragment, record))
     return found
 
 
@@ -103,10 +103,10 @@ def _figures(reports: Reports, name: str, query: RunningQuery, which: str) -> di
     """What each operator did in the batch: rows in, rows out, seconds, and the rows and bytes it keeps."""
     seen: Seen = {}
     if which == "target":
-        for fragment, told in reports.get(name + NEW, ()):
-            _add(seen, fragment, told.operators)
-    for fragment, told in reports.get(name, ()):
-        _add(seen, fragment, told.operators if which == "old" else told.target_operators)
+        for fragment, record in reports.get(name + NEW, ()):
+            _add(seen, fragment, record.operators)
+    for fragment, record in reports.get(name, ()):
+        _add(seen, fragment, record.operators if which == "old" else record.target_operators)
     found: dict[str, list[float]] = {}
     numbers: Counter[tuple[int, str]] = Counter()
     for node in graph_of(query)["nodes"]:

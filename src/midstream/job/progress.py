@@ -7,7 +7,7 @@ from typing import Any
 
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
-from midstream.job.attention import Wait, is_worth_telling, told_late, told_wait
+from midstream.job.attention import Wait, is_worth_telling, late_text, wait_text
 from midstream.job.batch import Batch
 from midstream.job.local_plans import migrating_to, plan_text
 from midstream.job.task.sides import base_name
@@ -63,16 +63,16 @@ def warnings_of(batch: Batch, manifest: Manifest | None) -> list[str]:
         late, rows = (sum(getattr(r, kind).get(name, 0) for r in batch.reports) for kind in ("late", "rows"))
         by = max((report.late_by[name] for report in batch.reports if name in report.late_by), default=None)
         if late:
-            sentences.append(told_late(declaration, late, rows, by))
+            sentences.append(late_text(declaration, late, rows, by))
     waiting = manifest.streams.waits if manifest else {}
-    for query, told in waiting.items():
-        wait = Wait(query, told["stream"], told["behind"], told["batches"])
+    for query, record in waiting.items():
+        wait = Wait(query, record["stream"], record["behind"], record["batches"])
         if is_worth_telling(wait.batches):
-            sentences.append(told_wait(wait, declared[wait.stream]))
+            sentences.append(wait_text(wait, declared[wait.stream]))
     return sentences
 
 
-def told_in_a_line(event: Mapping[str, Any]) -> str:
+def batch_line(event: Mapping[str, Any]) -> str:
     """A batch in one line."""
     seconds, queries = event["seconds"], event["queries"]
     parts = [

@@ -152,9 +152,9 @@ def relocated(
             targets[name] = after_move(targets[name], new.slots)
             continue
         if queries[name].local:
-            targets[name], between, told = _between_plans(queries[name], targets[name], before, old, new)
+            targets[name], between, text = _between_plans(queries[name], targets[name], before, old, new)
             plans += between
-            united.update({name: told} if told else {})
+            united.update({name: text} if text else {})
             continue
         plans.append(
             PlanMove(
@@ -172,7 +172,7 @@ def relocated(
     segments = {**before.segments, **put_together(move.segments(reports)), **(named or {})}
     moved = None
     if new.groups != old.groups or rerouting is not None:
-        moved = _told(move, upgrade is not None, rerouting)
+        moved = _move_record(move, upgrade is not None, rerouting)
     ended = {**_ended(queries, going, batch_id, before, started, reports), **united}
     after = replace(before, segments=segments, slots=replace(before.slots, routing=new.groups))
     return Relocated(after, targets, new, ended, moved, upgrade is not None)
@@ -249,13 +249,13 @@ def _ended(
     return found
 
 
-def _told(move: Move, upgraded: bool, rerouting: Rerouting | None) -> dict[str, Any]:
+def _move_record(move: Move, upgraded: bool, rerouting: Rerouting | None) -> dict[str, Any]:
     """What is remembered of a change of slots or routes."""
     triggers = [move.new.trigger, "" if rerouting is None else rerouting.trigger]
     changed = sum(a != b for a, b in zip(move.old.groups, move.new.groups, strict=True))
     return {
         "batch": move.batch_id,
-        "trigger": "; ".join(told for told in triggers if told),
+        "trigger": "; ".join(text for text in triggers if text),
         "slots": [move.old.slots, move.new.slots],
         "groups": changed,
         "rows_sent": move.rows_sent,

@@ -51,7 +51,7 @@ class Requests:
 
     def go_on(self, manifest: Manifest | None, handle: Handler) -> list[str]:
         """Carries out what was asked of an earlier process and is not in the manifest; gives the numbers."""
-        self.shown |= {told["id"] for told in ([] if manifest is None else manifest.asked.requests)}
+        self.shown |= {record["id"] for record in ([] if manifest is None else manifest.asked.requests)}
         refused = self.taken.tidy()
         for number, request, reply in refused:
             if number in self.shown:
@@ -64,7 +64,7 @@ class Requests:
             if number in self.shown:
                 self.taken.forget(number)
             elif number not in self.carried_out and number not in ruled_out:
-                log.info("resumes request %s: %s", number, _told(request))
+                log.info("resumes request %s: %s", number, _request_text(request))
                 self._carry_out(number, request, handle, promised=True)
                 done.append(number)
         return done
@@ -117,10 +117,10 @@ class Requests:
 
     def _give_up(self, number: str, request: Request, reply: Reply) -> None:
         reason = reply["error"]["message"]
-        log.warning("request %s (%s) is given up: %s", number, _told(request), reason)
+        log.warning("request %s (%s) is given up: %s", number, _request_text(request), reason)
         self.given_up.append({**record_of(number, request), "refused": reason})
 
-    def told(self, before: Manifest | None, batch_id: int) -> list[Mapping[str, Any]]:
+    def record(self, before: Manifest | None, batch_id: int) -> list[Mapping[str, Any]]:
         """What the manifest of a batch says of requests."""
         earlier = () if before is None else before.asked.requests
         now = [*self.given_up, *(record_of(number, request) for number, request in self.carried_out.items())]
@@ -163,7 +163,7 @@ def without_deadline(request: Request) -> Request:
     return {key: value for key, value in request.items() if key != UNTIL}
 
 
-def _told(request: Request) -> str:
+def _request_text(request: Request) -> str:
     return " ".join(str(value) for key, value in record_of("", request).items() if key != "id")
 
 

@@ -85,7 +85,7 @@ def rerouting(
             plan_move(old.staged, old.plan.physical, query.staged, query.functions)
     except MidstreamError:
         return None
-    return Rerouting(chosen, changed, _told(routes, chosen))
+    return Rerouting(chosen, changed, _routes_text(routes, chosen))
 
 
 def merging(
@@ -129,7 +129,7 @@ def _exchanges(queries: Iterable[RunningQuery]) -> int:
     return sum(len(query.staged.fragments) for query in queries)
 
 
-def _told(old: Mapping[str, Route], new: Mapping[str, Route]) -> str:
+def _routes_text(old: Mapping[str, Route], new: Mapping[str, Route]) -> str:
     changed = {name: route for name, route in new.items() if route != old.get(name, STAY)}
     return "; ".join(f"{name} arrives {_in_words(route)}" for name, route in sorted(changed.items()))
 

@@ -46,12 +46,12 @@ class MigrationUnderWay:
         return self.apart and self.strategy == "moving_state"
 
     @staticmethod
-    def resumed(target: RunningQuery, told: Mapping[str, Any]) -> MigrationUnderWay:
+    def resumed(target: RunningQuery, record: Mapping[str, Any]) -> MigrationUnderWay:
         """The migration that a manifest tells of."""
-        found = MigrationUnderWay(target, told["strategy"], dict(told["decision"]))
-        found.begun, found.done = told["begun"], told["done"]
-        found.trigger, found.apart = told["trigger"], told["apart"]
-        found.account = Account(**told["account"]) if told.get("account") else None
+        found = MigrationUnderWay(target, record["strategy"], dict(record["decision"]))
+        found.begun, found.done = record["begun"], record["done"]
+        found.trigger, found.apart = record["trigger"], record["apart"]
+        found.account = Account(**record["account"]) if record.get("account") else None
         return found
 
     def followed(self, record: Mapping[str, Any]) -> MigrationUnderWay:
@@ -76,7 +76,7 @@ class MigrationUnderWay:
         """What a query's history says of it; an account makes it complete."""
         strategy = self.decision.get("strategy", self.strategy)
         return {
-            **({} if account is None else account.told(self.decision, strategy)),
+            **({} if account is None else account.record(self.decision, strategy)),
             "trigger": self.trigger,
             "old_plan": old_plan,
             "new_plan": self.target.plan.text,

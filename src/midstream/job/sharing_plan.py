@@ -50,9 +50,9 @@ class Record:
         return {"since": dict(self.since), "start": self.start, "whole_at": self.whole_at, "own": self.own}
 
     @staticmethod
-    def from_json(told: Mapping[str, Any]) -> Record:
+    def from_json(stored: Mapping[str, Any]) -> Record:
         """What a manifest said."""
-        return Record(told["since"], told["start"], told["whole_at"], told["own"])
+        return Record(stored["since"], stored["start"], stored["whole_at"], stored["own"])
 
 
 @dataclass
@@ -72,7 +72,7 @@ class Shares:
         self.records: dict[str, Record] = {}
         self.inherited: list[tuple[str, int, str, int, BySlot]] = []
         for name, query in self.queries.items():
-            if name in self._told:
+            if name in self._stored:
                 self.records[name] = self._known(query)
         for name, query in self.queries.items():
             if name not in self.records:
@@ -81,7 +81,7 @@ class Shares:
         self.shapes.tidy()
 
     @property
-    def _told(self) -> Mapping[str, Any]:
+    def _stored(self) -> Mapping[str, Any]:
         known = {} if self.before is None else self.before.accounts
         return {name: account.sharing for name, account in known.items() if account.sharing is not None}
 
@@ -90,9 +90,9 @@ class Shares:
         return self.before is not None and name not in self.before.queries
 
     def _known(self, query: RunningQuery) -> Record:
-        told = Record.from_json(self._told[query.name])
+        stored = Record.from_json(self._stored[query.name])
         aliases = {source.stream.alias for source in query.sources}
-        record = replace(told, since={alias: told.since.get(alias, self.batch_id) for alias in aliases})
+        record = replace(stored, since={alias: stored.since.get(alias, self.batch_id) for alias in aliases})
         if query.migration is not None or query.local or query.name in self.migrated:
             return Record(record.since, record.start, self._whole_at(query), True)
         if record.whole_at is not None and self._worked_through(query) >= record.whole_at:

@@ -133,14 +133,14 @@ class SlotDecisions:
         """Goes on from what a manifest says, if another batch was seen last."""
         if self.as_of == (None if manifest is None else manifest.batch_id):
             return
-        self.decisions, self.last_started, told = [], None, dict[str, Any]()
+        self.decisions, self.last_started, record = [], None, dict[str, Any]()
         if manifest is not None:
-            self.decisions, told = [dict(d) for d in manifest.slots.decisions], dict(manifest.slots.deciding)
+            self.decisions, record = [dict(d) for d in manifest.slots.decisions], dict(manifest.slots.deciding)
         if self.scaling is not None:
-            self.scaling.recall(told.get("scaling", {}))
+            self.scaling.recall(record.get("scaling", {}))
         if self.hot is not None:
-            self.hot.recall(told.get("hot", {}))
-        if self.balance is not None and (known := told.get("balance")):
+            self.hot.recall(record.get("hot", {}))
+        if self.balance is not None and (known := record.get("balance")):
             self.balance.overfull, self.balance.expected = known["overfull"], known["expected"]
             self.balance.mistrust = known["mistrust"]
             self.balance.resting = {int(group): looks for group, looks in known["resting"].items()}
@@ -151,8 +151,8 @@ class SlotDecisions:
         kept = None
         if balance is not None:
             resting = {str(group): looks for group, looks in balance.resting.items()}
-            told = {"overfull": balance.overfull, "expected": balance.expected, "mistrust": balance.mistrust}
-            kept = {**told, "resting": resting}
+            record = {"overfull": balance.overfull, "expected": balance.expected, "mistrust": balance.mistrust}
+            kept = {**record, "resting": resting}
         scaling = None if self.scaling is None else self.scaling.to_json()
         hot = None if self.hot is None else self.hot.to_json()
         found = (("balance", kept), ("scaling", scaling), ("hot", hot))
@@ -192,13 +192,13 @@ class SlotDecisions:
         self._remember(batch, {"kind": "groups", **decision.as_dict()})
         return None if decision.action == "stay" else Routing(_dealt(batch, decision), batch.slots, decision.reason)
 
-    def _remember(self, batch: Batch, told: dict[str, Any]) -> None:
+    def _remember(self, batch: Batch, record: dict[str, Any]) -> None:
         """Keeps a decision, and of a run of equal decisions to stay only the last."""
-        told = {"batch": batch.batch_id, **told}
-        alike = [i for i, past in enumerate(self.decisions) if past["kind"] == told["kind"]]
-        if told["action"] == "stay" and alike and self.decisions[alike[-1]]["action"] == "stay":
+        record = {"batch": batch.batch_id, **record}
+        alike = [i for i, past in enumerate(self.decisions) if past["kind"] == record["kind"]]
+        if record["action"] == "stay" and alike and self.decisions[alike[-1]]["action"] == "stay":
             del self.decisions[alike[-1]]
-        self.decisions = [*self.decisions, told][-REMEMBERED:]
+        self.decisions = [*self.decisions, record][-REMEMBERED:]
 
 
 def _dealt(batch: Batch, decision: BalanceDecision) -> tuple[int, ...]:

@@ -42,7 +42,7 @@ class SpreadGroups:
     def follow(self, manifest: Manifest | None) -> None:
         """Goes on from what a manifest says."""
         wanted = () if manifest is None else manifest.slots.spread
-        self.groups = {told["group"]: SpreadGroup.from_json(told) for told in wanted}
+        self.groups = {record["group"]: SpreadGroup.from_json(record) for record in wanted}
 
     def ask(self, group: SpreadGroup) -> None:
         """Has a group be spread from the next batch on that can."""
@@ -138,7 +138,7 @@ class Spreading:
         spread = self.groups.placed(settled, queries, self.stopped, routing)
         return spread_out(settled, queries, spread), spread
 
-    def told(
+    def record(
         self, moved: dict[str, Any] | None, batch_id: int, routing: Routing, spread: Iterable[SpreadGroup]
     ) -> dict[str, Any] | None:
         """What is remembered of a change of slots, with the groups that begin and end to be shared."""
@@ -160,7 +160,7 @@ def _why_ended(group: SpreadGroup | None) -> str:
 
 def shared_in(manifest: Manifest | None) -> list[SpreadGroup]:
     """The groups whose state lies in several slots."""
-    return [] if manifest is None else [SpreadGroup.from_json(told) for told in manifest.slots.shared]
+    return [] if manifest is None else [SpreadGroup.from_json(record) for record in manifest.slots.shared]
 
 
 def _sharing(groups: Iterable[SpreadGroup]) -> set[tuple[object, ...]]:

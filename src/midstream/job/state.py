@@ -174,11 +174,11 @@ class JobState:
                 self.queries[name] = follow(query, local, manifest.slots.count, name in self.faults.stopped)
             if query.migration is None:
                 continue
-            told = manifest.migration.get(name)
-            if told is None:
+            record = manifest.migration.get(name)
+            if record is None:
                 self.queries[name] = query.after_batch
             else:
-                self.queries[name] = replace(query, migration=query.migration.followed(told))
+                self.queries[name] = replace(query, migration=query.migration.followed(record))
 
     def with_requested(self, manifest: Manifest) -> Manifest:
         """A manifest that remembers the queries that were added, and the adaptivity that was asked for."""

@@ -58,13 +58,13 @@ class Verification:
 
     def to_json(self) -> dict[str, Any]:
         """What a manifest says of it."""
-        told = {name: getattr(self, name) for name in _PLAIN}
-        return {**told, "ticks": self.stretch.ticks, "until": self.stretch.until}
+        done = {name: getattr(self, name) for name in _PLAIN}
+        return {**done, "ticks": self.stretch.ticks, "until": self.stretch.until}
 
     @staticmethod
-    def from_json(told: Mapping[str, Any]) -> Verification:
+    def from_json(done: Mapping[str, Any]) -> Verification:
         """What a manifest said."""
-        return Verification(**{name: told[name] for name in _PLAIN}, stretch=Stretch(told["ticks"], told["until"]))
+        return Verification(**{name: done[name] for name in _PLAIN}, stretch=Stretch(done["ticks"], done["until"]))
 
     def found(self, end: int | None = None) -> Verified:
         """What has been found if nothing differs."""
@@ -110,14 +110,14 @@ class Verifications:
     def follow(self, manifest: Manifest) -> None:
         """Goes on with what a manifest says."""
         known = {name: account.verifying for name, account in manifest.accounts.items()}
-        self.by_query = {name: Verification.from_json(told) for name, told in known.items() if told is not None}
+        self.by_query = {name: Verification.from_json(done) for name, done in known.items() if done is not None}
 
     def target_of(self, query: str) -> str | None:
         """The plan that a query is being verified with."""
         known = self.by_query.get(query)
         return None if known is None else known.plan
 
-    def told_of(self, query: str) -> dict[str, Any] | None:
+    def summary_of(self, query: str) -> dict[str, Any] | None:
         """What people are told of the verification of a query, if there is one."""
         known = self.by_query.get(query)
         return None if known is None else known.to_json()
@@ -249,7 +249,7 @@ def _record(
 ) -> dict[str, Any]:
     """What the history says of a verification: the rehearsed migration, and what was found."""
     past = [] if manifest is None or copy is None else manifest.account(copy.name).history
-    rehearsed = next((dict(told) for told in reversed(past) if told.get("new_plan") == known.plan), None)
+    rehearsed = next((dict(done) for done in reversed(past) if done.get("new_plan") == known.plan), None)
     if rehearsed is None and copy is not None and copy.migration is not None:
         rehearsed = copy.migration.record(old_plan, None, outcome)
     usual = {"strategy": known.strategy, "part": None, "start_batch": None}

@@ -57,9 +57,9 @@ class MigrationRecord:
         measured += f", {self.longest_silence} ticks silent"
         if self.predicted is None:
             return f"{self.strategy} {measured}"
-        told = f"{self.predicted['duration']:.4g} ticks, {self.predicted['work']:.4g} rows of work"
-        told += f", {self.predicted['rows']:.4g} rows held, {self.predicted['silence']:.4g} ticks silent"
-        return f"{self.strategy} {measured}; predicted {told}"
+        text = f"{self.predicted['duration']:.4g} ticks, {self.predicted['work']:.4g} rows of work"
+        text += f", {self.predicted['rows']:.4g} rows held, {self.predicted['silence']:.4g} ticks silent"
+        return f"{self.strategy} {measured}; predicted {text}"
 
     def _repr_html_(self) -> str:
         plans = shapes_html(self.old_plan, self.new_plan)

@@ -30,9 +30,9 @@ def foretell(situation: Situation, part: str = "auto", preference: str = "least_
 
 def predicted(strategy: str, decision: Decision, situation: Situation) -> dict[str, Any] | None:
     """What a strategy that has decided is predicted to take, also if the user has named it; None if it is unknown."""
-    told = next((p for p in decision.get("predictions", ()) if p["strategy"] == strategy), None)
-    if told is not None or strategy not in STRATEGIES:
-        return told
+    record = next((p for p in decision.get("predictions", ()) if p["strategy"] == strategy), None)
+    if record is not None or strategy not in STRATEGIES:
+        return record
     here = confined(situation)[0] if decision.get("part") else situation
     if here.old is None or here.new is None:
         return None

@@ -31,9 +31,9 @@ def assert_snapshot_equal(actual: Any, expected: Any) -> None:
     wanted = _as(found.schema, _table(expected))
     difference = snapshot_equal(found, wanted)
     if not difference:
-        told = str(difference).replace("only in x", "only in actual").replace("only in y", "only in expected")
-        told = told.replace("x has", "actual has").replace("y has", "expected has")
-        raise AssertionError(f"{told}\n\nactual\n{_shown(found)}\n\nexpected\n{_shown(wanted)}")
+        text = str(difference).replace("only in x", "only in actual").replace("only in y", "only in expected")
+        text = text.replace("x has", "actual has").replace("y has", "expected has")
+        raise AssertionError(f"{text}\n\nactual\n{_shown(found)}\n\nexpected\n{_shown(wanted)}")
 
 
 def assert_every_plan_agrees(
@@ -83,10 +83,10 @@ def _middle(inputs: Mapping[str, object], time: Any) -> Any:
     return found[len(found) // 2] if found else 0
 
 
-def _require(difference: Any, told: str) -> None:
+def _require(difference: Any, text: str) -> None:
     __tracebackhide__ = True
     if not difference:
-        raise AssertionError(f"{told}: {difference}")
+        raise AssertionError(f"{text}: {difference}")
 
 
 def _table(value: Any) -> pa.Table:

@@ -40,7 +40,7 @@ def modify(nodes, stream, own, setting, random, seen=None, trigger=triggered):
 def finished(nodes, starter):
     """What the starter tells all nodes at the end."""
     orders = nodes[starter].orders
-    return {s: replace(node, orders=orders, received=0, told={}) for s, node in nodes.items()}
+    return {s: replace(node, orders=orders, received=0, sent={}) for s, node in nodes.items()}
 
 
 def check_agreement(random, count, changes=3):
@@ -51,15 +51,15 @@ def check_agreement(random, count, changes=3):
     for _ in range(changes):
         stream = random.choice(conditions.streams)
         own = draw_change(random, coordinator.statistics[stream])
-        coordinator = coordinator.told(stream, own)
+        coordinator = coordinator.with_report(stream, own)
         central = coordinator.modified(setting)
         nodes = modify(nodes, stream, own, setting, random)
         assert plan_of(nodes, conditions.streams) == central.plan
         assert {s: node.node_set for s, node in nodes.items()} == central.sets
         starter = nodes[stream]
         assert not starter.open and not any(node.waiting for node in nodes.values())
-        assert {s: n for s, n in starter.told.items() if n} == {s: n.received for s, n in nodes.items() if n.received}
-        assert set(central.affected) <= set(starter.told)
+        assert {s: n for s, n in starter.sent.items() if n} == {s: n.received for s, n in nodes.items() if n.received}
+        assert set(central.affected) <= set(starter.sent)
         assert violation(central.plan, coordinator.statistics, costs, conditions) is None
         nodes = finished(nodes, stream)
         coordinator = coordinator.using(central.plan)
@@ -116,7 +116,7 @@ def test_a_change_that_changes_nothing_affects_nobody():
     coordinator = Coordinator(greedy_plan(conditions, statistics, costs), statistics)
     assert coordinator.modified(setting).affected == ()
     nodes = repairing_nodes(coordinator.plan, statistics, setting)
-    assert modify(nodes, "S1", statistics["S1"], setting, Random(0))["S1"].told == {}
+    assert modify(nodes, "S1", statistics["S1"], setting, Random(0))["S1"].sent == {}
 
 
 def head_of(message):

@@ -166,7 +166,7 @@ class LocalBackend:
             self._batch(job, {n: self._pushed(n, value) for n, value in rows.items()}, {})
         event = job.last_event or {}
         counts = {name: {kind: event.get(kind, {}).get(name, 0) for kind in ("late", "unusable")} for name in rows}
-        with _told_if_done(job, source_batch(job.manifest)):
+        with _noted_if_done(job, source_batch(job.manifest)):
             warn_of(counts)
 
     def _pushed(self, name: str, rows: object) -> pa.Table:
@@ -286,9 +286,9 @@ class LocalBackend:
     def _batch(self, job: Job, rows: Mapping[str, pa.Table], files: Mapping[str, Sequence[SourceFile]]) -> None:
         manifest = job.manifest
         number, now = source_batch(manifest) + 1, int(this_process().now() * 1e6)
-        self.cluster.reading, self.cluster.clocks = self._told(files), {number: now}
+        self.cluster.reading, self.cluster.clocks = self._reported(files), {number: now}
         arriving = dict(self._arriving(rows, {} if manifest is None else manifest.streams.latest, now))
-        with _told_if_done(job, number):
+        with _noted_if_done(job, number):
             job.on_batch(arriving, number)
             self._taken(files)
             self._sinks_called(job)
@@ -299,7 +299,7 @@ class LocalBackend:
         for name, read in files.items():
             self._read[name].update(file.path for file in read)
 
-    def _told(self, files: Mapping[str, Sequence[SourceFile]]) -> dict[str, list[SourceFile]]:
+    def _reported(self, files: Mapping[str, Sequence[SourceFile]]) -> dict[str, list[SourceFile]]:
         names = {**self._inherited, **files}
         return {name: [*self._inherited.get(name, ()), *files.get(name, ())] for name in names}
 
@@ -320,7 +320,7 @@ class LocalBackend:
 
 
 @contextmanager
-def _told_if_done(job: Job, number: int) -> Iterator[None]:
+def _noted_if_done(job: Job, number: int) -> Iterator[None]:
     """Adds to what is raised that the rows of a batch count all the same, if they do."""
     try:
         yield

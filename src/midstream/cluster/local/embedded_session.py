@@ -27,7 +27,7 @@ from midstream.cluster.local.shared_windows import inherit_windows, unify
 from midstream.cluster.options import QueryOptions, SessionOptions
 from midstream.errors import InputError, JobError, QueryError
 from midstream.inputs import StreamSettings, declare, max_ahead_of, table_of
-from midstream.job.attention import Wait, is_worth_telling, silences, told_wait, waits
+from midstream.job.attention import Wait, is_worth_telling, silences, wait_text, waits
 from midstream.job.ingest import DeadLetters, counted, warn_of
 from midstream.language import parse
 from midstream.migration.execution import Execution, SingleBox
@@ -176,7 +176,7 @@ class EmbeddedSession(Session):
         self._silent = silences(self._silent, self.streams, rows)
         for wait in self.waits:
             if is_worth_telling(wait.batches):
-                log.warning("%s", told_wait(wait, self.streams[wait.stream].declaration))
+                log.warning("%s", wait_text(wait, self.streams[wait.stream].declaration))
 
     def stop(self) -> None:
         if self.stopped:

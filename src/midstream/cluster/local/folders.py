@@ -167,10 +167,10 @@ class FolderSource:
     def _seen(self, path: str) -> SourceFile | None:
         """A file as it is now, if it is there."""
         try:
-            told = os.stat(os.path.join(self.folder, path))
+            status = os.stat(os.path.join(self.folder, path))
         except FileNotFoundError:
             return None
-        return SourceFile(path, told.st_size, told.st_mtime_ns)
+        return SourceFile(path, status.st_size, status.st_mtime_ns)
 
     def _read(self, path: Path) -> pa.Table:
         try:

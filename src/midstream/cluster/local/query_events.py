@@ -21,36 +21,36 @@ def event_of(query: str, plan: Plan, event: Mapping[str, Any]) -> StoredMigratio
     )
 
 
-def migration_of(query: str, plan: Plan, told: MigrationRecord) -> StoredMigration:
+def migration_of(query: str, plan: Plan, record: MigrationRecord) -> StoredMigration:
     """A migration after its end."""
     figures = MigrationFigures(
-        tick(told.started_at),
-        tick(told.ended_at),
-        told.wall_seconds,
-        told.batches,
-        told.processed_twice,
-        told.peak_extra_rows,
-        told.longest_silence,
-        told.longest_silence_seconds,
+        tick(record.started_at),
+        tick(record.ended_at),
+        record.wall_seconds,
+        record.batches,
+        record.processed_twice,
+        record.peak_extra_rows,
+        record.longest_silence,
+        record.longest_silence_seconds,
     )
     names = ("strategy", "duration", "work", "rows", "silence")
-    forecasts = () if told.predicted is None else (Forecast(*(told.predicted[name] for name in names)),)
+    forecasts = () if record.predicted is None else (Forecast(*(record.predicted[name] for name in names)),)
     return StoredMigration(
         query,
-        told.old_plan,
-        told.new_plan,
-        told.strategy,
-        told.outcome,
-        told.trigger,
-        told.part,
+        record.old_plan,
+        record.new_plan,
+        record.strategy,
+        record.outcome,
+        record.trigger,
+        record.part,
         None,
         None,
-        told.split_time,
+        record.split_time,
         forecasts,
         figures,
         time=_time(plan),
-        record={"event": "migrated", "record": told, **told.as_dict()},
-        verified=None if told.verified is None else told.verified.to_json(),
+        record={"event": "migrated", "record": record, **record.as_dict()},
+        verified=None if record.verified is None else record.verified.to_json(),
     )
 
 

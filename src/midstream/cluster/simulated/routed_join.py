@@ -294,7 +294,7 @@ class ResultsNode:
         streams = setup.setting.conditions.streams
         self.epochs: dict[str, dict[int, int]] = disk.get("epochs", {s: {} for s in streams})
         self.through: dict[str, int] = disk.get("through", dict.fromkeys(streams, -1))
-        self.told: tuple[int, int] = disk.get("told", (-1, 0))
+        self.reported: tuple[int, int] = disk.get("told", (-1, 0))
         self.found: tuple[tuple[float, Elements], ...] = disk.get("found", ())
 
     def start(self, step: Step) -> None:
@@ -323,14 +323,14 @@ class ResultsNode:
         if finished < 0:
             return
         oldest = min(self.epochs[head][batch] for head, batch in self.through.items())
-        batch, epoch = self.told
+        batch, epoch = self.reported
         if finished >= batch + FINISHED_EVERY:
             batch = finished
             self._tell(step, Finished(finished))
         if oldest > epoch:
             epoch = oldest
             self._tell(step, Drained(oldest))
-        self.told = batch, epoch
+        self.reported = batch, epoch
 
     def _tell(self, step: Step, content: Finished | Drained) -> None:
         for node in self.setup.costs.network.nodes:
@@ -339,6 +339,6 @@ class ResultsNode:
     def _write(self, step: Step) -> None:
         step.write("epochs", {head: dict(epochs) for head, epochs in self.epochs.items()})
         step.write("through", dict(self.through))
-        step.write("told", self.told)
+        step.write("told", self.reported)
         step.write("found", self.found)
         self.posting.write(step)

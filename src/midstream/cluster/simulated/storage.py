@@ -17,7 +17,7 @@ from threading import RLock
 import pyarrow as pa
 
 from midstream.checkpoint.addresses import register
-from midstream.checkpoint.failures import AlreadyThere, MissingFile, told
+from midstream.checkpoint.failures import AlreadyThere, MissingFile, storage_errors
 from midstream.checkpoint.files import TEMPORARY, Data, Files, Paths, pieces_of
 from midstream.checkpoint.maps import Mapped
 
@@ -113,7 +113,7 @@ class SimulatedFiles(Files):
         content = b"".join(pieces_of(data))
         folder, _, name = path.rpartition("/")
         unfinished = f"{folder}/.{name}.{self.disk.operations:08x}{TEMPORARY}".lstrip("/")
-        with told("write", self.full(path)):
+        with storage_errors("write", self.full(path)):
             try:
                 self._write(unfinished, content)
                 if once is not None:
@@ -144,7 +144,7 @@ class SimulatedFiles(Files):
         self.disk.renamed(path)
 
     def read(self, path: str) -> bytes:
-        with told("read", self.full(path)):
+        with storage_errors("read", self.full(path)):
             self.disk.looking(path)
         with self.disk.lock:
             if path not in self.disk.seen:
@@ -159,7 +159,7 @@ class SimulatedFiles(Files):
         return known[1]
 
     def list(self, dir: str) -> Paths:
-        with told("list", self.full(dir)):
+        with storage_errors("list", self.full(dir)):
             self.disk.looking(dir)
         with self.disk.lock:
             return sorted(path for path in self.disk.seen if not dir or path.startswith(f"{dir}/"))
@@ -168,7 +168,7 @@ class SimulatedFiles(Files):
         self._maps.pop(path, None)
 
     def delete(self, path: str) -> None:
-        with told("delete", self.full(path)):
+        with storage_errors("delete", self.full(path)):
             if path in self.disk.seen:
                 self.disk.step()
                 self.disk.seen.pop(path, None)
@@ -178,12 +178,12 @@ class SimulatedFiles(Files):
         """Nothing is left to do: a folder is there with its first file."""
 
     def exists(self, path: str) -> bool:
-        with told("look for", self.full(path)):
+        with storage_errors("look for", self.full(path)):
             self.disk.looking(path)
         return path in self.disk.seen
 
     def sync(self, dir: str) -> None:
-        with told("sync", self.full(dir)):
+        with storage_errors("sync", self.full(dir)):
             self.disk.step()
         with self.disk.lock:
             self.disk.sync(dir)

@@ -25,7 +25,7 @@ from midstream.cluster.spark.frames.results import dead_letters_frame, results_f
 from midstream.cluster.spark.frames.sources import open_source
 from midstream.cluster.spark.frames.tagging import StreamInput, tagged_union
 from midstream.cluster.spark.plain_files import PlainFiles
-from midstream.cluster.spark.push_down import told
+from midstream.cluster.spark.push_down import selection_lines
 from midstream.cluster.spark.quiet import keep_quiet
 from midstream.cluster.spark.small_batches import SmallBatches, most_bytes, stated_by_files
 from midstream.errors import JobError
@@ -168,7 +168,7 @@ class SparkBackend:
     def explanation(self, job: Job, streams: Sequence[StreamDeclaration]) -> list[str]:
         """What Spark selects before rows cross into Python."""
         settings = self.spark.conf
-        return told(job.queries.values(), streams, lambda: settings.get("spark.sql.session.timeZone") or "")
+        return selection_lines(job.queries.values(), streams, lambda: settings.get("spark.sql.session.timeZone") or "")
 
 
 def _rates(inputs: Sequence[StreamInput]) -> dict[str, int]:

@@ -92,17 +92,17 @@ class PushDown:
         """What the dropped rows would have reported, given the reports of the others."""
         if not self.conditions:
             return []
-        told = self.observed.get
-        runs = told.get(_RUNS) or []
+        record = self.observed.get
+        runs = record.get(_RUNS) or []
         if len(runs) > len(set(runs)):
-            told = {**told, **self._counted_anew()}
+            record = {**record, **self._counted_anew()}
         dropped = Report(-1, -1)
         for port in self.conditions:
             name = self.streams[port].name
             passed = sum(report.rows.get(name, 0) for report in reports)
-            dropped.rows[name] = max(0, told[f"rows{port}"] - passed)
-            if told[f"latest{port}"] is not None:
-                dropped.latest[name] = told[f"latest{port}"]
+            dropped.rows[name] = max(0, record[f"rows{port}"] - passed)
+            if record[f"latest{port}"] is not None:
+                dropped.latest[name] = record[f"latest{port}"]
         return [dropped]
 
     def _counted_anew(self) -> dict[str, int]:
@@ -157,7 +157,9 @@ def selections(queries: Iterable[RunningQuery]) -> dict[str, list[tuple[Source, 
     return found
 
 
-def told(queries: Iterable[RunningQuery], streams: Iterable[StreamDeclaration], zone: Callable[[], str]) -> list[str]:
+def selection_lines(
+    queries: Iterable[RunningQuery], streams: Iterable[StreamDeclaration], zone: Callable[[], str]
+) -> list[str]:
     """What Spark selects of some streams, one line each, in the names of their columns."""
     wanted = selections(queries)
     lines = []

@@ -21,7 +21,7 @@ class Coordinator:
     plan: JoinPlan
     statistics: Mapping[str, StreamStatistics]
 
-    def told(self, stream: str, own: StreamStatistics) -> Coordinator:
+    def with_report(self, stream: str, own: StreamStatistics) -> Coordinator:
         """The coordinator after a node has reported its stream's statistics."""
         return replace(self, statistics={**self.statistics, stream: own})
 

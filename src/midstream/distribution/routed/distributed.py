@@ -66,7 +66,7 @@ class Repairing:
     nodes: tuple[str, ...] = ()
     waiting: tuple[Message, ...] = ()
     open: frozenset[str] = frozenset()
-    told: Mapping[str, int] = field(default_factory=dict)
+    sent: Mapping[str, int] = field(default_factory=dict)
     received: int = 0
 
     def operators(self, head: str) -> OperatorSet:
@@ -117,7 +117,7 @@ def plan_of(nodes: Mapping[str, Repairing], streams: Sequence[str]) -> JoinPlan:
 def triggered(node: Repairing, own: StreamStatistics, setting: Setting) -> tuple[Repairing, tuple[Message, ...]]:
     """The node's stream has other statistics: starts to repair every way that this can concern."""
     before, sent = node.own, list[Message]()
-    node = replace(node, own=own, open=frozenset(node.orders), told={}, received=0)
+    node = replace(node, own=own, open=frozenset(node.orders), sent={}, received=0)
     for head, order in node.orders.items():
         token = Token(node.stream, head, order)
         if head == node.stream:
@@ -195,11 +195,11 @@ def _taken(
             hosted = {**node.hosted, head: {**mine, position: operators} if operators else mine}
             return replace(node, hosted=hosted, received=node.received + 1), []
         case Repaired(token=token):
-            told = dict(node.told)
-            for stream, messages in token.told.items():
-                told[stream] = told.get(stream, 0) + messages
+            sent = dict(node.sent)
+            for stream, messages in token.sent.items():
+                sent[stream] = sent.get(stream, 0) + messages
             orders = {**node.orders, token.head: token.order}
-            return replace(node, open=node.open - {token.head}, told=told, orders=orders), []
+            return replace(node, open=node.open - {token.head}, sent=sent, orders=orders), []
     raise InternalError(f"no node takes a {type(message).__name__}")
 
 

@@ -160,7 +160,7 @@ def _asking(member: Member) -> Stepped:
 def _reported(member: Member, stream: str, own: StreamStatistics, setting: Setting) -> Stepped:
     lead = _leading(member)
     assert lead.coordinator is not None
-    lead = replace(lead, coordinator=lead.coordinator.told(stream, own), waiting=("report",))
+    lead = replace(lead, coordinator=lead.coordinator.with_report(stream, own), waiting=("report",))
     return _next_turn(replace(member, lead=lead), setting)
 
 
@@ -213,7 +213,7 @@ def _repaired(member: Member, change: int, starter: str, message: Message, setti
         return member, ()
     if member.draft is None or member.draft.change != change:
         # Changes come one after another: an unfinished one has ended elsewhere.
-        fresh = replace(member.base, received=0, told={})
+        fresh = replace(member.base, received=0, sent={})
         member = replace(member, draft=Draft(change, starter, member.track.now, fresh))
     draft = member.draft
     assert draft is not None and member.base is not None
@@ -228,13 +228,13 @@ def _drafted(member: Member, sent: tuple[Message, ...], setting: Setting) -> Ste
     assert draft is not None
     out: list[MemberMessage] = [Repair(home(m.to), draft.change, draft.starter, m) for m in sent]
     if draft.starter == member.node and not draft.node.open and draft.called is None:
-        told = {home(stream): count for stream, count in draft.node.told.items()}
+        notified = {home(stream): count for stream, count in draft.node.sent.items()}
         epoch, orders = member.track.epoch + 1, draft.node.orders
-        if not told:
+        if not notified:
             # No operator changes, but rates along the ways may have: all nodes go on from what they know now.
             return member, (*out, *(NewEpoch(to, draft.change, epoch, orders) for to in _everyone(member)))
-        members = tuple(sorted({*told, member.node, member.leader}))
-        out += [Called(m, draft.change, epoch, members, orders, told.get(m, 0)) for m in members]
+        members = tuple(sorted({*notified, member.node, member.leader}))
+        out += [Called(m, draft.change, epoch, members, orders, notified.get(m, 0)) for m in members]
     elif draft.called is not None:
         member, more = _called(member, draft.called, setting)
         out += more
@@ -246,13 +246,13 @@ def _called(member: Member, message: Called, setting: Setting) -> Stepped:
     if message.change in member.track.ended or member.base is None:
         return member, ()
     if member.draft is None or member.draft.change != message.change:
-        fresh = replace(member.base, received=0, told={})
+        fresh = replace(member.base, received=0, sent={})
         member = replace(member, draft=Draft(message.change, "", member.track.now, fresh))
     draft = member.draft
     assert draft is not None
     if draft.node.received < message.expected:
         return replace(member, draft=replace(draft, called=message)), ()
-    node = replace(draft.node, orders=message.orders, received=0, told={})
+    node = replace(draft.node, orders=message.orders, received=0, sent={})
     member = replace(member, draft=replace(draft, node=node, called=message))
     if member.lead is not None:
         absent = tuple(n for n in member.lead.nodes if n not in message.members)
@@ -264,8 +264,8 @@ def _called(member: Member, message: Called, setting: Setting) -> Stepped:
 def _on_track(member: Member, event: tracks.TrackEvent, setting: Setting) -> Stepped:
     """Lets the track take an event, and draws conclusions if a change has ended by it."""
     before = member.track
-    after, told = tracks.step(before, event, member.patience)
-    member, sent = replace(member, track=after), list[MemberMessage](told)
+    after, notified = tracks.step(before, event, member.patience)
+    member, sent = replace(member, track=after), list[MemberMessage](notified)
     for change in [c for c in after.ended if c not in before.ended]:
         member, more = _ended(member, change, after.ended[change])
         sent += more
@@ -303,7 +303,7 @@ def _renumbered(member: Member, message: NewEpoch) -> Member:
     if base is not None:
         drafted = member.draft is not None and member.draft.change == message.change
         node = member.draft.node if drafted and member.draft is not None else base
-        base = replace(node, orders=message.orders, received=0, told={})
+        base = replace(node, orders=message.orders, received=0, sent={})
     lead = member.lead
     if lead is not None and lead.change == message.change:
         lead = replace(lead, change=None)

@@ -35,11 +35,11 @@ class Token:
     starter: str
     head: str
     order: tuple[str, ...]
-    told: Mapping[str, int] = field(default_factory=dict)
+    sent: Mapping[str, int] = field(default_factory=dict)
 
     def telling(self, node: str, messages: int = 1) -> Token:
         """The token after a node was affected, and sent so many messages."""
-        return replace(self, told={**self.told, node: self.told.get(node, 0) + messages})
+        return replace(self, sent={**self.sent, node: self.sent.get(node, 0) + messages})
 
     def swapped(self, first: int, second: int) -> Token:
         """The token after the streams at two positions have swapped."""

@@ -152,7 +152,7 @@ def step(track: Track, event: TrackEvent, patience: float) -> Stepped:
                 return track, ()
             return _advanced(_in_phase(track, LOCAL), _to_others(track, LocalReady))
         case LocalReady() | GlobalReady():
-            return _told(track, event)
+            return _ready(track, event)
         case GiveUp(_, change, _):
             return _given_up(track, change) if change not in track.ended else (track, ())
         case Tick(now):
@@ -179,7 +179,7 @@ def _prepared(track: Track, message: Prepare) -> Stepped:
     return track, sent
 
 
-def _told(track: Track, message: LocalReady | GlobalReady) -> Stepped:
+def _ready(track: Track, message: LocalReady | GlobalReady) -> Stepped:
     if message.change in track.ended:
         if not track.ended[message.change]:
             return track, (GiveUp(message.sender, message.change, track.node),)
@@ -236,8 +236,8 @@ def _waited(track: Track, patience: float) -> Stepped:
     if move is None:
         return track, ()
     if move.phase != GLOBAL and track.now - move.since > patience:
-        told = _to_others(track, GiveUp)
-        return _given_up(track, move.change)[0], told
+        messages = _to_others(track, GiveUp)
+        return _given_up(track, move.change)[0], messages
     local, every = track.heard.get(move.change, (frozenset(), frozenset()))
     if move.phase == LOCAL:
         silent = sorted(set(move.members) - {track.node} - local)

@@ -49,8 +49,8 @@ def require_sound(path: Path, on: options.Place | None = None, json: bool = Fals
     text = text_of(path)
     located = [locate(mistake, text) for mistake in mistakes]
     if json:
-        told = {"job": str(path), "streams": len(job.streams), "queries": len(job.queries)}
-        show_json({**told, "mistakes": [one.as_dict() for one in located]})
+        record = {"job": str(path), "streams": len(job.streams), "queries": len(job.queries)}
+        show_json({**record, "mistakes": [one.as_dict() for one in located]})
     elif located:
         for one in located:
             complain(one.words(path))

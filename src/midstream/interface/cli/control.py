@@ -9,7 +9,7 @@ import typer
 from midstream.algebra.quantities import amount, plural, seconds, size
 from midstream.checkpoint.status import is_running, stored_status
 from midstream.checkpoint.store import CheckpointStore
-from midstream.distribution.plan_texts import told_slots
+from midstream.distribution.plan_texts import slots_text
 from midstream.errors import JobError
 from midstream.interface.asking import asked
 from midstream.interface.cli import options
@@ -34,21 +34,24 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
     Example:
       midstream status orders.checkpoint
     """
-    told = _status(checkpoint, timeout)
+    answer = _status(checkpoint, timeout)
     if json:
-        show_json(told)
+        show_json(answer)
         return
-    rests = "" if told["running"] else ", not running"
-    lines = [f"{told['checkpoint']}: batch {told['batch']}, {plural(told['slots'], 'slot')}{rests}", *_rates(told)]
-    for name, stream in told["streams"].items():
+    rests = "" if answer["running"] else ", not running"
+    lines = [
+        f"{answer['checkpoint']}: batch {answer['batch']}, {plural(answer['slots'], 'slot')}{rests}",
+        *_rates(answer),
+    ]
+    for name, stream in answer["streams"].items():
         lines.append(
             f"stream {name}: {stream['rows']:,} rows, {stream['late']:,} late, {stream['unusable']:,} unusable"
         )
-    if moving := told.get("moving"):
+    if moving := answer.get("moving"):
         lines.append(f"{moving['groups']} groups move by {moving['protocol']} since batch {moving['since']}")
-    lines += _shared_groups(told)
-    lines += _retention(told)
-    for name, query in told["queries"].items():
+    lines += _shared_groups(answer)
+    lines += _retention(answer)
+    for name, query in answer["queries"].items():
         moving = f", migrating to {query['migrating_to']}" if query["migrating_to"] else _verifying(query)
         rests = f", {query['status']}" if query.get("status") in ("replaced", "quarantined") else ""
         plan = query["plan"] or "without joins"
@@ -58,18 +61,18 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
         lines += [f"  warning: {sentence}" for sentence in query.get("warnings", ())]
         lines += _waits(query.get("waits_for"))
         lines += _adaptivity(query["adaptivity"])
-    lines += _requests(told.get("requests", {}))
+    lines += _requests(answer.get("requests", {}))
     show_text("\n".join(lines))
 
 
-def _shared_groups(told: dict[str, Any]) -> list[str]:
+def _shared_groups(answer: dict[str, Any]) -> list[str]:
     """The groups that several slots share, or are to; and why the hottest one stays where it is."""
     lines = []
-    for group in told.get("spread", ()):
+    for group in answer.get("spread", ()):
         where = f"spread over slots {', '.join(map(str, group['slots']))}" if group["slots"] else "to be spread"
         rests = f"; it rests: {group['resting']}" if group["resting"] else ""
         lines.append(f"group {group['group']}: rows of {group['spread']} {where}{rests}")
-    about_keys = [decision for decision in told.get("slot_decisions", ()) if decision["kind"] == "keys"]
+    about_keys = [decision for decision in answer.get("slot_decisions", ()) if decision["kind"] == "keys"]
     if about_keys and about_keys[-1]["action"] == "stay" and about_keys[-1].get("group") is not None:
         lines.append(about_keys[-1]["reason"])
     return lines
@@ -84,10 +87,10 @@ def plan(checkpoint: Checkpoint, query: QueryName, timeout: Patience = 60.0, jso
       midstream plan orders.checkpoint hot
     """
     if not _is_running(checkpoint) and CheckpointStore(checkpoint).batch_ids():
-        told = stored_plan(checkpoint, query)
+        answer = stored_plan(checkpoint, query)
     else:
-        told = _asked(checkpoint, timeout, command="plan", query=query)
-    show_json(told) if json else show_text(told["explain"])
+        answer = _asked(checkpoint, timeout, command="plan", query=query)
+    show_json(answer) if json else show_text(answer["explain"])
 
 
 @ends_clearly
@@ -146,10 +149,12 @@ def migrate(
     }
     if slots is not None:
         wanted["slots"] = slots_named(slots)
-    told = _asked(checkpoint, timeout, dry_run=dry_run, **wanted)
+    answer = _asked(checkpoint, timeout, dry_run=dry_run, **wanted)
     changes = "changes" if verify is None else f"is verified for {verify}, and then changes"
-    words = migration_forecast(told) if dry_run else f"query {query} {changes} from {told['from']} to {told['to']}"
-    show_json(told) if json else show_text(words)
+    words = (
+        migration_forecast(answer) if dry_run else f"query {query} {changes} from {answer['from']} to {answer['to']}"
+    )
+    show_json(answer) if json else show_text(words)
 
 
 @ends_clearly
@@ -167,8 +172,8 @@ def add(
     Example:
       midstream add orders.checkpoint big "SELECT * FROM orders [NOW] WHERE amount > 100"
     """
-    told = _asked(checkpoint, timeout, command="add", query=query, cql=options.query_text(cql), adaptive=adaptive)
-    show_json(told) if json else show_text(f"query {query} was added")
+    answer = _asked(checkpoint, timeout, command="add", query=query, cql=options.query_text(cql), adaptive=adaptive)
+    show_json(answer) if json else show_text(f"query {query} was added")
 
 
 @ends_clearly
@@ -179,8 +184,8 @@ def drop(checkpoint: Checkpoint, query: QueryName, timeout: Patience = 60.0, jso
     Example:
       midstream drop orders.checkpoint big
     """
-    told = dropped(checkpoint, timeout, query)
-    show_json(told) if json else show_text(f"query {query} was dropped")
+    answer = dropped(checkpoint, timeout, query)
+    show_json(answer) if json else show_text(f"query {query} was dropped")
 
 
 @ends_clearly
@@ -191,8 +196,10 @@ def resume(checkpoint: Checkpoint, query: QueryName, timeout: Patience = 60.0, j
     Example:
       midstream resume orders.checkpoint big
     """
-    told = resumed(checkpoint, timeout, query)
-    show_json(told) if json else show_text(f"query {query} goes on; the rows since it was stopped are left out for it")
+    answer = resumed(checkpoint, timeout, query)
+    show_json(answer) if json else show_text(
+        f"query {query} goes on; the rows since it was stopped are left out for it"
+    )
 
 
 @ends_clearly
@@ -210,16 +217,16 @@ def repair(
       midstream repair orders.checkpoint
       midstream repair orders.checkpoint --give-up
     """
-    told = repaired(checkpoint, give_up)
+    answer = repaired(checkpoint, give_up)
     if json:
-        show_json(told)
+        show_json(answer)
     else:
-        for path in told["restored"]:
+        for path in answer["restored"]:
             show_text(f"restored {path}")
-        for file in told["lost"]:
-            show_text(f"{'given up' if told['given_up'] else 'lost'}: {file['path']}, {file['rows']:,} rows")
-        show_text("the job can go on" if told["whole"] else "restore the lost files from a copy, or use --give-up")
-    if not told["whole"]:
+        for file in answer["lost"]:
+            show_text(f"{'given up' if answer['given_up'] else 'lost'}: {file['path']}, {file['rows']:,} rows")
+        show_text("the job can go on" if answer["whole"] else "restore the lost files from a copy, or use --give-up")
+    if not answer["whole"]:
         raise typer.Exit(USER_ERROR)
 
 
@@ -231,8 +238,8 @@ def stop(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json = 
     Example:
       midstream stop orders.checkpoint
     """
-    told = stopped(checkpoint, timeout)
-    show_json(told) if json else show_text("the job has stopped" if told["stopping"] else "the job does not run")
+    answer = stopped(checkpoint, timeout)
+    show_json(answer) if json else show_text("the job has stopped" if answer["stopping"] else "the job does not run")
 
 
 def _faults(name: str, query: dict[str, Any]) -> list[str]:
@@ -245,22 +252,22 @@ def _faults(name: str, query: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _adaptivity(told: dict[str, Any] | None) -> list[str]:
-    if told is None:
+def _adaptivity(answer: dict[str, Any] | None) -> list[str]:
+    if answer is None:
         return []
-    decision = told["decision"]
-    return [f"  adaptivity {told['mode']}: {decision['reason'] if decision else 'nothing decided yet'}"]
+    decision = answer["decision"]
+    return [f"  adaptivity {answer['mode']}: {decision['reason'] if decision else 'nothing decided yet'}"]
 
 
-def _requests(told: dict[str, Any]) -> list[str]:
+def _requests(answer: dict[str, Any]) -> list[str]:
     """What was asked and is not done yet, and what was given up."""
 
     def words(request: dict[str, Any]) -> str:
         return " ".join(str(request[key]) for key in ("command", "query", "plan", "scheduling") if key in request)
 
-    given_up = [request for request in told.get("done", ()) if "refused" in request]
+    given_up = [request for request in answer.get("done", ()) if "refused" in request]
     return [
-        *(f"waits for a batch: {words(request)}" for request in told.get("waiting", ())),
+        *(f"waits for a batch: {words(request)}" for request in answer.get("waiting", ())),
         *(f"given up with batch {request['batch']}: {words(request)}: {request['refused']}" for request in given_up),
     ]
 
@@ -268,8 +275,8 @@ def _requests(told: dict[str, Any]) -> list[str]:
 def _cancel(checkpoint: str, query: str | None, plan: str | None, timeout: float, json: bool) -> None:
     if query is None or plan is not None:
         raise JobError("--cancel takes the name of a query, and no plan")
-    told = _asked(checkpoint, timeout, command="cancel", query=query)
-    show_json(told) if json else show_text(f"query {query} stays with {told['plan']}, not {told['cancelled']}")
+    answer = _asked(checkpoint, timeout, command="cancel", query=query)
+    show_json(answer) if json else show_text(f"query {query} stays with {answer['plan']}, not {answer['cancelled']}")
 
 
 @ends_clearly
@@ -286,9 +293,9 @@ def rebalance(
       midstream rebalance orders.checkpoint
       midstream rebalance orders.checkpoint --protocol split_time
     """
-    told = _asked(checkpoint, timeout, command="rebalance", protocol=protocol)
-    changes = "groups move with the next batch" if told["changes"] else "the load is balanced already"
-    show_json(told) if json else show_text(changes)
+    answer = _asked(checkpoint, timeout, command="rebalance", protocol=protocol)
+    changes = "groups move with the next batch" if answer["changes"] else "the load is balanced already"
+    show_json(answer) if json else show_text(changes)
 
 
 @ends_clearly
@@ -305,13 +312,13 @@ def rescale(
     Example:
       midstream rescale orders.checkpoint 8
     """
-    told = _asked(checkpoint, timeout, dry_run=dry_run, command="rescale", slots=slots)
+    answer = _asked(checkpoint, timeout, dry_run=dry_run, command="rescale", slots=slots)
     if json:
-        show_json(told)
+        show_json(answer)
     elif dry_run:
-        show_text(f"{told['groups']} partition groups would move, with about {size(told['state_bytes'])} of state")
+        show_text(f"{answer['groups']} partition groups would move, with about {size(answer['state_bytes'])} of state")
     else:
-        show_text(f"the job changes to {slots} slots" if told["changes"] else f"the job has {slots} slots already")
+        show_text(f"the job changes to {slots} slots" if answer["changes"] else f"the job has {slots} slots already")
 
 
 @ends_clearly
@@ -328,32 +335,34 @@ def adapt(
     Example:
       midstream adapt orders.checkpoint hot suggest
     """
-    told = _asked(checkpoint, timeout, command="adapt", query=query, mode=mode)
-    show_json(told) if json else show_text(f"adaptivity of query {query} changes from {told['from']} to {told['to']}")
+    answer = _asked(checkpoint, timeout, command="adapt", query=query, mode=mode)
+    show_json(answer) if json else show_text(
+        f"adaptivity of query {query} changes from {answer['from']} to {answer['to']}"
+    )
 
 
-def _waits(told: dict[str, Any] | None) -> list[str]:
-    if told is None:
+def _waits(answer: dict[str, Any] | None) -> list[str]:
+    if answer is None:
         return []
-    since = f"silent for {told['batches']} batches" if told["behind"] is not None else "without any rows so far"
-    return [f"  waits for stream {told['stream']}, {since}: a skew for it would end that"]
+    since = f"silent for {answer['batches']} batches" if answer["behind"] is not None else "without any rows so far"
+    return [f"  waits for stream {answer['stream']}, {since}: a skew for it would end that"]
 
 
-def _retention(told: dict[str, Any]) -> list[str]:
+def _retention(answer: dict[str, Any]) -> list[str]:
     """What is kept for a while only, and what has gone."""
-    limits = [f"{kind} {limit}" for kind, limit in sorted(told.get("retention", {}).items())]
+    limits = [f"{kind} {limit}" for kind, limit in sorted(answer.get("retention", {}).items())]
     lines = [f"retention: {', '.join(limits)}"] if limits else []
-    for name, query in told["queries"].items():
+    for name, query in answer["queries"].items():
         gone = query.get("removed")
         if gone is not None:
             lines.append(f"  {gone['rows']:,} results of query {name} that start before {gone['before']} were removed")
-    gone = told.get("removed_dead_letters")
+    gone = answer.get("removed_dead_letters")
     return [*lines, *([f"  {gone['rows']:,} dead letters were removed"] if gone else [])]
 
 
 def _verifying(query: dict[str, Any]) -> str:
-    told = query.get("verifying")
-    return "" if told is None else f", being verified with {told['plan']}, the same so far"
+    answer = query.get("verifying")
+    return "" if answer is None else f", being verified with {answer['plan']}, the same so far"
 
 
 def _found(record: dict[str, Any]) -> str:
@@ -381,7 +390,7 @@ def _migration(record: dict[str, Any]) -> str:
     batches = f"batches {record['start_batch']} to {record['end_batch']}" if ended else "not ended"
     whole = f"{record['old_plan']} to {record['new_plan']}"
     part = f" in {record['part']}" if record.get("part") not in (None, "", whole) else ""
-    where = f" in {told_slots(record['slots'])}" if record.get("slots") else ""
+    where = f" in {slots_text(record['slots'])}" if record.get("slots") else ""
     return (
         f"  {record['old_plan']} to {record['new_plan']}{where} by {record['strategy']}{part}, {record['trigger']}: "
         f"{record['status']}, {batches}{_found(record)}"
@@ -406,8 +415,8 @@ def _asked(checkpoint: str, timeout: float, **request: Any) -> Any:
     return asked(checkpoint, timeout, **request)
 
 
-def _rates(told: dict[str, Any]) -> list[str]:
-    rates = told["rates"]
+def _rates(answer: dict[str, Any]) -> list[str]:
+    rates = answer["rates"]
     if not rates["batches"]:
         return []
     speeds = [f"{name} {amount(speed)}" for name, speed in sorted(rates["rows_per_second"].items())]

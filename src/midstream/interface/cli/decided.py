@@ -32,41 +32,41 @@ def decided(checkpoint: str, name: str) -> dict[str, Any]:
     }
 
 
-def _without(told: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: value for name, value in told.items() if name not in names}
+def _without(record: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if name not in names}
 
 
-def decided_text(told: dict[str, Any]) -> str:
+def decided_text(record: dict[str, Any]) -> str:
     """All of it, for people."""
-    moving = f", migrating to {told['migrating_to']}" if told["migrating_to"] else ""
-    lines = [f"query {told['query']}, batch {told['batch']}, adaptivity {told['adaptivity']}"]
-    lines += [f"plan {told['plan'] or 'without joins'}{moving}", "", told["why"]]
-    domain = TIMESTAMP_TIME if told["time"] == "timestamp" else INTEGER_TIME
-    streams = told["statistics"].get("streams", {})
+    moving = f", migrating to {record['migrating_to']}" if record["migrating_to"] else ""
+    lines = [f"query {record['query']}, batch {record['batch']}, adaptivity {record['adaptivity']}"]
+    lines += [f"plan {record['plan'] or 'without joins'}{moving}", "", record["why"]]
+    domain = TIMESTAMP_TIME if record["time"] == "timestamp" else INTEGER_TIME
+    streams = record["statistics"].get("streams", {})
     if streams:
         lines += ["", "Streams", ""]
         lines += [f"{a}: {rate(s['rate'], domain)}, window holds {amount(s['population'])}" for a, s in streams.items()]
-    selected = told["statistics"].get("selectivities", {})
+    selected = record["statistics"].get("selectivities", {})
     lines += [f"{text}: selectivity {share(s['value'])}" for text, s in selected.items()]
-    keys = told["statistics"].get("keys", {})
+    keys = record["statistics"].get("keys", {})
     lines += [f"{text}: {k['heavy_hitters']} heavy values have {k['skew']:.0%} of rows" for text, k in keys.items()]
-    if told["statistics"].get("operators"):
+    if record["statistics"].get("operators"):
         lines += ["", "Operators", ""]
-        lines += [_operator(operator, domain) for operator in told["statistics"]["operators"]]
-    if told["decisions"]:
+        lines += [_operator(operator, domain) for operator in record["statistics"]["operators"]]
+    if record["decisions"]:
         lines += ["", "Decisions, newest first", ""]
         lines += [
-            f"at {instant(d['moment'], domain)}, {d['action']}: {d['reason']}" for d in reversed(told["decisions"])
+            f"at {instant(d['moment'], domain)}, {d['action']}: {d['reason']}" for d in reversed(record["decisions"])
         ]
     return "\n".join(lines)
 
 
-def _operator(told: dict[str, Any], domain: TimeDomain) -> str:
-    spent = told["seconds_per_row"]
+def _operator(record: dict[str, Any], domain: TimeDomain) -> str:
+    spent = record["seconds_per_row"]
     took = "" if spent is None else f", {amount(spent * 1e6)} µs a row"
     return (
-        f"{told['label']}: {rate(told['taken'], domain)} in, {rate(told['given'], domain)} out, "
-        f"keeps {told['state_rows']:,} rows in {size(told['state_bytes'])}{took}"
+        f"{record['label']}: {rate(record['taken'], domain)} in, {rate(record['given'], domain)} out, "
+        f"keeps {record['state_rows']:,} rows in {size(record['state_bytes'])}{took}"
     )
 
 

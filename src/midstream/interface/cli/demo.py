@@ -54,7 +54,7 @@ def demo(
                 view.say("checking every result against an independent join")
             verdict = compare(results, batches, scenario)
             account = summary(verdict, events, history, scenario, time.perf_counter() - started)
-            show_json(account) if json else show_text(told(account))
+            show_json(account) if json else show_text(summary_text(account))
             if dashboard:
                 stay()
     finally:
@@ -136,7 +136,7 @@ def summary(
     }
 
 
-def told(account: Account) -> str:
+def summary_text(account: Account) -> str:
     """The summary in words."""
     lines = [
         f"{account['rows']:,} rows in {account['batches']} batches, {account['seconds']} s in all",

@@ -169,10 +169,10 @@ def _memory() -> Finding:
     return Finding("memory", "good", f"{_size(free)} available")
 
 
-def available_memory(told: Path = Path("/proc/meminfo")) -> int | None:
+def available_memory(source: Path = Path("/proc/meminfo")) -> int | None:
     """The bytes that programs can still take; None where the system does not say."""
     try:
-        lines = told.read_text().splitlines()
+        lines = source.read_text().splitlines()
     except OSError:
         return None
     sizes = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]

@@ -67,7 +67,7 @@ def _unexpected(error: Exception) -> InternalError:
 
 
 def _stop(error: MidstreamError, code: int) -> NoReturn:
-    complain("\n".join([str(error), *(f"  {told}" for told in getattr(error, "__notes__", ()))]))
+    complain("\n".join([str(error), *(f"  {note}" for note in getattr(error, "__notes__", ()))]))
     if _DEBUG[0] or os.environ.get(TRACEBACK):
         traceback.print_exc()
     raise typer.Exit(code)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from midstream.adaptation.summary import statistics_told
+from midstream.adaptation.summary import statistics_summary
 from midstream.algebra.quantities import rate, work
 from midstream.api import ask
 from midstream.cluster.local.observing import observe
@@ -43,8 +43,8 @@ def explain(
       midstream explain hot --checkpoint orders.checkpoint --why
     """
     if checkpoint is not None:
-        told = decided(checkpoint, cql)
-        show_json(told) if json else show_text(told["why"] if why else decided_text(told))
+        record = decided(checkpoint, cql)
+        show_json(record) if json else show_text(record["why"] if why else decided_text(record))
         return
     if not stream:
         raise typer.BadParameter("at least one stream is needed", param_hint="--stream")
@@ -60,7 +60,7 @@ def explain(
                 "physical_plan": str(chosen.physical),
                 "columns": columns_as_json(question.plan.schema),
                 **explanation.as_dict(),
-                "statistics": statistics_told(statistics),
+                "statistics": statistics_summary(statistics),
                 "warnings": list(growth(chosen.physical)),
             }
         )

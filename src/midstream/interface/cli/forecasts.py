@@ -8,15 +8,15 @@ from midstream.algebra.quantities import length
 from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME
 
 
-def migration_forecast(told: dict[str, Any]) -> str:
+def migration_forecast(record: dict[str, Any]) -> str:
     """What each strategy is predicted to take from one plan to another; the one that `auto` would choose is marked."""
-    domain = TIMESTAMP_TIME if told["time"] == "timestamp" else INTEGER_TIME
-    whole = f"{told['from']} to {told['to']}"
-    part = f"; only {told['part']} migrates" if told["part"] not in (None, "", whole) else ""
-    lines = [f"query {told['query']} would go over from {told['from']} to {told['to']}{part}"]
+    domain = TIMESTAMP_TIME if record["time"] == "timestamp" else INTEGER_TIME
+    whole = f"{record['from']} to {record['to']}"
+    part = f"; only {record['part']} migrates" if record["part"] not in (None, "", whole) else ""
+    lines = [f"query {record['query']} would go over from {record['from']} to {record['to']}{part}"]
     lines.append(f"  {'strategy':24}{'takes':>14}{'rows of work':>14}{'rows held':>14}{'silent for':>14}")
-    for each in told["strategies"]:
-        mark = "*" if each["strategy"] == told["strategy"] else " "
+    for each in record["strategies"]:
+        mark = "*" if each["strategy"] == record["strategy"] else " "
         if each["legal"]:
             takes, silent = (length(each[name], domain) for name in ("duration", "silence"))
             lines.append(
@@ -24,6 +24,6 @@ def migration_forecast(told: dict[str, Any]) -> str:
             )
         else:
             lines.append(f"  {each['strategy']:24}refused: {each['why']}")
-    if not told["observed"]:
+    if not record["observed"]:
         lines.append("  the query is not adaptive: its streams are not watched, so figures are rough")
     return "\n".join(lines)

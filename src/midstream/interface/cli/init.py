@@ -50,8 +50,8 @@ def init(
     path.write_text(job_text(streams, f"{path.stem}.checkpoint", path.resolve().parent), encoding="utf-8")
     queries = [name for name, _ in first_queries(streams)]
     if json:
-        told = {"job": str(path), "streams": [stream.name for stream in streams], "queries": queries}
-        show_json({**told, "left_out": skipped})
+        record = {"job": str(path), "streams": [stream.name for stream in streams], "queries": queries}
+        show_json({**record, "left_out": skipped})
         return
     require_sound(path)
     checkpoint = path.parent / f"{path.stem}.checkpoint"

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from midstream.checkpoint.reading import StoredJob
-from midstream.checkpoint.retention import RemovedWarning, told_of_removed
+from midstream.checkpoint.retention import RemovedWarning, removed_text
 from midstream.checkpoint.stored_results import follow_results, read_query_results
 from midstream.errors import JobError
 from midstream.inputs import write_table
@@ -41,7 +41,7 @@ def results(
       midstream results orders.checkpoint hot --current
     """
     warnings.simplefilter("ignore", RemovedWarning)  # said in our own words
-    removed = told_of_removed(StoredJob.open(checkpoint).manifest, query)
+    removed = removed_text(StoredJob.open(checkpoint).manifest, query)
     if removed is not None:
         note(removed)
     if follow and (current or out is not None):

@@ -65,7 +65,7 @@ def run(
     job, mistakes = found_in(job_file, on, guess_types=False)
     if mistakes:
         require_sound(job_file, on)
-    telling: list[Tell] = [] if json else [_told]
+    telling: list[Tell] = [] if json else [_note_batch]
     if log is LogFormat.JSON:
         log_as_json()
         telling = [log_batch]
@@ -183,11 +183,11 @@ def _spark(job: JobFile) -> Any:
     return spark_session(job.master, **{EVOLUTION: "true", **job.spark})
 
 
-def _told(event: Mapping[str, Any]) -> None:
+def _note_batch(event: Mapping[str, Any]) -> None:
     rows, late = sum(event["rows"].values()), sum(event["late"].values())
     results = ", ".join(f"{name} {query['results']:,}" for name, query in event["queries"].items())
-    told = f"batch {event['batch_id']}: {rows:,} rows{f', {late:,} late' if late else ''}; results {results}; "
-    note(told + f"{event['seconds']['batch']:.2f} s")
+    text = f"batch {event['batch_id']}: {rows:,} rows{f', {late:,} late' if late else ''}; results {results}; "
+    note(text + f"{event['seconds']['batch']:.2f} s")
     for name, decision in event["decisions"].items():
         if decision is not None and decision["action"] != "stay":
             note(f"query {name}: {decision['reason']}")

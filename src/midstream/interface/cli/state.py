@@ -41,8 +41,8 @@ def state(
     found = describe(checkpoint)
     wrong, unchecked = _verify(checkpoint) if verify else ([], 0)
     if json:
-        told = {"wrong": [str(error) for error in wrong], "unchecked_files": unchecked}
-        show_json({**found, **(told if verify else {})})
+        record = {"wrong": [str(error) for error in wrong], "unchecked_files": unchecked}
+        show_json({**found, **(record if verify else {})})
     else:
         _show(found, slots)
     for error in wrong:

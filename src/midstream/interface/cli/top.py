@@ -62,31 +62,31 @@ def top(
 
 def first_look(checkpoint: str, console: Console, wait: Wait, every: float) -> StoredJob | None:
     """The job; while it runs and has no batch yet, waits for the first one, and gives nothing if q is pressed."""
-    told = False
+    reported = False
     while True:
         try:
             return StoredJob.open(checkpoint)
         except JobError:
             if not is_running(CheckpointStore(checkpoint)):
                 raise
-        if not told:
+        if not reported:
             console.print(f"waiting for the first batch of {checkpoint}; q ends", style="dim", markup=False)
-            told = True
+            reported = True
         if wait(every).lower() in LEAVE:
             return None
 
 
 def follow(job: StoredJob, console: Console, wait: Wait, every: float) -> None:
     """Draws the job again and again until q is pressed; a terminal of another size is drawn for as it is."""
-    told, size = account_of(job), console.size
+    reported, size = account_of(job), console.size
     with Live(
-        drawn(told, console.width), console=console, screen=True, auto_refresh=False, vertical_overflow="crop"
+        drawn(reported, console.width), console=console, screen=True, auto_refresh=False, vertical_overflow="crop"
     ) as live:
         live.refresh()
         while wait(every).lower() not in LEAVE:
             with suppress(MissingFile):  # collected since the manifest was read: the next look has a newer one
                 job = job.refresh()
                 newer = account_of(job)
-                if newer != told or console.size != size:
-                    told, size = newer, console.size
-                    live.update(drawn(told, console.width), refresh=True)
+                if newer != reported or console.size != size:
+                    reported, size = newer, console.size
+                    live.update(drawn(reported, console.width), refresh=True)

@@ -13,8 +13,8 @@ from typing import Any
 
 from midstream.checkpoint.reading import StoredJob
 from midstream.interface.dashboard.assets import asset
-from midstream.interface.dashboard.page_data import job_told
-from midstream.interface.dashboard.series import series_told
+from midstream.interface.dashboard.page_data import job_summary
+from midstream.interface.dashboard.series import series_summary
 
 MOST_BATCHES = 60
 """How many retained batches the file can be wound back to."""
@@ -23,8 +23,8 @@ MOST_BATCHES = 60
 def exported(job: StoredJob) -> str:
     """The file's content."""
     batches = job.batches[-MOST_BATCHES:]
-    replay = {str(batch): job_told(job.at(batch)) for batch in batches if batch != job.batch}
-    data = {"job": job_told(job), "series": series_told(job), "replay": replay}
+    replay = {str(batch): job_summary(job.at(batch)) for batch in batches if batch != job.batch}
+    data = {"job": job_summary(job), "series": series_summary(job), "replay": replay}
     script, style = asset("app.js").decode(), asset("app.css").decode()
     policy = f"default-src 'none'; img-src data:; script-src {_hash(script)}; style-src {_hash(style)}"
     return (

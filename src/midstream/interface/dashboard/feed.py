@@ -14,8 +14,8 @@ from typing import Any
 
 from midstream.checkpoint.reading import StoredJob
 from midstream.errors import MidstreamError
-from midstream.interface.dashboard.page_data import job_told
-from midstream.interface.dashboard.series import series_told
+from midstream.interface.dashboard.page_data import job_summary
+from midstream.interface.dashboard.series import series_summary
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class Feed:
 
     checkpoint: str
     job: StoredJob | None = None
-    told: dict[str, Any] = field(default_factory=dict)
+    summary: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
     number: int = 0
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
@@ -74,7 +74,7 @@ class Feed:
         seen = (job.batch, job.running, [(r.id, r.status) for r in job.requests])
         if seen == self._seen and self.error is None:
             return False
-        self.told = job_told(job)
+        self.summary = job_summary(job)
         self.job, self._seen, self.error = job, seen, None
         return True
 
@@ -87,9 +87,9 @@ class Feed:
                 if self.error is not None:
                     yield event("trouble", {"message": self.error})
                 elif self.job is not None:
-                    series = await asyncio.to_thread(series_told, self.job, since)
+                    series = await asyncio.to_thread(series_summary, self.job, since)
                     since = self.job.batch
-                    yield event("job", {"job": self.told, "series": series}, since)
+                    yield event("job", {"job": self.summary, "series": series}, since)
             try:
                 async with asyncio.timeout(BEAT), self.changed:
                     while seen == self.number and not self.ended:

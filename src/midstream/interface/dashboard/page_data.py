@@ -19,13 +19,13 @@ SAMPLES = 40
 LONGEST_ROW = 2000
 """How many characters of a dead row the page shows."""
 
-Told = dict[str, Any]
+Record = dict[str, Any]
 
 
-def job_told(job: StoredJob) -> Told:
+def job_summary(job: StoredJob) -> Record:
     """A job as of the batch that it was read at."""
     holder = job.holder
-    told: Told = plain(
+    summary: Record = plain(
         {
             "checkpoint": job.checkpoint,
             "batch": job.batch,
@@ -43,22 +43,22 @@ def job_told(job: StoredJob) -> Told:
             "rates": job.rates(),
         }
     )
-    return told
+    return summary
 
 
-def job_told_at(job: StoredJob, batch: int) -> Told:
+def job_summary_at(job: StoredJob, batch: int) -> Record:
     """A job as of an earlier batch: all of it where the manifest is retained, else what the metrics table says."""
     if batch in job.batches:
-        return job_told(job.at(batch))
+        return job_summary(job.at(batch))
     table = job.metrics()
     rows = table.filter(pc.equal(table.column("batch_id"), batch)).to_pylist()
     if not rows:
-        return job_told(job)
-    told: Told = plain(_from_metrics(job, rows[0]))
-    return told
+        return job_summary(job)
+    summary: Record = plain(_from_metrics(job, rows[0]))
+    return summary
 
 
-def _from_metrics(job: StoredJob, row: Mapping[str, Any]) -> Told:
+def _from_metrics(job: StoredJob, row: Mapping[str, Any]) -> Record:
     plans, going = dict(row["plans"]), dict(row["migrations"])
     registers, released = dict(row["registers"]), dict(row["released"])
     queries = []
@@ -124,36 +124,36 @@ def _then(job: StoredJob, name: str, old: str, new: str, batch: int) -> StoredMi
     return StoredMigration(name, old, new, "", "under way", "", None, None, None, target=join_tree(new))
 
 
-def _query(query: StoredQuery) -> Told:
-    told = asdict(query)
-    told["streams"], told["plans"] = query.streams, query.plans
-    told["graph"] = _graph(query.graph)
-    told["migration"] = _migration(query.migration)
-    told["history"] = [_migration(past) for past in query.history]
-    for decision in told["adaptivity"]["decisions"]:
+def _query(query: StoredQuery) -> Record:
+    summary = asdict(query)
+    summary["streams"], summary["plans"] = query.streams, query.plans
+    summary["graph"] = _graph(query.graph)
+    summary["migration"] = _migration(query.migration)
+    summary["history"] = [_migration(past) for past in query.history]
+    for decision in summary["adaptivity"]["decisions"]:
         del decision["record"]
-    return told
+    return summary
 
 
-def _migration(migration: StoredMigration | None) -> Told | None:
+def _migration(migration: StoredMigration | None) -> Record | None:
     if migration is None:
         return None
     forecast, actual, target = migration.forecast, migration.actual, migration.target
-    told = asdict(migration)
-    del told["record"]  # its attributes tell the same
+    summary = asdict(migration)
+    del summary["record"]  # its attributes tell the same
     return {
-        **told,
+        **summary,
         "forecast": None if forecast is None else asdict(forecast),
         "actual": None if actual is None else {**asdict(actual), "duration": actual.duration},
         "target": None if target is None else _graph(target),
     }
 
 
-def _graph(graph: PlanGraph) -> Told:
+def _graph(graph: PlanGraph) -> Record:
     return asdict(graph)
 
 
-def _dead(job: StoredJob) -> list[Told]:
+def _dead(job: StoredJob) -> list[Record]:
     rows = job.dead_letters(SAMPLES).to_pylist()
     return [{**row, "row": (row["row"] or "")[:LONGEST_ROW]} for row in rows]
 

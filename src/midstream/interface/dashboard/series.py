@@ -16,10 +16,10 @@ MOST = 10_000
 
 BY_NAME = ("rows", "late", "unusable", "results", "state_rows", "state_bytes", "registers", "released", "seconds")
 
-Told = dict[str, Any]
+Record = dict[str, Any]
 
 
-def series_told(job: StoredJob, since: int = -1) -> Told:
+def series_summary(job: StoredJob, since: int = -1) -> Record:
     """The batches after `since`, column by column: each measure by stream, query or part of a batch."""
     table = job.metrics(MOST)
     table = table.filter(pc.greater(table.column("batch_id"), since))
@@ -31,7 +31,7 @@ def series_told(job: StoredJob, since: int = -1) -> Told:
         "batch": batch,
         "at": np.round(seconds, 3).tolist(),
         **columns,
-        "marks": marks_told(job, batch, columns["seconds"].get("batch", [])),
+        "marks": marks_summary(job, batch, columns["seconds"].get("batch", [])),
     }
 
 
@@ -62,7 +62,7 @@ def columns_of(maps: pa.ChunkedArray) -> dict[str, list[float | None]]:
     return found
 
 
-def marks_told(job: StoredJob, batches: Sequence[int], took: Sequence[float | None]) -> list[Told]:
+def marks_summary(job: StoredJob, batches: Sequence[int], took: Sequence[float | None]) -> list[Record]:
     """Migrations, moves of groups, other numbers of slots, starts and restarts, by batch."""
     found = []
     for m in job.history:

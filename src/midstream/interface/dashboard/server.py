@@ -22,9 +22,9 @@ from midstream.interface.dashboard.access import HEADERS, Access
 from midstream.interface.dashboard.assets import TYPES, asset
 from midstream.interface.dashboard.export import exported
 from midstream.interface.dashboard.feed import Feed
-from midstream.interface.dashboard.page_data import job_told_at
+from midstream.interface.dashboard.page_data import job_summary_at
 from midstream.interface.dashboard.prometheus import CONTENT_TYPE, exposition
-from midstream.interface.dashboard.series import series_told
+from midstream.interface.dashboard.series import series_summary
 
 PATIENCE = 60.0
 """How many seconds an action waits for the job's answer."""
@@ -79,7 +79,7 @@ class Dashboard:
             try:
                 return await endpoint(request)
             except MidstreamError as error:
-                return told_error(error)
+                return error_response(error)
 
         return guarded
 
@@ -110,12 +110,12 @@ class Dashboard:
         """The job as of a batch."""
         job = await self._opened()
         batch = _number(request.query_params.get("batch"), job.batch)
-        return JSONResponse(await asyncio.to_thread(job_told_at, job, batch))
+        return JSONResponse(await asyncio.to_thread(job_summary_at, job, batch))
 
     async def series(self, request: Request) -> Response:
         """The metrics table."""
         since = _number(request.query_params.get("since"), -1)
-        return JSONResponse(await asyncio.to_thread(series_told, await self._opened(), since))
+        return JSONResponse(await asyncio.to_thread(series_summary, await self._opened(), since))
 
     async def session(self, request: Request) -> Response:
         """Whether this page may act, and what it must send along to do so."""
@@ -149,7 +149,7 @@ class Dashboard:
         except ValueError:
             return refused("a request is a JSON object", 400)
         except MidstreamError as error:
-            return told_error(error)
+            return error_response(error)
         return JSONResponse({"dry_run": dry_run, "answer": answer})
 
     async def _opened(self) -> StoredJob:
@@ -201,13 +201,13 @@ def refused(message: str, status: int, hint: str | None = None) -> JSONResponse:
     return JSONResponse({"error": {"message": message, "detail": None, "hint": hint}}, status)
 
 
-def told_error(error: MidstreamError) -> JSONResponse:
+def error_response(error: MidstreamError) -> JSONResponse:
     """An error as the page shows it."""
-    told = {"message": error.message, "detail": error.detail, "hint": error.hint}
+    record = {"message": error.message, "detail": error.detail, "hint": error.hint}
     if isinstance(error, QueryError) and error.line is not None:
-        told["message"], *place = str(error).split("\n")[:3]
-        told["place"] = "\n".join(place)
-    return JSONResponse({"error": told}, 500 if isinstance(error, InternalError) else 422)
+        record["message"], *place = str(error).split("\n")[:3]
+        record["place"] = "\n".join(place)
+    return JSONResponse({"error": record}, 500 if isinstance(error, InternalError) else 422)
 
 
 def _number(text: str | None, otherwise: int) -> int:

@@ -249,9 +249,9 @@ def _interval(text: str) -> None:
         raise JobError(f"{text!r} is not a duration", hint="write for instance '5 seconds'") from error
 
 
-def _positive(amount: int, told: object) -> None:
+def _positive(amount: int, written: object) -> None:
     if amount <= 0:
-        raise JobError(f"a duration above zero is needed, not {told!r}")
+        raise JobError(f"a duration above zero is needed, not {written!r}")
 
 
 def _infers(job: JobFile) -> bool:

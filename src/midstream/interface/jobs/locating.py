@@ -36,8 +36,8 @@ class Located:
     def as_dict(self) -> dict[str, Any]:
         """The mistake as a program reads it."""
         error = self.mistake.error
-        told = {"place": self.mistake.place, "line": self.line, "column": self.column}
-        return {**told, "message": error.message, "detail": error.detail, "hint": error.hint}
+        record = {"place": self.mistake.place, "line": self.line, "column": self.column}
+        return {**record, "message": error.message, "detail": error.detail, "hint": error.hint}
 
 
 def locate(mistake: Mistake, text: str) -> Located:

@@ -39,9 +39,9 @@ def batch_tracer(clock: Callable[[], int] = time.time_ns) -> Callable[[Mapping[s
 
 def attributes(event: Mapping[str, Any]) -> dict[str, Any]:
     """What is said of a batch."""
-    told: dict[str, Any] = {"midstream.batch": event["batch_id"]}
+    record: dict[str, Any] = {"midstream.batch": event["batch_id"]}
     for kind in ("rows", "late", "unusable"):
-        told[f"midstream.{kind}"] = sum(event[kind].values())
-    told["midstream.results"] = sum(query["results"] for query in event["queries"].values())
-    told["midstream.migrating"] = sorted(event["migrations"])
-    return told
+        record[f"midstream.{kind}"] = sum(event[kind].values())
+    record["midstream.results"] = sum(query["results"] for query in event["queries"].values())
+    record["midstream.migrating"] = sorted(event["migrations"])
+    return record

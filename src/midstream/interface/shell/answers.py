@@ -43,8 +43,8 @@ class Answer:
         if not self.widths:
             self._head(empty, [[] for _ in empty])
         hidden = 0 if self.limit == 0 else max(0, self.rows - self.limit)
-        told = "1 row" if self.rows == 1 else f"{self.rows:,} rows"
-        self.write(f"{told}, {hidden:,} not shown (\\limit 0 shows all)" if hidden else told)
+        text = "1 row" if self.rows == 1 else f"{self.rows:,} rows"
+        self.write(f"{text}, {hidden:,} not shown (\\limit 0 shows all)" if hidden else text)
 
     def _head(self, schema: pa.Schema, columns: list[list[str]]) -> None:
         named = zip(schema, columns, strict=True)

@@ -116,7 +116,7 @@ class Shell:
     def _declare(self, name: str, path: str, time: str | None, lateness: Duration | None) -> None:
         declared = self.streams.declare(name, path, time, lateness)
         if self.write_json is None:
-            self.write(_told(declared))
+            self.write(_stream_text(declared))
 
     def show_streams(self, _: str) -> None:
         """Lists the streams."""
@@ -126,7 +126,7 @@ class Shell:
         if not self.streams.named:
             self.write(r"no streams yet; \stream NAME PATH declares one")
         for stream in self.streams.named.values():
-            self.write(_told(stream))
+            self.write(_stream_text(stream))
 
     def set_plan(self, rest: str) -> None:
         """Forces a plan, or none."""
@@ -182,11 +182,11 @@ class Shell:
 
 
 def _as_json(stream: FileStream) -> dict[str, object]:
-    told = {"name": stream.name, "path": stream.path, "time": stream.time}
-    return {**told, "columns": columns_as_json(stream.columns)}
+    record = {"name": stream.name, "path": stream.path, "time": stream.time}
+    return {**record, "columns": columns_as_json(stream.columns)}
 
 
-def _told(stream: FileStream) -> str:
+def _stream_text(stream: FileStream) -> str:
     columns = ", ".join(f"{f.name} {f.type}" for f in stream.columns)
     return f"{stream.name} from {stream.path}, time {stream.time}: {columns}"
 

@@ -11,10 +11,10 @@ from midstream.checkpoint.stored import StoredMigration, StoredQuery
 RECENT = 60
 """How many batches the view shows in its rows of bars."""
 
-Told = dict[str, Any]
+Record = dict[str, Any]
 
 
-def account_of(job: StoredJob) -> Told:
+def account_of(job: StoredJob) -> Record:
     """A job as of a batch: rates, streams, queries, migrations under way and slots."""
     rates, holder = job.rates(), job.holder
     recent = job.metrics(RECENT).to_pylist()[-RECENT:]
@@ -40,7 +40,7 @@ def account_of(job: StoredJob) -> Told:
     }
 
 
-def _stream(job: StoredJob, name: str, rates: Mapping[str, Any]) -> Told:
+def _stream(job: StoredJob, name: str, rates: Mapping[str, Any]) -> Record:
     stream = job.streams[name]
     return {
         "name": name,
@@ -53,7 +53,7 @@ def _stream(job: StoredJob, name: str, rates: Mapping[str, Any]) -> Told:
     }
 
 
-def _query(job: StoredJob, query: StoredQuery, rates: Mapping[str, Any]) -> Told:
+def _query(job: StoredJob, query: StoredQuery, rates: Mapping[str, Any]) -> Record:
     waits = job.manifest.streams.waits.get(query.name)
     return {
         "name": query.name,
@@ -81,7 +81,7 @@ def behind(job: StoredJob, query: StoredQuery) -> int | None:
     return max(0, max(newest) - query.released)
 
 
-def _migration(migration: StoredMigration, query: StoredQuery) -> Told:
+def _migration(migration: StoredMigration, query: StoredQuery) -> Record:
     actual = migration.actual
     return {
         "query": query.name,
@@ -106,7 +106,7 @@ def progress(migration: StoredMigration, reached: int | None) -> float | None:
     return 1.0 if way <= 0 else min(1.0, max(0.0, (reached - begun) / way))
 
 
-def _slots(job: StoredJob) -> list[Told]:
+def _slots(job: StoredJob) -> list[Record]:
     slots = job.slots
     loads = slots.loads if len(slots.loads) == len(slots.routing) else (0.0,) * len(slots.routing)
     return [

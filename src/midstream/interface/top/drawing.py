@@ -12,7 +12,7 @@ from rich.text import Text
 
 from midstream.algebra.quantities import amount, instant, length, seconds, size
 from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME, TimeDomain
-from midstream.distribution.plan_texts import told_beside
+from midstream.distribution.plan_texts import plan_text_beside
 
 BARS = "▁▂▃▄▅▆▇█"
 MOST_SLOTS = 16
@@ -21,122 +21,124 @@ MOST_SLOTS = 16
 WORDS = ("query", "plan", "adapts", "stream", "nothing before", " ")
 """The columns that hold no numbers."""
 
-Told = dict[str, Any]
-Column = Callable[[Told], str | Text]
+Record = dict[str, Any]
+Column = Callable[[Record], str | Text]
 
 
 NARROW = 90
 """Below how many characters a terminal is shown the most wanted columns only."""
 
 
-def drawn(told: Told, width: int = 120) -> Group:
+def drawn(record: Record, width: int = 120) -> Group:
     """All of it, most wanted first: what does not fit a small terminal is cut off at the end."""
     narrow = width < NARROW
-    parts: list[RenderableType] = [_head(told), _trend(told)]
-    parts += [_migration(migration) for migration in told["migrations"]]
-    parts += [_queries(told["queries"], narrow), _streams(told["streams"], narrow), _slots(told["slots"])]
+    parts: list[RenderableType] = [_head(record), _trend(record)]
+    parts += [_migration(migration) for migration in record["migrations"]]
+    parts += [_queries(record["queries"], narrow), _streams(record["streams"], narrow), _slots(record["slots"])]
     return Group(*parts)
 
 
-def _head(told: Told) -> Text:
-    state = "finished" if told["finished"] else "running" if told["running"] else "not running"
+def _head(record: Record) -> Text:
+    state = "finished" if record["finished"] else "running" if record["running"] else "not running"
     text = Text(no_wrap=True, overflow="ellipsis")
-    text.append(told["checkpoint"], style="bold")
+    text.append(record["checkpoint"], style="bold")
     text.append(f"  {state}", style="green" if state == "running" else "yellow")
-    text.append(f"  batch {told['batch']:,}")
-    if told["dead_letters"]:
-        text.append(f"  dead letters {told['dead_letters']:,}", style="yellow")
+    text.append(f"  batch {record['batch']:,}")
+    if record["dead_letters"]:
+        text.append(f"  dead letters {record['dead_letters']:,}", style="yellow")
     return text
 
 
-def _trend(told: Told) -> Table:
-    recent, took = told["recent"], told["batch_seconds"]
+def _trend(record: Record) -> Table:
+    recent, took = record["recent"], record["batch_seconds"]
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True, overflow="crop")
-    table.add_row(f"{amount(told['rows_per_second'])} rows/s", Text(bars(recent["rows"]), style="cyan"))
+    table.add_row(f"{amount(record['rows_per_second'])} rows/s", Text(bars(recent["rows"]), style="cyan"))
     spent = "–" if took is None else seconds(took)
     table.add_row(f"{spent} a batch", Text(bars(recent["seconds"]), style="magenta"))
-    table.add_row(f"{amount(told['results_per_second'])} results/s", f"state {size(told['state_bytes'])}")
+    table.add_row(f"{amount(record['results_per_second'])} results/s", f"state {size(record['state_bytes'])}")
     return table
 
 
-def _migration(told: Told) -> Text:
+def _migration(record: Record) -> Text:
     text = Text(no_wrap=True, overflow="ellipsis", style="bold yellow")
-    text.append(f"{told['query']} migrates from {told['from']} to {told['to']} by {told['strategy']}")
-    if told["progress"] is not None:
-        done = round(told["progress"] * 20)
-        text.append(f"  {'█' * done}{'░' * (20 - done)} {told['progress']:.0%} of the way to the split time")
-    elif told["batches"] is not None:
-        text.append(f"  {told['status']}, {told['batches']} batches, {seconds(told['seconds'])}")
+    text.append(f"{record['query']} migrates from {record['from']} to {record['to']} by {record['strategy']}")
+    if record["progress"] is not None:
+        done = round(record["progress"] * 20)
+        text.append(f"  {'█' * done}{'░' * (20 - done)} {record['progress']:.0%} of the way to the split time")
+    elif record["batches"] is not None:
+        text.append(f"  {record['status']}, {record['batches']} batches, {seconds(record['seconds'])}")
     return text
 
 
-def _queries(queries: Sequence[Told], narrow: bool) -> Table:
+def _queries(queries: Sequence[Record], narrow: bool) -> Table:
     columns: dict[str, Column] = {
-        "query": lambda told: told["name"],
-        "results/s": lambda told: amount(told["results_per_second"]),
-        "results": lambda told: f"{told['results']:,}",
-        "behind": lambda told: "–" if told["behind"] is None else length(told["behind"], _domain(told)),
-        "state": lambda told: size(told["state_bytes"]),
+        "query": lambda record: record["name"],
+        "results/s": lambda record: amount(record["results_per_second"]),
+        "results": lambda record: f"{record['results']:,}",
+        "behind": lambda record: "–" if record["behind"] is None else length(record["behind"], _domain(record)),
+        "state": lambda record: size(record["state_bytes"]),
         "plan": _plan,
-        "adapts": lambda told: told["adaptivity"],
+        "adapts": lambda record: record["adaptivity"],
     }
     return _table(queries, columns, ("results", "state", "adapts") if narrow else ())
 
 
-def _plan(told: Told) -> Text:
-    slots = {int(slot): plan for slot, plan in told["plans_of_slots"].items()}
-    text = Text(told_beside(told["plan"], slots) or "without joins", overflow="ellipsis")
-    if told["migrating_to"]:
-        text.append(f" → {told['migrating_to']}", style="bold yellow")
-    if told["quarantine"]:
-        text.append(f" stopped: {told['quarantine']}", style="red")
-    elif told["status"] not in ("", "running", "active"):
-        text.append(f" {told['status']}", style="yellow")
-    elif told["waits_for"]:
-        text.append(f" waits for {told['waits_for']}", style="yellow")
+def _plan(record: Record) -> Text:
+    slots = {int(slot): plan for slot, plan in record["plans_of_slots"].items()}
+    text = Text(plan_text_beside(record["plan"], slots) or "without joins", overflow="ellipsis")
+    if record["migrating_to"]:
+        text.append(f" → {record['migrating_to']}", style="bold yellow")
+    if record["quarantine"]:
+        text.append(f" stopped: {record['quarantine']}", style="red")
+    elif record["status"] not in ("", "running", "active"):
+        text.append(f" {record['status']}", style="yellow")
+    elif record["waits_for"]:
+        text.append(f" waits for {record['waits_for']}", style="yellow")
     return text
 
 
-def _streams(streams: Sequence[Told], narrow: bool) -> Table:
+def _streams(streams: Sequence[Record], narrow: bool) -> Table:
     columns: dict[str, Column] = {
-        "stream": lambda told: told["name"],
-        "rows/s": lambda told: amount(told["rows_per_second"]),
-        "rows": lambda told: f"{told['rows']:,}",
-        "late": lambda told: f"{told['late']:,}",
-        "unusable": lambda told: f"{told['unusable']:,}",
-        "nothing before": lambda told: "–" if told["register"] is None else instant(told["register"], _domain(told)),
+        "stream": lambda record: record["name"],
+        "rows/s": lambda record: amount(record["rows_per_second"]),
+        "rows": lambda record: f"{record['rows']:,}",
+        "late": lambda record: f"{record['late']:,}",
+        "unusable": lambda record: f"{record['unusable']:,}",
+        "nothing before": lambda record: (
+            "–" if record["register"] is None else instant(record["register"], _domain(record))
+        ),
     }
     return _table(streams, columns, ("rows", "unusable") if narrow else ())
 
 
-def _slots(slots: Sequence[Told]) -> Table:
-    most = max((told["state_bytes"] for told in slots), default=0) or 1
-    fullest = sorted(slots, key=lambda told: -told["state_bytes"])[:MOST_SLOTS]
+def _slots(slots: Sequence[Record]) -> Table:
+    most = max((record["state_bytes"] for record in slots), default=0) or 1
+    fullest = sorted(slots, key=lambda record: -record["state_bytes"])[:MOST_SLOTS]
     columns: dict[str, Column] = {
-        "slot": lambda told: str(told["slot"]),
-        "groups": lambda told: str(told["groups"]),
-        "rows lately": lambda told: amount(told["rows"]),
-        "state": lambda told: size(told["state_bytes"]),
-        " ": lambda told: Text("█" * round(20 * told["state_bytes"] / most), style="blue"),
+        "slot": lambda record: str(record["slot"]),
+        "groups": lambda record: str(record["groups"]),
+        "rows lately": lambda record: amount(record["rows"]),
+        "state": lambda record: size(record["state_bytes"]),
+        " ": lambda record: Text("█" * round(20 * record["state_bytes"] / most), style="blue"),
     }
-    return _table(sorted(fullest, key=lambda told: int(told["slot"])), columns)
+    return _table(sorted(fullest, key=lambda record: int(record["slot"])), columns)
 
 
-def _table(rows: Sequence[Told], columns: Mapping[str, Column], without: Sequence[str] = ()) -> Table:
+def _table(rows: Sequence[Record], columns: Mapping[str, Column], without: Sequence[str] = ()) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
     shown = {heading: column for heading, column in columns.items() if heading not in without}
     for heading in shown:
         justify: Literal["left", "right"] = "left" if heading in WORDS else "right"
         table.add_column(heading, justify=justify, no_wrap=True, overflow="ellipsis")
-    for told in rows:
-        table.add_row(*(column(told) for column in shown.values()))
+    for record in rows:
+        table.add_row(*(column(record) for column in shown.values()))
     return table
 
 
-def _domain(told: Told) -> TimeDomain:
-    return TIMESTAMP_TIME if told["time"] == "timestamp" else INTEGER_TIME
+def _domain(record: Record) -> TimeDomain:
+    return TIMESTAMP_TIME if record["time"] == "timestamp" else INTEGER_TIME
 
 
 def bars(values: Sequence[float | None]) -> str:

@@ -105,8 +105,8 @@ def require_all(reports: Sequence[Report], stages: int, slots: int, batch_id: in
     for report in reports:
         if report.error is not None:
             raise report.error
-    told = {(report.stage, report.slot) for report in reports}
-    silent = [(stage, slot) for stage in range(stages) for slot in range(slots) if (stage, slot) not in told]
+    present = {(report.stage, report.slot) for report in reports}
+    silent = [(stage, slot) for stage in range(stages) for slot in range(slots) if (stage, slot) not in present]
     if silent:
         named = ", ".join(f"slot {slot} in stage {stage}" for stage, slot in silent[:5])
         raise InternalError(

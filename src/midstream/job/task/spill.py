@@ -15,7 +15,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from midstream.checkpoint.failures import told
+from midstream.checkpoint.failures import storage_errors
 
 
 def spill_folder() -> str:
@@ -32,18 +32,18 @@ class Spill:
 
     def __init__(self, schema: pa.Schema) -> None:
         self.folder = spill_folder()
-        with told("write a temporary file in", self.folder):
+        with storage_errors("write a temporary file in", self.folder):
             self.file: IO[Any] = tempfile.TemporaryFile(dir=self.folder)  # noqa: SIM115
             self.writer = pa.ipc.new_stream(self.file, schema)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Adds a batch."""
-        with told("write a temporary file in", self.folder):
+        with storage_errors("write a temporary file in", self.folder):
             self.writer.write_batch(batch)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """All batches, in the order written; nothing can be added any more."""
-        with told("write a temporary file in", self.folder):
+        with storage_errors("write a temporary file in", self.folder):
             self.writer.close()
             content = mapped(self.file)
         yield from pa.ipc.open_stream(content)
@@ -70,7 +70,7 @@ class ParquetSpool:
 
     def _write(self) -> None:
         table = pa.concat_tables(self.held)
-        with told("write a temporary file in", spill_folder()):
+        with storage_errors("write a temporary file in", spill_folder()):
             if self.writer is None:
                 self.file = tempfile.TemporaryFile(dir=spill_folder())  # noqa: SIM115
                 self.writer = pq.ParquetWriter(self.file, table.schema, **written_as(table.schema))
@@ -83,7 +83,7 @@ class ParquetSpool:
             return parquet_bytes(pa.concat_tables(self.held)) if self.held else None
         if self.held:
             self._write()
-        with told("write a temporary file in", spill_folder()):
+        with storage_errors("write a temporary file in", spill_folder()):
             self.writer.close()
             return mapped(self.file)
 

@@ -195,7 +195,7 @@ class StageStep:
                     life.advance()
         at = _lap(report, "kernel", at)
         for life in lives:
-            report.fragments.update({work.name: told for work, told in life.closed()})
+            report.fragments.update({work.name: noted for work, noted in life.closed()})
         report.results = write_results(Place(files, self.batch_id, slot, self.stage), _results_of(lives))
         if (dead := intake.dead.content()) is not None:
             report.dead_letters.append(self._bury(files, slot, dead, intake.dead.rows))
@@ -211,14 +211,14 @@ class StageStep:
 
     def _take_in(self, slot: int, parts: Mapping[int, Accepted], lives: Sequence[Life], intake: Intake) -> None:
         """Feeds the rows of streams, in the order of the streams."""
-        told: set[tuple[str, str]] = set()
+        noted: set[tuple[str, str]] = set()
         for port in (*self.streams, *self.again):
             name = self.streams[self._stream(port)].name
             for place, copied in ((port, False), (~port, True)):
                 if place in parts and len(parts[place][1]):
                     for life in lives:
                         if self._reads(life, port):
-                            self._feed(slot, name, life, parts[place], intake, told, copied)
+                            self._feed(slot, name, life, parts[place], intake, noted, copied)
 
     def _reads(self, life: Life, port: int) -> bool:
         """Whether a fragment reads rows by the port by which they arrive."""
@@ -241,7 +241,7 @@ class StageStep:
         life: Life,
         accepted: Accepted,
         intake: Intake,
-        told: set[tuple[str, str]],
+        noted: set[tuple[str, str]],
         copied: bool,
     ) -> None:
         """Feeds a stream's rows to the sources that read it; copies only to tracks, which take rows of their groups.
@@ -254,7 +254,7 @@ class StageStep:
         account = intake.unaccounted() if copied else intake
         for source in life.sources:
             if source.stream.name == stream:
-                rows, ticks = self._sifted(life, source, accepted, account, told)
+                rows, ticks = self._sifted(life, source, accepted, account, noted)
                 if track is not None:
                     mine = np.flatnonzero(track.takes(stream, rows, slot, copied))
                     rows, ticks = gather_rows(rows, mine), ticks[mine]
@@ -262,7 +262,7 @@ class StageStep:
                     life.take(source, source_elements(source, rows, ticks))
 
     def _sifted(
-        self, life: Life, source: Source, accepted: Accepted, intake: Intake, told: set[tuple[str, str]]
+        self, life: Life, source: Source, accepted: Accepted, intake: Intake, noted: set[tuple[str, str]]
     ) -> Accepted:
         """The rows for a query, without those that make its expressions fail if these are to be set aside.
 
@@ -275,8 +275,8 @@ class StageStep:
         good, bad = Sieve.above(source, life.work.fragment.plan, life.work.functions).split(rows, ticks)
         if not bad:
             return accepted
-        if (place := (base_name(life.work.query), source.stream.alias)) not in told:
-            told.add(place)
+        if (place := (base_name(life.work.query), source.stream.alias)) not in noted:
+            noted.add(place)
             intake.set_aside(source.stream.name, base_name(life.work.query), rows, bad)
         return gather_rows(rows, good), ticks[good]
 

@@ -104,7 +104,7 @@ def run(spark: Any, folders: Mapping[str, Path], work: Path) -> tuple[dict[str, 
     taken: dict[str, list[float]] = {"batch": [], "commit": []}
     last = time.perf_counter()
 
-    def told(event: dict[str, Any]) -> None:
+    def note_batch(event: dict[str, Any]) -> None:
         nonlocal last
         now = time.perf_counter()
         taken["batch"].append(now - last)
@@ -117,6 +117,6 @@ def run(spark: Any, folders: Mapping[str, Path], work: Path) -> tuple[dict[str, 
             options = {"maxFilesPerTrigger": "1"}
             session.open_stream(name, "parquet", path=str(folder), schema=SCHEMA, options=options)
         query = session.query("join", CQL)
-        session.on_progress(told)
+        session.on_progress(note_batch)
         session.process_available()
         return taken, query.table().num_rows

@@ -40,8 +40,8 @@ def bench_sharing(repeats: int = 3, seed: int = 11) -> Report:
     report = Report("sharing")
     report.add("results of the whole join", given["whole"], "rows")
     report.add(f"results of {QUERIES} queries / of the whole join", given["many"] / given["whole"], "ratio", 1.0)
-    for told, session in (("the whole join", whole), ("one query", one), (f"{QUERIES} queries", many)):
-        report.add(f"state of {told}", session.state_rows, "rows")
+    for record, session in (("the whole join", whole), ("one query", one), (f"{QUERIES} queries", many)):
+        report.add(f"state of {record}", session.state_rows, "rows")
     report.add(f"state of {QUERIES} / of one query", many.state_bytes / one.state_bytes, "ratio", 3.0, "at most")
     ratio = best["many"] / best["whole"]
     report.add(f"time of {QUERIES} queries / of one at equal output", ratio, "ratio", 5.0, "at most")

@@ -77,10 +77,10 @@ def _require_dead_letters(
 ) -> None:
     all_rows = sum(t.num_rows for files in run.workload.files.values() for t in files.values())
     late = all_rows - sum(table.num_rows for table in accepted.values())
-    told = sum(manifest.streams.late.values())
+    record = sum(manifest.streams.late.values())
     kept = sum(file.rows for file in dead_letters_of(store.files, manifest))
-    if not late == told == kept:
-        raise run.failure(f"{late} rows came late, {told} were counted, and {kept} are dead letters")
+    if not late == record == kept:
+        raise run.failure(f"{late} rows came late, {record} were counted, and {kept} are dead letters")
 
 
 def _require_requests(run: SimulatedRun) -> None:
@@ -141,12 +141,12 @@ def _whole_since(run: SimulatedRun, name: str, cql: str) -> int | None:
         first -= 1
     if first == 0:
         return -(2**62)
-    told = run.seen[first].sharing.get(name)
-    if told is None:
+    record = run.seen[first].sharing.get(name)
+    if record is None:
         return None
-    if all(begun == ALWAYS for begun in told["since"].values()):
-        return int(told["start"])
-    return None if told["whole_at"] is None else max(told["start"], told["whole_at"])
+    if all(begun == ALWAYS for begun in record["since"].values()):
+        return int(record["start"])
+    return None if record["whole_at"] is None else max(record["start"], record["whole_at"])
 
 
 def cut(table: pa.Table, since: int) -> pa.Table:

@@ -92,8 +92,8 @@ class Workload:
             case "migrate":
                 name = random.choice(able)
                 plan, strategy = random.choice(PLANS[name]), random.choice(STRATEGIES)
-                told = {"query": name, "plan": plan, "strategy": strategy, "trigger": f"request {number}"}
-                return {"command": "migrate", **told, "part": random.choice(["auto", "whole"])}
+                record = {"query": name, "plan": plan, "strategy": strategy, "trigger": f"request {number}"}
+                return {"command": "migrate", **record, "part": random.choice(["auto", "whole"])}
             case "cancel":
                 return {"command": "cancel", "query": name}
             case "add" if self.coming:

@@ -171,7 +171,7 @@ def trigger_seconds(query: StreamingQuery) -> tuple[float, ...]:
     """The length of every trigger that had rows."""
     taken = []
     for progress in query.recentProgress:
-        told = progress if isinstance(progress, dict) else json.loads(progress.json)
-        if told.get("numInputRows"):
-            taken.append(told["durationMs"]["triggerExecution"] / 1000)
+        record = progress if isinstance(progress, dict) else json.loads(progress.json)
+        if record.get("numInputRows"):
+            taken.append(record["durationMs"]["triggerExecution"] / 1000)
     return tuple(taken)
