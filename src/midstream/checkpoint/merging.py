@@ -3,7 +3,8 @@
 Every batch adds small files. Those whose results were all released before the batch no longer change how the job goes
 on, so files of like size are merged, eight at least; a row is rewritten a logarithmic number of times. A manifest names
 either the old files or the merged one, so no reader sees both; the old ones are kept for a while for those that began
-to read before. Files that several queries share are merged together, for as many of these as are done with them.
+to read before. Files that several queries share are merged together, for as many of these as are done with them. What
+a query that was replaced has given no longer grows: its files become one, however few they are.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TypeVar
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.file_entries import DeadLetterFile, ResultFile, Superseded
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.retention import REPLACED
 
 FEWEST = 8
 """How many files of like size are merged."""
@@ -108,9 +110,30 @@ def due(manifest: Manifest, turn: int = 0) -> list[AnyMerge]:
 
 
 def _of_results(manifest: Manifest) -> Iterator[Merge]:
-    for query in manifest.outputs.results:
-        own = [file for file in _done(manifest, query) if not file.part]
-        yield from (Merge(query, alike) for alike in _alike(own))
+    for query, named in manifest.outputs.results.items():
+        if is_replaced(manifest, query):
+            rest = [f for f in named if not f.part and f.rows < LARGEST and f.batch_id < manifest.batch_id]
+            yield from (Merge(query, part) for part in _within_budget(rest) if len(part) > 1)
+        else:
+            own = [file for file in _done(manifest, query) if not file.part]
+            yield from (Merge(query, alike) for alike in _alike(own))
+
+
+def is_replaced(manifest: Manifest, query: str) -> bool:
+    """Whether only the results of a query are left."""
+    return query in manifest.queries and manifest.queries[query].status == REPLACED
+
+
+def _within_budget(files: Sequence[ResultFile]) -> Iterator[tuple[ResultFile, ...]]:
+    """Runs of files that have no more rows together than are merged at once."""
+    together: list[ResultFile] = []
+    for file in files:
+        if together and sum(f.rows for f in together) + file.rows > AT_ONCE:
+            yield tuple(together)
+            together = []
+        together.append(file)
+    if together:
+        yield tuple(together)
 
 
 def _done(manifest: Manifest, query: str) -> Iterator[ResultFile]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.merging import is_replaced
 from midstream.job.attention import Wait, is_worth_telling, late_text, wait_text
 from midstream.job.batch import Batch
 from midstream.job.local_plans import migrating_to, plan_text
@@ -120,7 +121,7 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
         "unusable": _summed(report.unusable for report in batch.reports),
         "queries": by_query,
         "registers": dict(manifest.streams.registers) if manifest else {},
-        "released": dict(manifest.released) if manifest else {},
+        "released": _released(manifest) if manifest else {},
         "plans": {name: plan_text(query, batch.slots) for name, query in batch.queries.items()},
         "migrations": {name: migrating_to(query) for name, query in batch.queries.items() if query.migrates},
         "seconds": seconds,
@@ -133,6 +134,11 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
             if account.knowledge is not None
         },
     }
+
+
+def _released(manifest: Manifest) -> dict[str, int]:
+    """How far the results of each query are released; those of queries that were replaced are for good."""
+    return {name: at for name, at in manifest.released.items() if not is_replaced(manifest, name)}
 
 
 def _summed(counts: Any) -> dict[str, int]:
