@@ -33,6 +33,7 @@ def run(folder) -> dict[str, list[int]]:
             session.query("q", f"SELECT k FROM A [NOW] WHERE k >= {i // EVERY}", replace=True)
         session.push("A", pa.table({"k": [i], "ts": [10 * i]}))
         if replaced:
+            assert session._job.manifest is not None
             old = f"q@{session._job.manifest.batch_id}"
             expected[old] = ms.read_results(str(folder), old)["k"].to_pylist()
         merged(session)
