@@ -11,7 +11,7 @@ from tests.job.test_sharing import ASKED, CATALOG, STAGES, Watched, filled, rows
 from tests.scheduling.watched import drawn
 
 from midstream.job.events import Scheduled
-from midstream.job.task.shared_task import SharedWork
+from midstream.job.task.works import SharedWork
 from midstream.scheduling import scheduler
 
 FROM = "FROM A [RANGE 9], B [RANGE 9], C [RANGE 9] WHERE A.k = B.k AND B.v = C.v"

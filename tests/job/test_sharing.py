@@ -20,7 +20,9 @@ from midstream.inputs import catalog_of
 from midstream.job.accounts import shared_with
 from midstream.job.events import Scheduled
 from midstream.job.task.memory import Memory
-from midstream.job.task.shared_task import Pool, SharedLife, SharedWork
+from midstream.job.task.pool import Pool
+from midstream.job.task.shared_task import SharedTask
+from midstream.job.task.works import SharedWork
 from midstream.operators.join import SymmetricJoin
 from midstream.scheduling import scheduler
 
@@ -323,7 +325,7 @@ def test_a_join_is_shared_by_queries_that_answer_on_different_grids(tmp_path):
     batch = watched.many.made()
     (work,) = batch.steps()[0].work
     assert isinstance(work, SharedWork)
-    operators = SharedLife(work, watched.many.driver.files, 0, Pool()).box.operators
+    operators = SharedTask(work, watched.many.driver.files, 0, Pool()).box.operators
     assert sum(isinstance(operator, SymmetricJoin) for operator in operators) == 1
     watched.many.batch({}, end=True)
     for name in watched.many.driver.queries:

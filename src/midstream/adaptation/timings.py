@@ -46,6 +46,11 @@ class Timings:
                 operator.pieces = self._timed_pieces(operator.pieces, spent)  # type: ignore[method-assign]
             operator.advance = self._purging(operator.advance, spent)  # type: ignore[method-assign]
 
+    def clear(self) -> None:
+        """Forgets what the operators took so far."""
+        for spent in self._spent.values():
+            spent.seconds = spent.rows = spent.purging = spent.purges = 0.0
+
     def spent(self, operator: Operator) -> Spent:
         """What an operator took lately."""
         return self._spent.get(id(operator)) or Spent()

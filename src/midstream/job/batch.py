@@ -26,15 +26,14 @@ from midstream.job.reaching import Reaches
 from midstream.job.running_query import RunningQuery
 from midstream.job.sharing_plan import Shares
 from midstream.job.task.exchange import GROUP_BITS, Delivery, default_routing
-from midstream.job.task.fragment_task import FragmentWork, MigrationWork
 from midstream.job.task.layout import Layout
 from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report, require_all
 from midstream.job.task.samples import LookRequest
-from midstream.job.task.shared_task import SharedWork
 from midstream.job.task.sides import NEW, Side
 from midstream.job.task.step import StageStep
 from midstream.job.task.tracks import Track
+from midstream.job.task.works import FragmentWork, MigrationWork, SharedWork
 from midstream.migration.legality import keeps_intervals
 
 TICKS = "#ticks"

@@ -14,8 +14,8 @@ from midstream.distribution.group_order import sorted_by_group
 from midstream.distribution.stages import cut
 from midstream.job.migration_account import Account
 from midstream.job.sources import reached
-from midstream.job.task.fragment_task import Program
 from midstream.job.task.shipping import Shipped
+from midstream.job.task.works import Program
 from midstream.operators.box import Box
 from midstream.operators.slices import SliceOperator, grid_floor
 from midstream.optimizer.plans import Plan

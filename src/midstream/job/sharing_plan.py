@@ -21,9 +21,8 @@ from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.job.fingerprints import Outline, Shape, Shapes, Window
 from midstream.job.running_query import RunningQuery
-from midstream.job.task.fragment_task import FragmentWork
-from midstream.job.task.shared_task import BySlot, Inherited, Member, SharedWork
 from midstream.job.task.shipping import Shipped
+from midstream.job.task.works import BySlot, FragmentWork, Inherited, Member, SharedWork
 from midstream.operators.shared_graph import Named
 
 ALWAYS = -1

@@ -35,6 +35,10 @@ class Work:
         self.matched += other.matched
         self.inserted += other.inserted
 
+    def clear(self) -> None:
+        """Begins to count anew."""
+        self.taken = self.given = self.probed = self.matched = self.inserted = 0
+
 
 class Operator:
     """A live operator. `schema` is what it gives; `ports` how many inputs it has."""

@@ -242,6 +242,10 @@ class FollowedBy(SliceOperator):
         ]
         return Elements(pa.RecordBatch.from_arrays(arrays, schema=self.schema), times, times + 1)
 
+    def restore(self, frontier: int) -> None:
+        super().restore(frontier)
+        self.tidy_rows = 0
+
     def _tidy(self, end: int) -> None:
         """Keeps of the firsts before the frontier only those that a later second may take."""
         state = self.kept[0]

@@ -64,6 +64,10 @@ class Scheduler:
             self._tabled.follow(self._schedule)
         return self._tabled
 
+    def restart(self) -> None:
+        """Forgets what tables have chosen so far: the next batch is run as if it were the first."""
+        self._tabled = None
+
     def feed(self, source: int, batch: Elements) -> None:
         """Takes elements of a source, given by its number, and runs whatever follows from them."""
         if not len(batch):

@@ -5,7 +5,8 @@ Rows may be dealt in a random order, as a shuffle on a cluster does, so that tes
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -22,10 +23,25 @@ from midstream.job.in_place import further
 from midstream.job.moving import Move
 from midstream.job.results import results_of_query
 from midstream.job.task.exchange import groups_of, in_slot
+from midstream.job.task.kept_tasks import KeptTasks
 from midstream.job.task.layout import GROUP, PORT, Layout
 from midstream.job.task.reports import Report
+from midstream.job.task.step import StageStep, Task
 from midstream.operators.arrival_hash import arrival_hash
 from midstream.optimizer.plans import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class GoingOn:
+    """A step whose tasks go on from batch to batch."""
+
+    step: StageStep
+    tasks: dict[tuple[int, int], KeptTasks[Task]]
+
+    def run(self, slot: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Runs the step in a slot."""
+        return self.step.run(slot, batches, self.tasks.setdefault((self.step.stage, slot), KeptTasks()))
+
 
 Arriving = Mapping[str, pa.RecordBatch | pa.Table]
 """The rows of a batch by stream."""
@@ -49,13 +65,17 @@ class LocalCluster:
         """The time of the batch under way."""
         self._source_id = source_id
         self._slots = SlotThreads(threads, shuffle)
+        self._tasks: dict[tuple[int, int], KeptTasks[Task]] = {}
+        """Tasks that stay alive between batches, by stage and slot."""
 
     def run(self, batch: Batch, rows: Arriving) -> list[Report]:
         """Runs all stages of a batch."""
-        return self._slots.run(batch.steps(), self._dealt(batch, rows), batch.slots)
+        steps = [GoingOn(step, self._tasks) for step in batch.steps()]
+        return self._slots.run(steps, self._dealt(batch, rows), batch.slots)
 
     def move(self, move: Move) -> list[Report]:
         """Runs a move of state."""
+        self._tasks.clear()
         sending, filling = move.steps()
         slots = max(move.old.slots, move.new.slots)
         return self._slots.run([sending, *filling], [[] for _ in range(slots)], slots)
@@ -95,8 +115,9 @@ class LocalCluster:
         """Positions are in manifests alone: there is nothing to put back."""
 
     def close(self) -> None:
-        """Ends the threads."""
+        """Ends the threads, and the tasks that were kept."""
         self._slots.close()
+        self._tasks.clear()
 
     def _dealt(self, batch: Batch, rows: Arriving) -> Dealt:
         """Each slot's rows, tagged with stream and partition group."""

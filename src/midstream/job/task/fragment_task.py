@@ -1,31 +1,28 @@
-"""A fragment's life in a slot: open its state, go on from its frontier, take the batch, write what is new."""
+"""A fragment's task in a slot: open its state, go on from its frontier, take the batch, write what is new."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
-from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import Source
 from midstream.algebra.physical.routed import WindowName
-from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.algebra.time import INFINITY
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.names import name_for
 from midstream.checkpoint.packs import SegmentEntry, StateKey, open_states
-from midstream.distribution.fragments import Fragment
 from midstream.errors import JobError
+from midstream.job.task.kept_tasks import HeldSegments
 from midstream.job.task.memory import Memory
 from midstream.job.task.memory_limits import bind, frontiers, mapped_states, write_packs
 from midstream.job.task.output_buffer import Given, GivenOn, GivenResults
 from midstream.job.task.reports import FragmentReport
 from midstream.job.task.samples import BoxWatch
-from midstream.job.task.shipping import Shipped
-from midstream.job.task.sides import Side, base_name, left_out
-from midstream.job.task.tracks import Track
+from midstream.job.task.sides import base_name, left_out
+from midstream.job.task.works import FragmentWork, MigrationWork
 from midstream.migration.execution import Execution, SingleBox
 from midstream.migration.in_part import move_by, way_decided
 from midstream.migration.protocol import Figures, Migrating
@@ -37,101 +34,10 @@ from midstream.operators.elements import Elements
 from midstream.operators.one_way_join import OneWayJoin
 from midstream.operators.state.segment import Segment
 from midstream.operators.state.sorted_state import SortedState
-from midstream.optimizer.plans import Plan
 from midstream.scheduling.scheduler import Scheduler
 
 
-@dataclass(frozen=True, slots=True)
-class MigrationWork:
-    """A migration of a fragment: what was decided, and whether this batch begins or finishes it."""
-
-    strategy: str
-    target: Fragment
-    decision: Mapping[str, Any]
-    begins: bool
-    finishes: bool
-    cancels: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """What a fragment is, batch after batch: part of a query's plan, with the functions it calls."""
-
-    fragment: Fragment
-    plan: Plan
-    functions: Mapping[str, UserFunction]
-
-
-@dataclass(frozen=True, slots=True)
-class FragmentWork:
-    """What a fragment of a query has to do in a batch, in every slot.
-
-    `restored_to` and `advance_to` are frontiers of this fragment; `segments` are those of each slot; `port` is the one
-    its output travels by.
-    """
-
-    query: str
-    program: Shipped[Program]
-    restored_to: int
-    advance_to: int
-    segments: Mapping[int, Sequence[SegmentEntry]]
-    port: int
-    received: Mapping[int, str]
-    migration: MigrationWork | None = None
-    side: Side | None = None
-    scheduling: str = "dfs"
-    start: int = BEGINNING
-    """The instant from which on the query's results are whole, and so given."""
-    watched: bool = False
-    """Whether what each operator does is to be reported."""
-    silent: bool = False
-    """Whether another query's fragment, which gives the same, sends it for both."""
-    sifts: bool = False
-    """Whether rows that make its expressions fail are set aside."""
-    probed: Mapping[WindowName, Mapping[int, Sequence[SegmentEntry]]] = field(default_factory=dict)
-    """The windows of other fragments that its one-way joins read, as the last batch left them, by slot."""
-    track: Track | None = None
-    """The groups that it has, if others run apart."""
-    arrives: int | None = None
-    """The port of the rows that it reads in place, to hand on what it gives within the slot."""
-    local: Mapping[int, FragmentWork] = field(default_factory=dict)
-    """What slots do instead that have a plan of their own."""
-
-    def in_slot(self, slot: int) -> FragmentWork:
-        """What a slot does."""
-        return self.local.get(slot, self)
-
-    @property
-    def fragment(self) -> Fragment:
-        """The part of the plan."""
-        return self.program.value.fragment
-
-    @property
-    def plan(self) -> Plan:
-        """The whole plan."""
-        return self.program.value.plan
-
-    @property
-    def functions(self) -> Mapping[str, UserFunction]:
-        """The functions that the plan calls."""
-        return self.program.value.functions
-
-    @property
-    def name(self) -> tuple[str, int]:
-        """What reports call it."""
-        return self.query, self.fragment.number
-
-    def counted(self, results: Elements) -> Elements:
-        """What of its results counts."""
-        if self.fragment.reader is not None:
-            return results
-        counted = results if self.side is None else self.side.given(results)
-        if self.track is not None and self.track.limit is not None:
-            counted = self.track.limit.given(counted)
-        return counted if self.start == BEGINNING else counted.clipped(self.start, INFINITY)
-
-
-class FragmentLife:
+class FragmentTask:
     """One fragment at work in one slot."""
 
     def __init__(
@@ -151,6 +57,9 @@ class FragmentLife:
         self.boxes = [self._box()]
         self.execution: Execution = SingleBox(self.boxes[0], self._give, partial(Scheduler, schedule=work.scheduling))
         self.migrating: Migrating | None = None
+        self.written: dict[int, SegmentEntry] = {}
+        """The entries of segments that closing wrote, by identity."""
+        self.held = HeldSegments()
         self.figures = Figures()
         """What a migration that ended in this batch has cost in it."""
         old_side = work.side is not None and not work.side.new
@@ -172,6 +81,47 @@ class FragmentLife:
             self.execution.restore(self.work.restored_to)
         if migration is not None:
             self._open_migration(migration)
+
+    @property
+    def key(self) -> tuple[tuple[str, int], ...]:
+        """What it runs."""
+        return (self.work.name,)
+
+    def goes_on(self, work: FragmentWork, memory: Memory) -> bool:
+        """Whether a task opened for some work would be the same as this one, which is closed and kept."""
+        return (
+            _is_plain(work)
+            and work.program is self.work.program
+            and work.scheduling == self.work.scheduling
+            and memory.bytes == self.memory.bytes
+            and work.restored_to == max(self.work.restored_to, self.work.advance_to)
+            and list(work.segments.get(self.slot, ())) == self.entries
+        )
+
+    def go_on(self, work: FragmentWork, files: Files, batch_id: int, memory: Memory) -> None:
+        """Takes up another batch."""
+        assert isinstance(self.execution, SingleBox)
+        self.work, self.files, self.batch_id, self.memory = work, files, batch_id, memory
+        self.given, self.flushed, self.rows_in = given_by(work, memory), [], 0
+        self.watches[0].restart()
+        self.execution.scheduler.restart()
+        stored = self.held.by_state(self.entries)
+        for name, state in _names(self.execution).items():
+            state.reopen(stored.get(name, ()))
+        self.execution.restore(work.restored_to)
+
+    def rest(self) -> bool:
+        """Gets ready for the next batch, if what ran is one box and nothing else."""
+        if not _is_plain(self.work) or any(isinstance(operator, OneWayJoin) for operator in self.boxes[0].operators):
+            return False
+        known = {entry.place: entry for entry in self.entries}
+
+        def entry_of(segment: Segment) -> SegmentEntry:
+            return self.written[id(segment)] if segment.place is None else known[segment.place]
+
+        self.held.hold(self.execution.states(), entry_of, self.files, self.memory.new_state)
+        self.written = {}
+        return True
 
     def _open_migration(self, migration: MigrationWork) -> None:
         assert isinstance(self.execution, SingleBox)
@@ -290,7 +240,10 @@ class FragmentLife:
     def close(self) -> FragmentReport:
         """Writes new segments; says what there is now."""
         held = {name: list(state.segments) for name, state in self._named(self.execution).items()}
-        entries = [*self._kept(held), *write_packs(self.files, self._path, held, self.memory)]
+        written = write_packs(self.files, self._path, held, self.memory)
+        new = (segment for segments in held.values() for segment in segments if segment.place is None)
+        self.written = {id(segment): entry for segment, entry in zip(new, written, strict=True)}
+        entries = self.entries = [*self._kept(held), *written]
         remove_unused(self.files, self.flushed, entries)
         work = Work()
         for box in self.boxes:
@@ -323,6 +276,11 @@ class FragmentLife:
             for segment in segments
             if segment.place is not None
         ]
+
+
+def _is_plain(work: FragmentWork) -> bool:
+    """Whether work is a plan's alone: no migration, no part of a query's groups or time, no windows of others."""
+    return work.migration is None and work.side is None and work.track is None and not work.probed
 
 
 def read_windows(

@@ -12,7 +12,7 @@ from dataclasses import replace
 from midstream.algebra.physical import Source
 from midstream.checkpoint.packs import StateKey, open_states
 from midstream.distribution.old_track import holds_old
-from midstream.job.task.fragment_task import FragmentLife
+from midstream.job.task.fragment_task import FragmentTask
 from midstream.job.task.reports import FragmentReport
 from midstream.migration.execution import Execution
 from midstream.migration.marks import mark_segment, marked_plan, with_mark
@@ -24,7 +24,7 @@ MARKED = "marked/"
 """What stands before the names of states whose rows are marked."""
 
 
-class MarkedLife(FragmentLife):
+class MarkedTask(FragmentTask):
     """A fragment of groups that leave, at work in one slot."""
 
     def _box(self) -> Box:

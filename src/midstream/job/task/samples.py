@@ -106,6 +106,12 @@ class BoxWatch:
         self.timings = Timings(time.perf_counter)
         self.timings.attach(box)
 
+    def restart(self) -> None:
+        """Forgets what the operators did: another batch begins."""
+        self.timings.clear()
+        for operator in self.box.operators:
+            operator.work.clear()
+
     def reports(self, chosen: Sequence[int] | None = None) -> list[OperatorReport]:
         """What each operator did, or each of some by number."""
         found = []

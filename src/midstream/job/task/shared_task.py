@@ -8,83 +8,41 @@ after every batch, so that their segments are written once; whoever holds them n
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import pyarrow as pa
 
 from midstream.algebra.physical import PhysicalNode, Source, walk_physical
 from midstream.algebra.time import BEGINNING
-from midstream.algebra.windows import Hop
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.names import name_for
 from midstream.checkpoint.packs import SegmentEntry, StateKey, open_segment
 from midstream.distribution.fragments import Received
-from midstream.job.task.fragment_task import FragmentWork, given_by, remove_unused
+from midstream.job.task.fragment_task import given_by, remove_unused
+from midstream.job.task.kept_tasks import HeldSegments
 from midstream.job.task.memory import Memory
 from midstream.job.task.memory_limits import bind, exchange, frontiers, new_segments, write_packs
 from midstream.job.task.output_buffer import GivenResults
+from midstream.job.task.pool import Pool
 from midstream.job.task.reports import FragmentReport
 from midstream.job.task.samples import BoxWatch
-from midstream.job.task.shipping import Shipped
+from midstream.job.task.works import FragmentWork, Member, SharedWork
 from midstream.migration.contents import ports_of
 from midstream.migration.execution import arranged
 from midstream.operators.base import Operator, Work
 from midstream.operators.build import build
 from midstream.operators.elements import Elements
 from midstream.operators.join import SymmetricJoin
-from midstream.operators.shared_graph import Named, SharedGraph, leaves
+from midstream.operators.shared_graph import SharedGraph, leaves
 from midstream.operators.state.portions import slices
 from midstream.operators.state.segment import Segment
 from midstream.operators.state.sorted_state import SortedState
 from midstream.scheduling.presence import present_parts
 from midstream.scheduling.scheduler import Scheduler
 
-BySlot = Mapping[int, Sequence[SegmentEntry]]
-
-
 TOLD_OF_ALL = 16
 """Up to how many queries share a task and still tell, each, what its operators did."""
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A fragment in a shared graph: the names of its nodes, since when its windows are kept, and whether it is new."""
-
-    work: FragmentWork
-    named: Shipped[Named]
-    since: Mapping[str, int]
-    fresh: bool
-    grid: Hop | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Inherited:
-    """A window that a new node starts with: whose port it fills, and the segments that hold it in each slot."""
-
-    node: int
-    port: int
-    segments: BySlot
-
-
-@dataclass(frozen=True, slots=True)
-class SharedWork:
-    """What the fragments of several queries have to do in a batch; all queries are at the same frontier.
-
-    In later stages the fragments may be behind it, each at its own.
-    """
-
-    members: tuple[Member, ...]
-    inherited: tuple[Inherited, ...]
-    restored_to: int
-    advance_to: int
-    scheduling: str = "dfs"
-
-    @property
-    def received(self) -> Mapping[int, str]:
-        """What its members read of other fragments, by port."""
-        return {port: alias for member in self.members for port, alias in member.work.received.items()}
 
 
 def has_null_keys(operator: Operator, state: SortedState) -> bool:
@@ -101,45 +59,7 @@ def window_alias(node: PhysicalNode) -> str | None:
     return None if one is None or isinstance(one, Received) else one.stream.alias
 
 
-@dataclass(slots=True)
-class Pool:
-    """What the graphs of a slot hold together: segments opened once, written once."""
-
-    lives: list[SharedLife] = field(default_factory=list)
-    opened: dict[str, Segment] = field(default_factory=dict)
-    entries: dict[str, SegmentEntry] = field(default_factory=dict)
-    written: dict[int, SegmentEntry] = field(default_factory=dict)
-    settled: bool = False
-
-    def open(self, files: Files, entry: SegmentEntry, state: SortedState) -> Segment:
-        """The segment of an entry."""
-        if entry.place not in self.opened:
-            self.opened[entry.place] = open_segment(files, entry, state.schema)
-            self.entries[entry.place] = entry
-        return self.opened[entry.place]
-
-    def settle(self) -> None:
-        """Lets equal windows hold the same segments: those of the one that has forgotten least."""
-        if self.settled:
-            return
-        self.settled = True
-        equal: dict[object, list[tuple[int, SortedState]]] = defaultdict(list)
-        for life in self.lives:
-            for token, frontier, state in life.windows():
-                equal[token].append((frontier, state))
-        for windows in equal.values():
-            first = min(windows, key=lambda window: window[0])[1]
-            for _, other in windows:
-                if other is not first:
-                    other.replace_segments(first.segments)
-
-    def entry(self, segment: Segment, name: StateKey) -> SegmentEntry:
-        """Where a segment is, under the name of a state."""
-        known = self.written[id(segment)] if segment.place is None else self.entries[segment.place].counted(segment)
-        return known if (known.state, known.key) == name else replace(known, state=name[0], key=name[1])
-
-
-class SharedLife:
+class SharedTask:
     """The fragments of several queries at work in one slot."""
 
     def __init__(
@@ -151,25 +71,14 @@ class SharedLife:
         batch_id: int = 0,
         memory: Memory | None = None,
     ) -> None:
-        self.batch_id = batch_id
-        self.memory = memory or Memory()
-        self.flushed: list[str] = []
-        self.work = work
-        self.files = files
         self.slot = slot
-        self.pool = pool
-        pool.lives.append(self)
-        self.given = [given_by(member.work, self.memory) for member in work.members]
-        self.rows_in: dict[int, int] = {}
-        self.named: dict[tuple[int, ...], list[SegmentEntry]] = {}
+        self.held = HeldSegments()
+        self.closed_with: list[list[SegmentEntry]] = []
+        """What each member held when the task was last closed."""
+        self._take_up(work, files, pool, batch_id, memory or Memory())
         self.box = SharedGraph({k: v for m in work.members for k, v in m.work.functions.items()})
         self.used = [self.box.add(m.work.fragment.plan, m.named.value, m.grid) for m in work.members]
-        self.owner: dict[int, Member] = {}
-        for known in (True, False):
-            for member, used in zip(work.members, self.used, strict=True):
-                if member.fresh is not known:
-                    for operator in used:
-                        self.owner.setdefault(operator, member)
+        self.owner = self._owners()
         sinks = (partial(self._give, i) for i in range(len(work.members)))
         self.scheduler = Scheduler(self.box, *sinks, schedule=work.scheduling)
         self.few = len(work.members) <= TOLD_OF_ALL
@@ -177,14 +86,87 @@ class SharedLife:
         self.watch = BoxWatch(self.box) if watched else None
         self._fill()
         self.ports = self._ports()
-        if self.ports:
-            for member, place in zip(work.members, self.box.members, strict=True):
-                place.limit = BEGINNING if member.fresh else member.work.restored_to
-                place.joining = member.fresh
-        self.box.restore(work.restored_to)
+        self._restore()
         bind(self.box.operators, self.memory)
         if self.ports:
             self._begin()  # before the batch's rows come: what they lead to is not part of what there was
+
+    def _take_up(self, work: SharedWork, files: Files, pool: Pool, batch_id: int, memory: Memory) -> None:
+        """Begins with a batch of which nothing has been taken."""
+        self.work, self.files, self.pool, self.batch_id, self.memory = work, files, pool, batch_id, memory
+        pool.tasks.append(self)
+        self.flushed: list[str] = []
+        self.given = [given_by(member.work, memory) for member in work.members]
+        self.rows_in: dict[int, int] = {}
+        self.named: dict[tuple[int, ...], list[SegmentEntry]] = {}
+
+    def _owners(self) -> dict[int, Member]:
+        """Of each operator, the first member that runs it, before those that are new."""
+        found: dict[int, Member] = {}
+        for member, used in sorted(zip(self.work.members, self.used, strict=True), key=lambda pair: pair[0].fresh):
+            for operator in used:
+                found.setdefault(operator, member)
+        return found
+
+    def _restore(self) -> None:
+        """Goes on from where the last batch ended."""
+        if self.ports:
+            for member, place in zip(self.work.members, self.box.members, strict=True):
+                place.limit = BEGINNING if member.fresh else member.work.restored_to
+                place.joining = member.fresh
+        self.box.restore(self.work.restored_to)
+
+    @property
+    def key(self) -> tuple[tuple[str, int], ...]:
+        """What it runs."""
+        return self.work.key
+
+    def goes_on(self, work: SharedWork, memory: Memory) -> bool:
+        """Whether a task opened for some work would be the same as this one, which is closed and kept."""
+        return (
+            memory.bytes == self.memory.bytes
+            and work.scheduling == self.work.scheduling
+            and work.restored_to == max(self.work.restored_to, self.work.advance_to)
+            and (self.watch is not None or not any(member.work.watched for member in work.members))
+            and len(work.members) == len(self.work.members)
+            and all(self._goes_on(i, member) for i, member in enumerate(work.members))
+        )
+
+    def _goes_on(self, number: int, member: Member) -> bool:
+        known, work = self.work.members[number], member.work
+        return (
+            not member.fresh
+            and member.named is known.named
+            and (member.since, member.grid) == (known.since, known.grid)
+            and (work.program is known.work.program and work.received == known.work.received)
+            and work.restored_to == max(known.work.restored_to, known.work.advance_to)
+            and list(work.segments.get(self.slot, ())) == self.closed_with[number]
+        )
+
+    def go_on(self, work: SharedWork, files: Files, pool: Pool, batch_id: int, memory: Memory) -> None:
+        """Takes up another batch."""
+        pool.known.update(self.held.segments)
+        self._take_up(work, files, pool, batch_id, memory)
+        for operator in self.box.operators:
+            operator.work.clear()
+        if self.watch is not None:
+            self.watch.restart()
+        self.scheduler.restart()
+        self.owner = self._owners()
+        self._fill()
+        self._restore()
+
+    def rest(self) -> bool:
+        """Gets ready for the next batch, if no member has begun in this one."""
+        if any(member.fresh for member in self.work.members):
+            return False
+        pool = self.pool
+
+        def entry_of(segment: Segment) -> SegmentEntry:
+            return pool.written[id(segment)] if segment.place is None else pool.entries[segment.place]
+
+        self.held.hold(self.box.states(), entry_of, self.files, self.memory.new_state)
+        return True
 
     def _ports(self) -> dict[int, int]:
         """By which port what comes from other fragments reaches each source."""
@@ -218,7 +200,7 @@ class SharedLife:
             entries = stored[id(self.owner[i])]
             for state in operator.states:
                 segments = [self.pool.open(self.files, e, state) for e in entries.get((state.id, state.key), ())]
-                state.replace_segments([segment for segment in segments if len(segment)])
+                state.reopen([segment for segment in segments if len(segment)])
 
     def _give(self, member: int, results: Elements) -> None:
         work = self.work.members[member].work
@@ -332,9 +314,11 @@ class SharedLife:
         self.pool.settle()
         self._write()
         remove_unused(self.files, self.flushed, self._named(range(len(self.box.operators))))
+        self.closed_with = []
         told: set[int] = set()
         for i, (member, used) in enumerate(zip(self.work.members, self.used, strict=True)):
             entries = self._entries(used)
+            self.closed_with.append(entries)
             work = Work()
             for operator in used:
                 # What is shared is done once, and told once.

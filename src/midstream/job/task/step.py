@@ -28,27 +28,30 @@ from midstream.errors import InputError, MidstreamError
 from midstream.job.in_place import Copy
 from midstream.job.reach import Reach
 from midstream.job.task.exchange import Delivery, Exchange, Slots, groups_of, to_every_slot
-from midstream.job.task.fragment_task import FragmentLife, FragmentWork
+from midstream.job.task.fragment_task import FragmentTask
 from midstream.job.task.hot_keys import hot_key
 from midstream.job.task.intake import Intake, in_order, source_elements
+from midstream.job.task.kept_tasks import KeptTasks
 from midstream.job.task.layout import FROM, GROUP, Layout, portions
-from midstream.job.task.marked_task import MarkedLife
+from midstream.job.task.marked_task import MarkedTask
 from midstream.job.task.memory import Memory
 from midstream.job.task.output_buffer import GivenResults
+from midstream.job.task.pool import Pool
 from midstream.job.task.reports import Report
 from midstream.job.task.results_files import Place, write_results
 from midstream.job.task.samples import LookRequest, add_looks, look_at
-from midstream.job.task.shared_task import Pool, SharedLife, SharedWork
+from midstream.job.task.shared_task import SharedTask
 from midstream.job.task.sides import base_name
 from midstream.job.task.sifting import Sieve
 from midstream.job.task.sorted_runs import Accepted, Runs
 from midstream.job.task.spill import ParquetSpool
+from midstream.job.task.works import FragmentWork, SharedWork
 from midstream.operators.arrival_hash import arrival_hash
 from midstream.operators.elements import Elements
 from midstream.operators.hashing import hash_columns
 from midstream.operators.vectors import gather_rows, numbers_of
 
-Life = FragmentLife | SharedLife
+Task = FragmentTask | SharedTask
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +86,15 @@ class StageStep:
         """How rows leave."""
         return Exchange(self.exchanged, self.last)
 
-    def run(self, slot: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows for the next stage, and a report."""
+    def run(
+        self, slot: int, batches: Iterator[pa.RecordBatch], kept: KeptTasks[Task] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows for the next stage, and a report; `kept` are tasks of the last batch that may go on."""
         report = Report(self.stage, slot)
         try:
             intake = Intake(self.batch_id, report, ParquetSpool(self.memory.given))
             chunks = yield from self._gather(slot, batches, intake)
-            yield from self._process(slot, chunks, intake)
+            yield from self._process(slot, chunks, intake, kept or KeptTasks())
         except MidstreamError as error:
             report.error = error
         except pa.ArrowException as error:
@@ -160,76 +165,94 @@ class StageStep:
             _lap(intake.report, "watch", at)
         return accepted
 
-    def _process(self, slot: int, chunks: Iterable[Mapping[int, Accepted]], intake: Intake) -> Iterator[pa.RecordBatch]:
+    def _process(
+        self, slot: int, chunks: Iterable[Mapping[int, Accepted]], intake: Intake, kept: KeptTasks[Task]
+    ) -> Iterator[pa.RecordBatch]:
         report = intake.report
         files = SideBySide(files_at(self.checkpoint))
         at = time.perf_counter()
-        pool = Pool()
-        memory = self.memory.among(sum(len(w.members) if isinstance(w, SharedWork) else 1 for w in self.work))
-        lives: list[Life] = [
-            SharedLife(work, files, slot, pool, self.batch_id, memory)
-            if isinstance(work, SharedWork)
-            else _life(work)(work.in_slot(slot), files, slot, self.batch_id, memory)
-            for work in self.work
-            if isinstance(work, SharedWork) or work.track is None or not work.track.rests(slot)
-        ]
+        tasks = self._opened(slot, files, kept.take())
         at = _lap(report, "state", at)
         # What is final before this batch is given first where all input is at hand: it frees state before probing.
-        early = [life for life in lives if not life.work.received]
-        for life in early:
-            with _blaming(report, life):
-                life.advance()
+        early = [task for task in tasks if not task.work.received]
+        for task in early:
+            with _blaming(report, task):
+                task.advance()
         for number, chunk in enumerate(chunks):
             if number:
-                for life in lives:
-                    life.settle()
-                yield from self._outputs(lives, slot, report)
+                for task in tasks:
+                    task.settle()
+                yield from self._outputs(tasks, slot, report)
             if self.stage == 0:
-                self._take_in(slot, chunk, lives, intake)
-                self._hand_on(lives, report)
+                self._take_in(slot, chunk, tasks, intake)
+                self._hand_on(tasks, report)
             else:
-                self._receive(chunk, lives, report)
-        for life in lives:
-            if life.work.received:
-                with _blaming(report, life):
-                    life.advance()
+                self._receive(chunk, tasks, report)
+        for task in tasks:
+            if task.work.received:
+                with _blaming(report, task):
+                    task.advance()
         at = _lap(report, "kernel", at)
-        for life in lives:
-            report.fragments.update({work.name: noted for work, noted in life.closed()})
-        report.results = write_results(Place(files, self.batch_id, slot, self.stage), _results_of(lives))
+        for task in tasks:
+            report.fragments.update({work.name: noted for work, noted in task.closed()})
+        report.results = write_results(Place(files, self.batch_id, slot, self.stage), _results_of(tasks))
         if (dead := intake.dead.content()) is not None:
             report.dead_letters.append(self._bury(files, slot, dead, intake.dead.rows))
         files.wait()
         _lap(report, "write", at)
-        yield from self._outputs(lives, slot, report)
+        yield from self._outputs(tasks, slot, report)
+        kept.keep(tasks)
 
-    def _outputs(self, lives: Sequence[Life], slot: int, report: Report) -> Iterator[pa.RecordBatch]:
-        for life in lives:
-            if not _in_place(life):
-                for work, output in life.sent():
+    def _opened(self, slot: int, files: Files, kept: Mapping[tuple[tuple[str, int], ...], Task]) -> list[Task]:
+        """The tasks of the batch: those that were kept and can go on, and others opened from segments."""
+        pool = Pool()
+        memory = self.memory.among(sum(len(w.members) if isinstance(w, SharedWork) else 1 for w in self.work))
+        tasks: list[Task] = []
+        for work in self.work:
+            if isinstance(work, SharedWork):
+                shared = kept.get(work.key)
+                if isinstance(shared, SharedTask) and shared.goes_on(work, memory):
+                    shared.go_on(work, files, pool, self.batch_id, memory)
+                    tasks.append(shared)
+                else:
+                    tasks.append(SharedTask(work, files, slot, pool, self.batch_id, memory))
+            elif work.track is None or not work.track.rests(slot):
+                mine = work.in_slot(slot)
+                alone = kept.get((mine.name,))
+                if isinstance(alone, FragmentTask) and alone.goes_on(mine, memory):
+                    alone.go_on(mine, files, self.batch_id, memory)
+                    tasks.append(alone)
+                else:
+                    tasks.append(_task(work)(mine, files, slot, self.batch_id, memory))
+        return tasks
+
+    def _outputs(self, tasks: Sequence[Task], slot: int, report: Report) -> Iterator[pa.RecordBatch]:
+        for task in tasks:
+            if not _in_place(task):
+                for work, output in task.sent():
                     yield self._sent(work, slot, output, report)
 
-    def _take_in(self, slot: int, parts: Mapping[int, Accepted], lives: Sequence[Life], intake: Intake) -> None:
+    def _take_in(self, slot: int, parts: Mapping[int, Accepted], tasks: Sequence[Task], intake: Intake) -> None:
         """Feeds the rows of streams, in the order of the streams."""
         noted: set[tuple[str, str]] = set()
         for port in (*self.streams, *self.again):
             name = self.streams[self._stream(port)].name
             for place, copied in ((port, False), (~port, True)):
                 if place in parts and len(parts[place][1]):
-                    for life in lives:
-                        if self._reads(life, port):
-                            self._feed(slot, name, life, parts[place], intake, noted, copied)
+                    for task in tasks:
+                        if self._reads(task, port):
+                            self._feed(slot, name, task, parts[place], intake, noted, copied)
 
-    def _reads(self, life: Life, port: int) -> bool:
+    def _reads(self, task: Task, port: int) -> bool:
         """Whether a fragment reads rows by the port by which they arrive."""
-        arrives = life.work.arrives if isinstance(life, FragmentLife) else None
+        arrives = task.work.arrives if isinstance(task, FragmentTask) else None
         return port not in self.again if arrives is None else port == arrives
 
-    def _hand_on(self, lives: Sequence[Life], report: Report) -> None:
+    def _hand_on(self, tasks: Sequence[Task], report: Report) -> None:
         """Feeds what fragments give that read their rows in place to their readers, which run here too."""
-        for life in filter(_in_place, lives):
-            for work, output in life.sent():
-                for reader in lives:
+        for task in filter(_in_place, tasks):
+            for work, output in task.sent():
+                for reader in tasks:
                     if work.port in reader.work.received:
                         with _blaming(report, reader):
                             reader.receive(work.port, output)
@@ -238,7 +261,7 @@ class StageStep:
         self,
         slot: int,
         stream: str,
-        life: Life,
+        task: Task,
         accepted: Accepted,
         intake: Intake,
         noted: set[tuple[str, str]],
@@ -248,46 +271,46 @@ class StageStep:
 
         Where slots share groups, all queries take copies.
         """
-        track = life.work.track if isinstance(life, FragmentLife) else None
+        track = task.work.track if isinstance(task, FragmentTask) else None
         if copied and track is None and not self.deliveries:
             return
         account = intake.unaccounted() if copied else intake
-        for source in life.sources:
+        for source in task.sources:
             if source.stream.name == stream:
-                rows, ticks = self._sifted(life, source, accepted, account, noted)
+                rows, ticks = self._sifted(task, source, accepted, account, noted)
                 if track is not None:
                     mine = np.flatnonzero(track.takes(stream, rows, slot, copied))
                     rows, ticks = gather_rows(rows, mine), ticks[mine]
-                with _blaming(intake.report, life):
-                    life.take(source, source_elements(source, rows, ticks))
+                with _blaming(intake.report, task):
+                    task.take(source, source_elements(source, rows, ticks))
 
     def _sifted(
-        self, life: Life, source: Source, accepted: Accepted, intake: Intake, noted: set[tuple[str, str]]
+        self, task: Task, source: Source, accepted: Accepted, intake: Intake, noted: set[tuple[str, str]]
     ) -> Accepted:
         """The rows for a query, without those that make its expressions fail if these are to be set aside.
 
         Several fragments of a plan may read one source, and all leave out the same; `told` are queries and sources of
         which that is known.
         """
-        if not isinstance(life, FragmentLife) or not life.work.sifts:
+        if not isinstance(task, FragmentTask) or not task.work.sifts:
             return accepted
         rows, ticks = accepted
-        good, bad = Sieve.above(source, life.work.fragment.plan, life.work.functions).split(rows, ticks)
+        good, bad = Sieve.above(source, task.work.fragment.plan, task.work.functions).split(rows, ticks)
         if not bad:
             return accepted
-        if (place := (base_name(life.work.query), source.stream.alias)) not in noted:
+        if (place := (base_name(task.work.query), source.stream.alias)) not in noted:
             noted.add(place)
-            intake.set_aside(source.stream.name, base_name(life.work.query), rows, bad)
+            intake.set_aside(source.stream.name, base_name(task.work.query), rows, bad)
         return gather_rows(rows, good), ticks[good]
 
-    def _receive(self, parts: Mapping[int, Accepted], lives: Sequence[Life], report: Report) -> None:
+    def _receive(self, parts: Mapping[int, Accepted], tasks: Sequence[Task], report: Report) -> None:
         """Feeds what earlier stages gave."""
         for port, (rows, _) in parts.items():
             elements = Exchange(self.arriving, self.last).elements(port, rows)
-            for life in lives:
-                if port in life.work.received:
-                    with _blaming(report, life):
-                        life.receive(port, elements)
+            for task in tasks:
+                if port in task.work.received:
+                    with _blaming(report, task):
+                        task.receive(port, elements)
 
     def _sent(self, work: FragmentWork, slot: int, output: Elements, report: Report) -> pa.RecordBatch:
         route = work.fragment.route
@@ -313,24 +336,24 @@ class StageStep:
         return DeadLetterFile(path, rows, self.batch_id, checksum_of(content), content.size)
 
 
-def _life(work: FragmentWork) -> type[FragmentLife]:
-    return MarkedLife if work.track is not None and work.track.marked else FragmentLife
+def _task(work: FragmentWork) -> type[FragmentTask]:
+    return MarkedTask if work.track is not None and work.track.marked else FragmentTask
 
 
-def _results_of(lives: Sequence[Life]) -> dict[str, GivenResults]:
+def _results_of(tasks: Sequence[Task]) -> dict[str, GivenResults]:
     """What queries gave, by their names or those of their sides."""
-    return {name: given for life in lives for name, given in life.results.items()}
+    return {name: given for task in tasks for name, given in task.results.items()}
 
 
-def _in_place(life: Life) -> bool:
+def _in_place(task: Task) -> bool:
     """Whether a fragment reads rows that arrive where its readers are."""
-    return isinstance(life, FragmentLife) and life.work.arrives is not None
+    return isinstance(task, FragmentTask) and task.work.arrives is not None
 
 
 @contextmanager
-def _blaming(report: Report, life: Life) -> Iterator[None]:
+def _blaming(report: Report, task: Task) -> Iterator[None]:
     """Notes which queries are at work, for as long as they are; what fails inside leaves it noted."""
-    report.blamed = life.names
+    report.blamed = task.names
     yield
     report.blamed = ()
 

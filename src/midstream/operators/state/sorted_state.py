@@ -139,6 +139,11 @@ class SortedState:
             kept = make_segment(elements, segment.hashes.take(rows), segment.bucket, segment.born)
         self._replace([segment], kept)
 
+    def reopen(self, segments: Sequence[Segment]) -> None:
+        """Holds segments as a new state would that takes them over."""
+        self.appends = 0
+        self.replace_segments(segments)
+
     def _by_bucket(self, elements: Elements, hashes: Hashes) -> list[tuple[int, Elements, Hashes]]:
         width = self.bucket_width
         if width is None:

@@ -1,0 +1,156 @@
+"""What tasks have to do in a batch, as values: fragments of plans, from which segments, up to which frontier."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from midstream.algebra.declarations import UserFunction
+from midstream.algebra.physical.routed import WindowName
+from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.algebra.windows import Hop
+from midstream.checkpoint.packs import SegmentEntry
+from midstream.distribution.fragments import Fragment
+from midstream.job.task.shipping import Shipped
+from midstream.job.task.sides import Side
+from midstream.job.task.tracks import Track
+from midstream.operators.elements import Elements
+from midstream.operators.shared_graph import Named
+from midstream.optimizer.plans import Plan
+
+BySlot = Mapping[int, Sequence[SegmentEntry]]
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationWork:
+    """A migration of a fragment: what was decided, and whether this batch begins or finishes it."""
+
+    strategy: str
+    target: Fragment
+    decision: Mapping[str, Any]
+    begins: bool
+    finishes: bool
+    cancels: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What a fragment is, batch after batch: part of a query's plan, with the functions it calls."""
+
+    fragment: Fragment
+    plan: Plan
+    functions: Mapping[str, UserFunction]
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentWork:
+    """What a fragment of a query has to do in a batch, in every slot.
+
+    `restored_to` and `advance_to` are frontiers of this fragment; `segments` are those of each slot; `port` is the one
+    its output travels by.
+    """
+
+    query: str
+    program: Shipped[Program]
+    restored_to: int
+    advance_to: int
+    segments: Mapping[int, Sequence[SegmentEntry]]
+    port: int
+    received: Mapping[int, str]
+    migration: MigrationWork | None = None
+    side: Side | None = None
+    scheduling: str = "dfs"
+    start: int = BEGINNING
+    """The instant from which on the query's results are whole, and so given."""
+    watched: bool = False
+    """Whether what each operator does is to be reported."""
+    silent: bool = False
+    """Whether another query's fragment, which gives the same, sends it for both."""
+    sifts: bool = False
+    """Whether rows that make its expressions fail are set aside."""
+    probed: Mapping[WindowName, Mapping[int, Sequence[SegmentEntry]]] = field(default_factory=dict)
+    """The windows of other fragments that its one-way joins read, as the last batch left them, by slot."""
+    track: Track | None = None
+    """The groups that it has, if others run apart."""
+    arrives: int | None = None
+    """The port of the rows that it reads in place, to hand on what it gives within the slot."""
+    local: Mapping[int, FragmentWork] = field(default_factory=dict)
+    """What slots do instead that have a plan of their own."""
+
+    def in_slot(self, slot: int) -> FragmentWork:
+        """What a slot does."""
+        return self.local.get(slot, self)
+
+    @property
+    def fragment(self) -> Fragment:
+        """The part of the plan."""
+        return self.program.value.fragment
+
+    @property
+    def plan(self) -> Plan:
+        """The whole plan."""
+        return self.program.value.plan
+
+    @property
+    def functions(self) -> Mapping[str, UserFunction]:
+        """The functions that the plan calls."""
+        return self.program.value.functions
+
+    @property
+    def name(self) -> tuple[str, int]:
+        """What reports call it."""
+        return self.query, self.fragment.number
+
+    def counted(self, results: Elements) -> Elements:
+        """What of its results counts."""
+        if self.fragment.reader is not None:
+            return results
+        counted = results if self.side is None else self.side.given(results)
+        if self.track is not None and self.track.limit is not None:
+            counted = self.track.limit.given(counted)
+        return counted if self.start == BEGINNING else counted.clipped(self.start, INFINITY)
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A fragment in a shared graph: the names of its nodes, since when its windows are kept, and whether it is new."""
+
+    work: FragmentWork
+    named: Shipped[Named]
+    since: Mapping[str, int]
+    fresh: bool
+    grid: Hop | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """A window that a new node starts with: whose port it fills, and the segments that hold it in each slot."""
+
+    node: int
+    port: int
+    segments: BySlot
+
+
+@dataclass(frozen=True, slots=True)
+class SharedWork:
+    """What the fragments of several queries have to do in a batch; all queries are at the same frontier.
+
+    In later stages the fragments may be behind it, each at its own.
+    """
+
+    members: tuple[Member, ...]
+    inherited: tuple[Inherited, ...]
+    restored_to: int
+    advance_to: int
+    scheduling: str = "dfs"
+
+    @property
+    def key(self) -> tuple[tuple[str, int], ...]:
+        """The fragments that it is of."""
+        return tuple(member.work.name for member in self.members)
+
+    @property
+    def received(self) -> Mapping[int, str]:
+        """What its members read of other fragments, by port."""
+        return {port: alias for member in self.members for port, alias in member.work.received.items()}
