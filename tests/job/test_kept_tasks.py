@@ -16,6 +16,7 @@ from tests.scheduling.watched import table
 
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.job.batch import Batch
+from midstream.job.events import Scheduled
 from midstream.job.task.fragment_task import FragmentTask
 from midstream.job.task.kept_tasks import KeptTasks
 from midstream.job.task.memory import Memory
@@ -60,7 +61,7 @@ class Twins:
     def fail(self, rows: dict[str, pa.RecordBatch]) -> None:
         """An attempt at a batch that is not committed."""
         for many in self.both:
-            many.cluster.run(many.driver._batch("test", many.next_batch, many.driver.manifest), rows)
+            many.cluster.run(many.made(), rows)
 
 
 def manifest_of(many: Many) -> dict[str, Any]:
@@ -137,7 +138,7 @@ def _happens(rng: random.Random, twins: Twins, step: int) -> None:
     elif what == "schedule":
         table_name = rng.choice(["dfs", "bfs", "rr", "batch:2", "chain"])
         for many in twins.both:
-            many.driver.state.schedule(table_name)
+            many.driver.apply(Scheduled(table_name))
     elif what == "migrate" and step > 4 and "q0" in names and kept.driver.queries["q0"].migration is None:
         plan = next(plan for plan in PLANS if plan != kept.driver.queries["q0"].plan.text)
         strategy = rng.choice(STRATEGIES)
