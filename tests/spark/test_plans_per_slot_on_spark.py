@@ -24,7 +24,7 @@ def test_slots_of_different_plans_give_each_other_groups(spark, tmp_path):
             if batch == 1:
                 q.migrate("(A (B C))", "moving_state", slots=[1])
             if batch == 3:
-                session.rebalance([group % 2 for group in range(256)])
+                session.rebalance([group % 2 for group in range(256)], protocol="mslb")
 
         session.before_batch(ask)
         session.process_available()

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from midstream.distribution.balancing import GAIN, PATIENCE, balanced, skew, slot_loads
-from midstream.distribution.move_costs import MoveCost, Moved, Prices, cheapest
+from midstream.distribution.move_costs import MoveCost, Moved, Prices, in_all, predict_all, told_costs
 from midstream.distribution.protocols.manager import MoveRequest
 
 Action = Literal["stay", "move"]
@@ -88,6 +88,8 @@ class BalanceDecision:
     costs: tuple[MoveCost, ...]
     forecast: Forecast
     reason: str
+    compared: tuple[MoveCost, ...] = ()
+    """What each protocol that can do all moves is predicted to cost in all, the cheapest first."""
 
     def as_dict(self) -> dict[str, Any]:
         """The decision as plain values."""
@@ -97,12 +99,16 @@ class BalanceDecision:
         ]
         f = self.forecast
         figures = {"skew": f.skew, "expected_skew": f.expected_skew, "cost": f.cost, "saving": f.saving}
-        return {"action": self.action, "moves": moves, **figures, "reason": self.reason}
+        compared = {"protocols": {cost.protocol: cost.total for cost in self.compared}} if self.compared else {}
+        return {"action": self.action, "moves": moves, **figures, **compared, "reason": self.reason}
 
 
 @dataclass(slots=True)
 class BalanceController:
-    """Decides for the groups of one key; `window` is the plan's memory in seconds."""
+    """Decides for the groups of one key; `window` is the plan's memory in seconds.
+
+    Moves that go `together` all go by the protocol that is cheapest for all of them.
+    """
 
     window: float
     policy: BalancePolicy = field(default_factory=BalancePolicy)
@@ -111,6 +117,7 @@ class BalanceController:
     expected: float | None = None
     mistrust: float = 1.0
     past: list[GroupLoad] = field(default_factory=list)
+    together: bool = False
 
     def consider(
         self,
@@ -122,11 +129,14 @@ class BalanceController:
         recomputed: float = 0.0,
         height: int = 2,
         fixed: Collection[int] = (),
+        carried: float = 1.0,
+        doubled: bool = False,
     ) -> BalanceDecision:
         """Decides after a look; nothing new is begun while groups are `moving`, and `fixed` ones stay.
 
         `queued` is for how many seconds each machine is busy with what waits in its queue; `recomputed` how many rows
-        per row moved the receiver would have to recompute if states are shipped.
+        per row moved the receiver would have to recompute if states are shipped. `carried` is the part of moving state
+        that must be shipped. `doubled` says that protocols which send rows twice do so with those of all groups.
         """
         self._rest()
         groups = self._smoothed(groups)
@@ -138,7 +148,18 @@ class BalanceController:
         self.overfull = self.overfull + 1 if before >= self.policy.skewed else 0
         dealt = balanced(routing, loads, len(machines), {*self.resting, *fixed})
         after = skew(dealt, loads, len(machines))
-        requests, costs = self._requests(groups, machines, routing, dealt, protocols, queued or {}, recomputed, height)
+        pairs = _pairs(routing, dealt)
+        moved = self._moved(groups, machines, routing, pairs, queued or {}, recomputed, carried, doubled)
+        choices = [predict_all(protocols, each, self.window, height, self.policy.prices) for each in moved]
+        totals = in_all(choices)
+        if self.together and totals:
+            choices = [[cost for cost in each if cost.protocol == totals[0].protocol] for each in choices]
+        costs = tuple(each[0] for each in choices if each)
+        requests = tuple(
+            MoveRequest(each[0].protocol, machines[old], machines[new], groups=tuple(chosen))
+            for ((old, new), chosen), each in zip(pairs.items(), choices, strict=True)
+            if each
+        )
         saving = self._saving(groups, routing, dealt, len(machines))
         forecast = Forecast(before, after, sum(cost.total for cost in costs), saving)
         why = self._against(forecast, bool(requests), len(moving))
@@ -146,7 +167,9 @@ class BalanceController:
             return BalanceDecision("stay", (), (), forecast, f"{self._facts(forecast)} {why} Staying.")
         self.overfull, self.expected = 0, after
         self.resting.update({group: self.policy.rest for request in requests for group in request.groups})
-        return BalanceDecision("move", requests, costs, forecast, f"{self._facts(forecast)} {_moves(requests, costs)}")
+        compared = f" {told_costs(totals)}" if self.together and len(totals) > 1 else ""
+        reason = f"{self._facts(forecast)} {_moves(requests, costs)}{compared}"
+        return BalanceDecision("move", requests, costs, forecast, reason, tuple(totals))
 
     def _loads(self, groups: Sequence[GroupLoad]) -> list[float]:
         """Each group's share of all time, and of all bytes as far as these count."""
@@ -175,33 +198,27 @@ class BalanceController:
         self.mistrust = min(4.0, self.mistrust * 2) if wrong else max(1.0, self.mistrust / 2)
         self.expected = None
 
-    def _requests(
+    def _moved(
         self,
         groups: Sequence[GroupLoad],
         machines: Sequence[str],
         routing: Sequence[int],
-        dealt: Sequence[int],
-        protocols: Sequence[str],
+        pairs: Mapping[tuple[int, int], Sequence[int]],
         queued: Mapping[str, float],
         recomputed: float,
-        height: int,
-    ) -> tuple[tuple[MoveRequest, ...], tuple[MoveCost, ...]]:
-        pairs: dict[tuple[int, int], list[int]] = {}
-        for group, (old, new) in enumerate(zip(routing, dealt, strict=True)):
-            if old != new:
-                pairs.setdefault((old, new), []).append(group)
+        carried: float,
+        doubled: bool,
+    ) -> list[Moved]:
+        """What goes from one machine to another, by pairs of them."""
         busy = slot_loads(routing, [g.seconds for g in groups], len(machines))
-        requests, costs = [], []
-        for (old, new), chosen in sorted(pairs.items()):
-            rows, held = (sum(getattr(groups[g], name) for g in chosen) for name in ("rows", "bytes"))
-            rate = sum(groups[g].rate for g in chosen)
+        count, every = sum(map(len, pairs.values())), sum(g.rate for g in groups)
+        found = []
+        for (old, _), chosen in pairs.items():
+            rows, held = (sum(getattr(groups[g], name) for g in chosen) * carried for name in ("rows", "bytes"))
+            rate = every * len(chosen) / count if doubled else sum(groups[g].rate for g in chosen)
             overload, waiting = max(0.0, busy[old] - 1.0), queued.get(machines[old], 0.0)
-            moved = Moved(rows, held, rate, recomputed * rows, overload, waiting)
-            cost = cheapest(protocols, moved, self.window, height, self.policy.prices)
-            if cost is not None:
-                requests.append(MoveRequest(cost.protocol, machines[old], machines[new], groups=tuple(chosen)))
-                costs.append(cost)
-        return tuple(requests), tuple(costs)
+            found.append(Moved(rows, held, rate, recomputed * rows, overload, waiting))
+        return found
 
     def _saving(self, groups: Sequence[GroupLoad], routing: Sequence[int], dealt: Sequence[int], count: int) -> float:
         """What the fullest machine has to do less, over the horizon."""
@@ -235,6 +252,15 @@ class BalanceController:
                 f"windows, less than {policy.margin * self.mistrust:g} times the cost."
             )
         return None
+
+
+def _pairs(routing: Sequence[int], dealt: Sequence[int]) -> dict[tuple[int, int], list[int]]:
+    """The groups that go from one machine to another, by both."""
+    pairs: dict[tuple[int, int], list[int]] = {}
+    for group, (old, new) in enumerate(zip(routing, dealt, strict=True)):
+        if old != new:
+            pairs.setdefault((old, new), []).append(group)
+    return dict(sorted(pairs.items()))
 
 
 def _moves(requests: Sequence[MoveRequest], costs: Sequence[MoveCost]) -> str:

@@ -76,6 +76,7 @@ class Wanted:
     slots: int
     trigger: str
     protocol: str = "mslb"
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ have just fallen, PTLB is the cheaper one (D-CAPE section 5.3).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from midstream.distribution.protocols.ptlb import expected_length
@@ -80,9 +80,33 @@ def predict(protocol: str, moved: Moved, window: float, height: int = 2, prices:
     return MoveCost(protocol, length, moved.rate * length * prices.process, 0.0, moved.overload * length)
 
 
-def cheapest(
+def told_costs(costs: Sequence[MoveCost]) -> str:
+    """Why the first of some protocols was taken.
+
+    >>> told_costs([MoveCost("mslb", 0.5, 0.25, 0.25, 0.0), MoveCost("ptlb", 60.0, 2.0, 0.0, 0.0)])
+    'By mslb it is predicted to cost 0.5 s; by ptlb 2 s.'
+    """
+    others = "".join(f"; by {cost.protocol} {cost.total:.3g} s" for cost in costs[1:])
+    return f"By {costs[0].protocol} it is predicted to cost {costs[0].total:.3g} s{others}."
+
+
+def predict_all(
     protocols: Iterable[str], moved: Moved, window: float, height: int = 2, prices: Prices | None = None
-) -> MoveCost | None:
-    """The cheapest of the protocols that are legal; None if none is."""
+) -> list[MoveCost]:
+    """What the protocols that are legal cost, the cheapest first; of equal ones those first that are named first."""
     costs = [predict(protocol, moved, window, height, prices) for protocol in protocols]
-    return min(costs, key=lambda cost: cost.total, default=None)
+    return sorted(costs, key=lambda cost: cost.total)
+
+
+def in_all(choices: Sequence[Sequence[MoveCost]]) -> list[MoveCost]:
+    """What several moves cost together by each protocol that can do all of them, the cheapest first."""
+    first = [cost.protocol for cost in choices[0]] if choices else []
+    by_name = [{cost.protocol: cost for cost in each} for each in choices]
+    common = [name for name in first if all(name in each for each in by_name)]
+    totals = [_sum(name, [each[name] for each in by_name]) for name in common]
+    return sorted(totals, key=lambda cost: cost.total)
+
+
+def _sum(protocol: str, costs: Sequence[MoveCost]) -> MoveCost:
+    work, pause, delayed = (sum(getattr(c, name) for c in costs) for name in ("work", "pause", "delayed"))
+    return MoveCost(protocol, max(cost.length for cost in costs), work, pause, delayed)

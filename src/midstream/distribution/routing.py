@@ -13,4 +13,5 @@ class Routing:
     slots: int
     trigger: str = ""
     protocol: str = "mslb"
-    """By which balancing protocol groups come to be so."""
+    reason: str = ""
+    """By which balancing protocol groups come to be so, and why by that one, if it was chosen."""

@@ -37,6 +37,7 @@ Filled = dict[int, dict[int, list[SegmentEntry]]]
 Relocate = Callable[[Manifest | None, Routing | None, Mapping[str, Filled] | None], Flow[Relocated]]
 """Moves state that is due: goes on from a manifest to wanted slots, in which some queries have their state already."""
 
+AUTO = "auto"
 MSLB, SPLIT_TIME, PTLB = "mslb", "split_time_balancing", "ptlb"
 DOUBLED = frozenset({SPLIT_TIME, PTLB})
 """The protocols by which rows of moving groups go to two slots."""
@@ -114,7 +115,7 @@ def _parted(
     query: RunningQuery, stored: Stored, old: Routing, moving: Mapping[int, Any]
 ) -> tuple[Filled, Filled] | None:
     """What stays and what leaves of a query's state; None if its groups cannot run apart."""
-    if len(query.staged.fragments) > 1 or any(not route.key for route in query.staged.routes.values()):
+    if _meets_others(query):
         return None
     leaves = [int(group in moving) for group in range(len(old.groups))]
     found: tuple[Filled, Filled] = {}, {}
@@ -155,6 +156,15 @@ def _remembers(query: RunningQuery) -> bool:
     return any(True for own in _plans(query) for box in own.boxes.values() for _ in box.states())
 
 
+def runs_whole(query: RunningQuery) -> bool:
+    """Whether all of a query runs twice while groups move, because rows of different groups meet in it."""
+    return _remembers(query) and _meets_others(query)
+
+
+def _meets_others(query: RunningQuery) -> bool:
+    return len(query.staged.fragments) > 1 or any(not route.key for route in query.staged.routes.values())
+
+
 def _fits(protocol: str, query: RunningQuery) -> bool:
     try:
         require_doubled(protocol, query)
@@ -178,8 +188,8 @@ def require_doubled(protocol: str, query: RunningQuery) -> None:
 
 
 def protocol_named(name: str) -> str:
-    """A protocol by the name that people call it; "auto" is the one that is over between two batches."""
-    return MSLB if name == "auto" else protocol_of(name).name
+    """A protocol by the name that people call it; "auto" is the one that is predicted to cost least."""
+    return AUTO if name == AUTO else protocol_of(name).name
 
 
 def require_protocol(

@@ -159,6 +159,7 @@ class Doubling:
             "groups": list(self.target.groups),
             "slots": self.target.slots,
             "trigger": self.target.trigger,
+            "reason": self.target.reason,
             "begun": self.begun,
             "queries": dict(self.queries),
             "manager": self.manager.to_json(),
@@ -173,7 +174,7 @@ class Doubling:
         processors = [ProcessorState.from_json(state) for state in record["processors"]]
         return Doubling(
             record["protocol"],
-            Routing(tuple(record["groups"]), record["slots"], record["trigger"], record["protocol"]),
+            Routing(tuple(record["groups"]), record["slots"], record["trigger"], record["protocol"], record["reason"]),
             record["begun"],
             dict(record["queries"]),
             ManagerState.from_json(record["manager"]),

@@ -54,13 +54,15 @@ def still_wanted(wanted: Routing | None, now: Routing) -> Wanted | None:
     """What a manifest says of slots that had to wait; a number of slots that a session was opened with is not kept."""
     if wanted is None or wanted.groups == now.groups or wanted.trigger == ANOTHER_NUMBER:
         return None
-    return Wanted(list(wanted.groups), wanted.slots, wanted.trigger, wanted.protocol)
+    return Wanted(list(wanted.groups), wanted.slots, wanted.trigger, wanted.protocol, wanted.reason)
 
 
 def wanted_since(manifest: Manifest) -> Routing | None:
     """The slots that had to wait."""
     wanted = manifest.slots.wanted
-    return None if wanted is None else Routing(tuple(wanted.groups), wanted.slots, wanted.trigger, wanted.protocol)
+    if wanted is None:
+        return None
+    return Routing(tuple(wanted.groups), wanted.slots, wanted.trigger, wanted.protocol, wanted.reason)
 
 
 def rerouted(
@@ -261,4 +263,5 @@ def _move_record(move: Move, upgraded: bool, rerouting: Rerouting | None) -> dic
         "rows_sent": move.rows_sent,
         "bytes_written": move.bytes_written,
         **({"sorted_by": "group"} if upgraded else {}),
+        **({"protocol": move.new.protocol, "reason": move.new.reason} if move.new.reason else {}),
     }

@@ -19,6 +19,7 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.distribution.routing import Routing
 from midstream.job.batch import Batch
 from midstream.job.hot_decisions import decide
+from midstream.job.protocol_choice import Terms
 from midstream.job.spreading import SpreadGroups
 from midstream.job.task.exchange import default_routing
 
@@ -27,9 +28,6 @@ WORK = ("state", "kernel", "write")
 
 WINDOW = 60.0
 """How many seconds a window is taken for, as long as nothing says how fast time goes."""
-
-PROTOCOLS = ("mslb",)
-"""The balancing protocols that jobs run: a move between two batches is the form of MSLB in which nothing is queued."""
 
 REMEMBERED = 32
 """How many decisions manifests remember."""
@@ -164,6 +162,7 @@ class SlotDecisions:
         `spread` is told which groups several slots are to share.
         """
         self.go_on(batch.before)
+        waiting = waiting or batch.doubling is not None
         began, self.last_started, self.as_of = self.last_started, batch.started, batch.batch_id
         if batch.registers_now is not None:
             return None
@@ -188,9 +187,15 @@ class SlotDecisions:
         moving = frozenset(range(len(batch.routing))) if waiting else frozenset[int]()
         fixed = {*range(len(seen.groups), len(seen.groups) + len(seen.shared)), *(group for group, _ in seen.shared)}
         loads = (*seen.groups, *(load for _, load in seen.shared))
-        decision = balance.consider(loads, names, PROTOCOLS, moving, fixed=fixed)
+        terms = Terms.of(batch.queries, batch.by_group, Routing(tuple(batch.routing), batch.slots))
+        decision = balance.consider(
+            loads, names, terms.protocols, moving, fixed=fixed, carried=terms.carried, doubled=terms.doubled
+        )
         self._remember(batch, {"kind": "groups", **decision.as_dict()})
-        return None if decision.action == "stay" else Routing(_dealt(batch, decision), batch.slots, decision.reason)
+        if decision.action == "stay":
+            return None
+        protocol = decision.requests[0].protocol
+        return Routing(_dealt(batch, decision), batch.slots, decision.reason, protocol)
 
     def _remember(self, batch: Batch, record: dict[str, Any]) -> None:
         """Keeps a decision, and of a run of equal decisions to stay only the last."""
@@ -223,7 +228,7 @@ def deciders(rebalancing: bool, slots: SlotRange | None) -> SlotDecisions | None
     if not rebalancing and slots is None:
         return None
     return SlotDecisions(
-        BalanceController(WINDOW) if rebalancing else None,
+        BalanceController(WINDOW, together=True) if rebalancing else None,
         None if slots is None else ScaleController(slots, ScalePolicy()),
         HotController() if rebalancing else None,
     )

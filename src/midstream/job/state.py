@@ -19,11 +19,12 @@ from midstream.distribution.routing import Routing
 from midstream.errors import JobError
 from midstream.job.batch import Batch
 from midstream.job.declared import require_same_job
-from midstream.job.doubled_moves import require_protocol, require_rest
+from midstream.job.doubled_moves import AUTO, require_protocol, require_rest
 from midstream.job.faults import Faults
 from midstream.job.group_bits import chosen_bits, require_bits
 from midstream.job.hot_decisions import hottest, spread_hot
 from midstream.job.local_plans import follow
+from midstream.job.protocol_choice import cheapest_protocol
 from midstream.job.relocation import (
     ANOTHER_NUMBER,
     current_routing,
@@ -195,9 +196,16 @@ class JobState:
             spread_hot(self.spread, self.routing, self.loads, self.queries, trigger)
         wanted = rerouted(self.routing, self.loads, routing, trigger, self.spread)
         if wanted is not None:
-            require_protocol(protocol, self.queries, self.by_group, self.routing, wanted)
-            wanted = replace(wanted, protocol=protocol)
+            protocol, reason = self._protocol(protocol, wanted)
+            wanted = replace(wanted, protocol=protocol, reason=reason)
         self.wanted = self.wanted if wanted is None else wanted
+
+    def _protocol(self, protocol: str, wanted: Routing) -> tuple[str, str]:
+        """The protocol that is asked for, or the cheapest, and why."""
+        if protocol == AUTO:
+            return cheapest_protocol(self.manifest, self.queries, self.by_group, self.routing, wanted)
+        require_protocol(protocol, self.queries, self.by_group, self.routing, wanted)
+        return protocol, ""
 
     def rescale(self, slots: int, trigger: str) -> None:
         """Deals groups to another number of slots, beginning with the next batch that can."""
