@@ -142,7 +142,7 @@ def _kind(node: p.PhysicalNode, spread: str, copied: frozenset[str]) -> Kind:
     if "spread" not in below:
         return "copied"
     match node:
-        case p.Filter() | p.Compute() | p.AssignWindow():
+        case p.Filter() | p.Compute() | p.AssignWindow() | p.PartialAggregate():
             return "spread"
         case p.HashJoin() | p.MultiwayJoin() if below.count("spread") == 1:
             return "spread"

@@ -15,6 +15,7 @@ from midstream.algebra import physical as p
 from midstream.algebra.expressions import Column, Expression
 from midstream.algebra.physical.routed import RoutedJoin
 from midstream.distribution.fragments import ONE_SLOT, STAY, Key, Received, Route, Staged, leaves
+from midstream.distribution.partial_aggregates import is_mergeable, merged_over, partial_of
 from midstream.distribution.routed.cutting import routed_pieces
 from midstream.distribution.staging import Part, receive, staged
 from midstream.errors import InternalError
@@ -100,8 +101,12 @@ class _Cutting:
 
     def _grouped(self, node: p.Unary, keys: Key) -> Piece:
         below = self.place(node.input)
-        merged = self.merging and keys and not below.placement.one and _joins(below.node)
-        below = self._exchange(below, keys) if merged else self._meeting(below, keys)
+        merging = self.merging and keys and not below.placement.one
+        if merging and isinstance(node, p.GroupAggregate) and is_mergeable(node):
+            parts = self._exchange(Piece(partial_of(replace(node, input=below.node)), below.placement), keys)
+            return Piece(merged_over(node, parts.node), parts.placement)
+        apart = merging and _joins(below.node)
+        below = self._exchange(below, keys) if apart else self._meeting(below, keys)
         kept = {name: name for name in node.schema.names}
         return Piece(replace(node, input=below.node), _renamed(below.placement, kept))
 

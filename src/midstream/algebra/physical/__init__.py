@@ -30,6 +30,8 @@ from midstream.algebra.physical.relational import (
     Deduplicate,
     Filter,
     GroupAggregate,
+    MergedAggregate,
+    PartialAggregate,
     SetOperation,
 )
 from midstream.algebra.physical.sequences import (
@@ -58,8 +60,10 @@ __all__ = [
     "GroupAggregate",
     "HashJoin",
     "Instants",
+    "MergedAggregate",
     "MultiwayJoin",
     "OuterJoin",
+    "PartialAggregate",
     "PhysicalNode",
     "ProbeStep",
     "RowColumns",

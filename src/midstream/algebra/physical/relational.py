@@ -69,6 +69,12 @@ class AggregateColumn:
     where: str | None
 
 
+def aggregate_label(node: GroupAggregate) -> str:
+    """What an aggregate computes, in one line."""
+    by = f" by {', '.join(node.keys)}" if node.keys else ""
+    return f"Aggregate {', '.join(str(a.call) for a in node.aggregates)}{by}"
+
+
 @dataclass(frozen=True, slots=True)
 class GroupAggregate(Unary):
     """One tuple per group and piece of time."""
@@ -82,8 +88,31 @@ class GroupAggregate(Unary):
 
     @property
     def label(self) -> str:
-        by = f" by {', '.join(self.keys)}" if self.keys else ""
-        return f"Aggregate {', '.join(str(a.call) for a in self.aggregates)}{by}"
+        return aggregate_label(self)
+
+
+@dataclass(frozen=True, slots=True)
+class PartialAggregate(GroupAggregate):
+    """Aggregates of parts of groups: what lies of a group in one slot."""
+
+    @property
+    def label(self) -> str:
+        return f"Partial {aggregate_label(self)}"
+
+
+@dataclass(frozen=True, slots=True)
+class MergedAggregate(GroupAggregate):
+    """Aggregates of groups, merged from those of their parts; `whole` is the content of the aggregate that it is."""
+
+    whole: str
+
+    @property
+    def label(self) -> str:
+        return f"Merged {aggregate_label(self)}"
+
+    @property
+    def content(self) -> str:
+        return self.whole
 
 
 @dataclass(frozen=True, slots=True)
