@@ -20,6 +20,7 @@ from midstream.algebra.plan import Relation
 from midstream.algebra.quantities import amount, length, rate, work
 from midstream.algebra.statistics import Statistics
 from midstream.html import escaped, section
+from midstream.optimizer.cost import Constants
 from midstream.optimizer.estimates import Estimator
 from midstream.optimizer.plans import Plan, best_plan
 
@@ -136,7 +137,7 @@ class Controller:
 
         Nothing is weighed if nothing has `changed` and no plan is gathering evidence.
         """
-        prices = self.policy.constants.by_tick(plan.query.domain)
+        prices = (self.policy.constants or Constants()).by_tick(plan.query.domain)
         estimator = Estimator(statistics, plan.emission, prices, self.spread)
         back = self._watch(estimator, statistics.moment, plan, passed, measured_work)
         if back is not None or not (changed or self.candidates):

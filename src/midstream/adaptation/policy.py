@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from midstream.errors import QueryError
@@ -24,6 +24,7 @@ class Policy:
     decides for itself, by what it has seen itself.
 
     With `verify`, a duration, each migration is rehearsed beside the query and compared for so long before it counts.
+    `constants` are what plans are weighed by; None: those of the cluster on which the query runs.
     """
 
     mode: Mode = "auto"
@@ -39,13 +40,17 @@ class Policy:
     watch: float = 2.0
     tolerance: float = 0.5
     per_slot: bool = False
-    constants: Constants = field(default_factory=Constants)
+    constants: Constants | None = None
     verify: int | str | None = None
 
     def __post_init__(self) -> None:
         mode_of(self.mode)
         if self.per_slot and self.verify is not None:
             raise QueryError("a policy has per_slot or verify, not both", hint="verifying compares whole queries")
+
+    def priced(self, constants: Constants) -> Policy:
+        """The policy of a query on a cluster with some constants, unless it has constants of its own."""
+        return self if self.constants is not None else replace(self, constants=constants)
 
 
 def policy_of(wanted: Policy | Mode) -> Policy | None:

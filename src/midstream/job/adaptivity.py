@@ -32,6 +32,7 @@ from midstream.job.task.samples import LookRequest, OperatorReport
 from midstream.job.task.sides import base_name
 from midstream.job.verifying import copy_name
 from midstream.operators.base import Work
+from midstream.optimizer.cost import Constants
 from midstream.optimizer.plans import Plan, plan_query
 
 if TYPE_CHECKING:
@@ -308,10 +309,12 @@ class Watchers:
     by_query: dict[str, Watcher] = field(default_factory=dict)
     seconds: float = 0.0
     """What seeing the last batch took."""
+    constants: Constants = field(default_factory=Constants)
+    """What plans are weighed by where the session runs."""
 
     def watch(self, query: RunningQuery, policy: Policy) -> None:
         """Watches a query from its next batch on."""
-        self.by_query[query.name] = Watcher(query, policy)
+        self.by_query[query.name] = Watcher(query, policy.priced(self.constants))
 
     def settle(self, before: Manifest | None, queries: Mapping[str, RunningQuery]) -> None:
         """Has every watcher know what the last manifest says."""

@@ -15,6 +15,7 @@ from midstream.job.batch import Batch
 from midstream.job.moving import Move
 from midstream.job.task.layout import Layout
 from midstream.job.task.reports import Report
+from midstream.optimizer.cost import Constants
 from midstream.optimizer.plans import Plan
 
 Rows: TypeAlias = Any
@@ -22,6 +23,10 @@ Rows: TypeAlias = Any
 
 class Cluster(Protocol):
     """Runs steps in slots."""
+
+    @property
+    def constants(self) -> Constants:
+        """What plans are weighed by here."""
 
     def run(self, batch: Batch, rows: Rows) -> list[Report]:
         """Runs all steps of a batch over its rows; gives every slot's reports."""

@@ -26,7 +26,6 @@ from midstream.job.task.exchange import default_routing
 from midstream.migration.predict import predicted
 from midstream.migration.protocol import Situation
 from midstream.migration.registry import STRATEGIES
-from midstream.optimizer.cost import Constants
 from midstream.optimizer.estimates import Estimator
 from midstream.optimizer.growth import growth
 from midstream.optimizer.plans import Plan, enumerate_plans, plan_query
@@ -83,8 +82,9 @@ def offered_plans(job: Job, query: RunningQuery) -> list[Record]:
     observed = None if watcher is None else watcher.observed
     estimator = None
     if observed is not None and observed.streams:
-        estimator = Estimator(observed, query.plan.emission, Constants().by_tick(query.plan.query.domain), True)
-    plans = {plan.text: plan for plan in _plans(query, observed)}
+        prices = job.watchers.constants.by_tick(query.plan.query.domain)
+        estimator = Estimator(observed, query.plan.emission, prices, True)
+    plans = {plan.text: plan for plan in _plans(job, query, observed)}
     plans.setdefault(query.plan.text, query.plan)
     costs = {text: None if estimator is None else estimator.per_tick(p.logical) for text, p in plans.items()}
     ranked = sorted(plans, key=lambda text: costs[text] or 0.0)[:OFFERED]
@@ -93,8 +93,8 @@ def offered_plans(job: Job, query: RunningQuery) -> list[Record]:
     return [{"plan": text, "cost": costs[text], "running": text == query.plan.text} for text in ranked]
 
 
-def _plans(query: RunningQuery, observed: Statistics | None) -> list[Plan]:
-    return enumerate_plans(query.plan.query, query.emit_every, 64, observed, spread=True)
+def _plans(job: Job, query: RunningQuery, observed: Statistics | None) -> list[Plan]:
+    return enumerate_plans(query.plan.query, query.emit_every, 64, observed, job.watchers.constants, spread=True)
 
 
 def _migrate(job: Job, query: RunningQuery, plan: str, part: str) -> Record:

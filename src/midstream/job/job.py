@@ -105,6 +105,7 @@ class Job:
 
     def __post_init__(self) -> None:
         self.requests = Requests(self.files, self.gate)
+        self.watchers.constants = self.cluster.constants
 
     @property
     def store(self) -> CheckpointStore:

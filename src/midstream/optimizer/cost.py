@@ -34,13 +34,17 @@ class Constants:
     evaluate: float = 0.3
     row: float = 0.1
     state: float = 0.0001
-    exchange: float = 2.0
+    exchange: float = 8.0
     stage: float = 0.0
-    copy: float = 1.0
+    copy: float = 5.0
 
     def by_tick(self, domain: TimeDomain) -> Constants:
         """The same by the ticks of a domain."""
         return self if domain.is_integer else replace(self, state=self.state / SECOND)
+
+
+SPARK = Constants(exchange=25.0, stage=2_000_000.0, copy=10.0)
+"""The same where slots are executors of Spark."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from midstream.job.task.layout import GROUP, PORT, Layout
 from midstream.job.task.reports import Report
 from midstream.job.task.step import StageStep, Task
 from midstream.operators.arrival_hash import arrival_hash
+from midstream.optimizer.cost import Constants
 from midstream.optimizer.plans import Plan
 
 
@@ -49,6 +50,9 @@ Arriving = Mapping[str, pa.RecordBatch | pa.Table]
 
 class LocalCluster:
     """Runs a job's steps in this process: `threads` slots at once, rows in a random order by `shuffle`."""
+
+    constants = Constants()
+    """What plans are weighed by here."""
 
     def __init__(
         self,

@@ -31,11 +31,15 @@ from midstream.job.moving import Move
 from midstream.job.task.exchange import bits_of
 from midstream.job.task.layout import NOTE, PORT, SLOT, Layout
 from midstream.job.task.reports import Report
+from midstream.optimizer.cost import SPARK
 from midstream.optimizer.plans import Plan
 
 
 class SparkCluster:
     """Runs a job's steps on Spark."""
+
+    constants = SPARK
+    """What plans are weighed by here."""
 
     def __init__(self, spark: SparkSession, files: Files, small: SmallBatches) -> None:
         self.spark = spark

@@ -111,7 +111,7 @@ class Bench(SparkBench):
         """The files of a chain."""
         folder = self.root / f"{chain.names}-{chain.rows}-{batches}-{'-'.join(map(str, chain.keys))}"
         if not folder.exists():
-            _write(folder, chain, batches, self.seed)
+            write_chain(folder, chain, batches, self.seed)
         return {name: folder / name for name in chain.names}
 
     def in_turns(self, chain: Chain, rounds: int, *plans: str) -> dict[str, list[float]]:
@@ -251,7 +251,7 @@ PARTS: dict[str, Callable[[Bench], None]] = {
 """The parts by name, in the order in which they run."""
 
 
-def _write(folder: Path, chain: Chain, batches: int, seed: int) -> None:
+def write_chain(folder: Path, chain: Chain, batches: int, seed: int) -> None:
     """One file per stream and batch, in order of time."""
     random = np.random.default_rng(seed)
     rows = chain.rows // len(chain.names)

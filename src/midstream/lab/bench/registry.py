@@ -13,6 +13,7 @@ from midstream.lab.bench.figures import Report
 BENCHES: dict[str, str] = {
     "adaptivity": "adaptivity:bench_adaptivity",
     "adaptivity-on-spark": "adaptivity_spark:bench_adaptivity_on_spark",
+    "calibration": "calibration:bench_calibration",
     "chaos": "chaos:bench_chaos",
     "fuzz": "fuzz:bench_fuzz",
     "local": "local:bench_local",
@@ -31,7 +32,7 @@ BENCHES: dict[str, str] = {
 }
 """Where each benchmark is: `module:function`, the module in this package."""
 
-IN_PARTS = ("multikey", "spark-join")
+IN_PARTS = ("calibration", "multikey", "spark-join")
 """The benchmarks that can be run in parts; their modules name them in `PARTS`."""
 
 
