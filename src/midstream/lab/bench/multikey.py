@@ -136,16 +136,16 @@ class Bench(SparkBench):
 def _best(chain: Chain, routed: bool | None = None) -> str:
     """The optimizer's choice by what is known of a chain: any plan, or the best routed join or tree."""
     from midstream.api import ask
-    from midstream.optimizer.cost import Constants
+    from midstream.optimizer.cost import SPARK
     from midstream.optimizer.estimates import Estimator
     from midstream.optimizer.plans import enumerate_plans, plan_query
 
     columns = {"ts": pa.timestamp("us", "UTC"), "a": pa.int64(), "b": pa.int64(), "v": pa.int64()}
     asked = ask(chain.query, {name: pa.schema(columns).empty_table() for name in chain.names})
     if routed is None:
-        return plan_query(asked.plan, statistics=chain.statistics, spread=True).text
-    estimator = Estimator(chain.statistics, None, Constants().by_tick(asked.plan.domain), True)
-    plans = enumerate_plans(asked.plan, statistics=chain.statistics, spread=True)
+        return plan_query(asked.plan, statistics=chain.statistics, constants=SPARK, spread=True).text
+    estimator = Estimator(chain.statistics, None, SPARK.by_tick(asked.plan.domain), True)
+    plans = enumerate_plans(asked.plan, statistics=chain.statistics, constants=SPARK, spread=True)
     kind = [p for p in plans if ("->" in p.text or "<-" in p.text) == routed and ":" not in p.text]
     return min(kind, key=lambda p: estimator.per_tick(p.logical)).text
 
@@ -195,7 +195,9 @@ def _routed_and_tree(bench: Bench, label: str, chain: Chain, bar: float | None) 
 
 def exploding(bench: Bench) -> None:
     """Intermediate results explode: every pair of neighbours finds many partners, the whole finds few."""
-    _routed_and_tree(bench, "exploding", EXPLODING, 2.0)
+    for partners, bar in ((10, None), (40, 2.0)):
+        chain = Chain("ABC", 60_000, (RATE * WINDOW // partners,) * 3)
+        _routed_and_tree(bench, f"exploding, {partners} partners", chain, bar)
 
 
 def calm(bench: Bench) -> None:
@@ -204,63 +206,38 @@ def calm(bench: Bench) -> None:
     _routed_and_tree(bench, "calm", chain, None)
 
 
-EXPLODING = Chain("ABC", 60_000, (RATE * WINDOW // 10,) * 3)
-"""A triangle: a row finds about ten partners in either window, of a hundred combinations a twentieth is a result."""
+def placement(bench: Bench) -> None:
+    """Two phases with another stream in flood each: fixed placements, and one that adapts."""
+    from midstream.lab.bench.multikey_placement import measure_placement
 
-
-def stage(bench: Bench) -> None:
-    """What a further stage costs: its latency and what a row takes, from batches of two sizes in one stage and in two.
-
-    The weight of an exchange among the optimizer's is what a row takes there, in probes. A probe is half of what the
-    steps' kernels take for a row that is probed and stored.
-    """
-    from midstream.lab.yardsticks.chains import our_chain
-
-    seconds: dict[tuple[int, int], float] = {}
-    kernels: list[float] = []
-    small, large = 50_000, 200_000
-    plans = {1: "(A B)", 2: "A -> B, B -> A"}
-    for rows, stages in ((small, 1), (small, 2), (small, 1), (small, 2), (large, 1), (large, 2)):
-        chain = Chain("AB", rows, (50 * RATE * WINDOW,))
-        work, folders = bench.work(), bench.data(chain, bench.batches)
-        watch = kernels.append if (rows, stages) == (large, 1) else None
-        timed = our_chain(bench.spark, folders, chain.query, work, plans[stages], kernel=watch)
-        # The first turn is to get warm; the least of a turn is disturbed least by what else the machine does.
-        seconds[rows, stages] = min(timed.seconds[WARM_UP:])
-    few, many = (seconds[rows, 2] - seconds[rows, 1] for rows in (small, large))
-    row = (many - few) / (large - small)
-    probe = min(kernels[WARM_UP:]) / large / 2
-    bench.report.add("one stage, 50k rows a batch", seconds[small, 1], "s")
-    bench.report.add("one stage, 200k rows a batch", seconds[large, 1], "s")
-    bench.report.add("a further stage, 50k rows a batch", few, "s")
-    bench.report.add("a further stage, 200k rows a batch", many, "s")
-    bench.report.add("a probe", 1e6 * probe, "µs")
-    bench.report.add("a further stage: latency", (few - small * row) / probe, "probes")
-    bench.report.add("a further stage: each row", row / probe, "probes")
+    measure_placement(bench.report, bench.spark, bench.root / "placement", bench.batches + WARM_UP, bench.seed)
 
 
 PARTS: dict[str, Callable[[Bench], None]] = {
-    "stage": stage,
     "exploding": exploding,
     "calm": calm,
     "three-way-100k": three_way_100k,
     "five-way-100k": five_way_100k,
     "three-way-500k": three_way_500k,
     "five-way-500k": five_way_500k,
+    "placement": placement,
 }
 """The parts by name, in the order in which they run."""
 
 
-def write_chain(folder: Path, chain: Chain, batches: int, seed: int) -> None:
-    """One file per stream and batch, in order of time."""
-    random = np.random.default_rng(seed)
-    rows = chain.rows // len(chain.names)
-    span = rows * 1_000_000 // RATE
-    first = time.time() - batches - 10
+def write_chain(
+    folder: Path, chain: Chain, batches: int, seed: int, shares: Sequence[float] = (), after: int = 0
+) -> None:
+    """One file per stream and batch, in order of time, behind `after` batches; `shares` are those of the streams."""
+    random = np.random.default_rng([seed, after])
+    streams = len(chain.names)
+    span = chain.rows // streams * 1_000_000 // RATE
+    first = time.time() - 1000
     for number, name in enumerate(chain.names):
-        (folder / name).mkdir(parents=True)
+        (folder / name).mkdir(parents=True, exist_ok=True)
         values = [chain.key_of(number, column) or 1 for column in "ab"]
-        for i in range(batches):
+        rows = int(chain.rows * (shares[number] if shares else 1 / streams))
+        for i in range(after, after + batches):
             ticks = np.sort(random.integers(i * span, (i + 1) * span, rows))
             columns = {
                 "ts": pa.array(ticks, pa.timestamp("us", "UTC")),

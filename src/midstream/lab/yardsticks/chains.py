@@ -5,11 +5,12 @@ Stream i joins the next by its column `b`, which is equal to the next one's `a`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from midstream.adaptation.policy import Mode
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.lab.yardsticks.joins import Timed, files, native_cascade, streaming_query, trigger_seconds, watermarked
 
@@ -28,15 +29,13 @@ def our_chain(
     cql: str,
     work: Path,
     plan: str | None = None,
-    kernel: Callable[[float], None] | None = None,
+    adaptive: Mode = "off",
 ) -> Timed:
-    """The same through a session, in executors; `kernel` is told the seconds of all slots' operators in every batch."""
+    """The same through a session, in executors."""
     with CheckpointSession(spark, checkpoint=str(work / "checkpoint"), small_batches=0) as session:
         for name, folder in folders.items():
             session.stream(name, files(spark, SCHEMA, folder), time="ts")
-        query = session.query("join", cql, plan=plan)
-        if kernel is not None:
-            session.on_progress(lambda event: kernel(event["seconds"]["kernel"]))
+        query = session.query("join", cql, plan=plan, adaptive=adaptive)
         session.process_available()
         seconds = trigger_seconds(streaming_query(session))
         session.finish()
