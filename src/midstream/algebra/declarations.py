@@ -32,6 +32,8 @@ class StreamDeclaration:
     skew: int = 0
     on_demand: bool = False
     max_ahead: MaxAhead = "clock"
+    site: str | None = None
+    """The named set of slots in which its rows come in; None: any slot."""
 
     def __post_init__(self) -> None:
         if self.time not in self.columns.names:

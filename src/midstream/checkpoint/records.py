@@ -27,9 +27,9 @@ class Settings:
     """What a job is and how it runs.
 
     `identity` tells a checkpoint from others; those of early versions have none. `declared` are the streams as they
-    were declared, `arrival` the keys by which their rows go to slots, `carry` which of their columns batches carry. A
-    `finished` job takes in nothing more. `functions` are the fingerprints of users' functions, `retention`
-    the limits of what is kept.
+    were declared, `arrival` the keys by which their rows go to slots, `homes` the slots of those that live at sites,
+    `carry` which of their columns batches carry. A `finished` job takes in nothing more. `functions` are the
+    fingerprints of users' functions, `retention` the limits of what is kept.
     """
 
     job: str | None = None
@@ -41,6 +41,7 @@ class Settings:
     finished: bool = False
     functions: Mapping[str, str] = field(default_factory=dict)
     retention: Mapping[str, str] = field(default_factory=dict)
+    homes: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,8 @@ class Session:
       least. `retention` limits what is kept of "results", of "dead_letters" and of results of "replaced" queries, each
       by age, size or batches: `{"results": "30 days", "dead_letters": "1 GB", "replaced": "500 batches"}`; else all is
       kept.
+    - `sites` are named sets of slots, `{"eu": [0, 1], "us": [2, 3]}`, at which streams may live. Slots are fixed then,
+      and they are not pinned to hosts.
     - A session with a `name` goes on only with a checkpoint of that name, or one that has none yet.
     - If the code of one of the `functions` that queries of the checkpoint call has changed, the start is refused,
       unless `changed_functions` is "accept".
@@ -107,6 +109,7 @@ class Session:
         small_batches: int | str | None = None,
         changed_functions: ChangedFunctions = SessionOptions.changed_functions,
         retention: Mapping[str, str] | None = None,
+        sites: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         options = SessionOptions(
             functions,
@@ -123,6 +126,7 @@ class Session:
             small_batches,
             changed_functions,
             retention,
+            sites,
         )
         self._prepare(options, spark, checkpoint, on)
 
@@ -156,6 +160,7 @@ class Session:
         timestamps: Timestamps = StreamSettings.timestamps,
         skew: Duration | None = None,
         max_ahead: Duration = StreamSettings.max_ahead,
+        site: str | None = None,
         columns: pa.Schema | None = None,
         on_demand: bool = True,
     ) -> Self:
@@ -164,12 +169,14 @@ class Session:
         `timestamps`: external ones come with the rows; internal and latent ones are given when they arrive. `skew` is
         how far an external stream may be behind the others: with it, others need not wait while the stream is silent.
         `max_ahead` is how far ahead times are believed: a duration after the stream's latest time so far, "clock" (a
-        day after the clock, for timestamps) or "any"; rows beyond are dead letters.
+        day after the clock, for timestamps) or "any"; rows beyond are dead letters. At a `site` of the session its rows
+        come in at the slots of that site.
 
         On a checkpoint, `columns` are the stream's columns as queries shall see them, if they are not to be taken from
         the source. In memory, with `on_demand=False`, a silent stream holds the others back.
         """
-        self._add_stream(name, source, StreamSettings(time, lateness, timestamps, skew, max_ahead), columns, on_demand)
+        settings = StreamSettings(time, lateness, timestamps, skew, max_ahead, site)
+        self._add_stream(name, source, settings, columns, on_demand)
         return self
 
     def _add_stream(
@@ -191,13 +198,14 @@ class Session:
         timestamps: Timestamps = StreamSettings.timestamps,
         skew: Duration | None = None,
         max_ahead: Duration = StreamSettings.max_ahead,
+        site: str | None = None,
     ) -> Self:
         """Adds a stream from a source by its format: one of Spark's, or a growing folder of files in this process.
 
         `columns` are SQL expressions over the source's columns; all of them are taken if there are none.
         """
         source = NamedSource(name, format, path, schema, dict(options or {}), tuple(columns))
-        self._open_stream(source, StreamSettings(time, lateness, timestamps, skew, max_ahead))
+        self._open_stream(source, StreamSettings(time, lateness, timestamps, skew, max_ahead, site))
         return self
 
     def _open_stream(self, source: NamedSource, settings: StreamSettings) -> None:

@@ -30,6 +30,7 @@ from midstream.cluster.options import QueryOptions, SessionOptions, check_name
 from midstream.cluster.query import Query
 from midstream.cluster.resuming import leave_out, take_up
 from midstream.cluster.run import Run
+from midstream.distribution.fragments import Route
 from midstream.errors import InputError, JobError, QueryError
 from midstream.inputs import NamedSource, StreamSettings
 from midstream.job.adding import Adding
@@ -41,13 +42,14 @@ from midstream.job.commits import Commits
 from midstream.job.delivery import Sink
 from midstream.job.doubled_moves import protocol_named
 from midstream.job.ending import finish, release
-from midstream.job.events import ErrorPolicySet, Scheduled
+from midstream.job.events import ErrorPolicySet, Scheduled, StreamsArrive
 from midstream.job.faults import on_error_of
 from midstream.job.finished import is_finished
 from midstream.job.forecast import forecast
 from midstream.job.job import Job, Progress
 from midstream.job.relocation import require_slots
 from midstream.job.rewording import Text
+from midstream.job.sites import home_of, require_fixed, require_same_home, require_slots_of_sites, sites_of
 from midstream.job.slot_decisions import deciders
 from midstream.job.state import JobState
 from midstream.job.task.memory import Memory
@@ -72,6 +74,8 @@ class CheckpointSession(Session):
         self._range = SlotRange.of(options.slots) if isinstance(options.slots, str) else None
         state = JobState(first_slots(options.slots, self._backend.slots), settings=Settings(job=options.name))
         self._job = Job(self._backend.cluster, commits, state, memory)
+        self._sites = sites_of(options.sites)
+        require_fixed(self._sites, rebalancing=options.rebalancing, slots_that_come_and_go=self._range)
         self._job.deciding = deciders(options.rebalancing, self._range)
         self._code, self._changed_functions = fingerprints(self.functions), options.changed_functions
         self._declared: dict[str, dict[str, Any]] = {}
@@ -80,6 +84,7 @@ class CheckpointSession(Session):
         self._run = Run(self._backend, self._job, Arrival(self._job, options.carry))
         self._enrolment = Enrolment(self._run, Adding(self._job, self.functions))
         self._open()
+        require_slots_of_sites(self._sites, self._job.state.slots)
         if options.scheduling is not None:
             self.scheduling = options.scheduling
 
@@ -113,11 +118,24 @@ class CheckpointSession(Session):
         self._require_new_stream(name)
         if not on_demand:
             raise InputError("on_demand is an option of streams in memory", hint="leave the skew out: others then wait")
+        home = self._home(name, settings)
         self._run.inputs[name] = self._backend.stream(name, source, columns, settings)
+        self._live_at(name, home)
 
     def _open_stream(self, source: NamedSource, settings: StreamSettings) -> None:
         self._require_new_stream(source.name)
+        home = self._home(source.name, settings)
         self._run.inputs[source.name] = self._backend.open_stream(source, settings)
+        self._live_at(source.name, home)
+
+    def _home(self, name: str, settings: StreamSettings) -> Route:
+        home = home_of(name, settings.site, self._sites)
+        require_same_home(self._job.manifest, name, home)
+        return home
+
+    def _live_at(self, name: str, home: Route) -> None:
+        if home.slots:
+            self._job.apply(StreamsArrive({name: home}))
 
     def _require_new_stream(self, name: str) -> None:
         check_name("stream", name)

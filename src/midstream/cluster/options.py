@@ -47,6 +47,7 @@ class SessionOptions:
     small_batches: int | str | None = None
     changed_functions: ChangedFunctions = "refuse"
     retention: Mapping[str, str] | None = None
+    sites: Mapping[str, Sequence[int]] | None = None
 
     def __post_init__(self) -> None:
         if self.changed_functions not in ("refuse", "accept"):

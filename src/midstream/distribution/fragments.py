@@ -21,12 +21,14 @@ Key = tuple[str, ...]
 class Route:
     """Where rows go: by the hash of key columns, to one slot (no columns), or nowhere else (None: they stay).
 
-    Rows that go to every slot have no key either. With `arrival` the hash is the one by which streams arrive.
+    Rows that go to every slot have no key either. With `arrival` the hash is the one by which streams arrive. With
+    `slots` rows go to, or arrive in, these alone: those of a site.
     """
 
     key: Key | None
     everywhere: bool = False
     arrival: bool = False
+    slots: tuple[int, ...] = ()
 
     @property
     def is_one_slot(self) -> bool:
@@ -38,7 +40,8 @@ class Route:
             return "Exchange to every slot"
         if self.key is None:
             return "Exchange in place"
-        return f"Exchange by {', '.join(self.key)}" if self.key else "Exchange to one slot"
+        among = f" among slots {', '.join(map(str, self.slots))}" if self.slots else ""
+        return f"Exchange by {', '.join(self.key)}{among}" if self.key else "Exchange to one slot"
 
 
 STAY = Route(None)
@@ -134,7 +137,7 @@ class Staged:
 
 def _arrival(route: Route) -> str:
     if route.key is None:
-        return "any slot"
+        return f"slots {', '.join(map(str, route.slots))}" if route.slots else "any slot"
     return ", ".join(route.key) or "one slot"
 
 

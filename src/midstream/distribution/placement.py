@@ -19,13 +19,14 @@ from midstream.distribution.fragments import Fragment, Key, Received, Route
 class Placed:
     """In one slot, or by the hash of each of some keys (none: anywhere); streams arrive by a hash of Spark's own.
 
-    What lies `everywhere` is there once in every slot.
+    What lies `everywhere` is there once in every slot, what lies by key at a site is in its `slots`.
     """
 
     arrival: bool
     one: bool = False
     keys: frozenset[Key] = frozenset()
     everywhere: bool = False
+    slots: tuple[int, ...] = ()
 
     @property
     def anywhere(self) -> bool:
@@ -41,7 +42,8 @@ class Placed:
         """A key by which both are placed in the same slots; empty for one slot, None if there is none."""
         if self.one or other.one:
             return () if self.one and other.one else None
-        return min(self.keys & other.keys, default=None) if self.arrival == other.arrival else None
+        alike = (self.arrival, self.slots) == (other.arrival, other.slots)
+        return min(self.keys & other.keys, default=None) if alike else None
 
 
 class Placements:
@@ -58,7 +60,8 @@ class Placements:
         below = [self(child) for child in node.inputs]
         if any(placed.one for placed in below):
             return Placed(self.arrival, one=True)
-        return Placed(self.arrival, keys=keys_above(node, [placed.keys for placed in below]))
+        slots = below[0].slots if below else ()
+        return Placed(self.arrival, keys=keys_above(node, [placed.keys for placed in below]), slots=slots)
 
     def _leaf(self, node: p.Source) -> Placed:
         route = node.route if isinstance(node, Received) else self._arrival_route(node)
@@ -66,7 +69,8 @@ class Placements:
             return Placed(self.arrival, everywhere=True)
         if route.key is None:
             return Placed(self.arrival)
-        return Placed(self.arrival, keys=frozenset([route.key])) if route.key else Placed(self.arrival, one=True)
+        keys = frozenset([route.key])
+        return Placed(self.arrival, keys=keys, slots=route.slots) if route.key else Placed(self.arrival, one=True)
 
     def _arrival_route(self, node: p.Source) -> Route:
         key = self.arriving.get(node.stream.name, Route(None)).key

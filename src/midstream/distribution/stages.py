@@ -49,9 +49,10 @@ def cut(
     """The plan in fragments; `arriving` are the routes by which streams arrive already.
 
     A stream that arrives anywhere can be given a route, unless what arrives is `settled`. A plan is `merging` if what
-    joins give meets in another stage, even where it lies together already: then slots can share the rows of a key.
+    joins give meets in another stage, even where it lies together already: then slots can share the rows of a key. One
+    that lives at a site arrives in its slots, and routed joins keep its window by key there.
     """
-    cutting = _Cutting(merging)
+    cutting = _Cutting(merging, {name: route.slots for name, route in (arriving or {}).items()})
     root = cutting.place(plan)
     cutting.settle(root, STAY)
     cutting.parts.append(Part(root.node, STAY))
@@ -63,6 +64,8 @@ def cut(
 @dataclass(slots=True)
 class _Cutting:
     merging: bool = False
+    homes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """The slots of streams that live at sites."""
     parts: list[Part] = field(default_factory=list)
     wanted: dict[str, Route] = field(default_factory=dict)
     """The routes by which sources should arrive, by alias, in the names of their own streams' columns."""
@@ -180,7 +183,8 @@ class _Cutting:
         return len(self.parts) - 1
 
     def _routed(self, node: RoutedJoin) -> Piece:
-        return Piece(routed_pieces(node, self, receive), ANYWHERE)
+        homes = [self.homes.get(next(leaves(child)).stream.name, ()) for child in node.joined]
+        return Piece(routed_pieces(node, self, receive, homes), ANYWHERE)
 
     def _set_operation(self, node: p.SetOperation) -> Piece:
         left_names, right_names = tuple(node.left.schema.names), tuple(node.right.schema.names)

@@ -69,7 +69,8 @@ def _arrive(
     for source in sources:
         want = _own(wants[source.stream.alias], source)
         here = planned.get(source.stream.name, STAY)
-        if here.key is None and want.key is not None and source.stream.name not in settled:
+        chosen = source.stream.name in settled or bool(here.slots)
+        if here.key is None and want.key is not None and not chosen:
             planned[source.stream.name] = want
         elif want.key is not None and here != want:
             return False
@@ -81,7 +82,7 @@ def _arrive(
 
 def _keep(stream: str, route: Route, arriving: dict[str, Route], used: dict[str, Route]) -> None:
     known = arriving.get(stream, STAY)
-    used[stream] = known if known.key is not None else route
+    used[stream] = known if known.key is not None or known.slots else route
     arriving[stream] = used[stream]
 
 

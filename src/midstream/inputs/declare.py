@@ -87,6 +87,7 @@ class StreamSettings:
     timestamps: Timestamps = "external"
     skew: Duration | None = None
     max_ahead: Duration = "clock"
+    site: str | None = None
 
     def __post_init__(self) -> None:
         if self.timestamps not in ("external", "internal", "latent"):
@@ -107,7 +108,8 @@ class StreamSettings:
             raise InputError(f"stream {name} cannot have a negative skew: {self.skew}")
         willing = self.stamped or self.skew is not None
         ahead = max_ahead_of(name, self.max_ahead, declared.domain)
-        return replace(declared, timestamps=self.timestamps, skew=behind, on_demand=willing, max_ahead=ahead)
+        told = replace(declared, timestamps=self.timestamps, skew=behind, on_demand=willing, max_ahead=ahead)
+        return replace(told, site=self.site)
 
 
 def max_ahead_of(name: str, wanted: Duration, domain: TimeDomain) -> MaxAhead:

@@ -78,6 +78,7 @@ def _manifest(state: JobState, batch: Batch, notes: Notes, decided: Decided) -> 
             identity=notes.identity,
             declared=streams_record(batch.before, notes.needed),
             arrival={name: route.key for name, route in batch.routes.items()},
+            homes={name: list(route.slots) for name, route in batch.routes.items() if route.slots},
             scheduling=batch.scheduling,
             finished=notes.ended,
         ),

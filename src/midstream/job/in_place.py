@@ -61,6 +61,8 @@ def arrivals(
         wanted = _wanted(staged)
         if not wanted or any(stream not in ports for stream, _ in wanted.values()):
             continue
+        if any(found.routes.get(stream, STAY).slots for stream, _ in wanted.values()):
+            continue  # rows of such a stream come in at its site, and travel from there
         found.sooner.add(name)
         for number, (stream, route) in sorted(wanted.items(), key=lambda item: item[1][1].key is None):
             copy = Copy(ports[stream], route)

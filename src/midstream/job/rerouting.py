@@ -70,7 +70,7 @@ def rerouting(
     queries: Mapping[str, RunningQuery], routes: Mapping[str, Route], bits: int | None = None
 ) -> Rerouting | None:
     """The routes that queries would have chosen, first come, first served, if these need fewer exchanges."""
-    wanted: dict[str, Route] = {}
+    wanted = {name: route for name, route in routes.items() if route.slots}
     coming = {name: _next(query) for name, query in queries.items()}
     for query in coming.values():
         wanted.update(_cut(query, wanted, False, bits).staged.routes)

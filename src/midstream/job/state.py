@@ -35,6 +35,7 @@ from midstream.job.relocation import (
 )
 from midstream.job.replacing import name_of_old
 from midstream.job.running_query import RunningQuery
+from midstream.job.sites import require_no_homes
 from midstream.job.spreading import SpreadGroups
 from midstream.job.task.exchange import GROUP_BITS, bits_of, default_routing
 from midstream.job.verifying import Consequence, Verifications
@@ -102,10 +103,13 @@ class JobState:
         self.wanted = wanted_since(manifest)
         if slots is not None and slots != self.slots:
             require_slots(slots, 2**self.group_bits)
+            living = {name: _route(None, home) for name, home in manifest.settings.homes.items()}
+            require_no_homes(living, "go over to another number of slots")
             self.wanted = self._dealt_evenly(slots, ANOTHER_NUMBER)
         require_same_job(manifest, self.settings.job, uri)
         self.settings = replace(manifest.settings, job=manifest.settings.job or self.settings.job)
-        self.routes = {name: _route(key) for name, key in manifest.settings.arrival.items()}
+        homes = manifest.settings.homes
+        self.routes = {name: _route(key, homes.get(name, ())) for name, key in manifest.settings.arrival.items()}
         known = manifest.accounts.items()
         self.modes = {name: mode_of(account.mode) for name, account in known if account.mode is not None}
         self.follow_requests(manifest)
@@ -123,7 +127,7 @@ class JobState:
         """Forgets the queries that were planned, to plan them anew."""
         self.queries.clear()
         self.retiring.clear()
-        self.routes = {}
+        self.routes = {name: route for name, route in self.routes.items() if route.slots}
 
     def drop(self, name: str) -> None:
         """Forgets a query."""
@@ -189,6 +193,7 @@ class JobState:
 
     def rebalance(self, routing: Sequence[int] | None, trigger: str, protocol: str = "mslb") -> None:
         """Deals groups to slots anew, beginning with the next batch that can."""
+        require_no_homes(self.routes, "deal partition groups anew")
         if self.wanted is not None and self.wanted.slots != self.slots:
             require_going_to(self.wanted, self.slots)
         require_rest(self.manifest)
@@ -213,6 +218,7 @@ class JobState:
         if self.wanted is not None and self.wanted.slots != self.slots:
             require_going_to(self.wanted, slots)
         elif slots != self.slots:
+            require_no_homes(self.routes, "go over to another number of slots")
             self.wanted = self._dealt_evenly(slots, trigger)
 
     def _dealt_evenly(self, slots: int, trigger: str) -> Routing:
@@ -292,5 +298,5 @@ class JobState:
         return self.queries[aside]
 
 
-def _route(key: Any) -> Route:
-    return Route(None if key is None else tuple(key))
+def _route(key: Any, home: Sequence[int] = ()) -> Route:
+    return Route(None if key is None else tuple(key), slots=tuple(home))

@@ -148,7 +148,7 @@ class SourceBinder:
             raise self._unknown_stream(name, found)
         declaration = streams[found[0]]
         self.binding.require_same_time(declaration, name)
-        stream = Stream(declaration.name, node.meta["unique"], declaration.columns, declaration.time)
+        stream = Stream(declaration.name, node.meta["unique"], declaration.columns, declaration.time, declaration.site)
         source = scope.add(self._visible(node), stream, declaration.columns.names, node.args.get("alias") or node)
         return self._windowed(node, stream, source)
 

@@ -89,7 +89,7 @@ def parts_of(node: p.PhysicalNode) -> Iterator[p.PhysicalNode]:
 def tap_on(part: p.PhysicalNode, name: str) -> Tap:
     """A source that reads a part under a name."""
     source = next(n for n in p.walk_physical(part) if isinstance(n, p.Source))
-    stream = PartStream(name, name, _timed(part.schema, source), source.stream.time, None)
+    stream = PartStream(name, name, _timed(part.schema, source), source.stream.time)
     return Tap(part.schema, stream, None, part=part, partition=partition_of(part))
 
 
@@ -200,7 +200,7 @@ def _lowered(core: Relation, columns: frozenset[str], emission: Emission) -> p.P
 
 def _rest(logical: Relation, core: Relation, name: str, emission: Emission) -> p.PhysicalNode:
     """The plan above a core, which stands there as a source."""
-    stream = PartStream(name, name, core.schema, core.schema.names[0], core)
+    stream = PartStream(name, name, core.schema, core.schema.names[0], relation=core)
     return lower(rewrite_plan(logical, lambda node: stream if node == core else node), emission)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal as OneOf
 
 import pyarrow as pa
@@ -119,12 +119,16 @@ class BinaryRelation(Relation):
 
 @dataclass(frozen=True, slots=True)
 class Stream(Relation):
-    """A stream as it comes in: a tuple at `t` is valid over `[t, t+1)`. `columns` are the stream's own, unqualified."""
+    """A stream as it comes in: a tuple at `t` is valid over `[t, t+1)`. `columns` are the stream's own, unqualified.
+
+    Where its rows come in, its `site`, says nothing of what they mean.
+    """
 
     name: str
     alias: str
     columns: pa.Schema
     time: str
+    site: str | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         require(self.time in self.columns.names, f"stream {self.name} has no time column {self.time}")

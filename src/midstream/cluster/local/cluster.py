@@ -145,6 +145,9 @@ class LocalCluster:
         if route.key is not None:
             hashes = arrival_hash([rows.column(name) for name in route.key])
             return [np.asarray(groups_of(hashes, count), np.int32)]
+        if route.slots:
+            there = np.asarray([in_slot(slot) for slot in route.slots], np.int32)
+            return [there[np.arange(rows.num_rows) % len(there)]]
         if self.shuffle is not None:
             return [self.shuffle.integers(0, count, rows.num_rows, dtype=np.int32)]
         return [np.asarray(np.arange(rows.num_rows) * count // rows.num_rows, np.int32)]

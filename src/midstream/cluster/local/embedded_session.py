@@ -24,7 +24,7 @@ from midstream.cluster.local.live_query import LiveQuery
 from midstream.cluster.local.session_streams import SessionStream
 from midstream.cluster.local.shared_parts import Owner, Parts, SharedPart, frontier_of
 from midstream.cluster.local.shared_windows import inherit_windows, unify
-from midstream.cluster.options import QueryOptions, SessionOptions
+from midstream.cluster.options import ON_A_CHECKPOINT, QueryOptions, SessionOptions
 from midstream.errors import InputError, JobError, QueryError
 from midstream.inputs import StreamSettings, declare, max_ahead_of, table_of
 from midstream.job.attention import Wait, is_worth_telling, silences, wait_text, waits
@@ -98,6 +98,8 @@ class EmbeddedSession(Session):
             raise InputError(f"{name!r} cannot be the name of a stream", hint="use letters, digits and _")
         if name in self.streams:
             raise InputError(f"stream {name} already exists")
+        if settings.site is not None:
+            raise InputError("streams of a session in memory live at no site", hint=ON_A_CHECKPOINT)
         known = source if columns is None else columns
         schema = known if isinstance(known, pa.Schema) else table_of(name, known).schema
         plain = declare(name, schema, settings.time, settings.lateness)

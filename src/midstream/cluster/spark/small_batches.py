@@ -175,6 +175,9 @@ def _groups(batch: Batch, port: int, route: Route, rows: pa.RecordBatch) -> list
         return [np.full(rows.num_rows, in_slot(0), np.int32)]
     key = spreading(stream, payload.schema) if route.key is None else route.key
     hashes = arrival_hash([payload.column(name) for name in key])
+    if route.slots:
+        there = np.asarray([in_slot(slot) for slot in route.slots], np.int32)
+        return [there[hashes.view(np.int64) % len(there)]]
     return [np.asarray(groups_of(hashes, len(batch.routing)), np.int32)]
 
 

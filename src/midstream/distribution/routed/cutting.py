@@ -19,6 +19,7 @@ from midstream.distribution.fragments import EVERY_SLOT, STAY, Received, Route
 from midstream.distribution.routed.hops import Stop, Travel, stops
 from midstream.operators.arrival_hash import can_arrive_by
 
+Slots = tuple[int, ...]
 Receive = Callable[[p.PhysicalNode, int, Route], Received]
 
 
@@ -29,10 +30,14 @@ class Parts(Protocol):
         """Adds a fragment that runs in a stage or later; gives its number."""
 
 
-def routed_pieces(node: RoutedJoin, parts: Parts, receive: Receive) -> Ways:
-    """The last probes of all ways, whose results are the join's; everything before is added to the parts."""
-    cutting = _Routed(node, parts, receive, arrival=_dealt_as_streams(node))
-    ways = [_legs(stops(route, node.placements[head])) for head, route in enumerate(node.routes)]
+def routed_pieces(node: RoutedJoin, parts: Parts, receive: Receive, homes: Sequence[Slots] = ()) -> Ways:
+    """The last probes of all ways, whose results are the join's; everything before is added to the parts.
+
+    `homes` are the slots of the sites at which its streams live, where they do.
+    """
+    homes = homes or [()] * len(node.joined)
+    cutting = _Routed(node, parts, receive, arrival=_dealt_as_streams(node), homes=homes)
+    ways = [_legs(stops(route, node.placements[head], homes)) for head, route in enumerate(node.routes)]
     last = max(map(len, ways))
     ends = [cutting.way(head, legs, last) for head, legs in enumerate(ways)]
     cutting.keep_windows()
@@ -65,22 +70,26 @@ class _Routed:
     arrival: bool = False
     """Whether rows travel by the hash by which streams arrive, so that a stream can arrive where it is read."""
 
-    def _route(self, travel: Travel, key: tuple[str, ...]) -> Route:
-        by_key = Route(key, arrival=self.arrival)
+    homes: Sequence[Slots] = ()
+    """The slots in which windows by key are kept: those of the streams' sites."""
+
+    def _route(self, travel: Travel, key: tuple[str, ...], target: int) -> Route:
+        by_key = Route(key, arrival=self.arrival, slots=self.homes[target])
         return {Travel.BY_KEY: by_key, Travel.TO_ALL: EVERY_SLOT, Travel.STAY: STAY}[travel]
 
     def way(self, head: int, legs: Sequence[Leg], last: int) -> p.PhysicalNode:
         """The last probes of a stream's way; those before are fragments of their own."""
-        first = legs[0][0][1]
-        flow: p.PhysicalNode = self.rows(head, self._route(first.travel, first.key), 1 if len(legs) > 1 else last)
+        first, route = legs[0][0][1], self.node.routes[head]
+        starts = self._route(first.travel, first.key, route[0].target)
+        flow: p.PhysicalNode = self.rows(head, starts, 1 if len(legs) > 1 else last)
         for number, leg in enumerate(legs, 1):
             ends = number == len(legs)
             for place, stop in leg:
                 flow = self._probe(head, place, stop, flow, last if ends else number)
             if not ends:
-                following = legs[number][0][1]
-                route = self._route(following.travel, following.key)
-                flow = self.receive(flow, self.parts.add(flow, route), route)
+                place, following = legs[number][0]
+                onward = self._route(following.travel, following.key, route[place].target)
+                flow = self.receive(flow, self.parts.add(flow, onward), onward)
         return flow
 
     def rows(self, stream: int, route: Route, stage: int) -> Received:
@@ -95,7 +104,7 @@ class _Routed:
         step = self.node.routes[head][place]
         target = self.node.joined[step.target]
         window = WindowName(target.content, step.target_key, stop.kept is Travel.TO_ALL)
-        route = self._route(stop.kept, step.target_key)
+        route = self._route(stop.kept, step.target_key, step.target)
         self.windows.setdefault(window, (step.target, route))
         seen = self.rows(step.target, route, stage) if step.target < head else None
         schema = self.node.schema if place == len(self.node.routes[head]) - 1 else step.gathered

@@ -90,15 +90,20 @@ class Stop:
     kept: Travel
 
 
-def stops(route: Sequence[ProbeStep], placements: Sequence[Placement]) -> list[Stop]:
-    """The probes of one way in slots."""
+def stops(
+    route: Sequence[ProbeStep], placements: Sequence[Placement], homes: Sequence[tuple[int, ...]] = ()
+) -> list[Stop]:
+    """The probes of one way in slots; windows by key are kept in those of the streams' `homes`, where they have one."""
     found, together = list[Stop](), set[Key]()
+    here: tuple[int, ...] = ()
     for step, placement in zip(route, placements, strict=True):
         if placement is Placement.SOURCE:
             together |= {step.target_key} if step.key in together else set()
             found.append(Stop(Travel.STAY, step.key, Travel.TO_ALL))
         elif step.key:
-            travel = Travel.STAY if step.key in together else Travel.BY_KEY
+            home = homes[step.target] if homes else ()
+            travel = Travel.STAY if step.key in together and home == here else Travel.BY_KEY
+            here = home
             together = (together if travel is Travel.STAY else set()) | {step.key, step.target_key}
             found.append(Stop(travel, step.key, Travel.BY_KEY))
         else:

@@ -133,6 +133,7 @@ def open_session(job: JobFile, replace: bool = False, drop: Sequence[str] = ()) 
         name=job.name,
         small_batches=job.small_batches,
         retention=job.retention,
+        sites=job.sites,
     )
     for name in drop:
         session.drop(name)
@@ -150,6 +151,7 @@ def open_session(job: JobFile, replace: bool = False, drop: Sequence[str] = ()) 
             timestamps=stream.timestamps,
             skew=stream.skew,
             max_ahead=stream.max_ahead,
+            site=stream.site,
         )
     if job.ticks:
         session.ticks()

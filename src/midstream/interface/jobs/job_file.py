@@ -19,6 +19,7 @@ from midstream.interface.jobs.adaptivity import OFF, policy_in
 from midstream.interface.jobs.keys import JOB_KEYS, QUERY_KEYS, STREAM_KEYS, Key
 from midstream.job.faults import OnError
 from midstream.job.group_bits import chosen_bits
+from midstream.job.sites import Sites, home_of, sites_of
 from midstream.job.task.memory import Memory, bytes_of
 
 MISSING = ""
@@ -49,6 +50,7 @@ class StreamEntry:
     timestamps: Timestamps = "external"
     skew: str | int | None = None
     max_ahead: str | int = "clock"
+    site: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ class JobFile:
     group_bits: int | None = None
     small_batches: int | str | None = None
     retention: Mapping[str, str] = field(default_factory=dict)
+    sites: Sites = field(default_factory=dict)
 
 
 def read_job(path: Path) -> JobFile:
@@ -130,7 +133,8 @@ def _described(content: Mapping[str, Any], folder: Path, name: str | None) -> tu
     mistakes: list[Mistake] = []
     top = _Section("", content, dict.fromkeys(("job", "streams", "queries", "spark"), Key((dict,), "")), mistakes)
     job = top.section("job", JOB_KEYS)
-    streams = tuple(_stream(stream, top, folder) for stream in top.names("streams"))
+    sites = _sites(job)
+    streams = tuple(_stream(stream, top, folder, sites) for stream in top.names("streams"))
     usual = _policy(job, OFF)
     queries = tuple(_query(query, top, folder, usual) for query in top.names("queries", needed=False))
     return (
@@ -154,9 +158,16 @@ def _described(content: Mapping[str, Any], folder: Path, name: str | None) -> tu
             _group_bits(job),
             _small_batches(job),
             _retention(job),
+            sites,
         ),
         mistakes,
     )
+
+
+def _sites(job: _Section) -> Sites:
+    with job.noting("sites"):
+        return sites_of(job.optional("sites"))
+    return {}
 
 
 def _group_bits(job: _Section) -> int | None:
@@ -221,7 +232,7 @@ def _policy(section: _Section, usual: Policy) -> Policy:
     return usual
 
 
-def _stream(name: str, top: _Section, folder: Path) -> StreamEntry:
+def _stream(name: str, top: _Section, folder: Path, sites: Sites) -> StreamEntry:
     entry = top.section(f"streams.{name}", STREAM_KEYS)
     path = entry.optional("path")
     columns = entry.optional("columns") or []
@@ -229,7 +240,9 @@ def _stream(name: str, top: _Section, folder: Path) -> StreamEntry:
         if not isinstance(column, str):
             wrong = JobError(f"{entry.at('columns')} must be a list of expressions, not {column!r}")
             entry.refuse("columns", wrong)
-    ahead = entry.optional("max_ahead")
+    ahead, site = entry.optional("max_ahead"), entry.optional("site")
+    with entry.noting("site"):
+        home_of(name, site, sites)
     return StreamEntry(
         name,
         entry.text("format"),
@@ -242,6 +255,7 @@ def _stream(name: str, top: _Section, folder: Path) -> StreamEntry:
         cast(Timestamps, entry.choice("timestamps", "external")),
         entry.optional("skew"),
         "clock" if ahead is None else ahead,
+        site,
     )
 
 

@@ -52,6 +52,7 @@ JOB_KEYS: Mapping[str, Key] = {
     "scheduling": Key(TEXT, "Which operator runs when: dfs, bfs, rr, batch:K or chain."),
     "adaptivity": _ADAPTIVITY,
     "group_bits": Key(NUMBER, "How many bits of a key's hash are its partition group, 8 to 12; 8 by default."),
+    "sites": Key((dict,), "Named sets of slots at which streams may live, such as {eu = [0, 1], us = [2, 3]}."),
     "rebalancing": Key(FLAG, "Whether partition groups move by themselves when one slot has much more to do."),
 }
 
@@ -68,6 +69,7 @@ STREAM_KEYS: Mapping[str, Key] = {
         DURATION, "How far the stream may be behind the others; with it, others do not wait while it is silent."
     ),
     "max_ahead": Key(DURATION, 'How far ahead times are believed: a duration, "clock" (the default) or "any".'),
+    "site": Key(TEXT, "The site at which the rows come in; any slot by default."),
 }
 
 QUERY_KEYS: Mapping[str, Key] = {

@@ -99,6 +99,15 @@ def in_slot(slot: int) -> int:
     return -1 - slot
 
 
+def at_site(slots: Sequence[int], groups: int) -> list[int]:
+    """The slot of each group among those of a site; nothing for no site.
+
+    >>> at_site((2, 3), 4)
+    [2, 2, 3, 3]
+    """
+    return [slots[group * len(slots) // groups] for group in range(groups)] if slots else []
+
+
 def slots_of(hashes: Hashes, routing: Sequence[int]) -> Slots:
     """The slots of keys."""
     return np.asarray(routing, np.int32)[groups_of(hashes, len(routing))]

@@ -19,7 +19,7 @@ from midstream.checkpoint.packs import SegmentEntry, kept_entries, open_segment,
 from midstream.distribution.fragments import Received, leaves
 from midstream.distribution.moves import FragmentFill, Gathered, Shipment, StateName
 from midstream.distribution.placement import Placed
-from midstream.job.task.exchange import Slots, slots_of
+from midstream.job.task.exchange import Slots, at_site, slots_of
 from midstream.job.task.fragment_task import remove_unused
 from midstream.job.task.memory import Memory
 from midstream.job.task.memory_limits import bind, mapped_states, write_packs
@@ -189,4 +189,5 @@ def slots_for(placed: Placed, elements: Elements, routing: Sequence[int], anywhe
     if not key:
         return np.full(len(elements), anywhere if key is None else 0, np.int32)
     columns = [elements.columns.column(name) for name in key]
-    return slots_of((arrival_hash if placed.arrival else hash_columns)(columns), routing)
+    hashed = (arrival_hash if placed.arrival else hash_columns)(columns)
+    return slots_of(hashed, at_site(placed.slots, len(routing)) or routing)

@@ -27,7 +27,7 @@ from midstream.checkpoint.parallel_writes import SideBySide
 from midstream.errors import InputError, MidstreamError
 from midstream.job.in_place import Copy
 from midstream.job.reach import Reach
-from midstream.job.task.exchange import Delivery, Exchange, Slots, groups_of, to_every_slot
+from midstream.job.task.exchange import Delivery, Exchange, Slots, at_site, groups_of, to_every_slot
 from midstream.job.task.fragment_task import FragmentTask
 from midstream.job.task.hot_keys import hot_key
 from midstream.job.task.intake import Intake, in_order, source_elements
@@ -328,7 +328,8 @@ class StageStep:
         groups = groups_of(hashed([output.columns.column(name) for name in route.key]), len(self.routing))
         if track is None or not track.coming:
             report.count_groups(groups)
-        return np.asarray(self.routing if track is None else track.routing, np.int32)[groups]
+        routing = self.routing if track is None else track.routing
+        return np.asarray(at_site(route.slots, len(routing)) or routing, np.int32)[groups]
 
     def _bury(self, files: Files, slot: int, content: pa.Buffer, rows: int) -> DeadLetterFile:
         path = name_for("dead_letters", self.batch_id, slot, self.stage)

@@ -17,11 +17,11 @@ from typing import Any
 
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.lab.bench.figures import Report
-from midstream.lab.bench.multikey import RATE, WARM_UP, WINDOW, Chain, write_chain
+from midstream.lab.bench.multikey_streams import RATE, WINDOW, Chain, write_chain
 
 SMALL, LARGE = 50_000, 200_000
 SLOTS = 2
-TURNS = 3
+TURNS, WARM_UP = 3, 2
 SCHEMA = "ts TIMESTAMP, a BIGINT, b BIGINT, v BIGINT"
 PLANS = {"one stage": "(A B)", "windows everywhere": "A <- B, B <- A", "two stages": "(A B)"}
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from midstream.adaptation.policy import Mode
 from midstream.lab.bench.figures import Report
-from midstream.lab.bench.multikey import RATE, WINDOW, Chain, write_chain
+from midstream.lab.bench.multikey_streams import RATE, WINDOW, Chain, write_chain
 
 PHASES = {"A floods": (0.9, 0.05, 0.05), "C floods": (0.05, 0.05, 0.9)}
 FIXED = {

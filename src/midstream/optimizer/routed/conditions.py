@@ -6,8 +6,8 @@ them, a cross product cannot be avoided and any of them may be next.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from midstream.errors import QueryError
@@ -19,6 +19,8 @@ class Conditions:
 
     streams: tuple[str, ...]
     sets: frozenset[frozenset[str]]
+    sites: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Where streams live, of those that live at a site."""
 
     def __post_init__(self) -> None:
         if len(set(self.streams)) != len(self.streams):

@@ -2,7 +2,8 @@
 
 `A -> B <- C` is the way of A's rows: they are sent to B's window (destination placement), and C's window is kept where
 they then are (source placement). A plan names the way of every stream: `A -> B <- C, B <- A -> C, C <- A <- B`. Names
-that would be misread stand in double quotes.
+that would be misread stand in double quotes. `B@eu` says in addition that B lives at the site eu, which is checked: its
+window by key is kept there.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from midstream.algebra.placements import ARROWS
 from midstream.errors import QueryError
 from midstream.optimizer.routed.conditions import Conditions
-from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay, check_probe
+from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay, check_probe, name_text
 
 _TOKENS = re.compile(r'\s*(->|<-|,|"(?:[^"]|"")*"|(?:(?!->|<-)[^\s,"])+)')
 _ARROWS = {arrow: placement for placement, arrow in ARROWS.items()}
@@ -123,7 +124,10 @@ def _way(text: str, tokens: list[_Token], conditions: Conditions) -> tuple[HeadP
                 f"the plan has {token.text!r} where {wanted} must be", hint=_HINT, text=text, position=token.position
             )
         if not i % 2 and token.name not in conditions.numbers:
-            _check_site(text, token, conditions)
+            stream = _at_its_site(text, token, conditions)
+            if stream is not None:
+                tokens[i] = _Token(name_text(stream), token.position)
+                continue
             known = ", ".join(conditions.streams)
             problem = f"the plan names {token.name}, which the query does not join"
             raise QueryError(problem, detail=f"it joins {known}", text=text, position=token.position)
@@ -137,17 +141,23 @@ def _way(text: str, tokens: list[_Token], conditions: Conditions) -> tuple[HeadP
     return way, names[0].position
 
 
-def _check_site(text: str, token: _Token, conditions: Conditions) -> None:
-    """Refuses a stream at a site: streams have no sites but their slots."""
+def _at_its_site(text: str, token: _Token, conditions: Conditions) -> str | None:
+    """The stream that a plan names with the site at which it lives; None for any other name."""
     stream, at, site = token.name.rpartition("@")
-    if at and stream in conditions.numbers:
-        raise QueryError(
-            f"the plan names the site {site}, which is not declared",
-            detail="rows lie in slots by their keys; -> sends partial results there, <- keeps the window in every slot",
-            hint=f"write {stream} alone",
-            text=text,
-            position=token.position + len(stream) + token.text.startswith('"'),
-        )
+    if not at or stream not in conditions.numbers:
+        return None
+    home = conditions.sites.get(stream)
+    if home == site:
+        return stream
+    declared = ", ".join(sorted(set(conditions.sites.values()))) or "none"
+    raise QueryError(
+        f"the plan names the site {site}, at which {stream} does not live",
+        detail=f"the sites of the query's streams are {declared}; "
+        "-> sends partial results to the site of the stream, <- keeps its window in every slot",
+        hint=f"write {stream} alone" if home is None else f"write {stream} alone or {stream}@{home}",
+        text=text,
+        position=token.position + len(stream) + token.text.startswith('"'),
+    )
 
 
 def _check_way(text: str, way: HeadPlan, names: list[_Token], conditions: Conditions) -> None:

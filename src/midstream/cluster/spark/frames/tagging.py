@@ -108,6 +108,9 @@ def _group(stream: StreamDeclaration, route: Route, layout: Layout, port: int, g
     key = spreading(stream, layout.schemas[port]) if route.key is None else route.key
     place_of = dict(zip(layout.schemas[port].names, layout.places[port], strict=True))
     hashed = ", ".join(_normal(layout.columns[place_of[name]]) for name in key)
+    if route.slots:
+        there = ", ".join(str(in_slot(slot)) for slot in route.slots)
+        return f"get(array({there}), CAST(pmod(xxhash64({hashed}), {len(route.slots)}) AS INT))"
     return f"shiftrightunsigned(xxhash64({hashed}), {64 - group_bits})"
 
 

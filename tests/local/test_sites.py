@@ -1,0 +1,122 @@
+"""Streams that live at sites: their rows come in at slots of their own, and windows by key are kept there."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pyarrow as pa
+import pytest
+from tests.distribution.routed.joins import draw_join, draw_plan
+
+import midstream as ms
+from midstream.algebra.physical import walk_physical
+from midstream.algebra.physical.routed import OneWayJoin
+from midstream.cluster.checkpoint_session import CheckpointSession
+
+SITES = {"eu": [0, 1], "us": [2]}
+SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("v", pa.int64())])
+CHAIN = "SELECT A.v AS a, C.v AS c FROM A [RANGE 5], B [RANGE 5], C [RANGE 5] WHERE A.k = B.k AND B.v = C.v"
+
+
+def session_on(folder, sites=SITES, slots=3, **options) -> CheckpointSession:
+    return CheckpointSession(None, checkpoint=str(folder), on="local", slots=slots, sites=sites, **options)
+
+
+@pytest.mark.parametrize("seed", [pytest.param(s, marks=[pytest.mark.slow] if s >= 5 else []) for s in range(40)])
+def test_joins_of_streams_at_sites_agree_with_the_oracle(seed, tmp_path):
+    """By any kind of plan, across a migration and a restart."""
+    random = Random(seed)
+    joined = draw_join(random, 3 + seed % 2, 12)
+    first = str(draw_plan(random, joined.query.conditions))
+    second = random.choice([str(draw_plan(random, joined.query.conditions)), None])
+    homes = {name: random.choice(["eu", "us", None]) for name in joined.tables}
+    at = random.randrange(1, 6)
+    for part in range(2):
+        with session_on(tmp_path) as session:
+            for name, table in joined.tables.items():
+                session.stream(name, table.schema, site=homes[name])
+            query = session.query("q", joined.text, plan=first)
+            session.start()
+            for number in range(8):
+                if part == 0 and number == at and second is not None:
+                    query.migrate(second, "moving_state")
+                session.push({name: _span(table, 8 * part + number) for name, table in joined.tables.items()})
+            if part == 1:
+                session.finish()
+                found = query.table()
+    same = ms.snapshot_equal(found, ms.reference(joined.text, joined.tables))
+    assert same, f"{same}\n{joined.text}\n{first} to {second} with {homes}"
+
+
+def _span(table: pa.Table, number: int) -> pa.Table:
+    """The rows of one sixteenth of all time."""
+    times = table.column("ts").to_numpy()
+    return table.filter(pa.array((times * 16 // (times.max() + 1)).clip(0, 15) == number))
+
+
+def opened(folder, **homes):
+    session = session_on(folder)
+    for name in "ABC":
+        session.stream(name, SCHEMA, site=homes.get(name))
+    return session
+
+
+def test_windows_by_key_are_kept_in_the_slots_of_their_streams_site(tmp_path):
+    with opened(tmp_path, A="eu", B="us", C="eu") as session:
+        session.query("q", CHAIN, plan="A -> B@us -> C, B -> A -> C@eu, C -> B -> A")
+        session.start()
+        session.push({name: [{"ts": i, "k": i % 7, "v": i % 5} for i in range(60)] for name in "ABC"})
+        manifest, staged = session._job.manifest, session._job.queries["q"].staged
+    kept = {str(name): set(manifest.segments["q"].get(number, {})) for name, number in staged.windows.items()}
+    assert kept == {"by A.k": {0, 1}, "by B.k": {2}, "by B.v": {2}, "by C.v": {0, 1}}
+    probes = [n for f in staged.fragments for n in walk_physical(f.plan) if isinstance(n, OneWayJoin)]
+    assert len(probes) == 6
+
+
+def test_a_plan_that_names_another_site_is_refused_at_the_place(tmp_path):
+    with opened(tmp_path, A="eu") as session, pytest.raises(ms.QueryError) as refused:
+        session.query("q", CHAIN, plan="A -> B -> C, B -> A@us -> C, C -> B -> A")
+    shown = str(refused.value)
+    assert "the plan names the site us, at which A does not live" in shown and "A@eu" in shown
+    line, caret = next((a, b) for a, b in zip(shown.split("\n"), shown.split("\n")[1:], strict=False) if "^" in b)
+    assert line[caret.index("^") :].startswith("@us")
+
+
+def test_a_site_that_nobody_declared_is_refused(tmp_path):
+    with session_on(tmp_path) as session, pytest.raises(ms.MidstreamError, match="site 'asia', which is not declared"):
+        session.stream("A", SCHEMA, site="asia")
+    with pytest.raises(ms.MidstreamError, match="live at no site"):
+        ms.Session().stream("A", SCHEMA, site="eu")
+
+
+@pytest.mark.parametrize(
+    ("sites", "slots", "words"),
+    [
+        ({"eu": [0, 5]}, 3, "names slot 5, which the job does not have"),
+        ({"eu": []}, 3, "is a list of slots"),
+        ({"eu": "01"}, 3, "is a list of slots"),
+        ({"e@u": [0]}, 3, "cannot name a site"),
+    ],
+)
+def test_sites_that_cannot_be_are_refused(sites, slots, words, tmp_path):
+    with pytest.raises(ms.MidstreamError, match=words):
+        session_on(tmp_path, sites, slots)
+
+
+def test_slots_are_fixed_where_streams_live_at_sites(tmp_path):
+    with pytest.raises(ms.MidstreamError, match="a job with sites has no rebalancing"):
+        session_on(tmp_path, rebalancing=True)
+    with opened(tmp_path, A="eu") as session:
+        session.query("q", CHAIN)
+        for change in (lambda: session.rescale(2), session.rebalance):
+            with pytest.raises(ms.MidstreamError, match="a job with sites cannot"):
+                change()
+
+
+def test_a_stream_cannot_move_between_sites_on_a_checkpoint(tmp_path):
+    with opened(tmp_path, A="eu") as session:
+        session.query("q", CHAIN)
+        session.start()
+        session.push("A", [{"ts": 1, "k": 1, "v": 1}])
+    with session_on(tmp_path) as session, pytest.raises(ms.MidstreamError, match="stream A cannot move"):
+        session.stream("A", SCHEMA, site="us")
