@@ -10,7 +10,7 @@ from tests.generators import RELATIONAL, random_case
 import midstream as ms
 from midstream.adaptation.policy import Policy
 from midstream.adaptation.smoothing import Smoothed
-from midstream.adaptation.wanted_statistics import interests_of
+from midstream.adaptation.wanted_statistics import wanted_statistics_of
 from midstream.api import ask
 from midstream.cluster.local.observing import observe
 from midstream.lab.bench.adaptivity_streams import Phase, chain_columns, chain_query, record
@@ -67,7 +67,7 @@ def test_interests_are_what_the_optimizer_asks_for():
         "SELECT DISTINCT A.k, B.v FROM A [TUMBLE 9], B [TUMBLE 9], C [TUMBLE 9] "
         "WHERE A.k = B.k AND B.v = C.v + 1 AND A.v > 3 AND A.v < C.v"
     )
-    found = interests_of(ask(query, empty).plan)
+    found = wanted_statistics_of(ask(query, empty).plan)
     assert set(found.keys["A"]) == {"A.k", "A.k, A.v"} and "(C.v + 1)" in found.keys["C"]
     assert [text for text, _ in found.selections["A"]] == ["(A.v > 3)"]
     assert [text for text, _, _ in found.pairs] == ["(A.v < C.v)"]

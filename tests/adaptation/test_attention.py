@@ -65,7 +65,7 @@ def fed(attention: Attention, batches: int, settle: bool) -> list[bool]:
             observer.take(alias, Elements(columns, ticks, ticks + 100), ticks)
         observer.end_batch()
         if looked[-1] and settle:
-            observer.settle(nothing_new=True)
+            observer.note_sample(nothing_new=True)
     return looked
 
 

@@ -13,7 +13,7 @@ import pytest
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.control import ANSWERS, REFUSED, REQUESTS, TAKEN, ask, path_of
 from midstream.checkpoint.files import Files
-from midstream.checkpoint.request_log import TakenRequests
+from midstream.checkpoint.request_log import RequestLog
 from midstream.errors import JobError
 
 MIGRATE = {"command": "migrate", "query": "q", "plan": "(A B)"}
@@ -36,14 +36,14 @@ def everything(files: Files) -> list[str]:
 def test_a_request_nobody_takes_up_is_taken_back_for_good(files):
     with pytest.raises(JobError, match="no job answers"):
         ask(files, MIGRATE, patience=0.0)
-    taken = TakenRequests(files)
+    taken = RequestLog(files)
     assert list(taken.arrived()) == [] and taken.waiting() == []
     taken.tidy()
     assert everything(files) == []
 
 
 def test_a_request_that_was_read_and_then_taken_back_is_not_taken_up(files):
-    taken, read = TakenRequests(files), threading.Event()
+    taken, read = RequestLog(files), threading.Event()
     found: list[tuple[str, Any]] = []
 
     def late() -> None:
@@ -62,7 +62,7 @@ def test_a_request_that_was_read_and_then_taken_back_is_not_taken_up(files):
 
 
 def test_a_request_that_was_taken_up_cannot_be_taken_back(files):
-    taken = TakenRequests(files)
+    taken = RequestLog(files)
 
     def job() -> None:
         while not (arrived := list(taken.arrived())):
@@ -78,15 +78,15 @@ def test_a_request_that_was_taken_up_cannot_be_taken_back(files):
 
 
 def test_requests_are_carried_out_in_the_order_they_were_taken_up(files):
-    taken = TakenRequests(files)
+    taken = RequestLog(files)
     for number in ("3", "1", "2"):
         assert taken.take(number, {"command": "drop", "query": number})
     assert not taken.take("1", {"command": "drop", "query": "1"})
-    assert [number for number, _ in TakenRequests(files).waiting()] == ["3", "1", "2"]
+    assert [number for number, _ in RequestLog(files).waiting()] == ["3", "1", "2"]
 
 
 def test_a_request_left_beside_its_taken_self_is_not_taken_up_again(files):
-    taken = TakenRequests(files)
+    taken = RequestLog(files)
     taken.take("1", MIGRATE)
     asked(files, "1", **MIGRATE)
     taken.tidy()
@@ -94,10 +94,10 @@ def test_a_request_left_beside_its_taken_self_is_not_taken_up_again(files):
 
 
 def test_a_refusal_that_was_not_answered_is_answered_by_the_next_process(files):
-    taken = TakenRequests(files)
+    taken = RequestLog(files)
     taken.take("1", MIGRATE)
     taken.rule_out("1", NO)
-    other = TakenRequests(files)
+    other = RequestLog(files)
     assert other.tidy() == [("1", MIGRATE, NO)]
     assert path_of(ANSWERS, "1") in everything(files)
     other.forget("1")
@@ -107,12 +107,12 @@ def test_a_refusal_that_was_not_answered_is_answered_by_the_next_process(files):
 def test_an_unreadable_request_is_passed_on_as_such(files):
     files.write_atomic(path_of(REQUESTS, "1"), b"{")
     files.write_atomic(path_of(REQUESTS, "2"), b"[1]")
-    assert [set(request) for _, request in TakenRequests(files).arrived()] == [{"unreadable"}, {"unreadable"}]
+    assert [set(request) for _, request in RequestLog(files).arrived()] == [{"unreadable"}, {"unreadable"}]
 
 
 def test_answers_that_nobody_has_read_go(files):
     old, new = f"{time.time_ns() - 2 * 3600 * 10**9:020d}-a", f"{time.time_ns():020d}-b"
-    taken = TakenRequests(files)
+    taken = RequestLog(files)
     for number in (old, new):
         taken.answer(number, {"result": 1})
     taken.tidy()

@@ -107,7 +107,7 @@ def only_our_errors(action: Callable[[], Any]) -> None:
         assert str(error)
 
 
-def look_at(uri: str) -> None:
+def sampled(uri: str) -> None:
     """All that reads a checkpoint without running it."""
     files = files_at(uri)
     store = CheckpointStore(uri)
@@ -140,7 +140,7 @@ def damage_a_file(disk: dict[str, bytes], seed: int) -> None:
     try:
         if path.startswith("manifests/"):
             only_our_errors(lambda: Manifest.from_bytes(content, path))
-        look_at(uri)
+        sampled(uri)
         if chance.random() < 0.2:
             run_on(uri)
     except Exception as error:

@@ -26,7 +26,7 @@ from midstream.interface.demo.check import compare
 from midstream.interface.demo.streams import SECOND, START, Scenario, generate
 from midstream.job.accounts import decisions_of, history_of, statistics_of
 from midstream.job.adaptivity import ATTENTION
-from midstream.job.task.samples import LookRequest, Looks, add_looks, look_at
+from midstream.job.task.samples import SampleRequest, Samples, add_samples, sampled
 from midstream.lab.bench.adaptivity_streams import Phase, chain_columns, chain_query, record
 
 EAGER = Policy("auto", least_gain=0.01, margin=0.1, evidence=0.0, patience=1, warm_up=2)
@@ -137,16 +137,16 @@ def test_rows_are_chosen_the_same_however_they_lie(same_tick):
 
 def test_a_slot_that_gets_its_rows_in_pieces_sees_the_same():
     tables = some(3 * LOOK_AT, 10**6)
-    interests = Observer(ask(THETA, tables).plan, attention=ATTENTION).interests
-    request = LookRequest("q", interests, {}, {"A": ("A", ("k", "v"))}, 3, LOOK_AT)
+    interests = Observer(ask(THETA, tables).plan, attention=ATTENTION).wanted
+    request = SampleRequest("q", interests, {}, {"A": ("A", ("k", "v"))}, 3, LOOK_AT)
     (rows,) = tables["A"].combine_chunks().to_batches()
     ticks = rows.column("ts").to_numpy()
-    whole = look_at([request], "A", rows, ticks)["q", "A"]
-    pieces: Looks = {}
+    whole = sampled([request], "A", rows, ticks)["q", "A"]
+    pieces: Samples = {}
     slot = np.random.default_rng(1).integers(0, 4, len(ticks))
     for piece in range(4):
         places = np.flatnonzero(slot == piece)
-        add_looks(pieces, look_at([request], "A", rows.take(pa.array(places)), ticks[places]))
+        add_samples(pieces, sampled([request], "A", rows.take(pa.array(places)), ticks[places]))
     got = pieces["q", "A"]
     assert got.complete_to == whole.complete_to and got.rows == LOOK_AT
     assert np.array_equal(got.priorities, whole.priorities) and np.array_equal(got.passed, whole.passed)
@@ -325,10 +325,10 @@ def test_an_expression_that_cannot_be_computed_is_not_looked_at():
     relation = ask("SELECT A.k FROM A [RANGE 9], B [RANGE 9] WHERE A.k + 1 = B.k", tables).plan
     observer = Observer(relation, attention=ATTENTION)
     rows = pa.RecordBatch.from_pydict({"k": pa.array([2**63 - 1, 1])})
-    request = LookRequest("q", observer.interests, {}, {"A": ("A", ("k",))}, 0, 8)
+    request = SampleRequest("q", observer.wanted, {}, {"A": ("A", ("k",))}, 0, 8)
     choice = choose(np.array([1, 2]), 0)
-    assert request.look("A", rows, choice) is None
-    look = request.look("A", rows.slice(1), choose(np.array([2]), 0))
+    assert request.sample("A", rows, choice) is None
+    look = request.sample("A", rows.slice(1), choose(np.array([2]), 0))
     assert look is not None and put_together([look]).rows == 1
 
 

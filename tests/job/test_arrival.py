@@ -35,8 +35,8 @@ class Begun:
 
     def add(self, name: str, cql: str, streaming: bool = True) -> bool:
         """Adds a query; whether it is served by what arrives."""
-        settled = self.arrival.settled(streaming)
-        query = Adding(self.driver, {}).query(name, cql, parse(cql, CATALOG), settled=settled)
+        routes_fixed = self.arrival.routes_fixed(streaming)
+        query = Adding(self.driver, {}).query(name, cql, parse(cql, CATALOG), routes_fixed=routes_fixed)
         served = streaming and self.arrival.serves(query, self.inputs)
         self.driver.apply(QueryAdded(query))
         return served

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.control import ANSWERS, CHANGING, REFUSED, REQUESTS, TAKEN, path_of
 from midstream.checkpoint.request_format import LARGEST
-from midstream.checkpoint.request_log import TakenRequests
+from midstream.checkpoint.request_log import RequestLog
 from midstream.errors import JobError
 from midstream.job.requests import Requests
 
@@ -100,4 +100,4 @@ def test_a_request_that_the_storage_does_not_give_keeps_no_other_waiting(tmp_pat
     for number in "12":
         files.write_atomic(path_of(REQUESTS, number), b'{"command": "status"}')
     monkeypatch.setattr(type(files), "read", lambda self, path: refusing(path))
-    assert [number for number, _ in TakenRequests(files).arrived()] == ["2"]
+    assert [number for number, _ in RequestLog(files).arrived()] == ["2"]

@@ -53,8 +53,8 @@ def test_a_refusal_that_comes_back_is_told_once():
     files = SimulatedFiles(insert("told", disk))
     number = send(files, REQUEST)
     first = Requests(files, RLock())
-    assert first.taken.take(number, REQUEST)
-    first.taken.rule_out(number, {"error": {"message": "not now"}})
+    assert first.request_log.take(number, REQUEST)
+    first.request_log.rule_out(number, {"error": {"message": "not now"}})
     told = Manifest("q", 0, asked=Asked(({"id": number, "refused": "not now", "batch": 0},)))
     first.go_on(told, refusing)
     assert first.given_up == []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from midstream.checkpoint.request_log import TakenRequests
+from midstream.checkpoint.request_log import RequestLog
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.simulated.storage import SimulatedFiles
 from midstream.job.heartbeat import Heartbeat
@@ -80,11 +80,11 @@ def test_drivers_without_a_fence_are_found_out(monkeypatch):
 
 def test_requests_that_are_forgotten_too_early_are_found_out(monkeypatch):
     """A request is kept until a manifest shows its effect."""
-    answer = TakenRequests.answer
+    answer = RequestLog.answer
 
     def forgetful(self, number, reply):
         answer(self, number, reply)
         self.forget(number)
 
-    monkeypatch.setattr(TakenRequests, "answer", forgetful)
+    monkeypatch.setattr(RequestLog, "answer", forgetful)
     found_out(monkeypatch, range(30), Troubles(kill=0.2))

@@ -76,7 +76,7 @@ class Adaptive:
         self.controller = Controller(policy, _longest(plan), spread)
         cheapest = Auto(STRATEGIES, "cheapest", policy.silence * self.controller.window)
         self.ways: tuple[str | Strategy, ...] = (cheapest, *WAYS[1:])
-        self.drift = Drift(self.observer.interests.classes)
+        self.drift = Drift(self.observer.wanted.classes)
         self.history: deque[Decision] = deque(maxlen=remembered)
         self.checked_at = 0
         self.batches = 0
@@ -133,13 +133,13 @@ class Adaptive:
         jumped, statistics = self.observer.jumped, self.observer.snapshot()
         changed = self.drift.noticed(statistics, jumped)
         if not changed and not self.controller.busy(statistics.moment):
-            self.observer.settle(True)
+            self.observer.note_sample(True)
             return None
         statistics = watched(statistics)
         work = sum(o.probed + o.inserted for o in statistics.operators)
         decision = self.controller.consider(self.clock(), statistics, plan, passed, work, changed)
         following = bool(self.controller.candidates)
-        self.observer.settle(not changed and not following)
+        self.observer.note_sample(not changed and not following)
         self.observer.follow(following)
         return decision
 

@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.adaptation.key_counts import MOST_SAMPLED, HeavyValues, KeyCounts
-from midstream.adaptation.sampling import LOOK_AT, Look, Looker
+from midstream.adaptation.sampling import LOOK_AT, Sample, Sampler
 from midstream.adaptation.smoothing import Smoothed
 from midstream.adaptation.timings import Timings
-from midstream.adaptation.wanted_statistics import Interests, interests_of
+from midstream.adaptation.wanted_statistics import WantedStatistics, wanted_statistics_of
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import longest_validity
 from midstream.algebra.plan import Relation, Stream, Window, streams_of, walk_plan
@@ -73,8 +73,8 @@ class Observer:
         clock: Callable[[], float] | None = None,
         attention: Attention | None = None,
     ) -> None:
-        self.interests: Interests = interests_of(query)
-        self.looker = Looker(self.interests, functions or {})
+        self.wanted: WantedStatistics = wanted_statistics_of(query)
+        self.sampler = Sampler(self.wanted, functions or {})
         self.attention = attention or Attention()
         self.timings = Timings(clock) if clock else None
         self.batch_ticks = Smoothed(0.9)
@@ -93,9 +93,9 @@ class Observer:
         self._unseen: list[tuple[str, Elements]] = []
         windows = {s.alias: _window(query, s) for s in streams_of(query)}
         self.sources = {alias: Source(Smoothed(0.85), span) for alias, span in windows.items()}
-        self.heavy = [HeavyValues() for _ in self.interests.classes]
-        shared = {text: heavy for c, heavy in zip(self.interests.classes, self.heavy, strict=True) for text in c}
-        texts = [text for found in self.interests.keys.values() for text in found]
+        self.heavy = [HeavyValues() for _ in self.wanted.classes]
+        shared = {text: heavy for c, heavy in zip(self.wanted.classes, self.heavy, strict=True) for text in c}
+        texts = [text for found in self.wanted.keys.values() for text in found]
         total = self.attention.most_sampled
         most = MOST_SAMPLED if total is None else max(128, total // max(1, len(texts)))
         self.keys = {text: KeyCounts(shared.get(text) or HeavyValues(), most=most) for text in texts}
@@ -116,7 +116,7 @@ class Observer:
         width = columns.nbytes / len(elements)
         if len(elements) > LOOK_AT:
             columns = columns.slice((self.batches * 7919) % (len(elements) - LOOK_AT), LOOK_AT)
-        self.absorb(alias, self.looker.look(alias, columns, width))
+        self.absorb(alias, self.sampler.sample(alias, columns, width))
 
     def look_back(self) -> None:
         """Looks, before the batch is over, at the rows it brought, if it has not, and soon again."""
@@ -135,18 +135,18 @@ class Observer:
         self.sources[alias].batch_rows += rows
         self.newest = latest if self.newest is None else max(self.newest, latest)
 
-    def absorb(self, alias: str, look: Look) -> None:
+    def absorb(self, alias: str, sample: Sample) -> None:
         """Learns from a look at some of the rows of a source."""
         source = self.sources[alias]
-        source.width = look.width
-        for number, (text, _) in enumerate(self.interests.selections.get(alias, ())):
-            kept, of = (float(np.count_nonzero(look.passed >= least)) for least in (number + 1, number))
+        source.width = sample.width
+        for number, (text, _) in enumerate(self.wanted.selections.get(alias, ())):
+            kept, of = (float(np.count_nonzero(sample.passed >= least)) for least in (number + 1, number))
             source.selections.setdefault(text, Smoothed(0.8)).add(kept, of)
         fade = self._fade(source)
-        for text in look.keys:
-            self.keys[text].add(look.hashes(text), fade)
-        if look.paired is not None:
-            source.sample = look.paired
+        for text in sample.keys:
+            self.keys[text].add(sample.hashes(text), fade)
+        if sample.paired is not None:
+            source.sample = sample.paired
 
     def end_batch(self) -> None:
         """Sees that a batch is over."""
@@ -174,7 +174,7 @@ class Observer:
         self.fresh = self.fresh or self.looking or self.jumped
         if self.jumped:
             self.rest = 1
-        self._decide_looking(rows)
+        self._decide_sampling(rows)
 
     def follow(self, something: bool) -> None:
         """Learns whether there is something to follow, such as a plan that has just become better."""
@@ -184,7 +184,7 @@ class Observer:
             self.followed += 1
             self.looking, self.since_look = True, 0
 
-    def settle(self, nothing_new: bool) -> None:
+    def note_sample(self, nothing_new: bool) -> None:
         """Learns whether the last look has shown something: if not, the next may wait longer."""
         self.rest = min(2 * self.rest, self.attention.resting) if nothing_new else max(1, self.rest // 2)
 
@@ -195,7 +195,7 @@ class Observer:
             source.rows += source.batch_rows
             source.batch_rows = 0
 
-    def _decide_looking(self, rows: int) -> None:
+    def _decide_sampling(self, rows: int) -> None:
         self.since_look += 1
         least, most = self.attention.apart
         usual = min(most, max(least, rows // self.attention.rows_per_look))
@@ -267,14 +267,14 @@ class Observer:
     def _paired(self) -> dict[str, Estimate]:
         """Conditions over several sources, on all pairs of some rows of each."""
         found = {}
-        for text, condition, owners in self.interests.pairs:
+        for text, condition, owners in self.wanted.pairs:
             samples = [self.sources[alias].sample for alias in owners]
             if len(samples) != 2 or any(s is None or s.num_rows == 0 for s in samples):
                 continue
             left, right = samples
             assert left is not None and right is not None
             pairs = _product(left, right)
-            kept = self.looker.predicate("+".join(owners), text, condition, pairs)
+            kept = self.sampler.predicate("+".join(owners), text, condition, pairs)
             share = max(float(kept.mean()), 0.5 / len(kept))
             found[text] = Estimate(share, ((1 - share) / share / min(left.num_rows, right.num_rows)) ** 0.5)
         return found

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from midstream.adaptation.wanted_statistics import Interests
+from midstream.adaptation.wanted_statistics import WantedStatistics
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.expressions import Column, Expression, columns_of
 from midstream.operators.elements import Hashes, Mask, Ticks, concatenate_batches
@@ -35,7 +35,7 @@ Key = tuple[Hashes, Mask | None]
 
 
 @dataclass(slots=True)
-class Look:
+class Sample:
     """Some rows of a source: how many of the selections each passes, in their order, and the hashes of its keys.
 
     `paired` are a few rows that pass all selections. Rows are in order of their priorities, and all rows of the source
@@ -61,30 +61,30 @@ class Look:
         return hashes if counts is None else hashes[counts]
 
 
-class Looker:
+class Sampler:
     """Looks at rows for what is interesting about them."""
 
-    def __init__(self, interests: Interests, functions: Mapping[str, UserFunction]) -> None:
-        self.interests = interests
+    def __init__(self, wanted: WantedStatistics, functions: Mapping[str, UserFunction]) -> None:
+        self.wanted = wanted
         self.functions = dict(functions)
         self._compiled: dict[tuple[str, str, tuple[str, ...]], Any] = {}
 
-    def look(self, alias: str, rows: pa.RecordBatch, width: float) -> Look:
+    def sample(self, alias: str, rows: pa.RecordBatch, width: float) -> Sample:
         """What the rows of a source say; its columns carry the alias."""
         passed, alive, columns = self._select(alias, rows)
         keys: dict[str, Key] = {}
-        for text, terms in self.interests.keys.get(alias, {}).items():
+        for text, terms in self.wanted.keys.get(alias, {}).items():
             if all(columns_of(term) <= set(columns.schema.names) for term in terms):
                 keys[text] = self._key(alias, terms, columns, alive, rows.num_rows)
-        paired = columns.slice(0, PAIRED) if self.interests.pairs else None
-        return Look(passed, keys, width, paired=paired)
+        paired = columns.slice(0, PAIRED) if self.wanted.pairs else None
+        return Sample(passed, keys, width, paired=paired)
 
     def _select(
         self, alias: str, rows: pa.RecordBatch
     ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.intp] | None, pa.RecordBatch]:
         """How many selections each row passes, which pass all (None: all do), and these rows."""
         passed, alive = np.zeros(rows.num_rows, np.uint8), None
-        for text, condition in self.interests.selections.get(alias, ()):
+        for text, condition in self.wanted.selections.get(alias, ()):
             kept = self.predicate(alias, text, condition, rows)
             if not kept.all():
                 rows = rows.filter(pa.array(kept))
@@ -158,27 +158,27 @@ def choose(ticks: Ticks, salt: int, most: int = LOOK_AT) -> Choice:
     return Choice(order, mixed[order], int(mixed[order[-1]]))
 
 
-def put_together(looks: Sequence[Look], most: int = LOOK_AT) -> Look:
+def put_together(samples: Sequence[Sample], most: int = LOOK_AT) -> Sample:
     """What several parts of a source's rows say: as one look at all of them would."""
-    complete = min(look.complete_to for look in looks)
-    priorities = np.concatenate([look.priorities for look in looks])
+    complete = min(sample.complete_to for sample in samples)
+    priorities = np.concatenate([sample.priorities for sample in samples])
     order = np.argsort(priorities, kind="stable")
     order = order[: int(np.searchsorted(priorities[order], np.uint64(complete), "right"))]
     if len(order) > most:
         order = order[:most]
         complete = int(priorities[order[-1]])
-    rows = [look.rows for look in looks]
+    rows = [sample.rows for sample in samples]
     keys = {
-        text: _key([look.keys[text] for look in looks], rows, order)
-        for text in looks[0].keys
-        if all(text in look.keys for look in looks)
+        text: _key([sample.keys[text] for sample in samples], rows, order)
+        for text in samples[0].keys
+        if all(text in sample.keys for sample in samples)
     }
-    width = sum(look.width * n for look, n in zip(looks, rows, strict=True)) / max(1, sum(rows))
-    passed = np.concatenate([look.passed for look in looks])[order]
+    width = sum(sample.width * n for sample, n in zip(samples, rows, strict=True)) / max(1, sum(rows))
+    passed = np.concatenate([sample.passed for sample in samples])[order]
     chosen = priorities[order]
-    together = Look(passed, keys, width, chosen, complete)
+    together = Sample(passed, keys, width, chosen, complete)
     last = int(chosen[-1]) if len(chosen) else 0
-    together.paired, together.paired_priorities = _paired(looks, last)
+    together.paired, together.paired_priorities = _paired(samples, last)
     return together
 
 
@@ -190,13 +190,13 @@ def _key(keys: Sequence[Key], rows: Sequence[int], order: npt.NDArray[np.intp]) 
     return hashes, np.concatenate(masks)[order]
 
 
-def _paired(looks: Sequence[Look], last: int) -> tuple[pa.RecordBatch | None, Hashes]:
+def _paired(samples: Sequence[Sample], last: int) -> tuple[pa.RecordBatch | None, Hashes]:
     """The first of the rows that are to be paired, up to a priority."""
-    found = [look for look in looks if look.paired is not None]
+    found = [sample for sample in samples if sample.paired is not None]
     if not found:
         return None, np.empty(0, np.uint64)
-    priorities = np.concatenate([look.paired_priorities for look in found])
+    priorities = np.concatenate([sample.paired_priorities for sample in found])
     order = np.argsort(priorities, kind="stable")[:PAIRED]
     order = order[priorities[order] <= np.uint64(last)]
-    batches = [look.paired for look in found if look.paired is not None]
+    batches = [sample.paired for sample in found if sample.paired is not None]
     return concatenate_batches(batches).take(pa.array(order)), priorities[order]

@@ -22,7 +22,7 @@ from midstream.optimizer.variants import marked, possible_marks
 
 
 @dataclass(frozen=True, slots=True)
-class Interests:
+class WantedStatistics:
     """Per alias the keys by text and the selections; beside them conditions over several streams.
 
     `classes` says which keys are compared with each other. Everything is in words of the streams' columns.
@@ -51,7 +51,7 @@ class _Asked(Mapping[str, Any]):
         return 1
 
 
-def interests_of(query: Relation) -> Interests:
+def wanted_statistics_of(query: Relation) -> WantedStatistics:
     """What the optimizer asks about the streams of a query, over its variants."""
     normal = normalize(query)
     asked = _Asked()
@@ -68,7 +68,7 @@ def interests_of(query: Relation) -> Interests:
     return _sorted_out(query, graphs, asked)
 
 
-def _sorted_out(query: Relation, graphs: list[JoinGraph], asked: _Asked) -> Interests:
+def _sorted_out(query: Relation, graphs: list[JoinGraph], asked: _Asked) -> WantedStatistics:
     keys: dict[str, dict[str, tuple[Expression, ...]]] = {s.alias: {} for s in streams_of(query)}
     selections: dict[str, dict[str, Expression]] = {alias: {} for alias in keys}
     pairs: dict[str, tuple[Expression, tuple[str, ...]]] = {}
@@ -92,7 +92,7 @@ def _sorted_out(query: Relation, graphs: list[JoinGraph], asked: _Asked) -> Inte
         aliases = {name.partition(".")[0] for name in names}
         if all(name in columns for name in names) and len(aliases) == 1:
             keys[aliases.pop()].setdefault(text, tuple(Column(name, columns[name]) for name in names))
-    return Interests(
+    return WantedStatistics(
         keys,
         {alias: tuple(found.items()) for alias, found in selections.items()},
         tuple((text, over, owners) for text, (over, owners) in pairs.items()),

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 Hashes = npt.NDArray[np.uint64]
-Shares = npt.NDArray[np.float64]
+SharingPlan = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +58,13 @@ class KeyProfile:
     """
 
     hashes: Hashes
-    shares: Shares
+    shares: SharingPlan
     heavy: npt.NDArray[np.bool_]
     sample: int
     rows: float
 
     @property
-    def weights(self) -> Shares:
+    def weights(self) -> SharingPlan:
         """How many values each one stands for."""
         return np.where(self.heavy, 1.0, float(self.sample))
 

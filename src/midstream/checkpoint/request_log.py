@@ -38,7 +38,7 @@ UNREAD_FOR = 3600.0
 
 
 @dataclass(slots=True)
-class TakenRequests:
+class RequestLog:
     """The files of requests, as the job sees them."""
 
     files: Files
@@ -158,5 +158,5 @@ def requests_summary(files: Files, manifest: Manifest | None) -> dict[str, list[
     """The requests that wait, and those that a manifest tells of."""
     done = [] if manifest is None else [dict(record) for record in manifest.asked.requests]
     known = {record["id"] for record in done}
-    waiting = [record_of(*asked) for asked in TakenRequests(files).waiting() if asked[0] not in known]
+    waiting = [record_of(*asked) for asked in RequestLog(files).waiting() if asked[0] not in known]
     return {"waiting": waiting, "done": done}

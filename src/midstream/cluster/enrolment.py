@@ -68,9 +68,9 @@ class Enrolment:
         """Takes a query up; what the checkpoint knows of it goes on."""
         with self.job.gate:
             reworded = Rewording(self.job, self.adding, catalog).make_way(text, replace)
-            settled = self.run.arrival.settled(self.run.started)
+            routes_fixed = self.run.arrival.routes_fixed(self.run.started)
             running = self.adding.query(
-                text.name, text.cql, text.relation, text.plan, text.every, settled, text.share, policy is not None
+                text.name, text.cql, text.relation, text.plan, text.every, routes_fixed, text.share, policy is not None
             )
             running = self._with_migrations(running)
             if policy is not None:

@@ -24,7 +24,7 @@ from midstream.job.job import Job
 from midstream.job.local_plans import SlotPlans, explained, migrating_to, plans_by_slot
 from midstream.job.results import results_of_query
 from midstream.job.running_query import RunningQuery
-from midstream.migration.predict import foretell
+from midstream.migration.predict import prediction_text
 from midstream.optimizer.growth import growth
 from midstream.optimizer.plans import Plan, plan_query
 
@@ -115,7 +115,7 @@ class Query(ContinuousQuery):
         query, job = self._running, self._job
         target = plan_query(query.plan.query, plan, query.emit_every)
         known = replace(job.state.situation(query), old=query.plan, new=target, functions=query.functions)
-        return foretell(known, part, preference)
+        return prediction_text(known, part, preference)
 
     def cancel_migration(self) -> None:
         """Goes back to the plan before the migration under way, with the next batch; nothing is lost or doubled."""

@@ -44,7 +44,7 @@ class Piece:
 
 
 def cut(
-    plan: p.PhysicalNode, arriving: Mapping[str, Route] | None = None, settled: bool = False, merging: bool = False
+    plan: p.PhysicalNode, arriving: Mapping[str, Route] | None = None, routes_fixed: bool = False, merging: bool = False
 ) -> Staged:
     """The plan in fragments; `arriving` are the routes by which streams arrive already.
 
@@ -54,10 +54,10 @@ def cut(
     """
     cutting = _Cutting(merging, {name: route.slots for name, route in (arriving or {}).items()})
     root = cutting.place(plan)
-    cutting.settle(root, STAY)
+    cutting.let_arrive(root, STAY)
     cutting.parts.append(Part(root.node, STAY))
     return staged(
-        cutting.parts, cutting.wanted, dict(arriving or {}), frozenset(arriving or ()) if settled else frozenset()
+        cutting.parts, cutting.wanted, dict(arriving or {}), frozenset(arriving or ()) if routes_fixed else frozenset()
     )
 
 
@@ -120,7 +120,7 @@ class _Cutting:
         if piece.placement.one or any(set(key) <= set(keys) for key in piece.placement.keys):
             return piece
         for key in (keys, *((name,) for name in keys)):
-            if self.settle(piece, Route(key)):
+            if self.let_arrive(piece, Route(key)):
                 return Piece(piece.node, Placement(keys=frozenset([key])))
         return self._exchange(piece, keys)
 
@@ -178,7 +178,7 @@ class _Cutting:
 
     def add(self, node: p.PhysicalNode, route: Route, stage: int = 0) -> int:
         """Adds a fragment that runs in a stage or later; gives its number."""
-        self.settle(Piece(node, FREE), STAY)
+        self.let_arrive(Piece(node, FREE), STAY)
         self.parts.append(Part(node, route, stage))
         return len(self.parts) - 1
 
@@ -210,7 +210,7 @@ class _Cutting:
                     self._placed(piece, k or ())
                 return Piece(united, Placement(keys=frozenset([ours])))
         for piece in pieces:
-            self.settle(piece, STAY)
+            self.let_arrive(piece, STAY)
         return Piece(united, ANYWHERE)
 
     def _fits(self, piece: Piece, key: Key) -> bool:
@@ -221,10 +221,10 @@ class _Cutting:
     def _placed(self, piece: Piece, key: Key) -> Piece:
         if not piece.placement.free:
             return piece
-        self.settle(piece, Route(key))
+        self.let_arrive(piece, Route(key))
         return Piece(piece.node, Placement(keys=frozenset([key])))
 
-    def settle(self, piece: Piece, route: Route) -> bool:
+    def let_arrive(self, piece: Piece, route: Route) -> bool:
         """Decides how the sources of a free piece arrive, if they can arrive that way."""
         if not piece.placement.free:
             return False
@@ -240,12 +240,12 @@ class _Cutting:
     def _to_one(self, piece: Piece) -> Piece:
         if piece.placement.one:
             return piece
-        if self.settle(piece, ONE_SLOT):
+        if self.let_arrive(piece, ONE_SLOT):
             return Piece(piece.node, ONE)
         return self._exchange(piece, ())
 
     def _exchange(self, piece: Piece, key: Key) -> Piece:
-        self.settle(piece, STAY)
+        self.let_arrive(piece, STAY)
         self.parts.append(Part(piece.node, Route(key)))
         received = receive(piece.node, len(self.parts) - 1, Route(key))
         return Piece(received, Placement(keys=frozenset([key])) if key else ONE)

@@ -29,7 +29,7 @@ def receive(producer: p.PhysicalNode, fragment: int, route: Route) -> Received:
 
 
 def staged(
-    parts: Sequence[Part], wanted: Mapping[str, Route], arriving: dict[str, Route], settled: frozenset[str]
+    parts: Sequence[Part], wanted: Mapping[str, Route], arriving: dict[str, Route], routes_fixed: frozenset[str]
 ) -> Staged:
     """Numbers fragments and stages, and reads sources through exchanges where they cannot be read directly.
 
@@ -43,7 +43,7 @@ def staged(
         received = [leaf for leaf in leaves(node) if isinstance(leaf, Received)]
         sources = [leaf for leaf in leaves(node) if not isinstance(leaf, Received)]
         wants = {source.stream.alias: wanted[source.stream.alias] for source in sources}
-        if received or not _arrive(sources, wants, arriving, used, settled):
+        if received or not _arrive(sources, wants, arriving, used, routes_fixed):
             for source in sources:
                 above = _lifted(node, source, wants[source.stream.alias])
                 number = len(fragments)
@@ -62,14 +62,14 @@ def _arrive(
     wants: Mapping[str, Route],
     arriving: dict[str, Route],
     used: dict[str, Route],
-    settled: frozenset[str],
+    routes_fixed: frozenset[str],
 ) -> bool:
     """Whether all sources can be read as their streams arrive; if so, streams without a route get one."""
     planned = dict(arriving)
     for source in sources:
         want = _own(wants[source.stream.alias], source)
         here = planned.get(source.stream.name, STAY)
-        chosen = source.stream.name in settled or bool(here.slots)
+        chosen = source.stream.name in routes_fixed or bool(here.slots)
         if here.key is None and want.key is not None and not chosen:
             planned[source.stream.name] = want
         elif want.key is not None and here != want:

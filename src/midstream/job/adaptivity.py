@@ -28,7 +28,7 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.errors import MidstreamError
 from midstream.job.running_query import RunningQuery
 from midstream.job.task.reports import Report
-from midstream.job.task.samples import LookRequest, OperatorReport
+from midstream.job.task.samples import OperatorReport, SampleRequest
 from midstream.job.task.sides import base_name
 from midstream.job.verifying import copy_name
 from midstream.operators.base import Work
@@ -113,13 +113,13 @@ class Watcher:
         for fragment, number, summary in kept["operators"]:
             self.operators[fragment, number] = OperatorReport(**{**summary, "work": Work(**summary["work"])})
 
-    def request(self, batch_id: int, slots: int) -> LookRequest | None:
+    def request(self, batch_id: int, slots: int) -> SampleRequest | None:
         """What slots are to look at in a batch, if anything."""
         observer = self.adaptive.observer
         if not observer.looking and not any(slot.adaptive.observer.looking for slot in self.slots.values()):
             return None
         most = min(LOOK_AT, max(128, ROWS_OF_ALL_SLOTS // slots))
-        return LookRequest(self.name, observer.interests, self.functions, self.sources, batch_id, most)
+        return SampleRequest(self.name, observer.wanted, self.functions, self.sources, batch_id, most)
 
     def see(self, batch: Batch, way: Way, verifying: bool = False) -> None:
         """Sees a batch that was run, and decides; nothing is decided while the query or a copy of it migrates."""
@@ -216,10 +216,10 @@ class Watcher:
     def _absorb(self, reports: list[Report]) -> None:
         for alias in self.sources:
             place = self.name, alias
-            looks = [report.looks[place] for report in reports if place in report.looks]
+            samples = [report.samples[place] for report in reports if place in report.samples]
             # A slot that could not look would leave a gap in what the others say.
-            if looks and len(looks) == sum(1 for r in reports if r.stage == 0 and self._has_rows(r, alias)):
-                self.adaptive.observer.absorb(alias, put_together(looks))
+            if samples and len(samples) == sum(1 for r in reports if r.stage == 0 and self._has_rows(r, alias)):
+                self.adaptive.observer.absorb(alias, put_together(samples))
 
     def _has_rows(self, report: Report, alias: str) -> bool:
         return self.sources[alias][0] in report.latest
@@ -316,7 +316,7 @@ class Watchers:
         """Watches a query from its next batch on."""
         self.by_query[query.name] = Watcher(query, policy.priced(self.constants))
 
-    def settle(self, before: Manifest | None, queries: Mapping[str, RunningQuery]) -> None:
+    def restore(self, before: Manifest | None, queries: Mapping[str, RunningQuery]) -> None:
         """Has every watcher know what the last manifest says."""
         batch_id = None if before is None else before.batch_id
         for name, watcher in self.by_query.items():
@@ -324,7 +324,7 @@ class Watchers:
                 kept = None if before is None else before.account(name).knowledge
                 watcher.go_on(batch_id, kept, queries[name].plan)
 
-    def requests(self, batch_id: int, slots: int) -> tuple[LookRequest, ...]:
+    def requests(self, batch_id: int, slots: int) -> tuple[SampleRequest, ...]:
         """What slots are to look at in a batch."""
         asked = (watcher.request(batch_id, slots) for watcher in self.by_query.values())
         return tuple(request for request in asked if request is not None)
@@ -387,13 +387,13 @@ class Watchers:
 
 def _sources_of(query: RunningQuery, observer: Observer) -> dict[str, tuple[str, tuple[str, ...]]]:
     """Per alias the stream, and the columns that the query reads of it or that are interesting about it."""
-    interests = observer.interests
+    wanted = observer.wanted
     found = {}
     for source in query.sources:
         alias = source.stream.alias
-        terms = [t for terms in interests.keys.get(alias, {}).values() for t in terms]
-        terms += [condition for _, condition in interests.selections.get(alias, ())]
-        terms += [condition for _, condition, owners in interests.pairs if alias in owners]
+        terms = [t for terms in wanted.keys.get(alias, {}).values() for t in terms]
+        terms += [condition for _, condition in wanted.selections.get(alias, ())]
+        terms += [condition for _, condition, owners in wanted.pairs if alias in owners]
         names = set(source.schema.names).union(*(columns_of(term) for term in terms))
         own = (name.removeprefix(f"{alias}.") for name in sorted(names) if name.startswith(f"{alias}."))
         found[alias] = source.stream.name, tuple(own)

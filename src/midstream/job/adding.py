@@ -35,7 +35,7 @@ class Adding:
         relation: Relation,
         wanted: Plan | str | None = None,
         every: int | None = None,
-        settled: bool = False,
+        routes_fixed: bool = False,
         share: bool = True,
         ordered: bool = False,
     ) -> RunningQuery:
@@ -45,12 +45,12 @@ class Adding:
         """
         manifest = self.job.manifest
         # A query that has state must be cut as it was: its state lies where its rows have arrived so far.
-        settled = settled or (manifest is not None and name in manifest.queries)
+        routes_fixed = routes_fixed or (manifest is not None and name in manifest.queries)
 
         def running(plan: Plan, core: tuple[str, ...] | None = None) -> RunningQuery:
             routes, bits = self.job.state.routes, self.job.state.sort_bits
             merging = manifest is not None and name in manifest.slots.merging
-            made = RunningQuery.of(name, cql, plan, self.functions, routes, every, settled, bits, merging)
+            made = RunningQuery.of(name, cql, plan, self.functions, routes, every, routes_fixed, bits, merging)
             made.core, made.share = core, share
             return made
 
@@ -78,11 +78,11 @@ class Adding:
 
     def _has_partner(self, query: RunningQuery) -> bool:
         """Whether some part of a plan that remembers something runs already."""
-        shape = self.job.shapes.outline(query)
-        wanted = {node.text for node in shape.nodes()}
+        fingerprint = self.job.fingerprints.outline(query)
+        wanted = {node.text for node in fingerprint.nodes()}
         for other in self._others():
-            theirs = self.job.shapes.of(other)
-            if theirs.progress == shape.progress and any(node.text in wanted for node in theirs.nodes()):
+            theirs = self.job.fingerprints.of(other)
+            if theirs.progress == fingerprint.progress and any(node.text in wanted for node in theirs.nodes()):
                 return True
         return False
 

@@ -34,7 +34,7 @@ class Arrival:
         carry = "all" if manifest and manifest.settings.carry == "all" else self.carry
         self.job.apply(SettingsChanged({"carry": carry}))
 
-    def settled(self, streaming: bool) -> bool:
+    def routes_fixed(self, streaming: bool) -> bool:
         """Whether a query must take its streams as they arrive."""
         return self.job.state.settings.carry == "all" and (streaming or self.job.manifest is not None)
 

@@ -19,17 +19,17 @@ from midstream.distribution.fragments import STAY, Fragment, Route
 from midstream.distribution.routed.cutting import probed_windows
 from midstream.distribution.spread_groups import SpreadGroup
 from midstream.job.doubling import Doubling
-from midstream.job.fingerprints import Shapes
+from midstream.job.fingerprints import Fingerprints
 from midstream.job.in_place import Arrivals, arrivals
 from midstream.job.ports import Ports
 from midstream.job.reaching import Reaches
 from midstream.job.running_query import RunningQuery
-from midstream.job.sharing_plan import Shares
+from midstream.job.sharing_plan import SharingPlan
 from midstream.job.task.exchange import GROUP_BITS, Delivery, default_routing
 from midstream.job.task.layout import Layout
 from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report, require_all
-from midstream.job.task.samples import LookRequest
+from midstream.job.task.samples import SampleRequest
 from midstream.job.task.sides import NEW, Side
 from midstream.job.task.step import StageStep
 from midstream.job.task.tracks import Track
@@ -67,7 +67,7 @@ class Batch:
     registers_now: Mapping[str, int] | None = None
     """Registers to work with instead of the last manifest's, in a batch without rows, which leaves them as they are."""
     scheduling: str = "dfs"
-    looks: tuple[LookRequest, ...] = ()
+    samples: tuple[SampleRequest, ...] = ()
     watched: frozenset[str] = frozenset()
     """What slots look at for queries that are watched, and these queries."""
     ended: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class Batch:
     started: float = field(default_factory=time.time)
     reports: list[Report] = field(default_factory=list)
     job_seconds: float = 0.0
-    shapes: Shapes = field(default_factory=Shapes)
+    fingerprints: Fingerprints = field(default_factory=Fingerprints)
     reaches: Reaches = field(default_factory=Reaches)
     group_bits: int = GROUP_BITS
     """How many bits of a key's hash are its partition group, on a new checkpoint."""
@@ -97,21 +97,21 @@ class Batch:
     """The move under way of groups whose rows go to two slots."""
     copies: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """The slots besides the owner's to which arriving rows of some groups go."""
-    _shares: Shares | None = None
+    _sharing: SharingPlan | None = None
     _arrivals: Arrivals | None = None
     _at_work: list[Part] | None = None
 
     @property
-    def shares(self) -> Shares:
+    def sharing(self) -> SharingPlan:
         """Who shares what, and what of it new queries start with."""
-        if self._shares is None:
+        if self._sharing is None:
             frontiers = {name: self.advance_to(query) for name, query in self.queries.items()}
-            self._shares = Shares(
+            self._sharing = SharingPlan(
                 self.batch_id,
                 self.before,
                 self.queries,
                 frontiers,
-                self.shapes,
+                self.fingerprints,
                 # A query for which rows were set aside has less than others that keep the same windows.
                 self.sifted
                 | self._sifted_before()
@@ -119,7 +119,7 @@ class Batch:
                 | frozenset(self.recut)
                 | frozenset(() if self.doubling is None else self.doubling.queries),
             )
-        return self._shares
+        return self._sharing
 
     def _sifted_before(self) -> frozenset[str]:
         """The queries for which rows of the last batch were set aside."""
@@ -178,7 +178,7 @@ class Batch:
     def only(self, names: Collection[str]) -> Batch:
         """A batch of some of the queries, to see whether these fail; it is not committed."""
         queries = {name: query for name, query in self.queries.items() if name in names}
-        return replace(self, queries=queries, looks=(), reports=[], _shares=None, _arrivals=None, _at_work=None)
+        return replace(self, queries=queries, samples=(), reports=[], _sharing=None, _arrivals=None, _at_work=None)
 
     @property
     def stages(self) -> int:
@@ -205,7 +205,7 @@ class Batch:
         """The steps of all stages."""
         parts = self.parts()
         ports = Ports.of(
-            [(part.name, fragment) for part in parts for fragment in part.query.staged.fragments], self.shares
+            [(part.name, fragment) for part in parts for fragment in part.query.staged.fragments], self.sharing
         )
         plans = {part.name: part.query.staged for part in parts}
         exchanged = Layout.of({port: plans[name].fragment(n).plan.schema for (name, n), port in ports.numbers.items()})
@@ -221,7 +221,7 @@ class Batch:
                 exchanged,
                 tuple(self.routing),
                 self._works(parts, stage, ports),
-                self.looks if stage == 0 else (),
+                self.samples if stage == 0 else (),
                 self.memory,
                 dict(self.reaches.by_stream),
                 self.slots,
@@ -236,7 +236,7 @@ class Batch:
         ]
 
     def _works(self, parts: Sequence[Part], stage: int, ports: Ports) -> tuple[FragmentWork | SharedWork, ...]:
-        return tuple(self.shares.gathered([work for part in parts for work in self._work(part, stage, ports)]))
+        return tuple(self.sharing.gathered([work for part in parts for work in self._work(part, stage, ports)]))
 
     def parts(self) -> list[Part]:
         """All plans at work in this batch, also after it has moved migrations on."""
@@ -292,7 +292,7 @@ class Batch:
                 self._migration(query, fragment.number),
                 part.side,
                 self.scheduling,
-                self.shares.start(query.name),
+                self.sharing.start(query.name),
                 part.name in self.watched and query.migration is None,
                 (part.name, fragment.number) in ports.silent,
                 query.name in self.sifted and query.migration is None,

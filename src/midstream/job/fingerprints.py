@@ -121,7 +121,7 @@ def windows_of(box: Box, outline: Outline) -> Iterator[Window]:
                 yield Window(alias, state.id, state.key, columns, nulls, texts[id(node)], port)
 
 
-class Shape:
+class Fingerprint:
     """What sharing asks of a query's plan, worked out once."""
 
     def __init__(self, query: RunningQuery) -> None:
@@ -143,24 +143,24 @@ class Shape:
         return (o for outline in self.outlines.values() for o in outline.walk() if o.remembers)
 
 
-class Shapes:
+class Fingerprints:
     """The shapes of a session's queries, and the numbers by which their nodes are called."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[object, Shape]] = {}
+        self._known: dict[str, tuple[object, Fingerprint]] = {}
         self._numbers: dict[str, int] = {}
         self._named: dict[object, tuple[Outline, Shipped[Named]]] = {}
 
-    def of(self, query: RunningQuery) -> Shape:
+    def of(self, query: RunningQuery) -> Fingerprint:
         """A query's shape."""
         known = self._known.get(query.name)
         if known is None or known[0] is not query.staged:
-            known = self._known[query.name] = (query.staged, Shape(query))
+            known = self._known[query.name] = (query.staged, Fingerprint(query))
         return known[1]
 
-    def outline(self, query: RunningQuery) -> Shape:
+    def outline(self, query: RunningQuery) -> Fingerprint:
         """The shape of a query that is not there yet."""
-        return Shape(query)
+        return Fingerprint(query)
 
     def tidy(self) -> None:
         """Forgets numbers once most are of queries that are gone; to be called between batches."""

@@ -55,7 +55,7 @@ from midstream.job.events import (
     Rescaled,
     VerifiedMigrationsBegun,
 )
-from midstream.job.fingerprints import Shapes
+from midstream.job.fingerprints import Fingerprints
 from midstream.job.finished import require_unfinished
 from midstream.job.flow import Notes, batch_flow
 from midstream.job.making import Circumstances
@@ -93,7 +93,7 @@ class Job:
     streams: dict[int, StreamDeclaration] = field(default_factory=dict)
     arriving: Layout | None = None
     watchers: Watchers = field(default_factory=Watchers)
-    shapes: Shapes = field(default_factory=Shapes)
+    fingerprints: Fingerprints = field(default_factory=Fingerprints)
     deciding: SlotDecisions | None = None
     deliveries: Deliveries = field(default_factory=Deliveries)
     listeners: list[Progress] = field(default_factory=list)
@@ -283,7 +283,7 @@ class Job:
         """What the next batch is made of besides the job's state; one of our own has registers."""
         assert self.arriving is not None
         if registers is not None:
-            self.watchers.settle(before, self.queries)
+            self.watchers.restore(before, self.queries)
         return Circumstances(
             self.store.uri,
             query_id,
@@ -297,7 +297,7 @@ class Job:
             registers,
             self.watchers.requests(batch_id, self.state.slots),
             frozenset(self.watchers.by_query),
-            self.shapes,
+            self.fingerprints,
             self.rerouter,
         )
 
@@ -386,7 +386,7 @@ class Job:
 
     def begin_decided(self) -> None:
         """Starts the migrations that watchers decided on after the last batch, as its manifest says."""
-        self.watchers.settle(self.manifest, self.queries)
+        self.watchers.restore(self.manifest, self.queries)
         if verified := self.state.verifications.by_query:
             self.apply(VerifiedMigrationsBegun(self._observed(verified)))
         for name, wish in self.watchers.wishes(self.queries):

@@ -13,7 +13,7 @@ from midstream.distribution.routing import Routing
 from midstream.job.actions import Flow
 from midstream.job.batch import Batch
 from midstream.job.doubled_moves import moves_doubled, relocated_doubled
-from midstream.job.fingerprints import Shapes
+from midstream.job.fingerprints import Fingerprints
 from midstream.job.moving_migrations import Filled
 from midstream.job.reaching import Reaches
 from midstream.job.relocation import Relocated, current_routing, relocated
@@ -21,7 +21,7 @@ from midstream.job.rerouting import Rerouter
 from midstream.job.state import JobState
 from midstream.job.task.layout import Layout
 from midstream.job.task.memory import Memory
-from midstream.job.task.samples import LookRequest
+from midstream.job.task.samples import SampleRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,9 @@ class Circumstances:
     clock: int | None = None
     files: Mapping[str, Sequence[SourceFile]] = field(default_factory=dict)
     registers: Mapping[str, int] | None = None
-    looks: tuple[LookRequest, ...] = ()
+    samples: tuple[SampleRequest, ...] = ()
     watched: frozenset[str] = frozenset()
-    shapes: Shapes = field(default_factory=Shapes)
+    fingerprints: Fingerprints = field(default_factory=Fingerprints)
     rerouter: Rerouter = field(default_factory=Rerouter)
 
 
@@ -82,12 +82,12 @@ def make(state: JobState, at: Circumstances, sifted: frozenset[str] = frozenset(
         at.memory,
         registers_now=at.registers,
         scheduling=state.settings.scheduling,
-        looks=at.looks,
+        samples=at.samples,
         watched=at.watched,
         ended=_together(state.cancelled, moved.ended),
         moved=spreading.record(moved.moved, at.batch_id, moved.routing, spread),
         files_read=at.files,
-        shapes=at.shapes,
+        fingerprints=at.fingerprints,
         reaches=Reaches.of(at.streams.values(), at.before, at.clock),
         group_bits=state.group_bits,
         by_group=state.by_group or moved.upgraded,

@@ -18,7 +18,7 @@ from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.moves import FragmentFill, Shipment, StateName, plan_move
 from midstream.distribution.routing import Routing
 from midstream.job.running_query import RunningQuery
-from midstream.job.segment_reuse import HandingOver, hand_over
+from midstream.job.segment_reuse import SegmentReuse, reuse_of
 from midstream.job.task.layout import Layout
 from midstream.job.task.memory import Memory
 from midstream.job.task.move_steps import FillStep, Parcel, SendStep
@@ -46,36 +46,36 @@ class PlanMove:
     into: frozenset[int] | None = None
     """The slots that run by the new plan, if others do not."""
     fills: list[FragmentFill] = field(init=False)
-    handed: dict[tuple[int, str, str, StateName], HandingOver] = field(default_factory=dict)
+    reused: dict[tuple[int, str, str, StateName], SegmentReuse] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.fills = plan_move(self.old.staged, self.old.plan.physical, self.new.staged, self.new.functions)
 
-    def settle(self, old: Routing, new: Routing) -> None:
+    def decide_reuse(self, old: Routing, new: Routing) -> None:
         """Decides what is sent and what stays where it is."""
         for shipment in self.shipments():
             stored = {} if shipment.origin is None else self.stored.get(shipment.origin.fragment, {})
-            self.handed[_key(shipment)] = hand_over(shipment, stored, old, new).into(self.into)
+            self.reused[_key(shipment)] = reuse_of(shipment, stored, old, new).into(self.into)
 
     def entries(self) -> Iterator[SegmentEntry]:
         """All segments that were there before, whole or in the parts that new slots name."""
         stored = (entries for slots in self.stored.values() for entries in slots.values())
-        named = (entries for handed in self.handed.values() for entries in handed.kept.values())
+        named = (entries for reused in self.reused.values() for entries in reused.kept.values())
         return (entry for entries in (*stored, *named) for entry in entries)
 
     def shipments(self) -> Iterator[Shipment]:
         """All that new fragments ask for."""
         return (shipment for fill in self.fills for shipment in fill.shipments)
 
-    def handing_over(self, shipment: Shipment) -> HandingOver:
+    def reuse(self, shipment: Shipment) -> SegmentReuse:
         """What becomes of the segments that a shipment is read from."""
-        return self.handed[_key(shipment)]
+        return self.reused[_key(shipment)]
 
     @property
     def in_place(self) -> bool:
         """Whether the new plan can have all it needs by naming it."""
         derived = self.feeds or any(fill.derives for fill in self.fills)
-        return not derived and not any(handed.sent for handed in self.handed.values())
+        return not derived and not any(reused.sent for reused in self.reused.values())
 
     def gives(self, fill: FragmentFill) -> bool:
         """Whether something of a fragment's output goes on to its reader."""
@@ -97,7 +97,7 @@ class PlanMove:
         """The segments of a plan that has all it needs."""
         found: dict[int, dict[int, list[SegmentEntry]]] = {}
         for shipment in self.shipments():
-            for slot, entries in self.handing_over(shipment).kept.items():
+            for slot, entries in self.reuse(shipment).kept.items():
                 found.setdefault(shipment.fragment, {}).setdefault(slot, []).extend(entries)
         return found
 
@@ -123,7 +123,7 @@ class Move:
 
     def __post_init__(self) -> None:
         for plan in self.plans:
-            plan.settle(self.old, self.new)
+            plan.decide_reuse(self.old, self.new)
         self.working = [plan for plan in self.plans if not plan.in_place]
 
     @property
@@ -171,7 +171,7 @@ class Move:
         found: dict[tuple[str, object], pa.Schema] = {}
         for plan in self.working:
             for shipment in plan.shipments():
-                if plan.handing_over(shipment).sent:
+                if plan.reuse(shipment).sent:
                     found[plan.name, _key(shipment)] = shipment.schema
             for fill in plan.fills:
                 if plan.gives(fill):
@@ -186,12 +186,12 @@ class Move:
                 shipment,
                 ports[plan.name, _key(shipment)],
                 frontiers[shipment.fragment],
-                handed.sent,
-                frozenset(handed.parted),
+                reused.sent,
+                frozenset(reused.parted),
                 plan.into,
             )
             for shipment in plan.shipments()
-            if (handed := plan.handing_over(shipment)).sent
+            if (reused := plan.reuse(shipment)).sent
         ]
 
     def _work(self, plan: PlanMove, stage: int, ports: Mapping[tuple[str, object], int]) -> Iterator[FillWork]:
@@ -206,8 +206,8 @@ class Move:
                 plan.new.functions,
                 frontiers[fill.fragment.number],
                 {ports[p]: s for s in fill.shipments if (p := (plan.name, _key(s))) in ports},
-                {(s.name, s.key): plan.handing_over(s).kept for s in fill.shipments if s.what == "state"},
-                {(s.name, s.key): plan.handing_over(s).parted for s in fill.shipments if s.what == "state"},
+                {(s.name, s.key): plan.reuse(s).kept for s in fill.shipments if s.what == "state"},
+                {(s.name, s.key): plan.reuse(s).parted for s in fill.shipments if s.what == "state"},
                 {ports[plan.name, (_GIVEN, f.fragment)]: f.stream.alias for f in given},
                 ports.get((plan.name, (_GIVEN, fill.fragment.number)), -2),
                 plan.ahead(fill),

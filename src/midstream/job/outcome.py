@@ -170,7 +170,7 @@ class Outcome:
 
     def _accounts(self, terms: Terms) -> dict[str, QueryAccount]:
         batch = self.batch
-        graphs, sharing = plans_of(batch.queries, batch.reports), batch.shares.to_json()
+        graphs, sharing = plans_of(batch.queries, batch.reports), batch.sharing.to_json()
         return {
             name: QueryAccount(
                 results=self.before.account(name).results + sum(file.rows for file in self._results(name)),
@@ -186,7 +186,7 @@ class Outcome:
 
     def _history(self, query: RunningQuery) -> list[Mapping[str, Any]]:
         past = self.before.account(query.name).history
-        return [*past, *self.batch.shares.started(query.name), *self._finished_migration(query)][-REMEMBERED:]
+        return [*past, *self.batch.sharing.started(query.name), *self._finished_migration(query)][-REMEMBERED:]
 
     def _set_aside(self, query: str) -> SetAside | None:
         before = self.before.account(query).set_aside

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from midstream.distribution.fragments import Fragment
-from midstream.job.sharing_plan import Shares
+from midstream.job.sharing_plan import SharingPlan
 
 Place = tuple[str, int]
 """A fragment of a plan at work: the plan's name in this batch, and the fragment's number."""
@@ -20,11 +20,11 @@ class Ports:
     silent: set[Place] = field(default_factory=set)
 
     @staticmethod
-    def of(fragments: Sequence[tuple[str, Fragment]], shares: Shares) -> Ports:
+    def of(fragments: Sequence[tuple[str, Fragment]], sharing: SharingPlan) -> Ports:
         """The ports of the plans at work; what was there before sends, so that a new query has nothing to add."""
         ports, known, used = Ports(), dict[object, int](), set[object]()
-        by_plan = {name: shares.exchanged(name) for name, _ in fragments}
-        for name, fragment in sorted(fragments, key=lambda pair: shares.is_fresh(pair[0])):
+        by_plan = {name: sharing.exchanged(name) for name, _ in fragments}
+        for name, fragment in sorted(fragments, key=lambda pair: sharing.is_fresh(pair[0])):
             if fragment.reader is None:
                 continue
             place = (name, fragment.number)

@@ -188,8 +188,8 @@ def shipped_rows(query: RunningQuery, target: RunningQuery, manifest: Manifest |
         move = PlanMove(query.name, query, target, manifest.segments.get(query.name, {}), BEGINNING)
     except MigrationError:
         return 0
-    move.settle(routing, routing)
-    return sum(e.rows for handed in move.handed.values() for entries in handed.sent.values() for e in entries)
+    move.decide_reuse(routing, routing)
+    return sum(e.rows for reused in move.reused.values() for entries in reused.sent.values() for e in entries)
 
 
 def _named(

@@ -20,7 +20,7 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.process import this_process
 from midstream.checkpoint.request_format import UNREADABLE
-from midstream.checkpoint.request_log import TakenRequests, record_of
+from midstream.checkpoint.request_log import RequestLog, record_of
 from midstream.errors import InputError, InternalError, JobError, MidstreamError, MigrationError, QueryError
 
 log = logging.getLogger(__name__)
@@ -44,25 +44,25 @@ class Requests:
     """Those that were promised and turned out to be impossible, until a manifest tells of them."""
     shown: set[str] = field(default_factory=set)
     """The numbers of those whose effects manifests have shown."""
-    taken: TakenRequests = field(init=False)
+    request_log: RequestLog = field(init=False)
 
     def __post_init__(self) -> None:
-        self.taken = TakenRequests(self.files)
+        self.request_log = RequestLog(self.files)
 
     def go_on(self, manifest: Manifest | None, handle: Handler) -> list[str]:
         """Carries out what was asked of an earlier process and is not in the manifest; gives the numbers."""
         self.shown |= {record["id"] for record in ([] if manifest is None else manifest.asked.requests)}
-        refused = self.taken.tidy()
+        refused = self.request_log.tidy()
         for number, request, reply in refused:
             if number in self.shown:
-                self.taken.forget(number)
+                self.request_log.forget(number)
             else:
                 self._give_up(number, request, reply)
         ruled_out = {number for number, _, _ in refused}
         done = []
-        for number, request in self.taken.waiting():
+        for number, request in self.request_log.waiting():
             if number in self.shown:
-                self.taken.forget(number)
+                self.request_log.forget(number)
             elif number not in self.carried_out and number not in ruled_out:
                 log.info("resumes request %s: %s", number, _request_text(request))
                 self._carry_out(number, request, handle, promised=True)
@@ -72,23 +72,23 @@ class Requests:
     def answer_all(self, handle: Handler, check: Callable[[], None] = lambda: None) -> int:
         """Answers all requests that have arrived; gives how many. `check` fails if they are no longer ours to take."""
         count = 0
-        for number, request in self.taken.arrived():
+        for number, request in self.request_log.arrived():
             count += 1
             if any(record["id"] == number for record in self.given_up):
                 continue
             if number in self.shown:  # a machine that loses power may bring a removed file back
-                self.taken.forget(number)
+                self.request_log.forget(number)
                 continue
             if "command" not in request:
                 log.warning("request %s is refused: %s", number, request[UNREADABLE])
-                self.taken.answer(number, refusal(_not_understood(request[UNREADABLE])))
-                self.taken.forget(number)
+                self.request_log.answer(number, refusal(_not_understood(request[UNREADABLE])))
+                self.request_log.forget(number)
                 continue
             if request.get("command") not in CHANGING:
                 self._answer_at_once(number, request, handle)
                 continue
             check()
-            if self.taken.take(number, request):
+            if self.request_log.take(number, request):
                 self._carry_out(number, request, handle)
         return count
 
@@ -96,8 +96,8 @@ class Requests:
         # What nobody waits for any more was asked of another run of the job.
         now = this_process().now()
         if now <= request.get(UNTIL, now):
-            self.taken.answer(number, _reply(request, handle))
-        self.taken.forget(number)
+            self.request_log.answer(number, _reply(request, handle))
+        self.request_log.forget(number)
 
     def _carry_out(self, number: str, request: Request, handle: Handler, promised: bool = False) -> None:
         """Carries a request out and answers it, before a batch can begin."""
@@ -106,14 +106,14 @@ class Requests:
             reach("request.carried_out")
             if "error" not in reply:
                 self.carried_out[number] = request
-                self.taken.answer(number, reply)
+                self.request_log.answer(number, reply)
                 return
             if promised:  # whoever asked was told otherwise: it is kept until a manifest tells of it
-                self.taken.rule_out(number, reply)
-                self.taken.answer(number, reply)
+                self.request_log.rule_out(number, reply)
+                self.request_log.answer(number, reply)
                 self._give_up(number, request, reply)
             else:
-                self.taken.refuse(number, reply)
+                self.request_log.refuse(number, reply)
 
     def _give_up(self, number: str, request: Request, reply: Reply) -> None:
         reason = reply["error"]["message"]
@@ -129,11 +129,11 @@ class Requests:
     def committed(self) -> None:
         """Lets go of the requests whose effects are in a manifest now."""
         for number in list(self.carried_out):
-            self.taken.forget(number)
+            self.request_log.forget(number)
             self.shown.add(number)
             del self.carried_out[number]
         for record in self.given_up:
-            self.taken.forget(record["id"])
+            self.request_log.forget(record["id"])
             self.shown.add(record["id"])
         self.given_up.clear()
 
@@ -148,7 +148,7 @@ class Requests:
         for number, request in list(self.carried_out.items()):
             if request["command"] in ("add", "migrate"):
                 with suppress(MidstreamError):
-                    self.taken.rule_out(number, reason)
+                    self.request_log.rule_out(number, reason)
                 del self.carried_out[number]
 
 

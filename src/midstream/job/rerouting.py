@@ -118,9 +118,11 @@ def _next(query: RunningQuery) -> RunningQuery:
     return query.migration.target if query.migration is not None and _moves(query) else query
 
 
-def _cut(query: RunningQuery, routes: Mapping[str, Route], settled: bool, bits: int | None) -> RunningQuery:
+def _cut(query: RunningQuery, routes: Mapping[str, Route], routes_fixed: bool, bits: int | None) -> RunningQuery:
     every, merges = query.emit_every, query.merging
-    made = RunningQuery.of(query.name, query.cql, query.plan, query.functions, routes, every, settled, bits, merges)
+    made = RunningQuery.of(
+        query.name, query.cql, query.plan, query.functions, routes, every, routes_fixed, bits, merges
+    )
     made.share, made.core = query.share, query.core
     return made
 

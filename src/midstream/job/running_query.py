@@ -122,7 +122,7 @@ class RunningQuery:
         functions: Mapping[str, UserFunction],
         arriving: Mapping[str, Route],
         emit_every: int | None = None,
-        settled: bool = False,
+        routes_fixed: bool = False,
         bits: int | None = None,
         merging: bool = False,
     ) -> RunningQuery:
@@ -131,7 +131,7 @@ class RunningQuery:
         Its states are sorted by partition groups of so many bits; None: by key alone. What joins of a `merging` query
         give meets in another stage.
         """
-        staged = cut(plan.physical, arriving, settled, merging)
+        staged = cut(plan.physical, arriving, routes_fixed, merging)
         staged = staged if bits is None else sorted_by_group(staged, bits)
         boxes = {f.number: Box(f.plan, functions) for f in staged.fragments}
         return RunningQuery(name, cql, plan, functions, staged, emit_every, boxes, merging=merging)

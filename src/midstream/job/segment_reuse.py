@@ -22,26 +22,26 @@ MOST_RANGES = 64
 
 
 @dataclass(slots=True)
-class HandingOver:
+class SegmentReuse:
     """What new slots can use as it is, what old slots must send, and of what a slot keeps the part that stays."""
 
     kept: dict[int, list[SegmentEntry]] = field(default_factory=dict)
     sent: dict[int, Sequence[SegmentEntry]] = field(default_factory=dict)
     parted: dict[int, list[SegmentEntry]] = field(default_factory=dict)
 
-    def into(self, slots: Collection[int] | None) -> HandingOver:
+    def into(self, slots: Collection[int] | None) -> SegmentReuse:
         """What of it is for some new slots; None stands for all."""
         if slots is None:
             return self
         kept, parted = ({s: e for s, e in part.items() if s in slots} for part in (self.kept, self.parted))
-        return HandingOver(kept, self.sent, parted)
+        return SegmentReuse(kept, self.sent, parted)
 
 
-def hand_over(
+def reuse_of(
     shipment: Shipment, stored: Mapping[int, Sequence[SegmentEntry]], old: Routing, new: Routing
-) -> HandingOver:
+) -> SegmentReuse:
     """Parts the segments of a shipment's state by what becomes of them."""
-    result = HandingOver()
+    result = SegmentReuse()
     origin = shipment.origin
     if origin is None:
         return result
@@ -51,7 +51,7 @@ def hand_over(
         named = {slot: named[slot] for slot in sorted(named)[:1]}
         if shipment.placed.everywhere and usable:
             mine = [replace(e, state=shipment.name, key=shipment.key) for es in named.values() for e in es]
-            return HandingOver({slot: list(mine) for slot in range(new.slots)} if mine else {})
+            return SegmentReuse({slot: list(mine) for slot in range(new.slots)} if mine else {})
     if shipment.placed.everywhere:
         result.sent.update({slot: entries for slot, entries in named.items() if entries})
         return result

@@ -19,7 +19,7 @@ from midstream.algebra import physical as p
 from midstream.algebra.plan import ToStream
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
-from midstream.job.fingerprints import Outline, Shape, Shapes, Window
+from midstream.job.fingerprints import Fingerprint, Fingerprints, Outline, Window
 from midstream.job.running_query import RunningQuery
 from midstream.job.task.shipping import Shipped
 from midstream.job.task.works import BySlot, FragmentWork, Inherited, Member, SharedWork
@@ -55,7 +55,7 @@ class Record:
 
 
 @dataclass
-class Shares:
+class SharingPlan:
     """Who shares what in one batch."""
 
     batch_id: int
@@ -63,7 +63,7 @@ class Shares:
     queries: Mapping[str, RunningQuery]
     frontiers: Mapping[str, int]
     """To which frontier this batch advances each query."""
-    shapes: Shapes = field(default_factory=Shapes)
+    fingerprints: Fingerprints = field(default_factory=Fingerprints)
     migrated: frozenset[str] = frozenset()
     """The queries whose states were moved to another plan right before this batch."""
 
@@ -77,7 +77,7 @@ class Shares:
             if name not in self.records:
                 self.records[name] = self._begun(query)
         self._running_at: dict[object, set[str]] = {}
-        self.shapes.tidy()
+        self.fingerprints.tidy()
 
     @property
     def _stored(self) -> Mapping[str, Any]:
@@ -123,20 +123,20 @@ class Shares:
         since = {alias: since.get(alias, self.batch_id) for alias in aliases}
         return Record(since, start, self._whole_at(query), not shares, inherited, tuple(partners))
 
-    def _others(self, query: RunningQuery) -> Iterator[tuple[RunningQuery, Shape, Record]]:
+    def _others(self, query: RunningQuery) -> Iterator[tuple[RunningQuery, Fingerprint, Record]]:
         """The queries that a new one can start from; what came with it in this batch has nothing yet."""
         for name, record in self.records.items():
             other = self.queries[name]
             if name != query.name and self._can_share(other, record) and not self.is_fresh(name):
-                yield other, self.shapes.of(other), record
+                yield other, self.fingerprints.of(other), record
 
     def _take_over_nodes(self, query: RunningQuery, since: dict[str, int], partners: dict[str, None]) -> None:
-        shape = self.shapes.of(query)
+        fingerprint = self.fingerprints.of(query)
         running: dict[str, tuple[str, Record]] = {}
         for other, theirs, record in self._others(query):
-            for node in theirs.nodes() if theirs.progress == shape.progress else ():
+            for node in theirs.nodes() if theirs.progress == fingerprint.progress else ():
                 running.setdefault(node.text, (other.name, record))
-        for node in _largest(shape.root, running):
+        for node in _largest(fingerprint.root, running):
             name, record = running[node.text]
             if not node.aliases & since.keys():
                 since.update({alias: record.since[alias] for alias in node.aliases})
@@ -147,7 +147,7 @@ class Shares:
     ) -> Iterator[int]:
         """Takes over windows that others keep; gives how far these had been forgotten."""
         assert self.before is not None
-        for number, windows in self.shapes.of(query).windows.items():
+        for number, windows in self.fingerprints.of(query).windows.items():
             places = {window.alias: set[tuple[str, int]]() for window in windows}
             for window in windows:
                 places[window.alias].add((window.text, window.port))
@@ -168,8 +168,8 @@ class Shares:
     def _donor(self, query: RunningQuery, wanted: Window) -> tuple[RunningQuery, int, Window, Record] | None:
         found = [
             (record.since[window.alias], other, fragment, window, record)
-            for other, shape, record in self._others(query)
-            for fragment, windows in shape.windows.items()
+            for other, fingerprint, record in self._others(query)
+            for fragment, windows in fingerprint.windows.items()
             for window in windows
             if window.state == wanted.state and window.columns == wanted.columns and (window.nulls or not wanted.nulls)
         ]
@@ -202,7 +202,7 @@ class Shares:
         known = self.queries.get(query)
         if known is None or not self._can_share(known, self.records[query]):
             return None
-        return (self.shapes.of(known).progress, self.frontiers[query])
+        return (self.fingerprints.of(known).progress, self.frontiers[query])
 
     def gathered(self, works: Sequence[FragmentWork]) -> list[FragmentWork | SharedWork]:
         """The works of a stage, those that have something in common as one."""
@@ -230,10 +230,10 @@ class Shares:
         place = self.place(query)
         if place is None:
             return {}
-        shape, since = self.shapes.of(self.queries[query]), self.records[query].since
+        fingerprint, since = self.fingerprints.of(self.queries[query]), self.records[query].since
         known = self._running(place) if self.is_fresh(query) else None
         found: dict[int, object] = {}
-        for outline in shape.outlines.values():
+        for outline in fingerprint.outlines.values():
             for leaf in _read_by(outline, lambda o: known is None or o.identity(since) in known, known is None):
                 found[leaf.node.fragment] = (place, leaf.identity(since))  # type: ignore[attr-defined]
         return found
@@ -245,12 +245,12 @@ class Shares:
                 node.identity(record.since)
                 for name, record in self.records.items()
                 if self.place(name) == place and not self.is_fresh(name)
-                for node in self.shapes.of(self.queries[name]).nodes()
+                for node in self.fingerprints.of(self.queries[name]).nodes()
             }
         return self._running_at[place]
 
     def _tokens(self, work: FragmentWork) -> set[object]:
-        windows = self.shapes.of(self.queries[work.query]).windows.get(work.fragment.number, ())
+        windows = self.fingerprints.of(self.queries[work.query]).windows.get(work.fragment.number, ())
         since = self.records[work.query].since
         return {(w.state, w.key, w.nulls, since[w.alias]) for w in windows}
 
@@ -271,9 +271,9 @@ class Shares:
         inherited = {}
         for query, fragment, text, port, segments in self.inherited:
             if any(work.name == (query, fragment) for work in works):
-                outline = self.shapes.of(self.queries[query]).outlines[fragment]
+                outline = self.fingerprints.of(self.queries[query]).outlines[fragment]
                 node = next(o for o in outline.walk() if o.text == text)
-                number = self.shapes.number(node.identity(self.records[query].since))
+                number = self.fingerprints.number(node.identity(self.records[query].since))
                 inherited[number, port] = Inherited(number, port, segments)
         return SharedWork(
             tuple(members),
@@ -285,9 +285,9 @@ class Shares:
 
     def _member(self, work: FragmentWork) -> Member:
         query, since = self.queries[work.query], self.records[work.query].since
-        outline = self.shapes.of(query).outlines[work.fragment.number]
+        outline = self.fingerprints.of(query).outlines[work.fragment.number]
         fresh, later = self.is_fresh(work.query), work.fragment.stage > 0
-        named = self.shapes.named(work.name, outline, since)
+        named = self.fingerprints.named(work.name, outline, since)
         if fresh and later:
             named = Shipped(self._new_names(work.query, outline, False))
         grid = query.boxes[work.fragment.number].grid if later else query.grid
@@ -297,7 +297,7 @@ class Shares:
         """The numbers of nodes of a new query that reads other fragments: what does not run yet has its own."""
         identity = outline.identity(self.records[query].since)
         runs = runs or (outline.remembers and identity in self._running(self.place(query)))
-        number = self.shapes.number(identity if runs else f"{identity} of {query}, new in {self.batch_id}")
+        number = self.fingerprints.number(identity if runs else f"{identity} of {query}, new in {self.batch_id}")
         return Named(number, tuple(self._new_names(query, below, runs) for below in outline.inputs))
 
     def _advanced_to(self, query: str) -> int:

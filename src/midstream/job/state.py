@@ -258,7 +258,7 @@ class JobState:
             query.functions,
             self.routes,
             query.emit_every,
-            settled=True,
+            routes_fixed=True,
             bits=self.sort_bits,
             merging=query.merging,
         )

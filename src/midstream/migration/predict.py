@@ -13,7 +13,7 @@ from midstream.migration.protocol import Decision, Situation
 from midstream.migration.registry import STRATEGIES
 
 
-def foretell(situation: Situation, part: str = "auto", preference: str = "least_silence") -> str:
+def prediction_text(situation: Situation, part: str = "auto", preference: str = "least_silence") -> str:
     """The part, and the table of predictions for it; the strategy that `auto` would choose is marked."""
     require_part(part)
     if situation.old is None or situation.new is None:

@@ -21,7 +21,7 @@ from midstream.html import Records
 from midstream.inputs import Duration
 from midstream.job.attention import Wait
 from midstream.migration.execution import SingleBox
-from midstream.migration.predict import foretell
+from midstream.migration.predict import prediction_text
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements
 from midstream.optimizer.fixed_plan import fixed
@@ -217,7 +217,7 @@ class Query(ContinuousQuery):
             raise MigrationError(f"query {self.name} is migrating", hint="wait for the end of that migration")
         situation = self.live.situation(plan_query(self.plan.query, plan, self.emit_every))
         alone = fixed(self.plan, whole(self.plan.physical))
-        return foretell(replace(situation, old=alone), part, preference)
+        return prediction_text(replace(situation, old=alone), part, preference)
 
     def go_on_alone(self) -> None:
         """Shares nothing any more: goes on with copies of the states it shared, which cost nothing to make."""

@@ -18,7 +18,7 @@ from midstream.errors import JobError
 from midstream.job.task.kept_tasks import HeldSegments
 from midstream.job.task.memory import Memory
 from midstream.job.task.memory_limits import bind, frontiers, mapped_states, write_packs
-from midstream.job.task.output_buffer import Given, GivenOn, GivenResults
+from midstream.job.task.output_buffer import ForwardBuffer, OutputBuffer, ResultsBuffer
 from midstream.job.task.reports import FragmentReport
 from midstream.job.task.samples import BoxWatch
 from midstream.job.task.sides import base_name, left_out
@@ -48,7 +48,7 @@ class FragmentTask:
         self.slot = slot
         self.batch_id = batch_id
         self.memory = memory or Memory()
-        self.given = given_by(work, self.memory)
+        self.given = buffer_of(work, self.memory)
         self.flushed: list[str] = []
         self.entries = list(work.segments.get(slot, ()))
         self.rows_in = 0
@@ -102,7 +102,7 @@ class FragmentTask:
         """Takes up another batch."""
         assert isinstance(self.execution, SingleBox)
         self.work, self.files, self.batch_id, self.memory = work, files, batch_id, memory
-        self.given, self.flushed, self.rows_in = given_by(work, memory), [], 0
+        self.given, self.flushed, self.rows_in = buffer_of(work, memory), [], 0
         self.watches[0].restart()
         self.execution.scheduler.restart()
         stored = self.held.by_state(self.entries)
@@ -132,7 +132,7 @@ class FragmentTask:
         self.migrating = strategy.open(self.execution, self.boxes[1], dict(migration.decision))
         self.execution = self.migrating
         if migration.begins:
-            move_by(self.migrating, Portions(self.memory.moved, self.settle))
+            move_by(self.migrating, Portions(self.memory.moved, self.spill))
             self.migrating.begin()
         else:
             self._fill(self.migrating)
@@ -210,11 +210,11 @@ class FragmentTask:
             operators = [operator for box in self.boxes for operator in box.operators]
             for frontier in frontiers(operators, since, until, self.memory):
                 self.execution.advance(frontier)
-                self.settle()
+                self.spill()
         if self.work.advance_to == INFINITY and self.migrating is not None:
             self._finish_migration()
 
-    def settle(self) -> None:
+    def spill(self) -> None:
         """Moves new segments into files and maps them once they are many."""
         written = mapped_states(self.files, self._path, self._named(self.execution), self.memory)
         self.flushed += {entry.file for entry in written}
@@ -233,9 +233,9 @@ class FragmentTask:
         yield self.work, self.close()
 
     @property
-    def results(self) -> dict[str, GivenResults]:
+    def results(self) -> dict[str, ResultsBuffer]:
         """What it gave, if that is a query's results."""
-        return {self.work.query: self.given} if isinstance(self.given, GivenResults) else {}
+        return {self.work.query: self.given} if isinstance(self.given, ResultsBuffer) else {}
 
     def close(self) -> FragmentReport:
         """Writes new segments; says what there is now."""
@@ -297,9 +297,9 @@ def read_windows(
             state.replace_segments(opened[name])
 
 
-def given_by(work: FragmentWork, memory: Memory) -> Given:
+def buffer_of(work: FragmentWork, memory: Memory) -> OutputBuffer:
     """Takes what a fragment gives."""
-    return GivenResults(memory.given, work.plan) if work.fragment.reader is None else GivenOn(memory.given)
+    return ResultsBuffer(memory.given, work.plan) if work.fragment.reader is None else ForwardBuffer(memory.given)
 
 
 def remove_unused(files: Files, written: Sequence[str], entries: Sequence[SegmentEntry]) -> None:

@@ -19,7 +19,7 @@ from midstream.errors import MidstreamError
 from midstream.job.task.exchange import Exchange, Slots, slots_of, to_every_slot
 from midstream.job.task.layout import Layout, portions
 from midstream.job.task.memory import Memory
-from midstream.job.task.output_buffer import GivenOn
+from midstream.job.task.output_buffer import ForwardBuffer
 from midstream.job.task.reports import Report
 from midstream.job.task.state_filling import Entries, Filling, FillWork, slots_for
 from midstream.operators.elements import Elements
@@ -128,7 +128,7 @@ class FillStep:
     ) -> Generator[pa.RecordBatch, None, dict[int, list[Elements]]]:
         """Takes all rows in, into files where they are many, and passes on at once what is not for this stage."""
         ports = {port for work in self.work for port in (*work.parcels, *work.received)}
-        arriving = {port: GivenOn(self.memory.given // len(ports)) for port in ports}
+        arriving = {port: ForwardBuffer(self.memory.given // len(ports)) for port in ports}
         for rows, _ in portions(batches, self.memory.input):
             for port, part in sorted(({} if rows is None else self.layout.split(rows)).items()):
                 if port in arriving:

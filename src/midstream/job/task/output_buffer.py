@@ -16,7 +16,7 @@ from midstream.optimizer.plans import Plan
 FROM, TO = "#from", "#to"
 
 
-class Given:
+class OutputBuffer:
     """Elements given so far; what is more than `most` bytes does not stay in memory."""
 
     def __init__(self, most: int) -> None:
@@ -47,7 +47,7 @@ class Given:
         return None
 
 
-class GivenOn(Given):
+class ForwardBuffer(OutputBuffer):
     """What goes to a next stage."""
 
     def __init__(self, most: int) -> None:
@@ -92,7 +92,7 @@ def _pieces(elements: Elements, most: int) -> Iterator[Elements]:
         yield elements.slice(start, min(rows, len(elements) - start))
 
 
-class GivenResults(Given):
+class ResultsBuffer(OutputBuffer):
     """A query's results, which become a file of the results table."""
 
     def __init__(self, most: int, plan: Plan) -> None:

@@ -30,7 +30,7 @@ class Pool:
     written: dict[int, SegmentEntry] = field(default_factory=dict)
     known: dict[str, Segment] = field(default_factory=dict)
     """Segments that tasks kept open since the last batch, by place."""
-    settled: bool = False
+    unified: bool = False
 
     def open(self, files: Files, entry: SegmentEntry, state: SortedState) -> Segment:
         """The segment of an entry."""
@@ -40,11 +40,11 @@ class Pool:
             self.entries[entry.place] = entry
         return self.opened[entry.place]
 
-    def settle(self) -> None:
+    def unify(self) -> None:
         """Lets equal windows hold the same segments: those of the one that has forgotten least."""
-        if self.settled:
+        if self.unified:
             return
-        self.settled = True
+        self.unified = True
         equal: dict[object, list[tuple[int, SortedState]]] = defaultdict(list)
         for task in self.tasks:
             for token, frontier, state in task.windows():

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from midstream.checkpoint.file_entries import DeadLetterFile, ResultFile
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.errors import InternalError, MidstreamError
-from midstream.job.task.samples import Looks, OperatorReport
+from midstream.job.task.samples import OperatorReport, Samples
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class Report:
     """Rows beyond the reach of a stream that may have gone on there, as spans."""
     dead_letters: list[DeadLetterFile] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
-    looks: Looks = field(default_factory=dict)
+    samples: Samples = field(default_factory=dict)
     groups: dict[int, int] = field(default_factory=dict)
     """How many rows of each partition group came, or were sent on."""
     arrived: dict[str, dict[int, int]] = field(default_factory=dict)

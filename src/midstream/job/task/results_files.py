@@ -20,7 +20,7 @@ from midstream.checkpoint.names import RESULTS, SHARED_RESULTS, name_for
 from midstream.checkpoint.outputs import checksum_of
 from midstream.checkpoint.result_files import QUERY
 from midstream.job.result_table import result_table
-from midstream.job.task.output_buffer import GivenResults
+from midstream.job.task.output_buffer import ResultsBuffer
 from midstream.job.task.sides import base_name
 from midstream.job.task.spill import written_as
 from midstream.operators.elements import Elements, concatenate
@@ -43,7 +43,7 @@ class Place:
     stage: int
 
 
-def write_results(place: Place, given: Mapping[str, GivenResults]) -> dict[str, ResultFile]:
+def write_results(place: Place, given: Mapping[str, ResultsBuffer]) -> dict[str, ResultFile]:
     """Writes what queries, or sides of them, gave; says where it is for those that gave something."""
     found: dict[str, ResultFile] = {}
     alike: dict[str, list[str]] = {}
@@ -61,7 +61,7 @@ def write_results(place: Place, given: Mapping[str, GivenResults]) -> dict[str, 
     return found
 
 
-def _alone(place: Place, name: str, given: GivenResults) -> ResultFile:
+def _alone(place: Place, name: str, given: ResultsBuffer) -> ResultFile:
     path = name_for(f"{RESULTS}/{base_name(name)}", place.batch_id, place.slot, place.stage)
     content = given.content()
     assert content is not None
@@ -70,7 +70,7 @@ def _alone(place: Place, name: str, given: GivenResults) -> ResultFile:
     return ResultFile(path, given.rows, given.first, given.last, place.batch_id, "", checksum, content.size)
 
 
-def _together(place: Place, columns: str, given: Mapping[str, GivenResults]) -> dict[str, ResultFile]:
+def _together(place: Place, columns: str, given: Mapping[str, ResultsBuffer]) -> dict[str, ResultFile]:
     path = name_for(f"{SHARED_RESULTS}/{_digest(columns)}", place.batch_id, place.slot, place.stage)
     pieces = [piece for results in given.values() for piece in results.held]
     plan = next(iter(given.values())).plan

@@ -11,53 +11,53 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from midstream.adaptation.sampling import PAIRED, Choice, Look, Looker, choose, put_together
+from midstream.adaptation.sampling import PAIRED, Choice, Sample, Sampler, choose, put_together
 from midstream.adaptation.timings import Timings
-from midstream.adaptation.wanted_statistics import Interests
+from midstream.adaptation.wanted_statistics import WantedStatistics
 from midstream.algebra.declarations import UserFunction
 from midstream.errors import MidstreamError
 from midstream.operators.base import Work
 from midstream.operators.elements import Ticks
 from midstream.operators.shared_graph import SharedGraph
 
-Looks = dict[tuple[str, str], Look]
+Samples = dict[tuple[str, str], Sample]
 """Looks by query and alias."""
 
 
 @dataclass(frozen=True, slots=True)
-class LookRequest:
+class SampleRequest:
     """What is to be looked at for a query: `sources` are its streams and their columns by alias.
 
     Rows are chosen by the salt, the same in all slots; a slot looks at no more than `most` rows of a stream.
     """
 
     query: str
-    interests: Interests
+    wanted: WantedStatistics
     functions: Mapping[str, UserFunction]
     sources: Mapping[str, tuple[str, tuple[str, ...]]]
     salt: int
     most: int
 
-    def look(self, alias: str, rows: pa.RecordBatch, choice: Choice) -> Look | None:
+    def sample(self, alias: str, rows: pa.RecordBatch, choice: Choice) -> Sample | None:
         """A look at the chosen ones of a stream's rows."""
         _, names = self.sources[alias]
         own = rows.select([name for name in names if name in rows.schema.names])
         width = own.nbytes / rows.num_rows
         chosen = own.take(pa.array(choice.places)).rename_columns([f"{alias}.{name}" for name in own.schema.names])
         try:
-            look = Looker(self.interests, self.functions).look(alias, chosen, width)
+            sample = Sampler(self.wanted, self.functions).sample(alias, chosen, width)
         except (MidstreamError, pa.ArrowException):
             return None
-        look.priorities, look.complete_to = choice.priorities, choice.complete_to
-        if look.paired is not None:
-            selections = len(self.interests.selections.get(alias, ()))
-            look.paired_priorities = choice.priorities[look.passed >= selections][:PAIRED]
-        return look
+        sample.priorities, sample.complete_to = choice.priorities, choice.complete_to
+        if sample.paired is not None:
+            selections = len(self.wanted.selections.get(alias, ()))
+            sample.paired_priorities = choice.priorities[sample.passed >= selections][:PAIRED]
+        return sample
 
 
-def look_at(requests: Sequence[LookRequest], stream: str, rows: pa.RecordBatch, ticks: Ticks) -> Looks:
+def sampled(requests: Sequence[SampleRequest], stream: str, rows: pa.RecordBatch, ticks: Ticks) -> Samples:
     """Looks at the rows of a stream for all queries that ask for it; rows are in order of time."""
-    looks: Looks = {}
+    samples: Samples = {}
     choices: dict[tuple[int, int], Choice] = {}
     for request in requests:
         for alias, (name, _) in request.sources.items():
@@ -66,16 +66,16 @@ def look_at(requests: Sequence[LookRequest], stream: str, rows: pa.RecordBatch, 
             way = (request.salt, request.most)
             if way not in choices:
                 choices[way] = choose(ticks, *way)
-            look = request.look(alias, rows, choices[way])
-            if look is not None:
-                looks[request.query, alias] = look
-    return looks
+            sample = request.sample(alias, rows, choices[way])
+            if sample is not None:
+                samples[request.query, alias] = sample
+    return samples
 
 
-def add_looks(looks: Looks, more: Looks) -> None:
+def add_samples(samples: Samples, more: Samples) -> None:
     """Adds looks at more rows of the same batch: a slot may get them in pieces."""
-    for place, look in more.items():
-        looks[place] = put_together([looks[place], look]) if place in looks else look
+    for place, sample in more.items():
+        samples[place] = put_together([samples[place], sample]) if place in samples else sample
 
 
 @dataclass(slots=True)

@@ -19,11 +19,11 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.names import name_for
 from midstream.checkpoint.packs import SegmentEntry, StateKey, open_segment
 from midstream.distribution.fragments import Received
-from midstream.job.task.fragment_task import given_by, remove_unused
+from midstream.job.task.fragment_task import buffer_of, remove_unused
 from midstream.job.task.kept_tasks import HeldSegments
 from midstream.job.task.memory import Memory
 from midstream.job.task.memory_limits import bind, exchange, frontiers, new_segments, write_packs
-from midstream.job.task.output_buffer import GivenResults
+from midstream.job.task.output_buffer import ResultsBuffer
 from midstream.job.task.pool import Pool
 from midstream.job.task.reports import FragmentReport
 from midstream.job.task.samples import BoxWatch
@@ -96,7 +96,7 @@ class SharedTask:
         self.work, self.files, self.pool, self.batch_id, self.memory = work, files, pool, batch_id, memory
         pool.tasks.append(self)
         self.flushed: list[str] = []
-        self.given = [given_by(member.work, memory) for member in work.members]
+        self.given = [buffer_of(member.work, memory) for member in work.members]
         self.rows_in: dict[int, int] = {}
         self.named: dict[tuple[int, ...], list[SegmentEntry]] = {}
 
@@ -230,7 +230,7 @@ class SharedTask:
         if until > since or self.ports:
             for frontier in frontiers(self.box.operators, since, until, self.memory):
                 self.scheduler.advance(frontier)
-                self.settle()
+                self.spill()
         if not self.ports:
             self._begin()
 
@@ -247,7 +247,7 @@ class SharedTask:
                 for content in contents:
                     for given in operator.pieces(port, content):
                         self.scheduler.send(self.box.wires[number], given)
-                    self.settle()
+                    self.spill()
         for i, member in enumerate(self.work.members):
             root = self.box.members[i].root
             if member.fresh and root >= 0 and not self.is_fresh(root):
@@ -290,7 +290,7 @@ class SharedTask:
             for output in given.take():
                 yield member.work, output
 
-    def settle(self) -> None:
+    def spill(self) -> None:
         """Moves new segments into a file and maps them once they are many."""
         new = new_segments(self.box.operators, self.memory)
         if not new:
@@ -304,14 +304,14 @@ class SharedTask:
         exchange(self.box.operators, mapped)
 
     @property
-    def results(self) -> dict[str, GivenResults]:
+    def results(self) -> dict[str, ResultsBuffer]:
         """What each query gave."""
         pairs = zip(self.work.members, self.given, strict=True)
-        return {member.work.query: given for member, given in pairs if isinstance(given, GivenResults)}
+        return {member.work.query: given for member, given in pairs if isinstance(given, ResultsBuffer)}
 
     def closed(self) -> Iterator[tuple[FragmentWork, FragmentReport]]:
         """Writes new segments; says what each fragment has now."""
-        self.pool.settle()
+        self.pool.unify()
         self._write()
         remove_unused(self.files, self.flushed, self._named(range(len(self.box.operators))))
         self.closed_with = []

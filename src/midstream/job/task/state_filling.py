@@ -23,7 +23,7 @@ from midstream.job.task.exchange import Slots, at_site, slots_of
 from midstream.job.task.fragment_task import remove_unused
 from midstream.job.task.memory import Memory
 from midstream.job.task.memory_limits import bind, mapped_states, write_packs
-from midstream.job.task.output_buffer import GivenOn
+from midstream.job.task.output_buffer import ForwardBuffer
 from midstream.job.task.reports import FragmentReport
 from midstream.migration.execution import SingleBox
 from midstream.migration.state_move import Portions, StateMove
@@ -71,7 +71,7 @@ class Filling:
         self.work, self.files, self.slot, self.sent, self.routing = work, files, slot, sent, routing
         self.memory = memory
         self.box = Box(work.fill.fragment.plan, work.functions)
-        self.given = GivenOn(memory.given)
+        self.given = ForwardBuffer(memory.given)
         self.batch_id = 0
         self.opened: list[SegmentEntry] = []
         self.written: list[str] = []
@@ -82,7 +82,7 @@ class Filling:
         bind(self.box.operators, self.memory)
         offered = Gathered(dict(self._states()), self._elements("content"), self._elements("leaf"))
         move = StateMove(offered, self.box, work.functions, self._give if work.fill.gives else None, follows=False)
-        move.portions = Portions(self.memory.moved, self._settle_box)
+        move.portions = Portions(self.memory.moved, self._spill_box)
         move.begin(work.frontier)
         move.send(work.frontier)
         if work.ahead is not None:
@@ -104,10 +104,10 @@ class Filling:
     def _path(self) -> str:
         return name_for("state", self.batch_id, self.slot, self.work.fill.fragment.number)
 
-    def _settle_box(self) -> None:
-        self._settle(self.box.states())
+    def _spill_box(self) -> None:
+        self._spill(self.box.states())
 
-    def _settle(self, states: Iterable[SortedState]) -> None:
+    def _spill(self, states: Iterable[SortedState]) -> None:
         """Moves new segments into files and maps them once they are many."""
         named = {(state.id, state.key): state for state in states}
         entries = mapped_states(self.files, self._path, named, self.memory)
@@ -122,11 +122,11 @@ class Filling:
                 elements = open_segment(self.files, entry).elements
                 for part in slices(elements, entry.bytes, self.memory.chunk):
                     box.feed(alias, part)
-                    self._settle_box()
+                    self._spill_box()
         for port, alias in self.work.received.items():
             for part in self.sent.get(port, ()):
                 box.feed(alias, part)
-                self._settle_box()
+                self._spill_box()
 
     def _states(self) -> Iterator[tuple[StateName, SortedState]]:
         """The states that are taken over: what lies here already and what was sent."""
@@ -143,11 +143,11 @@ class Filling:
             state.replace_segments(open_states(self.files, entries, {like.id: like.schema}).get(name, []))
             for segment in self._staying(shipment, like.schema):
                 state.replace_segments([*state.segments, segment])
-                self._settle([state])
+                self._spill([state])
             for part in self.sent.get(ports.get(shipment.address, -1), ()):
                 kept, hashes = prepare(part, state.key, True, state.grouping)
                 state.append(kept, hashes)
-                self._settle([state])
+                self._spill([state])
             yield name, state
 
     def _staying(self, shipment: Shipment, schema: pa.Schema) -> Iterator[Segment]:

@@ -35,11 +35,11 @@ from midstream.job.task.kept_tasks import KeptTasks
 from midstream.job.task.layout import FROM, GROUP, Layout, portions
 from midstream.job.task.marked_task import MarkedTask
 from midstream.job.task.memory import Memory
-from midstream.job.task.output_buffer import GivenResults
+from midstream.job.task.output_buffer import ResultsBuffer
 from midstream.job.task.pool import Pool
 from midstream.job.task.reports import Report
 from midstream.job.task.results_files import Place, write_results
-from midstream.job.task.samples import LookRequest, add_looks, look_at
+from midstream.job.task.samples import SampleRequest, add_samples, sampled
 from midstream.job.task.shared_task import SharedTask
 from midstream.job.task.sides import base_name
 from midstream.job.task.sifting import Sieve
@@ -68,7 +68,7 @@ class StageStep:
     exchanged: Layout
     routing: tuple[int, ...]
     work: tuple[FragmentWork | SharedWork, ...]
-    looks: tuple[LookRequest, ...] = ()
+    samples: tuple[SampleRequest, ...] = ()
     memory: Memory = field(default_factory=Memory)
     reaches: Mapping[str, Reach] = field(default_factory=dict)
     slots: int = 1
@@ -159,9 +159,9 @@ class StageStep:
         payload = self.arriving.payload(port, rows)
         intake.report.hot_keys.update(hot_key(groups, payload, self.keys.get(port, ())))
         accepted = intake.accept(declaration, payload, register, reach)
-        if self.looks and len(accepted[1]) and not intake.discards:
+        if self.samples and len(accepted[1]) and not intake.discards:
             at = time.perf_counter()
-            add_looks(intake.report.looks, look_at(self.looks, declaration.name, *accepted))
+            add_samples(intake.report.samples, sampled(self.samples, declaration.name, *accepted))
             _lap(intake.report, "watch", at)
         return accepted
 
@@ -181,7 +181,7 @@ class StageStep:
         for number, chunk in enumerate(chunks):
             if number:
                 for task in tasks:
-                    task.settle()
+                    task.spill()
                 yield from self._outputs(tasks, slot, report)
             if self.stage == 0:
                 self._take_in(slot, chunk, tasks, intake)
@@ -341,7 +341,7 @@ def _task(work: FragmentWork) -> type[FragmentTask]:
     return MarkedTask if work.track is not None and work.track.marked else FragmentTask
 
 
-def _results_of(tasks: Sequence[Task]) -> dict[str, GivenResults]:
+def _results_of(tasks: Sequence[Task]) -> dict[str, ResultsBuffer]:
     """What queries gave, by their names or those of their sides."""
     return {name: given for task in tasks for name, given in task.results.items()}
 
