@@ -27,6 +27,7 @@ from midstream.interface.demo.streams import SECOND, START, Scenario, generate
 from midstream.job.accounts import decisions_of, history_of, statistics_of
 from midstream.job.adaptivity import ATTENTION
 from midstream.job.task.samples import SampleRequest, Samples, add_samples, sampled
+from midstream.job.wishes import wishes
 from midstream.lab.bench.adaptivity_streams import Phase, chain_columns, chain_query, record
 
 EAGER = Policy("auto", least_gain=0.01, margin=0.1, evidence=0.0, patience=1, warm_up=2)
@@ -222,7 +223,7 @@ def test_a_batch_that_fails_before_its_commit_is_forgotten(tmp_path):
     chain = chain_of(question, tmp_path / "failing", "(A (B C))", Policy("auto"))
     for i, parts in enumerate(steady.cut(question.tables, 150)):
         steady.batch(parts)
-        if i % 3 == 0 or chain.driver.watchers.wishes(chain.driver.queries):
+        if i % 3 == 0 or list(wishes(chain.driver.watchers, chain.driver.state)):
             with pytest.raises(Stopped), pytest.MonkeyPatch.context() as patch:
                 patch.setattr(chain.driver.store, "commit", stop)
                 chain.batch(parts)

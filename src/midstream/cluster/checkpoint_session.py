@@ -34,6 +34,7 @@ from midstream.distribution.fragments import Route
 from midstream.errors import InputError, JobError, QueryError
 from midstream.inputs import NamedSource, StreamSettings
 from midstream.job.adding import Adding
+from midstream.job.announcing import Progress
 from midstream.job.arrival import Arrival
 from midstream.job.attention import reads_of, wait_text, waits
 from midstream.job.batch import TICKS
@@ -46,7 +47,7 @@ from midstream.job.events import ErrorPolicySet, Scheduled, StreamsArrive
 from midstream.job.faults import on_error_of
 from midstream.job.finished import is_finished
 from midstream.job.forecast import forecast
-from midstream.job.job import Job, Progress
+from midstream.job.job import Job
 from midstream.job.relocation import require_slots
 from midstream.job.rewording import Text
 from midstream.job.sites import home_of, require_fixed, require_same_home, require_slots_of_sites, sites_of
@@ -266,7 +267,7 @@ class CheckpointSession(Session):
         self._job.deliveries.sinks.setdefault(name, []).append(write)
 
     def on_progress(self, listener: Progress) -> None:
-        self._job.listeners.append(listener)
+        self._job.announcements.listeners.append(listener)
 
     def before_batch(self, call: Callable[[int], None]) -> None:
         self._job.before_batch.append(call)

@@ -220,5 +220,5 @@ def status(session: Commanded) -> dict[str, Any]:
         "dropped": dict(job.state.dropped),
         "requests": requests_summary(job.files, manifest),
         **measured(job.store, manifest),
-        "last_batch": job.last_event,
+        "last_batch": job.announcements.last,
     }

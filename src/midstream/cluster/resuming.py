@@ -20,7 +20,7 @@ from midstream.errors import MidstreamError
 from midstream.job.changed_functions import ChangedFunctions, functions_record, require_same_functions
 from midstream.job.declared import require_same_streams
 from midstream.job.dropping import cannot_go_on, undeclared, without_query
-from midstream.job.events import QueryLeftOut, SettingsChanged
+from midstream.job.events import QueriesForgotten, QueryLeftOut, SettingsChanged
 from midstream.job.heartbeat import Heartbeat
 from midstream.job.job import Job
 from midstream.job.task.layout import Layout
@@ -90,7 +90,7 @@ def _read_again(session: Session) -> None:
     if newest == (-1 if job.manifest is None else job.manifest.batch_id) and not job.commits.torn:
         return
     log.info("batch %d was done by another session since this one was opened, or its commit interrupted", newest)
-    job.forget_queries()
+    job.apply(QueriesForgotten())
     session._open()
     known = {} if job.manifest is None else job.manifest.queries
     for name in session._left_out & known.keys():

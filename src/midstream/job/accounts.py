@@ -28,7 +28,7 @@ def history_of(job: Job, query: RunningQuery) -> list[dict[str, Any]]:
 
 def statistics_of(job: Job, query: RunningQuery) -> dict[str, Any]:
     """Counts of what a query did and holds, as of the newest manifest."""
-    committed, event = job.manifest, job.last_event
+    committed, event = job.manifest, job.announcements.last
     manifest = committed or Manifest("", -1)
     account, known = manifest.account(query.name), manifest.streams
     streams = sorted(query.streams)

@@ -347,28 +347,6 @@ class Watchers:
         self.seconds = time.perf_counter() - started
         return kept
 
-    def wishes(self, queries: Mapping[str, RunningQuery]) -> list[tuple[str, dict[str, Any]]]:
-        """The migrations that were decided and can begin now."""
-        return [
-            (name, watcher.wish)
-            for name, watcher in self.by_query.items()
-            if watcher.wish is not None
-            and name in queries
-            and queries[name].migration is None
-            and copy_name(name) not in queries
-            and queries[name].plan.text == watcher.wish["from"]
-        ]
-
-    def slot_wishes(self, queries: Mapping[str, RunningQuery]) -> list[tuple[str, int, dict[str, Any]]]:
-        """The migrations of slots that were decided and can begin now."""
-        return [
-            (name, slot, wish)
-            for name, watcher in self.by_query.items()
-            if name in queries and queries[name].migration is None
-            for slot, wish in watcher.slot_wishes.items()
-            if (own := queries[name].in_slot(slot)).migration is None and own.plan.text == wish["from"]
-        ]
-
     def decided(self, query: str) -> list[Decision]:
         """What was decided about a query lately."""
         watcher = self.by_query.get(query)

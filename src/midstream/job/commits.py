@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from midstream.checkpoint.collect import collect
 from midstream.checkpoint.files import Files
@@ -34,6 +35,8 @@ class Commits:
     """The batch whose commit has begun and not ended: if its manifest is there, what the driver knows is behind it."""
     seconds: dict[str, float] = field(default_factory=dict)
     """What the last batch took, as far as it is known only since its commit."""
+    progress: dict[str, Any] = field(default_factory=dict)
+    """What the last batch did."""
     compactor: Compactor = field(init=False)
 
     def __post_init__(self) -> None:
@@ -74,7 +77,8 @@ class Commits:
         """The manifest with small files merged, old ones in lists, and the batch in the metrics table."""
         # Before unreferenced files are collected nothing may be half made.
         manifest = adopt(manifest, self.compactor.take(wait=self._collects(batch.batch_id)), this_process().now())
-        row = metrics_row(progress_of(batch, manifest), this_process().now())
+        self.progress = progress_of(batch, manifest)
+        row = metrics_row(self.progress, this_process().now())
         whole = completed(manifest, self.seconds)
         self.seconds = {}
         known = remember(self.files, whole, row, self.metrics_retained)

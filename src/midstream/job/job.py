@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -38,6 +39,7 @@ from midstream.job.actions import (
     Watch,
 )
 from midstream.job.adaptivity import Watchers
+from midstream.job.announcing import Announcements
 from midstream.job.batch import Batch
 from midstream.job.cluster import Cluster, Rows
 from midstream.job.commits import Commits
@@ -48,7 +50,6 @@ from midstream.job.events import (
     MigrationAsked,
     MigrationCancelled,
     Opened,
-    QueriesForgotten,
     QueryDropped,
     QueryResumed,
     Rebalanced,
@@ -61,7 +62,6 @@ from midstream.job.flow import Notes, batch_flow
 from midstream.job.making import Circumstances
 from midstream.job.migrating import require_way
 from midstream.job.needed import needed_columns
-from midstream.job.progress import batch_line, progress_of
 from midstream.job.requests import Requests
 from midstream.job.rerouting import Rerouter
 from midstream.job.running_query import RunningQuery
@@ -71,11 +71,10 @@ from midstream.job.task.layout import Layout
 from midstream.job.task.memory import Memory
 from midstream.job.transitions import after
 from midstream.job.turns import Turns
-from midstream.optimizer.plans import Plan, plan_query
+from midstream.job.wishes import wishes
 
 log = logging.getLogger(__name__)
 
-Progress = Callable[[dict[str, Any]], None]
 T = TypeVar("T")
 
 
@@ -96,9 +95,8 @@ class Job:
     fingerprints: Fingerprints = field(default_factory=Fingerprints)
     deciding: SlotDecisions | None = None
     deliveries: Deliveries = field(default_factory=Deliveries)
-    listeners: list[Progress] = field(default_factory=list)
+    announcements: Announcements = field(default_factory=Announcements)
     before_batch: list[Callable[[int], None]] = field(default_factory=list)
-    last_event: dict[str, Any] | None = None
     turns: Turns = field(default_factory=Turns)
     rerouter: Rerouter = field(default_factory=Rerouter)
     requests: Requests = field(init=False)
@@ -195,7 +193,9 @@ class Job:
 
     def _decided(self, batch: Batch) -> Decided:
         """What those who watch queries and slots have decided after a batch."""
-        knowledge, slots = self.watchers.after(batch, self.check_migration), self.deciding
+        carried = {d.name: batch.arriving.schemas[port].names for port, d in batch.streams.items()}
+        way = partial(require_way, self.state, carried=carried)
+        knowledge, slots = self.watchers.after(batch, way), self.deciding
         if slots is None:
             return Decided(knowledge)
         spread = self.state.spread.copy()
@@ -209,10 +209,6 @@ class Job:
             self.apply(QueryResumed(name))
             assert fault is not None
             return fault
-
-    def forget_queries(self) -> None:
-        """Forgets the queries that were planned, to plan them anew; their sinks stay."""
-        self.apply(QueriesForgotten())
 
     def on_batch(self, rows: Rows, number: int) -> None:
         """What the source calls for each batch."""
@@ -268,9 +264,9 @@ class Job:
         begun: dict[type, float] = {}
         at = self.circumstances(query_id, batch_id, before, number, registers)
         notes = self.notes(before, batch_id, number, self._offsets(number, before), ended)
-        batch = self.perform(batch_flow(self.state, at, notes), rows, begun)
+        self.perform(batch_flow(self.state, at, notes), rows, begun)
         if registers is None:
-            self._tell(batch, started, begun[Decide], begun[CallSinks])
+            self._announce(started, begun[Decide], begun[CallSinks])
 
     def circumstances(
         self,
@@ -389,46 +385,19 @@ class Job:
         self.watchers.restore(self.manifest, self.queries)
         if verified := self.state.verifications.by_query:
             self.apply(VerifiedMigrationsBegun(self._observed(verified)))
-        for name, wish in self.watchers.wishes(self.queries):
-            self._begin_wished(name, wish, verify=self.watchers.by_query[name].adaptive.verify)
-        for name, slot, wish in self.watchers.slot_wishes(self.queries):
-            if slot < self.state.slots:
-                self._begin_wished(name, wish, slots=[slot])
+        for asked in list(wishes(self.watchers, self.state)):
+            try:
+                self.apply(asked)
+            except MigrationError as error:
+                where = "" if asked.slots is None else f"slot {asked.slots[0]} of "
+                log.warning("%squery %s stays with its plan: %s", where, asked.query, error)
 
-    def _begin_wished(
-        self, name: str, wish: Mapping[str, Any], slots: Sequence[int] | None = None, verify: int | None = None
-    ) -> None:
-        if name in self.state.faults.stopped:
-            return
-        query = self.queries[name]
-        target = self.state.target(query, plan_query(query.plan.query, wish["plan"], query.emit_every))
-        try:
-            self.begin_migration(name, target, wish["strategy"], wish["reason"], slots=slots, verify=verify)
-        except MigrationError as error:
-            where = "" if slots is None else f"slot {slots[0]} of "
-            log.warning("%squery %s stays with its plan: %s", where, name, error)
-
-    def check_migration(self, query: RunningQuery, plan: Plan, strategy: str, alone: bool = False) -> None:
-        """Raises a MigrationError if a query could not begin to go over to a plan with the next batch.
-
-        `alone` asks about one slot by itself.
-        """
-        assert self.arriving is not None
-        carried = {d.name: self.arriving.schemas[port].names for port, d in self.streams.items()}
-        require_way(self.state, query, plan, strategy, carried, alone)
-
-    def _tell(self, batch: Batch, started: float, ran: float, committed: float) -> None:
-        event = progress_of(batch, self.manifest)
+    def _announce(self, started: float, ran: float, committed: float) -> None:
         self.commits.seconds = {
             "commit": committed - ran,
             "decide": self.watchers.seconds,
             "sinks": time.perf_counter() - committed,
             "batch": time.perf_counter() - started,
         }
-        event["seconds"] |= self.commits.seconds
-        self.last_event = event
-        log.info("%s", batch_line(event))
-        for sentence in event["warnings"]:
-            log.warning("%s", sentence)
-        for listener in self.listeners:
-            listener(event)
+        progress = self.commits.progress
+        self.announcements.announce({**progress, "seconds": progress["seconds"] | self.commits.seconds})

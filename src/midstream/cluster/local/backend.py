@@ -164,7 +164,7 @@ class LocalBackend:
                 raise InputError(f"rows cannot be pushed into {name}: it is not a stream that takes them")
         with self._turn:
             self._batch(job, {n: self._pushed(n, value) for n, value in rows.items()}, {})
-        event = job.last_event or {}
+        event = job.announcements.last or {}
         counts = {name: {kind: event.get(kind, {}).get(name, 0) for kind in ("late", "unusable")} for name in rows}
         with _noted_if_done(job, source_batch(job.manifest)):
             warn_of(counts)
