@@ -20,6 +20,7 @@ EXPERIMENTS: dict[str, str] = {
     "mill-latency": "mill_latency:mill_latency",
     "mill-arcs": "mill_arcs:mill_arcs",
     "mill-burstiness": "mill_burstiness:mill_burstiness",
+    "mill-registers": "mill_registers:mill_registers",
     "dcape-throughput": "dcape_throughput:dcape_throughput",
     "dcape-tuples": "dcape_throughput:dcape_tuples",
     "dcape-window-rate": "dcape_window_rate:dcape_window_rate",
