@@ -120,3 +120,19 @@ def test_a_stream_cannot_move_between_sites_on_a_checkpoint(tmp_path):
         session.push("A", [{"ts": 1, "k": 1, "v": 1}])
     with session_on(tmp_path) as session, pytest.raises(ms.MidstreamError, match="stream A cannot move"):
         session.stream("A", SCHEMA, site="us")
+
+
+def test_bytes_between_slots_are_counted_by_pair_and_kept_in_the_metrics(tmp_path):
+    """Rows of A come in at slots 0 and 1, and its partners live in slot 2: every byte of A goes there."""
+    seen = []
+    with session_on(tmp_path) as session:
+        session.stream("A", SCHEMA, site="eu").stream("B", SCHEMA, site="us")
+        query = "SELECT A.v AS a, B.v AS b FROM A [RANGE 5], B [RANGE 5] WHERE A.k = B.k"
+        session.query("q", query, plan="A -> B, B <- A")
+        session.on_progress(lambda event: seen.append(event["moved"]))
+        session.start()
+        session.push({name: [{"ts": i, "k": i % 7, "v": i % 5} for i in range(60)] for name in "AB"})
+        told = session.metrics().column("moved").to_pylist()
+    assert {pair.split(" to ")[0] for pair in seen[0]} <= {"0", "1"}, "B's rows stay where its window is"
+    assert seen[0]["0 to 2"] > 0 and seen[0]["1 to 2"] > 0
+    assert dict(told[0]) == seen[0]

@@ -47,11 +47,14 @@ SCHEMA = pa.schema(
         ("plans", _TEXTS),
         ("migrations", _TEXTS),
         ("ran_on", pa.list_(pa.string())),
+        ("moved", _COUNTS),
+        ("executors", _TEXTS),
     ]
 )
 """The table's columns: rows, late, unusable and registers are by stream, the others by query; `seconds` by part.
 
-`ran_on` is where slots ran: the driver, or executors.
+`ran_on` is where slots ran: the driver, or executors; `executors` names them by slot. `moved` are the bytes that rows
+took between slots, by pair: "0 to 1".
 """
 
 Row = Mapping[str, Any]

@@ -39,6 +39,17 @@ def slot_seconds(batch: Batch) -> dict[int, float]:
     return found
 
 
+def moved_bytes(batch: Batch) -> dict[str, int]:
+    """The bytes that rows took between slots in a batch, by pair, stages together; what stays in its slot is none."""
+    found: dict[str, int] = {}
+    for report in batch.reports:
+        for slot, size in report.sent.items():
+            if slot != report.slot:
+                pair = f"{report.slot} to {slot}"
+                found[pair] = found.get(pair, 0) + size
+    return found
+
+
 def metrics_row(event: Mapping[str, Any], now: float) -> dict[str, Any]:
     """A batch's row in the metrics table; `now` is in seconds since 1970."""
     queries = event["queries"]
@@ -53,6 +64,8 @@ def metrics_row(event: Mapping[str, Any], now: float) -> dict[str, Any]:
         **{name: _finite(event[name]) for name in ("registers", "released")},
         "seconds": {name: round(value, 6) for name, value in event["seconds"].items()},
         "ran_on": list(event["ran_on"]),
+        "moved": dict(event["moved"]),
+        "executors": dict(event["executors"]),
     }
 
 
@@ -86,6 +99,8 @@ def batch_line(event: Mapping[str, Any]) -> str:
         f"{sum(q['state_bytes'] for q in queries.values())} bytes",
         "seconds " + " ".join(f"{name} {value:.3f}" for name, value in sorted(seconds.items())),
     ]
+    if event["moved"]:
+        parts.append(f"moved {sum(event['moved'].values())} bytes between slots")
     if event["ran_on"]:
         parts.append("ran on " + " ".join(event["ran_on"]))
     moving = [f"{name} goes over to {plan}" for name, plan in event["migrations"].items()]
@@ -127,6 +142,8 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
         "seconds": seconds,
         "slots": slot_seconds(batch),
         "ran_on": sorted({report.place for report in batch.reports if report.place}),
+        "moved": moved_bytes(batch),
+        "executors": {str(report.slot): report.executor for report in batch.reports if report.executor},
         "warnings": warnings_of(batch, manifest),
         "decisions": {
             name: account.knowledge["decided"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -31,6 +33,7 @@ from midstream.job.moving import Move
 from midstream.job.task.exchange import bits_of
 from midstream.job.task.layout import NOTE, PORT, SLOT, Layout
 from midstream.job.task.reports import Report
+from midstream.job.task.step import StageStep
 from midstream.optimizer.cost import SPARK
 from midstream.optimizer.plans import Plan
 
@@ -195,11 +198,20 @@ def batch_clock(offsets: str) -> int | None:
     return None
 
 
+def _executor() -> str:
+    """The executor of a task: by its id where Spark tells workers, else by its host and the parent of its workers."""
+    return os.environ.get("SPARK_EXECUTOR_ID") or f"{socket.gethostname()}:{os.getppid()}"
+
+
 def _in_task(step: Step) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A step as Spark calls it, in each task with the number of its slot."""
 
     def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context: Any = TaskContext.get()
-        yield from step.run(context.partitionId(), batches)
+        slot = context.partitionId()
+        if isinstance(step, StageStep):
+            yield from step.run(slot, batches, executor=_executor())
+        else:
+            yield from step.run(slot, batches)
 
     return call

@@ -49,6 +49,7 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
         )
     if moving := answer.get("moving"):
         lines.append(f"{moving['groups']} groups move by {moving['protocol']} since batch {moving['since']}")
+    lines += _between_slots(answer.get("last_batch"))
     lines += _shared_groups(answer)
     lines += _retention(answer)
     for name, query in answer["queries"].items():
@@ -63,6 +64,19 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
         lines += _adaptivity(query["adaptivity"])
     lines += _requests(answer.get("requests", {}))
     show_text("\n".join(lines))
+
+
+def _between_slots(last: dict[str, Any] | None) -> list[str]:
+    """What rows took between slots in the last batch, and which executors ran them."""
+    moved, executors = (dict((last or {}).get(key) or {}) for key in ("moved", "executors"))
+    lines = []
+    if moved:
+        most = ", ".join(f"{pair} {size:,}" for pair, size in sorted(moved.items(), key=lambda item: -item[1])[:6])
+        lines.append(f"moved between slots in the last batch: {sum(moved.values()):,} bytes ({most})")
+    if executors:
+        named = ", ".join(f"slot {slot} on {name}" for slot, name in sorted(executors.items()))
+        lines.append(f"ran in executors: {named}")
+    return lines
 
 
 def _shared_groups(answer: dict[str, Any]) -> list[str]:

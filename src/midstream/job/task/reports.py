@@ -77,6 +77,17 @@ class Report:
 
     place: str = ""
     """Where the slot ran, if the cluster says so."""
+    executor: str = ""
+    """The executor that ran it, if there are any."""
+    sent: dict[int, int] = field(default_factory=dict)
+    """How many bytes of rows went to each slot of the next stages."""
+
+    def count_sent(self, slots: npt.NDArray[np.integer], size: int) -> None:
+        """Counts rows of so many bytes together on their way to slots."""
+        counts = np.bincount(slots).tolist() if len(slots) else []
+        for slot, count in enumerate(counts):
+            if count:
+                self.sent[slot] = self.sent.get(slot, 0) + size * count // len(slots)
 
     def count_groups(self, groups: npt.NDArray[np.integer], stream: str | None = None) -> None:
         """Counts rows by their partition groups, those that arrive of a stream; what all goes to one slot has none."""

@@ -87,10 +87,17 @@ class StageStep:
         return Exchange(self.exchanged, self.last)
 
     def run(
-        self, slot: int, batches: Iterator[pa.RecordBatch], kept: KeptTasks[Task] | None = None
+        self,
+        slot: int,
+        batches: Iterator[pa.RecordBatch],
+        kept: KeptTasks[Task] | None = None,
+        executor: str = "",
     ) -> Iterator[pa.RecordBatch]:
-        """The rows for the next stage, and a report; `kept` are tasks of the last batch that may go on."""
-        report = Report(self.stage, slot)
+        """The rows for the next stage, and a report, which names the `executor`.
+
+        `kept` are tasks of the last batch that may go on.
+        """
+        report = Report(self.stage, slot, executor=executor)
         try:
             intake = Intake(self.batch_id, report, ParquetSpool(self.memory.given))
             chunks = yield from self._gather(slot, batches, intake)
@@ -318,6 +325,7 @@ class StageStep:
             output, slots = to_every_slot(output, self.slots)
         else:
             slots = self._slots(work, slot, output, report)
+        report.count_sent(slots, output.columns.nbytes + 2 * output.valid_from.nbytes)
         return self.exchange.rows(work.port, slots, output)
 
     def _slots(self, work: FragmentWork, slot: int, output: Elements, report: Report) -> Slots:
