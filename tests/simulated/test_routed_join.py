@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -9,15 +10,17 @@ from tests.distribution.routed.drawing import draw_change
 from tests.distribution.routed.joins import Joined, draw_join, draw_plan
 
 import midstream as ms
+from midstream.algebra.placements import Placement
 from midstream.cluster.simulated.links import Link
 from midstream.cluster.simulated.routed_run import RoutedRun, local_rows
-from midstream.distribution.routed.calls import Directed, Measured
+from midstream.distribution.routed.calls import Directed, LineMeasured, Measured
 from midstream.distribution.routed.cost import Costs
 from midstream.distribution.routed.distributed import plan_of
 from midstream.distribution.routed.greedy import greedy_plan
 from midstream.distribution.routed.network import Line, node_per_stream
 from midstream.distribution.routed.node_sets import node_sets
 from midstream.distribution.routed.statistics import StreamStatistics
+from midstream.optimizer.routed.plan import JoinPlan
 
 INTERVAL = 20.0
 FAULTY = Link(latency=2, jitter=5, loss=0.1, duplication=0.1, reordering=0.2)
@@ -128,6 +131,48 @@ def test_migrations_copy_windows():
     """The other tests would prove little if no migration moved rows."""
     run = check(11, 4, 10, "centralized", Link(latency=2))
     assert run.meter.rows["Copy"] > 0 and max(m.track.epoch for m in run.members().values()) > 0
+
+
+def run_with_a_worse_line(seed: int, link: Link) -> tuple[RoutedRun, JoinPlan, JoinPlan]:
+    """A run in which one line becomes far slower: with the plan before, and the one that is greedy afterwards."""
+    random = Random(seed)
+    joined = draw_join(random, 3 + seed % 3, 10, window=10)
+    query = joined.query
+    statistics = {s: StreamStatistics(random.choice([1, 5, 20]), 5, 50, 0.3) for s in query.streams}
+    costs = Costs(1e-3, 1e-3, node_per_stream(query.streams, Line(1, 1e4)))
+    before = greedy_plan(query.conditions, statistics, costs)
+    slow = Line(40, 10)
+    # The first rows of a head travel by the line that gets worse.
+    sender, receiver = before.heads[0].head, before.heads[0].order[0]
+    if before.heads[0].placements[0] is Placement.SOURCE:
+        sender, receiver = receiver, sender
+    after = greedy_plan(
+        query.conditions, statistics, replace(costs, network=costs.network.with_lines({(sender, receiver): slow}))
+    )
+    run = RoutedRun(query, before, statistics, costs, "centralized", seed, link)
+    run.feed(draw_batches(random, joined, 9), INTERVAL)
+    at = 2.5 * INTERVAL
+    run.simulation.at(at, lambda: run.simulation.connect(sender, receiver, replace(link, latency=slow.latency)))
+    run.event(sender, LineMeasured(receiver, slow), at + 1)
+    assert run.run(50, 50_000), f"unfinished: seed {seed}"
+    same = ms.snapshot_equal(run.table(), ms.reference(joined.text, joined.tables))
+    assert same, f"seed {seed}: {same}"
+    assert run.table().num_rows == ms.reference(joined.text, joined.tables).num_rows
+    return run, before, after
+
+
+@pytest.mark.parametrize("link", [Link(latency=2, jitter=3), FAULTY], ids=["jitter", "faulty"])
+@pytest.mark.parametrize("seed", range(30, 33))
+def test_a_line_that_gets_worse_moves_the_placement(seed, link):
+    run, before, after = run_with_a_worse_line(seed, link)
+    check_in_one_plan(run)
+    lead = run.members()[run.leader].lead
+    assert lead is not None and lead.coordinator is not None
+    assert lead.coordinator.plan == after != before
+    assert (
+        "bytes from" in lead.coordinator.decisions[-1]
+        and "take 40 s and 10 bytes/s, not 1 s" in (lead.coordinator.decisions[-1])
+    )
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from midstream.cluster.simulated.machines import Disk, Step
 from midstream.distribution.routed import member as members
 from midstream.distribution.routed.calls import (
     Granted,
+    LineReport,
     MemberEvent,
     MemberMessage,
     NewEpoch,
@@ -42,7 +43,7 @@ FINISHED_EVERY = 4
 CONTROL_BYTES = 64.0
 """The size of a message without rows."""
 
-SAFE = (Repair, Report, Request, Granted, NewEpoch, Started, Retired)
+SAFE = (Repair, Report, LineReport, Request, Granted, NewEpoch, Started, Retired)
 """Calls that travel by channel: a lost or repeated one could not be made up for."""
 
 

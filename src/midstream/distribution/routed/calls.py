@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Union as Either
 
+from midstream.distribution.routed.network import Line
 from midstream.distribution.routed.repair import Message
 from midstream.distribution.routed.statistics import StreamStatistics
 from midstream.distribution.routed.track import Drained, Full, Tick, TrackMessage
@@ -19,6 +20,26 @@ class Measured:
     """This node's stream has other statistics than the plan in use was made for."""
 
     own: StreamStatistics
+
+
+@on_the_wire
+@dataclass(frozen=True, slots=True)
+class LineMeasured:
+    """Bytes from this node to another take another time than the plan in use was made for."""
+
+    receiver: str
+    line: Line
+
+
+@on_the_wire
+@dataclass(frozen=True, slots=True)
+class LineReport:
+    """Tells the leader how long bytes take between two nodes (centralized)."""
+
+    to: str
+    sender: str
+    receiver: str
+    line: Line
 
 
 @on_the_wire
@@ -114,5 +135,7 @@ class Retired:
     batch: int
 
 
-MemberMessage = Either[TrackMessage, Report, Request, Granted, Repair, Called, NewEpoch, Started, Retired]  # noqa: UP007
-MemberEvent = Either[MemberMessage, Measured, Directed, Full, Tick, Drained]  # noqa: UP007
+MemberMessage = Either[  # noqa: UP007
+    TrackMessage, Report, LineReport, Request, Granted, Repair, Called, NewEpoch, Started, Retired
+]
+MemberEvent = Either[MemberMessage, Measured, LineMeasured, Directed, Full, Tick, Drained]  # noqa: UP007

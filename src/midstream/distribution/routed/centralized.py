@@ -3,34 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from midstream.distribution.routed.greedy import greedy_plan
 from midstream.distribution.routed.modification import Modification, Setting, affected_nodes
+from midstream.distribution.routed.network import Line, Network
 from midstream.distribution.routed.node_sets import node_sets
 from midstream.distribution.routed.statistics import StreamStatistics
 from midstream.distribution.routed.wire import on_the_wire
 from midstream.optimizer.routed.plan import JoinPlan
 
+REMEMBERED = 20
+"""How many decisions are kept."""
+
 
 @on_the_wire
 @dataclass(frozen=True)
 class Coordinator:
-    """What the central node keeps: the plan in use, and the latest statistics of every stream."""
+    """What the central node keeps: the plan in use, the latest statistics of every stream and of lines that changed.
+
+    `reason` is what was reported last; `decisions` are the plans that were decided on since, with their reasons.
+    """
 
     plan: JoinPlan
     statistics: Mapping[str, StreamStatistics]
+    lines: Mapping[tuple[str, str], Line] = field(default_factory=dict)
+    reason: str = ""
+    decisions: tuple[str, ...] = ()
 
     def with_report(self, stream: str, own: StreamStatistics) -> Coordinator:
         """The coordinator after a node has reported its stream's statistics."""
-        return replace(self, statistics={**self.statistics, stream: own})
+        reason = f"{stream} has {own.rate:g} rows/s of {own.size:g} bytes"
+        return replace(self, statistics={**self.statistics, stream: own}, reason=reason)
+
+    def with_line(self, sender: str, receiver: str, line: Line, setting: Setting) -> Coordinator:
+        """The coordinator after a node has reported how long its bytes take to another."""
+        before = self._network(setting).between(sender, receiver)
+        reason = f"bytes from {sender} to {receiver} take {line}, not {before}"
+        return replace(self, lines={**self.lines, (sender, receiver): line}, reason=reason)
+
+    def _network(self, setting: Setting) -> Network:
+        return setting.costs.network.with_lines(self.lines)
 
     def modified(self, setting: Setting, wanted: JoinPlan | None = None) -> Modification:
         """The plan for the statistics known now, or a wanted one; nobody is affected if it is the one in use."""
-        network = setting.costs.network
-        plan = wanted or greedy_plan(setting.conditions, self.statistics, setting.costs)
+        network = self._network(setting)
+        costs = replace(setting.costs, network=network)
+        plan = wanted or greedy_plan(setting.conditions, self.statistics, costs)
         old, new = node_sets(self.plan, network), node_sets(plan, network)
         return Modification(plan, new, affected_nodes(old, new))
+
+    def decided(self, plan: JoinPlan, wanted: bool) -> Coordinator:
+        """The coordinator after it has decided on a plan, by itself or because it is wanted."""
+        why = "asked for" if wanted else self.reason
+        return replace(self, decisions=(*self.decisions, f"{plan}: {why}")[-REMEMBERED:])
 
     def using(self, plan: JoinPlan) -> Coordinator:
         """The coordinator once a plan is in use."""

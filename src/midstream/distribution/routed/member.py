@@ -19,6 +19,8 @@ from midstream.distribution.routed.calls import (
     Called,
     Directed,
     Granted,
+    LineMeasured,
+    LineReport,
     Measured,
     MemberEvent,
     MemberMessage,
@@ -32,6 +34,7 @@ from midstream.distribution.routed.calls import (
 from midstream.distribution.routed.centralized import Coordinator
 from midstream.distribution.routed.distributed import Repairing, received, repairing_nodes, triggered
 from midstream.distribution.routed.modification import Setting
+from midstream.distribution.routed.network import Line
 from midstream.distribution.routed.node_sets import keepers, node_sets
 from midstream.distribution.routed.repair import Message
 from midstream.distribution.routed.statistics import Statistics, StreamStatistics
@@ -118,6 +121,10 @@ def _stepped(member: Member, event: MemberEvent, setting: Setting) -> Stepped:
     match event:
         case Measured(own):
             return _asking(replace(member, wanted=own))
+        case LineMeasured(receiver, line):
+            return member, (LineReport(member.leader, member.node, receiver, line),)
+        case LineReport(_, sender, receiver, line):
+            return _line_reported(member, sender, receiver, line, setting)
         case Directed(plan):
             lead = replace(_leading(member), wanted=plan, waiting=("report",))
             return _next_turn(replace(member, lead=lead), setting)
@@ -164,6 +171,16 @@ def _reported(member: Member, stream: str, own: StreamStatistics, setting: Setti
     return _next_turn(replace(member, lead=lead), setting)
 
 
+def _line_reported(member: Member, sender: str, receiver: str, line: Line, setting: Setting) -> Stepped:
+    """Plans anew for a line that has changed; repairs go by the lines that all nodes know, and do nothing."""
+    lead = _leading(member)
+    if lead.coordinator is None:
+        return member, ()
+    coordinator = lead.coordinator.with_line(sender, receiver, line, setting)
+    lead = replace(lead, coordinator=coordinator, waiting=("report",))
+    return _next_turn(replace(member, lead=lead), setting)
+
+
 def _requested(member: Member, node: str, setting: Setting) -> Stepped:
     lead = _leading(member)
     if node not in lead.waiting:
@@ -190,7 +207,8 @@ def _next_turn(member: Member, setting: Setting) -> Stepped:
         return replace(member, lead=replace(lead, wanted=None)), ()
     nodes = tuple(sorted({*found.affected, member.node}))
     absent = tuple(n for n in lead.nodes if n not in nodes)
-    lead = replace(lead, change=change, planned=found.plan, absent=absent)
+    decided = coordinator.decided(found.plan, lead.wanted is not None)
+    lead = replace(lead, change=change, planned=found.plan, absent=absent, coordinator=decided)
     kept, home = keepers(found.sets), setting.costs.network.home
     by_node = {home(s): tuple(sorted(kept.get(s, ()))) for s in setting.conditions.streams}
     shares = {node: Share(found.sets[node], by_node[node]) for node in nodes}

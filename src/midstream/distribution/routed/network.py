@@ -6,14 +6,16 @@ Costs are seconds of transmission per second of stream time. A node reaches itse
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from midstream.distribution.routed.wire import on_the_wire
 from midstream.errors import QueryError
 
 RESULTS = "results"
 """The node that asked the query, where results are sent (the paper's node 0)."""
 
 
+@on_the_wire
 @dataclass(frozen=True, slots=True)
 class Line:
     """How long bytes take between two nodes: seconds, and bytes per second."""
@@ -24,6 +26,9 @@ class Line:
     def time(self, size: float) -> float:
         """How long so many bytes take."""
         return self.latency + size / self.rate
+
+    def __str__(self) -> str:
+        return f"{self.latency:g} s and {self.rate:g} bytes/s"
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,15 @@ class Network:
         """`T(x)` between two nodes."""
         if sender == receiver:
             return 0.0
-        return self.lines.get((sender, receiver), self.line).time(size)
+        return self.between(sender, receiver).time(size)
+
+    def between(self, sender: str, receiver: str) -> Line:
+        """The line from one node to another."""
+        return self.lines.get((sender, receiver), self.line)
+
+    def with_lines(self, lines: Mapping[tuple[str, str], Line]) -> Network:
+        """The network with other lines between some nodes."""
+        return replace(self, lines={**self.lines, **lines}) if lines else self
 
 
 def node_per_stream(streams: tuple[str, ...], line: Line) -> Network:
