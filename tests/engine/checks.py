@@ -15,6 +15,7 @@ import pytest
 from tests.engine import driving
 from tests.engine.driving import Drive, Step
 from tests.engine.kinds import Kind
+from tests.migration.drive import segment_from_batch
 
 import midstream as ms
 from midstream.algebra.declarations import Catalog
@@ -33,7 +34,6 @@ from midstream.operators.elements import Elements, empty_elements
 from midstream.operators.row_window import RowWindow
 from midstream.operators.sequence import FollowedBy
 from midstream.operators.slices import SliceOperator
-from midstream.operators.state.segment import segment_from_batch
 from midstream.operators.state.sorted_state import SortedState
 from midstream.optimizer.plans import Plan, plan_query
 from midstream.scheduling.scheduler import Scheduler

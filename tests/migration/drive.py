@@ -11,7 +11,8 @@ from midstream.cluster.local.embedded import Stream, batches
 from midstream.cluster.local.live_query import LiveQuery, Running
 from midstream.migration.execution import Execution, SingleBox
 from midstream.operators.box import Box
-from midstream.operators.state.segment import segment_from_batch
+from midstream.operators.elements import Elements, rows_without_columns
+from midstream.operators.state.segment import Segment, make_segment
 from midstream.optimizer.plans import Plan, plan_query
 
 Action = Callable[[LiveQuery], None]
@@ -77,3 +78,12 @@ def in_order(result: pa.Table) -> bool:
     """Whether results left in order of their start."""
     times = result["valid_from" if "valid_from" in result.column_names else "ts"].to_pylist()
     return bool(times == sorted(times))
+
+
+def segment_from_batch(batch: pa.RecordBatch, bucket: int, born: int) -> Segment:
+    """A segment as it was written by `to_batch`."""
+    hashes = batch.column(0).to_numpy(zero_copy_only=True)
+    valid_from, valid_to = (batch.column(i).to_numpy(zero_copy_only=True) for i in (1, 2))
+    names = batch.schema.names[3:]
+    columns = batch.select(names) if names else rows_without_columns(batch.num_rows)
+    return make_segment(Elements(columns, valid_from, valid_to), hashes, bucket, born)

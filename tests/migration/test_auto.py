@@ -11,8 +11,9 @@ from tests.migration.drive import drive
 import midstream as ms
 from midstream.api import ask
 from midstream.cluster.local import embedded
+from midstream.lab.experiments.cape_costs import NestedLoop
 from midstream.migration.auto import Auto, choose
-from midstream.migration.costs import NestedLoop, Predictor, stored_inputs
+from midstream.migration.costs import Predictor, stored_inputs
 from midstream.migration.protocol import Situation
 from midstream.migration.registry import STRATEGIES
 from midstream.optimizer.plans import plan_query

@@ -22,9 +22,9 @@ def graph_html(graph: PlanGraph, shared: Set[str] = frozenset(), mark: Mark = ""
     def branch(id: str) -> Branch:
         node = nodes[id]
         figures = node.figures
-        record = "" if figures is None else f"  {figures.rows_in:,} in, {figures.rows_out:,} out"
+        counts = "" if figures is None else f"  {figures.rows_in:,} in, {figures.rows_out:,} out"
         marked: Mark = ("shared" if node.content in shared else mark) if mark else ""
-        return Branch(f"{node.label}{record}", tuple(branch(i) for i in node.inputs if i in nodes), marked)
+        return Branch(f"{node.label}{counts}", tuple(branch(i) for i in node.inputs if i in nodes), marked)
 
     return trees(branch(node.id) for node in graph.nodes if node.id not in fed)
 
@@ -58,13 +58,13 @@ def _figures(migration: StoredMigration) -> list[list[str]]:
     def row(name: str, took: float | None, work: float, held: float, silence: float) -> list[str]:
         return [name, length(took or 0, domain), amount(work), amount(held), length(silence, domain)]
 
-    record = []
+    lines = []
     if predicted is not None:
-        record.append(row("predicted", predicted.duration, predicted.work, predicted.rows, predicted.silence))
+        lines.append(row("predicted", predicted.duration, predicted.work, predicted.rows, predicted.silence))
     if actual is not None:
         twice, held = actual.processed_twice, actual.peak_extra_rows
-        record.append(row("measured", actual.duration, twice, held, actual.longest_silence))
-    return record
+        lines.append(row("measured", actual.duration, twice, held, actual.longest_silence))
+    return lines
 
 
 @drawn.register(StoredQuery)

@@ -17,7 +17,6 @@ from midstream.algebra.semantics.clock import EPOCH, first_instant, reading, zon
 from midstream.algebra.semantics.values import NANOSECONDS
 from midstream.errors import InternalError
 
-INT64_LIMIT = 2**63
 EXACT = decimal.Context(prec=200, rounding=decimal.ROUND_HALF_UP)
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")

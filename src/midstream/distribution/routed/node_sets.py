@@ -150,8 +150,3 @@ def keepers(sets: NodeSets) -> dict[str, set[str]]:
             if isinstance(operator, Update):
                 found.setdefault(operator.target, set()).add(node)
     return found
-
-
-def set_text(operators: OperatorSet) -> str:
-    """A set as one line, in a fixed order."""
-    return "{" + ", ".join(sorted(map(str, operators))) + "}"

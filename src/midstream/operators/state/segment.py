@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
-from midstream.operators.elements import Elements, Hashes, Indices, concatenate, rows_without_columns
+from midstream.operators.elements import Elements, Hashes, Indices, concatenate
 from midstream.operators.sorting import hash_order
 from midstream.operators.vectors import Numbers, numbers_of, storage_of
 
@@ -77,15 +77,6 @@ def make_segment(elements: Elements, hashes: Hashes, bucket: int, born: int, pla
         int(elements.valid_to.max()),
         place,
     )
-
-
-def segment_from_batch(batch: pa.RecordBatch, bucket: int, born: int, place: str | None = None) -> Segment:
-    """A segment as it was written by `to_batch`; memory-mapped columns stay where they are."""
-    hashes = batch.column(0).to_numpy(zero_copy_only=True)
-    valid_from, valid_to = (batch.column(i).to_numpy(zero_copy_only=True) for i in (1, 2))
-    names = batch.schema.names[3:]
-    columns = batch.select(names) if names else rows_without_columns(batch.num_rows)
-    return make_segment(Elements(columns, valid_from, valid_to), hashes, bucket, born, place)
 
 
 def sort_by_hash(elements: Elements, hashes: Hashes) -> tuple[Elements, Hashes]:
