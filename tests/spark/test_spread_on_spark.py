@@ -6,23 +6,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from midstream.cluster.session import Session
-from tests.job.test_spread_groups import HOT, JOIN, answer, skewed
+from tests.job.test_spread_groups import HOT, JOIN, MERGED, answer, skewed
 from tests.spark.feeding import Feed
 from tests.spark.test_moving_on_spark import feed_all
 
 import midstream as ms
+from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.distribution.spread_groups import SpreadGroup
 from midstream.job.events import GroupBroughtHome, GroupSpread
+from midstream.job.spreading import merging_for
 
 pytestmark = pytest.mark.spark
 
 
-def session_on(spark: Any, folder: Path, feeds: dict[str, Feed], small: int | str) -> Session:
+def session_on(spark: Any, folder: Path, feeds: dict[str, Feed], small: int | str) -> CheckpointSession:
     session = ms.Session(spark, checkpoint=str(folder / "checkpoint"), slots=3, small_batches=small)
     for name, feed in feeds.items():
         session.stream(name, feed.frame(spark), time="ts")
     session.query("q", JOIN)
+    session.query("grouped", MERGED["grouped"])
     return session
 
 
@@ -30,6 +32,7 @@ def test_a_hot_group_is_spread_on_spark(spark, tmp_path):
     inputs = {name: rows for name, rows in skewed().items() if name in "AB"}
     feeds = {name: Feed(tmp_path / name) for name in "AB"}
     lately: list[Any] = []
+    queries = {"q": JOIN, "grouped": MERGED["grouped"]}
     sizes: list[int | str] = [0, "10 MB", 0]
     for turn, small in enumerate(sizes):
         session = session_on(spark, tmp_path, feeds, small)
@@ -40,14 +43,16 @@ def test_a_hot_group_is_spread_on_spark(spark, tmp_path):
             loads = session._job.state.loads
             group = max(range(len(loads)), key=loads.__getitem__)
             if turn == 0:
-                session._job.apply(GroupSpread(SpreadGroup(group, "A", 3, f"key {HOT} is hot")))
+                merging = merging_for(session._job.queries, "A")
+                assert merging == ("grouped",)
+                session._job.apply(GroupSpread(SpreadGroup(group, "A", 3, f"key {HOT} is hot", merging=merging)))
             elif turn == 2:
                 session._job.apply(GroupBroughtHome(group))
             assert session._job.manifest is not None
             lately.append(session._job.manifest.slots.shared)
         if turn == 2:
             session.finish()
-            results = session.queries["q"].table()
+            results = {query: session.queries[name].table() for name, query in queries.items()}
         session.stop()
     assert [len(shared) for shared in lately] == [0, 1, 1, 1, 1, 0]
-    assert ms.snapshot_equal(results, answer(JOIN, inputs))
+    assert all(ms.snapshot_equal(found, answer(query, inputs)) for query, found in results.items())

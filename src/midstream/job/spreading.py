@@ -182,9 +182,10 @@ def merging_for(queries: Queries, spread: str) -> tuple[str, ...]:
     cut, found = dict(queries), list[str]()
     for name, query in queries.items():
         try:
-            require_spreadable({name: query}, spread)
+            plain = merged(query, False, query.staged.routes, GROUP_BITS) if query.merging else query
+            require_spreadable({name: plain}, spread)
         except JobError:
-            cut[name] = merged(query, True, query.staged.routes, GROUP_BITS)
+            cut[name] = query if query.merging else merged(query, True, query.staged.routes, GROUP_BITS)
             found.append(name)
     require_spreadable(cut, spread)
     return tuple(found)

@@ -50,7 +50,7 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
     if moving := answer.get("moving"):
         lines.append(f"{moving['groups']} groups move by {moving['protocol']} since batch {moving['since']}")
     lines += _between_slots(answer.get("last_batch"))
-    lines += _shared_groups(answer)
+    lines += shared_group_lines(answer)
     lines += _retention(answer)
     for name, query in answer["queries"].items():
         moving = f", migrating to {query['migrating_to']}" if query["migrating_to"] else _verifying(query)
@@ -79,7 +79,7 @@ def _between_slots(last: dict[str, Any] | None) -> list[str]:
     return lines
 
 
-def _shared_groups(answer: dict[str, Any]) -> list[str]:
+def shared_group_lines(answer: dict[str, Any]) -> list[str]:
     """The groups that several slots share, or are to; and why the hottest one stays where it is."""
     lines = []
     for group in answer.get("spread", ()):

@@ -1,0 +1,96 @@
+"""Sessions with a key hotter than a slot: slots share it, several queries stay right, and status says what is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from tests.local.test_durable_sessions import SCHEMA
+
+import midstream as ms
+from midstream.checkpoint.status import stored_status
+from midstream.checkpoint.store import CheckpointStore
+from midstream.cluster.checkpoint_session import CheckpointSession
+from midstream.cluster.listener import status
+from midstream.interface.cli.control import shared_group_lines
+
+QUERIES = {
+    "pairs": "SELECT A.v AS a, B.v AS b FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k",
+    "large": "SELECT A.v AS a, B.v AS b FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k AND A.v > 4",
+    "values": "SELECT DISTINCT A.k, B.v FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k",
+    "groups": "SELECT k, count(*) AS n, max(v) AS m FROM A [HOP 10, 5] GROUP BY k",
+}
+
+
+def opened(folder: Path, more: dict[str, str] | None = None) -> CheckpointSession:
+    session = CheckpointSession(checkpoint=str(folder), on="local", slots=4)
+    for name in "AB":
+        session.stream(name, SCHEMA)
+    for name, cql in {**QUERIES, **(more or {})}.items():
+        session.query(name, cql)
+    session.start()
+    return session
+
+
+def rows(stream: str, part: int, hot: bool) -> pa.Table:
+    rng = np.random.default_rng(2 * part + (stream == "A"))
+    count = 120 if stream == "A" else 30
+    keys = rng.integers(0, 300, count)
+    keys = np.where((rng.random(count) < 0.6) & hot, 7, keys) if stream == "A" else np.where(keys < 60, 7, keys)
+    ticks = np.sort(rng.integers(10 * part, 10 * part + 10, count))
+    return pa.table({"k": keys, "v": rng.integers(0, 9, count), "ts": ticks}).select(SCHEMA.names).cast(SCHEMA)
+
+
+def test_several_queries_stay_right_while_slots_share_a_key(tmp_path):
+    parts = {name: [rows(name, i, i < 8) for i in range(14)] for name in "AB"}
+    session = opened(tmp_path)
+    shared = []
+    for i in range(14):
+        if i in (3, 13):
+            assert session.rebalance()
+        if i == 5:
+            session.rescale(3)
+        if i == 6:
+            session.stop()
+            session = opened(tmp_path)
+        if i == 7:
+            session.drop("large")
+        session.push({name: parts[name][i] for name in "AB"})
+        shared.append(len(session.job.slots.spread))
+        if i == 4:
+            told = status(session)
+            (group,) = told["spread"]
+            assert (group["spread"], group["copied"], len(group["slots"])) == ("A", ["B"], 4)
+            assert sorted(group["merging"]) == ["groups", "values"]
+            assert shared_group_lines(told)[0].startswith(f"group {group['group']}: rows of A spread over slots ")
+    assert shared == [0] * 3 + [1] * 10 + [0]
+    session.finish()
+    inputs = {name: pa.concat_tables(parts[name]) for name in "AB"}
+    for name in ("pairs", "values", "groups"):
+        assert ms.snapshot_equal(session.queries[name].table(), ms.reference(QUERIES[name], inputs)), name
+    session.stop()
+
+
+def test_a_query_that_reads_what_would_be_copied_keeps_the_key_in_one_slot(tmp_path):
+    with opened(tmp_path, {"alone": "SELECT k, count(*) AS n FROM B [RANGE 20] GROUP BY k"}) as session:
+        for i in range(3):
+            session.push({name: rows(name, i, True) for name in "AB"})
+        session.rebalance()
+        session.push({name: rows(name, 3, True) for name in "AB"})
+        assert not session.job.slots.spread
+
+
+def test_a_job_that_rebalances_by_itself_says_what_it_decides_of_keys(tmp_path):
+    session = CheckpointSession(checkpoint=str(tmp_path), on="local", slots=4, rebalancing=True)
+    session.stream("A", SCHEMA)
+    session.query("averages", "SELECT k, avg(v) AS m FROM A [RANGE 20] GROUP BY k")
+    with session.start():
+        for i in range(3):
+            session.push("A", rows("A", i, True))
+    told = stored_status(CheckpointStore(str(tmp_path)))
+    assert told["spread"] == []
+    (about_keys,) = [decision for decision in told["slot_decisions"] if decision["kind"] == "keys"]
+    assert shared_group_lines({"spread": [], "slot_decisions": [{**about_keys, "action": "stay", "group": 5}]}) == [
+        about_keys["reason"]
+    ]
