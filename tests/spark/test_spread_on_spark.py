@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 
 
 def session_on(spark: Any, folder: Path, feeds: dict[str, Feed], small: int | str) -> CheckpointSession:
-    session = ms.Session(spark, checkpoint=str(folder / "checkpoint"), slots=3, small_batches=small)
+    session = CheckpointSession(spark, checkpoint=str(folder / "checkpoint"), slots=3, small_batches=small)
     for name, feed in feeds.items():
         session.stream(name, feed.frame(spark), time="ts")
     session.query("q", JOIN)
