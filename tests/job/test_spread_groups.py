@@ -262,3 +262,21 @@ def test_rebalancing_that_is_asked_for_spreads_hot_groups_and_brings_cooled_ones
     assert f"with k = {HOT}, has" in told[0]["trigger"]
     chain.batch({}, end=True)
     assert ms.snapshot_equal(chain.results(), answer(JOIN, inputs))
+
+
+def test_a_query_that_is_cut_for_one_group_stays_so_for_another(tmp_path):
+    query, inputs = MERGED["distinct"], skewed()
+    chain, parts = chain_of(query, tmp_path, inputs, slots=3)
+    for i, part in enumerate(parts):
+        if i == 2:
+            first = hot_group(chain)
+            spread(chain, first, 3)
+        if i == 4:
+            assert chain.query.merging
+            spread(chain, (first + 1) % 256, 2)
+        if i == 6:
+            chain.driver.apply(GroupBroughtHome(first))
+        batch = chain.batch(part)
+    assert [(group.group, group.merging, group.active) for group in batch.spread] == [((first + 1) % 256, ("q",), True)]
+    chain.batch({}, end=True)
+    assert ms.snapshot_equal(chain.results(), answer(query, inputs))
