@@ -24,6 +24,7 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import dead_letters_of, read_list, results_of
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.metrics import metrics_of
+from midstream.checkpoint.names import REHEARSED
 from midstream.errors import JobError, MidstreamError
 
 KINDS = ("results", "dead_letters", "replaced")
@@ -161,7 +162,7 @@ def _settled(manifest: Manifest, oldest: Manifest, query: str) -> int:
     if manifest.queries[query].status == REPLACED:  # what it had not released then is never delivered
         known = oldest.queries.get(query)
         return INFINITY if known is not None and known.status == REPLACED else BEGINNING
-    verifying = manifest.account(query).verifying
+    verifying = manifest.account(query.removesuffix(REHEARSED)).verifying  # a copy's results are compared with its own
     released = [known.released.get(query, BEGINNING) for known in (manifest, oldest)]
     return min([*released, *([] if verifying is None else [int(verifying["since"])])])
 

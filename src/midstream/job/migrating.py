@@ -10,14 +10,14 @@ from midstream.algebra.time import BEGINNING
 from midstream.errors import MigrationError
 from midstream.job.doubled_moves import moves_doubled, require_rest
 from midstream.job.events import MigrationAsked
-from midstream.job.local_plans import require_slots_of
+from midstream.job.local_plans import migrating_to, require_slots_of
 from midstream.job.migration_choice import decide, legal_strategy, require_cancellable
 from midstream.job.moving_migrations import BY_GROUP
 from midstream.job.relocation import shipped_rows
 from midstream.job.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.state import JobState
 from midstream.job.verifying import Verification, copy_name, with_copy
-from midstream.migration.verified import DIFFERS, FAILED, Stretch
+from midstream.migration.verified import DIFFERS, FAILED, Stretch, can_be_adopted
 from midstream.optimizer.plans import Plan, plan_query
 
 
@@ -51,22 +51,46 @@ def _begin_with_copy(state: JobState, query: RunningQuery, asked: MigrationAsked
     """Starts a migration of a copy of a query, which is compared with the query."""
     name, copy, before = query.name, copy_name(query.name), state.manifest
     _require_not_migrating(state, query)
-    if asked.slots is not None:
-        raise MigrationError("a migration of some slots is not verified", hint="leave slots or verify out")
-    if query.local:
-        raise MigrationError(f"query {name} runs by other plans in some slots, which is not verified")
+    if query.migrates:
+        raise MigrationError(
+            f"query {name} is migrating already in some slots, to {migrating_to(query)}",
+            hint="wait for the end of that migration",
+        )
     since = BEGINNING if before is None else before.released.get(name, BEGINNING)
     wanted = Verification(
         asked.target.plan.text, asked.strategy, asked.trigger, asked.part, since, since, Stretch(verify)
     )
-    made = replace(state.target(query, query.plan), name=copy, share=False, core=query.core)
+    if asked.slots is not None:
+        wanted = replace(wanted, slots=tuple(sorted(set(asked.slots))))
+    made = _copied(state, query)
+    made = replace(made, local={slot: _copied(state, own) for slot, own in query.local.items()})
     # The copy has all that the query has, so that its migration is decided as the query's would be.
     state.manifest = before if before is None or name not in before.queries else with_copy(before, name)
     target = replace(asked.target, name=copy, share=False)
     # Nothing is known of the copy's streams: it has not been watched.
-    migration = _decided(state, made, replace(asked, target=target, observed=None))
-    state.queries[copy] = replace(made, migration=migration)
+    asked = replace(asked, target=target, observed=None)
+    if asked.slots is not None or query.local:
+        state.queries[copy] = _migrating_locally(state, made, asked)
+        _require_adoptable(query, state.queries[copy])
+    else:
+        state.queries[copy] = replace(made, migration=_decided(state, made, asked))
     state.verifications.begin(name, wanted)
+
+
+def _copied(state: JobState, query: RunningQuery) -> RunningQuery:
+    """The query, or what a slot runs of it, under the name of its copy."""
+    return replace(state.target(query, query.plan), name=copy_name(query.name), share=False, core=query.core)
+
+
+def _require_adoptable(query: RunningQuery, copy: RunningQuery) -> None:
+    """Fails if a query could not go on as its copy, some slots of which migrate: slots cannot migrate a second time."""
+    for slot, own in copy.local.items():
+        if own.migration is not None and not can_be_adopted(query.in_slot(slot).plan, own.migration.target.plan):
+            raise MigrationError(
+                f"a migration of some slots of query {query.name} to {own.migration.target.plan.text} is not verified",
+                detail="one of the plans gives results early, and the other by slices of time",
+                hint="verify a migration of all slots, or leave verify out",
+            )
 
 
 def begin_verified(state: JobState, observed: Mapping[str, Statistics]) -> None:

@@ -55,16 +55,21 @@ class Verification:
     """Whether nothing differed, and the query itself is to migrate now."""
     comparison: Comparison | None = None
     """What is left to compare; made anew from the stored results where it is not known."""
+    slots: tuple[int, ...] | None = None
+    """The slots that go over to the plan; None: all."""
 
     def to_json(self) -> dict[str, Any]:
         """What a manifest says of it."""
         done = {name: getattr(self, name) for name in _PLAIN}
-        return {**done, "ticks": self.stretch.ticks, "until": self.stretch.until}
+        some = {} if self.slots is None else {"slots": list(self.slots)}
+        return {**done, "ticks": self.stretch.ticks, "until": self.stretch.until, **some}
 
     @staticmethod
     def from_json(done: Mapping[str, Any]) -> Verification:
         """What a manifest said."""
-        return Verification(**{name: done[name] for name in _PLAIN}, stretch=Stretch(done["ticks"], done["until"]))
+        slots = tuple(done["slots"]) if "slots" in done else None
+        stretch = Stretch(done["ticks"], done["until"])
+        return Verification(**{name: done[name] for name in _PLAIN}, stretch=stretch, slots=slots)
 
     def found(self, end: int | None = None) -> Verified:
         """What has been found if nothing differs."""
@@ -179,7 +184,7 @@ def _examined(
     copy, query = copy_name(name), queries[name]
     verdict, comparison = _verdict(files, manifest, name, known)
     stretch = Stretch(known.stretch.ticks, known.stretch.until)
-    migrated = copy not in manifest.migration and manifest.queries[copy].plan == known.plan
+    migrated = _migrated(manifest, copy, known)
     outcome = verdict.outcome
     if outcome is None and stretch.is_over(migrated, verdict.found.compared_to):
         outcome = "done"
@@ -198,6 +203,16 @@ def _examined(
         record["new_results"] = archive_name(manifest, name)
         manifest = archived(manifest, name)
     return _with_record(without_copy(manifest, name), name, record), Consequence(None, "removed")
+
+
+def _migrated(manifest: Manifest, copy: str, known: Verification) -> bool:
+    """Whether all slots of a copy that are to go over to a plan have done so."""
+    if copy in manifest.migration:
+        return False
+    # A slot whose migration is under way has its old plan.
+    plans, usual = manifest.account(copy).plans_of_slots, manifest.queries[copy].plan
+    slots = range(manifest.slots.count) if known.slots is None else known.slots
+    return all(plans.get(slot, usual) == known.plan for slot in slots if slot < manifest.slots.count)
 
 
 def _verdict(files: Files, manifest: Manifest, name: str, known: Verification) -> tuple[Verdict, Comparison | None]:
@@ -261,6 +276,7 @@ def _record(
         "status": outcome,
         "end_batch": None if manifest is None else manifest.batch_id,
         "verified": found.to_json(),
+        **({} if known.slots is None else {"slots": list(known.slots)}),
     }
 
 
@@ -268,7 +284,8 @@ def with_copy(manifest: Manifest, name: str) -> Manifest:
     """The manifest in which a copy of a query stands beside it: with its state, and what it has not released."""
     copy, released = copy_name(name), manifest.released.get(name, BEGINNING)
     waiting = tuple(file for file in manifest.outputs.results.get(name, ()) if file.last_from >= released)
-    account = QueryAccount(sharing=manifest.account(name).sharing)
+    its = manifest.account(name)
+    account = QueryAccount(sharing=its.sharing, local_plans=its.local_plans)
     made = mapped(manifest, lambda by_query: {**by_query, **({copy: by_query[name]} if name in by_query else {})})
     listed = {query: lists for query, lists in made.outputs.listed.items() if query != copy}
     made = made.with_outputs(results={**made.outputs.results, copy: waiting}, listed=listed)
@@ -290,7 +307,7 @@ def adopted(manifest: Manifest, name: str) -> Manifest:
         manifest,
         queries={**manifest.queries, name: entry},
         segments={**manifest.segments, name: manifest.segments.get(copy, {})},
-    ).with_account(name, sharing=its.sharing, graph=its.graph)
+    ).with_account(name, sharing=its.sharing, graph=its.graph, local_plans=its.local_plans)
     return without_copy(made, name)
 
 
@@ -320,5 +337,9 @@ def _with_record(manifest: Manifest, name: str, record: Mapping[str, Any]) -> Ma
 
 
 def _go_on_as_copy(queries: Queries, name: str) -> None:
-    copy = queries.pop(copy_name(name))
-    queries[name] = replace(copy.after_batch, name=name, share=queries[name].share, migration=None, programs={})
+    copy, share = queries.pop(copy_name(name)), queries[name].share
+
+    def renamed(own: RunningQuery) -> RunningQuery:
+        return replace(own.after_batch, name=name, share=share, migration=None, programs={})
+
+    queries[name] = replace(renamed(copy), local={slot: renamed(own) for slot, own in copy.local.items()})
