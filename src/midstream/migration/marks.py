@@ -108,7 +108,7 @@ def mark_segment(segment: Segment, schema: pa.Schema) -> Segment:
     if not marks:
         return segment
     columns = _all_marked(segment.elements.columns, marks, True)
-    return replace(segment, elements=replace(segment.elements, columns=columns), place=None)
+    return segment.with_columns(columns)
 
 
 def unmark_segment(segment: Segment, schema: pa.Schema) -> Segment:
@@ -116,7 +116,7 @@ def unmark_segment(segment: Segment, schema: pa.Schema) -> Segment:
     if segment.elements.columns.schema.names == schema.names:
         return segment
     columns = segment.elements.columns.select(schema.names)
-    return replace(segment, elements=replace(segment.elements, columns=columns), place=None)
+    return segment.with_columns(columns)
 
 
 def _all_marked(columns: pa.RecordBatch, marks: list[str], old: bool) -> pa.RecordBatch:

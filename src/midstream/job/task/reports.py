@@ -93,11 +93,12 @@ class Report:
         """Counts rows by their partition groups, those that arrive of a stream; what all goes to one slot has none."""
         if len(groups) and int(groups.min()) < 0:
             groups = groups[groups >= 0]
-        arrived = {} if stream is None else self.arrived.setdefault(stream, {})
-        for group, count in enumerate(np.bincount(groups).tolist()):
-            if count:
-                self.groups[group] = self.groups.get(group, 0) + count
-                arrived[group] = arrived.get(group, 0) + count
+        counts = np.bincount(groups)
+        present = np.flatnonzero(counts)
+        found = dict(zip(present.tolist(), counts[present].tolist(), strict=True))
+        for known in (self.groups, *(() if stream is None else (self.arrived.setdefault(stream, {}),))):
+            # Most often nothing has been counted yet.
+            known.update({group: known.get(group, 0) + count for group, count in found.items()} if known else found)
 
     def to_bytes(self) -> bytes:
         """The report as it travels."""

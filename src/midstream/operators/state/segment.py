@@ -40,6 +40,7 @@ class Segment:
     place: str | None = None
     origin: str | None = None
     views: dict[int, Numbers | None] = field(default_factory=dict, compare=False, repr=False)
+    sizes: list[int] = field(default_factory=list, compare=False, repr=False)
 
     def view(self, column: int) -> Numbers | None:
         """A column's numbers where it has nothing but numbers, made once; None otherwise."""
@@ -54,8 +55,15 @@ class Segment:
 
     @property
     def bytes(self) -> int:
-        """The size of its columns, hashes and times."""
-        return int(self.elements.columns.nbytes) + 24 * len(self)
+        """The size of its columns, hashes and times, worked out once."""
+        if not self.sizes:
+            self.sizes.append(int(self.elements.columns.nbytes) + 24 * len(self))
+        return self.sizes[0]
+
+    def with_columns(self, columns: pa.RecordBatch) -> Segment:
+        """A segment of the same elements with other columns, which no store keeps."""
+        elements = replace(self.elements, columns=columns)
+        return replace(self, elements=elements, place=None, views={}, sizes=[])
 
     def to_batch(self) -> pa.RecordBatch:
         """The segment as one Arrow batch, ready for a file; nothing is copied."""
