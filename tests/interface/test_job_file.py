@@ -138,8 +138,8 @@ def test_a_job_says_what_streams_carry_and_which_operator_runs_when():
     plain, told = (
         job_of(described(**changes), Path()) for changes in ({}, {"job__carry": "all", "job__scheduling": "rr"})
     )
-    assert (plain.carry, plain.scheduling) == ("needed", None)
-    assert (told.carry, told.scheduling) == ("all", "rr")
+    assert (plain.options.carry, plain.options.scheduling) == ("needed", None)
+    assert (told.options.carry, told.options.scheduling) == ("all", "rr")
 
 
 def test_a_stream_says_whose_its_times_are_and_how_far_it_may_be_behind(tmp_path):

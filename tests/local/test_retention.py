@@ -172,6 +172,6 @@ def test_a_job_file_says_what_is_kept(tmp_path: Path) -> None:
         stream = {"format": "parquet", "path": "a", "schema": "ts BIGINT"}
         return job_of({"job": {"checkpoint": "c", "retention": retention}, "streams": {"A": stream}}, tmp_path)
 
-    assert job({"results": "30 days"}).retention == {"results": "30 days"}
+    assert job({"results": "30 days"}).options.retention == {"results": "30 days"}
     with pytest.raises(ms.JobError, match=r"job.retention.results cannot be 'for ever'"):
         job({"results": "for ever"})

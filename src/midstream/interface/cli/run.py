@@ -119,21 +119,7 @@ def open_session(job: JobFile, replace: bool = False, drop: Sequence[str] = ()) 
     from midstream.cluster.checkpoint_session import CheckpointSession
 
     session = CheckpointSession(
-        _spark(job) if job.on == "spark" else None,
-        checkpoint=job.checkpoint,
-        on=job.on,
-        slots=job.slots,
-        retained=job.retained,
-        carry=job.carry,
-        scheduling=job.scheduling,
-        memory_per_slot=job.memory_per_slot,
-        metrics_retained=job.metrics_retained,
-        rebalancing=job.rebalancing,
-        group_bits=job.group_bits,
-        name=job.name,
-        small_batches=job.small_batches,
-        retention=job.retention,
-        sites=job.sites,
+        _spark(job) if job.on == "spark" else None, checkpoint=job.checkpoint, on=job.on, **vars(job.options)
     )
     for name in drop:
         session.drop(name)

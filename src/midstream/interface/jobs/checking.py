@@ -84,8 +84,8 @@ class _Check:
         job = self.job
         if job.trigger is not None and job.trigger != "available":
             self.note("job.trigger", lambda: _interval(str(job.trigger)), job.trigger)
-        if job.scheduling is not None:
-            self.note("job.scheduling", lambda: schedule_of(str(job.scheduling)), job.scheduling)
+        if (scheduling := job.options.scheduling) is not None:
+            self.note("job.scheduling", lambda: schedule_of(scheduling), str(scheduling))
         if job.checkpoint:
             self.note("job.checkpoint", lambda: _require_writable(job.checkpoint, "the checkpoint"))
 

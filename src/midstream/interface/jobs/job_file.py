@@ -14,6 +14,7 @@ from midstream.adaptation.policy import Policy
 from midstream.adaptation.scaling import SlotRange
 from midstream.algebra.declarations import Timestamps
 from midstream.checkpoint.retention import Retention
+from midstream.cluster.options import SessionOptions
 from midstream.errors import JobError, MidstreamError
 from midstream.interface.jobs.adaptivity import OFF, policy_in
 from midstream.interface.jobs.keys import JOB_KEYS, QUERY_KEYS, STREAM_KEYS, Key
@@ -75,23 +76,17 @@ class JobFile:
     streams: tuple[StreamEntry, ...]
     queries: tuple[QueryEntry, ...]
     trigger: str | None = None
-    slots: int | str | None = None
     master: str | None = None
     ticks: bool = False
-    retained: int = 10
-    memory_per_slot: int | str = "1 GB"
-    metrics_retained: int = 100_000
     spark: Mapping[str, str] = field(default_factory=dict)
-    carry: Literal["needed", "all"] = "needed"
-    scheduling: str | None = None
-    rebalancing: bool = False
-    name: str | None = None
-    """What the checkpoint knows the job by."""
     on: Literal["spark", "local"] = "spark"
-    group_bits: int | None = None
-    small_batches: int | str | None = None
-    retention: Mapping[str, str] = field(default_factory=dict)
-    sites: Sites = field(default_factory=dict)
+    options: SessionOptions = SessionOptions()
+    """How its session works; `options.name` is what the checkpoint knows the job by."""
+
+    @property
+    def name(self) -> str | None:
+        """What the checkpoint knows the job by."""
+        return self.options.name
 
 
 def read_job(path: Path) -> JobFile:
@@ -143,24 +138,31 @@ def _described(content: Mapping[str, Any], folder: Path, name: str | None) -> tu
             streams,
             queries,
             job.optional("trigger"),
-            _slots(job),
             job.optional("master"),
             bool(job.optional("ticks")),
-            _positive(job, "retained", 10) or 10,
-            _memory(job),
-            _positive(job, "metrics_retained", 100_000) or 100_000,
             {key: str(value) for key, value in (top.optional("spark") or {}).items()},
-            "all" if job.choice("carry", "needed") == "all" else "needed",
-            job.optional("scheduling"),
-            bool(job.optional("rebalancing")),
-            job.optional("name") or name,
             "local" if job.choice("on", "spark") == "local" else "spark",
-            _group_bits(job),
-            _small_batches(job),
-            _retention(job),
-            sites,
+            _options(job, job.optional("name") or name, sites),
         ),
         mistakes,
+    )
+
+
+def _options(job: _Section, name: str | None, sites: Sites) -> SessionOptions:
+    usual = SessionOptions()
+    return SessionOptions(
+        scheduling=job.optional("scheduling"),
+        slots=_slots(job),
+        retained=_positive(job, "retained", None) or usual.retained,
+        carry="all" if job.choice("carry", "needed") == "all" else "needed",
+        memory_per_slot=_memory(job),
+        rebalancing=bool(job.optional("rebalancing")),
+        group_bits=_group_bits(job),
+        metrics_retained=_positive(job, "metrics_retained", None) or usual.metrics_retained,
+        name=name,
+        small_batches=_small_batches(job),
+        retention=_retention(job),
+        sites=sites,
     )
 
 
@@ -203,7 +205,7 @@ def _slots(job: _Section) -> int | str | None:
 def _memory(job: _Section) -> int | str:
     size: int | str | None = job.optional("memory_per_slot")
     if size is None:
-        return "1 GB"
+        return SessionOptions.memory_per_slot
     with job.noting("memory_per_slot"):
         Memory.of(size, job.at("memory_per_slot"))
     return size
