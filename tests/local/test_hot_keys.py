@@ -13,7 +13,7 @@ from midstream.checkpoint.status import stored_status
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.listener import status
-from midstream.interface.cli.control import shared_group_lines
+from midstream.interface.cli.status_text import shared_group_lines
 
 QUERIES = {
     "pairs": "SELECT A.v AS a, B.v AS b FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k",

@@ -13,8 +13,8 @@ from midstream.algebra.statistics import UNKNOWN, Statistics
 from midstream.algebra.time import ticks
 from midstream.checkpoint.metrics import metrics_of
 from midstream.checkpoint.plotting import plot_batches
-from midstream.checkpoint.reading import past_migration
 from midstream.checkpoint.stored import StoredDecision, StoredMigration
+from midstream.checkpoint.stored_queries import past_migration
 from midstream.cluster.continuous_query import ContinuousQuery
 from midstream.cluster.enrolment import Enrolment
 from midstream.html import Records

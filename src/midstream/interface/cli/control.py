@@ -6,23 +6,37 @@ from typing import Annotated, Any
 
 import typer
 
-from midstream.algebra.quantities import amount, plural, seconds, size
+from midstream.algebra.quantities import plural, size
 from midstream.checkpoint.status import is_running, stored_status
 from midstream.checkpoint.store import CheckpointStore
-from midstream.distribution.plan_texts import slots_text
 from midstream.errors import JobError
 from midstream.interface.asking import asked
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import USER_ERROR, ends_clearly
 from midstream.interface.cli.forecasts import migration_forecast
 from midstream.interface.cli.output import note, show_json, show_text
+from midstream.interface.cli.status_text import (
+    adaptivity_lines,
+    between_slots_lines,
+    faults_lines,
+    migration_line,
+    rates_lines,
+    requests_lines,
+    retention_lines,
+    shared_group_lines,
+    verifying_text,
+    waits_lines,
+)
 from midstream.interface.cli.stored_plan import stored_plan
 from midstream.interface.leaving import dropped, repaired, resumed, stopped
 from midstream.interface.slots import slots_named
 
 Checkpoint = Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The checkpoint of the running job.")]
+
 QueryName = Annotated[str, typer.Argument(metavar="QUERY", help="The query's name.")]
+
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what it would do and cost.")]
+
 Patience = Annotated[float, typer.Option("--timeout", help="Seconds to wait for the job's answer.")]
 
 
@@ -41,7 +55,7 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
     rests = "" if answer["running"] else ", not running"
     lines = [
         f"{answer['checkpoint']}: batch {answer['batch']}, {plural(answer['slots'], 'slot')}{rests}",
-        *_rates(answer),
+        *rates_lines(answer),
     ]
     for name, stream in answer["streams"].items():
         lines.append(
@@ -49,47 +63,21 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
         )
     if moving := answer.get("moving"):
         lines.append(f"{moving['groups']} groups move by {moving['protocol']} since batch {moving['since']}")
-    lines += _between_slots(answer.get("last_batch"))
+    lines += between_slots_lines(answer.get("last_batch"))
     lines += shared_group_lines(answer)
-    lines += _retention(answer)
+    lines += retention_lines(answer)
     for name, query in answer["queries"].items():
-        moving = f", migrating to {query['migrating_to']}" if query["migrating_to"] else _verifying(query)
+        moving = f", migrating to {query['migrating_to']}" if query["migrating_to"] else verifying_text(query)
         rests = f", {query['status']}" if query.get("status") in ("replaced", "quarantined") else ""
         plan = query["plan"] or "without joins"
         lines.append(f"query {name}: {query['results']:,} results, plan {plan}{moving}{rests}")
-        lines += _faults(name, query)
-        lines += [_migration(record) for record in query["history"]]
+        lines += faults_lines(name, query)
+        lines += [migration_line(record) for record in query["history"]]
         lines += [f"  warning: {sentence}" for sentence in query.get("warnings", ())]
-        lines += _waits(query.get("waits_for"))
-        lines += _adaptivity(query["adaptivity"])
-    lines += _requests(answer.get("requests", {}))
+        lines += waits_lines(query.get("waits_for"))
+        lines += adaptivity_lines(query["adaptivity"])
+    lines += requests_lines(answer.get("requests", {}))
     show_text("\n".join(lines))
-
-
-def _between_slots(last: dict[str, Any] | None) -> list[str]:
-    """What rows took between slots in the last batch, and which executors ran them."""
-    moved, executors = (dict((last or {}).get(key) or {}) for key in ("moved", "executors"))
-    lines = []
-    if moved:
-        most = ", ".join(f"{pair} {size:,}" for pair, size in sorted(moved.items(), key=lambda item: -item[1])[:6])
-        lines.append(f"moved between slots in the last batch: {sum(moved.values()):,} bytes ({most})")
-    if executors:
-        named = ", ".join(f"slot {slot} on {name}" for slot, name in sorted(executors.items()))
-        lines.append(f"ran in executors: {named}")
-    return lines
-
-
-def shared_group_lines(answer: dict[str, Any]) -> list[str]:
-    """The groups that several slots share, or are to; and why the hottest one stays where it is."""
-    lines = []
-    for group in answer.get("spread", ()):
-        where = f"spread over slots {', '.join(map(str, group['slots']))}" if group["slots"] else "to be spread"
-        rests = f"; it rests: {group['resting']}" if group["resting"] else ""
-        lines.append(f"group {group['group']}: rows of {group['spread']} {where}{rests}")
-    about_keys = [decision for decision in answer.get("slot_decisions", ()) if decision["kind"] == "keys"]
-    if about_keys and about_keys[-1]["action"] == "stay" and about_keys[-1].get("group") is not None:
-        lines.append(about_keys[-1]["reason"])
-    return lines
 
 
 @ends_clearly
@@ -256,36 +244,6 @@ def stop(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json = 
     show_json(answer) if json else show_text("the job has stopped" if answer["stopping"] else "the job does not run")
 
 
-def _faults(name: str, query: dict[str, Any]) -> list[str]:
-    """Why a query is in quarantine, and what was set aside for it."""
-    fault, aside = query.get("quarantine"), query.get("set_aside", 0)
-    lines = [f"  {aside:,} rows were set aside: its expressions failed for them"] if aside else []
-    if fault is not None:
-        lines.append(f"  stopped since batch {fault['batch']}: {fault['reason']}")
-        lines.append(f"  midstream resume CHECKPOINT {name} resumes it, midstream drop ends it")
-    return lines
-
-
-def _adaptivity(answer: dict[str, Any] | None) -> list[str]:
-    if answer is None:
-        return []
-    decision = answer["decision"]
-    return [f"  adaptivity {answer['mode']}: {decision['reason'] if decision else 'nothing decided yet'}"]
-
-
-def _requests(answer: dict[str, Any]) -> list[str]:
-    """What was asked and is not done yet, and what was given up."""
-
-    def words(request: dict[str, Any]) -> str:
-        return " ".join(str(request[key]) for key in ("command", "query", "plan", "scheduling") if key in request)
-
-    given_up = [request for request in answer.get("done", ()) if "refused" in request]
-    return [
-        *(f"waits for a batch: {words(request)}" for request in answer.get("waiting", ())),
-        *(f"given up with batch {request['batch']}: {words(request)}: {request['refused']}" for request in given_up),
-    ]
-
-
 def _cancel(checkpoint: str, query: str | None, plan: str | None, timeout: float, json: bool) -> None:
     if query is None or plan is not None:
         raise JobError("--cancel takes the name of a query, and no plan")
@@ -355,62 +313,6 @@ def adapt(
     )
 
 
-def _waits(answer: dict[str, Any] | None) -> list[str]:
-    if answer is None:
-        return []
-    since = f"silent for {answer['batches']} batches" if answer["behind"] is not None else "without any rows so far"
-    return [f"  waits for stream {answer['stream']}, {since}: a skew for it would end that"]
-
-
-def _retention(answer: dict[str, Any]) -> list[str]:
-    """What is kept for a while only, and what has gone."""
-    limits = [f"{kind} {limit}" for kind, limit in sorted(answer.get("retention", {}).items())]
-    lines = [f"retention: {', '.join(limits)}"] if limits else []
-    for name, query in answer["queries"].items():
-        gone = query.get("removed")
-        if gone is not None:
-            lines.append(f"  {gone['rows']:,} results of query {name} that start before {gone['before']} were removed")
-    gone = answer.get("removed_dead_letters")
-    return [*lines, *([f"  {gone['rows']:,} dead letters were removed"] if gone else [])]
-
-
-def _verifying(query: dict[str, Any]) -> str:
-    answer = query.get("verifying")
-    return "" if answer is None else f", being verified with {answer['plan']}, the same so far"
-
-
-def _found(record: dict[str, Any]) -> str:
-    """What a verification has found, if there was one."""
-    verified = record.get("verified")
-    if verified is None or record["status"] == "verifying":
-        return ""
-    if verified["difference"] is None:
-        return f"; verified from {verified['since']} to {verified['compared_to']}"
-    rows = [f"\n    only in the old plan's results: {row}" for row in verified["only_in_old"][:3]]
-    rows += [f"\n    only in the new plan's results: {row}" for row in verified["only_in_new"][:3]]
-    kept = f"\n    the new plan's results are kept as {record['new_results']}" if "new_results" in record else ""
-    return f"; {verified['difference']}{''.join(rows)}{kept}"
-
-
-def _migration(record: dict[str, Any]) -> str:
-    if record.get("event") == "started":
-        kept = ", ".join(f"{alias} since batch {batch}" for alias, batch in record["inherited"].items())
-        shared = f", with what {', '.join(record['shares'])} keeps: {kept}" if kept else ""
-        return f"  started with batch {record['start_batch']}{shared}"
-    if record.get("event") in ("quarantined", "resumed", "functions changed"):
-        since = f", stopped in batch {record['start_batch']}" if record["event"] == "resumed" else ""
-        return f"  {record['event']} with batch {record['end_batch']}{since}: {record['trigger']}"
-    ended = record["end_batch"] is not None
-    batches = f"batches {record['start_batch']} to {record['end_batch']}" if ended else "not ended"
-    whole = f"{record['old_plan']} to {record['new_plan']}"
-    part = f" in {record['part']}" if record.get("part") not in (None, "", whole) else ""
-    where = f" in {slots_text(record['slots'])}" if record.get("slots") else ""
-    return (
-        f"  {record['old_plan']} to {record['new_plan']}{where} by {record['strategy']}{part}, {record['trigger']}: "
-        f"{record['status']}, {batches}{_found(record)}"
-    )
-
-
 def _status(checkpoint: str, timeout: float) -> Any:
     if _is_running(checkpoint):
         return _asked(checkpoint, timeout, command="status")
@@ -427,14 +329,3 @@ def _asked(checkpoint: str, timeout: float, **request: Any) -> Any:
     if store.batch_ids() and not is_running(store):
         note(f"no job runs on {checkpoint} now; waiting {timeout:g} seconds for one")
     return asked(checkpoint, timeout, **request)
-
-
-def _rates(answer: dict[str, Any]) -> list[str]:
-    rates = answer["rates"]
-    if not rates["batches"]:
-        return []
-    speeds = [f"{name} {amount(speed)}" for name, speed in sorted(rates["rows_per_second"].items())]
-    return [
-        f"last {plural(rates['batches'], 'batch', 'batches')} in {seconds(rates['seconds'])}, "
-        f"{seconds(rates['batch_seconds'] or 0.0)} each; rows a second: {', '.join(speeds) or 'none'}"
-    ]

@@ -1,0 +1,172 @@
+"""Queries of a stored job: what its manifest says of each, in values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import midstream.checkpoint.graph_html  # noqa: F401  (how notebooks show what is here)
+from midstream.checkpoint.inspect import tick
+from midstream.checkpoint.manifest import Manifest, QueryEntry
+from midstream.checkpoint.names import REHEARSED
+from midstream.checkpoint.packs import SegmentEntry
+from midstream.checkpoint.plan_graphs import graph_of_record, join_tree
+from midstream.checkpoint.stored import (
+    Alternative,
+    Forecast,
+    Knowledge,
+    MigrationFigures,
+    Quarantine,
+    StoredDecision,
+    StoredMigration,
+    StoredQuery,
+    StoredState,
+)
+from midstream.html import Records
+
+
+def stored_query(manifest: Manifest, name: str, entry: QueryEntry) -> StoredQuery:
+    """A query as of a manifest."""
+    account = manifest.account(name)
+    plan, fault = account.graph or {}, account.fault
+    return StoredQuery(
+        name,
+        entry.cql,
+        entry.plan,
+        entry.time,
+        entry.status,
+        account.results,
+        tick(manifest.advanced_to.get(name)),
+        tick(manifest.released.get(name)),
+        graph_of_record(entry.plan, plan) if plan else join_tree(entry.plan),
+        _knowledge(name, account.knowledge or {}),
+        _under_way(manifest, name, entry, plan),
+        Records(past_migration(name, record, entry.time) for record in account.history),
+        tuple(_states(manifest, name)),
+        None if fault is None else Quarantine(**fault.to_json()),
+        account.plans_of_slots,
+    )
+
+
+def _knowledge(name: str, kept: Mapping[str, Any]) -> Knowledge:
+    return Knowledge(
+        kept.get("mode", "off"),
+        Records(StoredDecision.of(name, decision) for decision in kept.get("decisions", ())),
+        tuple(Alternative(*record) for record in kept.get("controller", {}).get("candidates", ())),
+        dict(kept.get("observed", {})),
+    )
+
+
+def _under_way(manifest: Manifest, name: str, entry: QueryEntry, plan: Mapping[str, Any]) -> StoredMigration | None:
+    record = manifest.migration.get(name)
+    if record is None:
+        verifying = manifest.account(name).verifying
+        rehearsed = manifest.migration.get(name + REHEARSED)
+        return None if verifying is None else _verifying(name, entry, verifying, rehearsed)
+    decision, account, target = record["decision"], record.get("account"), plan.get("target")
+    split = decision.get("split_after")
+    return StoredMigration(
+        name,
+        entry.plan,
+        record["plan"],
+        decision.get("strategy", record["strategy"]),
+        "ending" if record["done"] else "under way",
+        record["trigger"],
+        decision.get("part"),
+        record["begun"],
+        None,
+        None if split is None else split + 0.5,
+        tuple(_forecast(p) for p in decision.get("predictions", ())),
+        None if account is None else _figures(account, account["ended"] - account["started"]),
+        graph_of_record(record["plan"], target) if target else join_tree(record["plan"]),
+        time=entry.time,
+    )
+
+
+def _verifying(
+    name: str, entry: QueryEntry, record: Mapping[str, Any], rehearsed: Mapping[str, Any] | None
+) -> StoredMigration:
+    """A migration that a copy of the query goes through, or has gone through."""
+    return StoredMigration(
+        name,
+        entry.plan,
+        record["plan"],
+        record["strategy"],
+        "verifying",
+        record["trigger"],
+        None,
+        None if rehearsed is None else rehearsed["begun"],
+        None,
+        target=join_tree(record["plan"]),
+        time=entry.time,
+        verified={"since": record["since"], "compared_to": record["compared_to"], "difference": None},
+    )
+
+
+def past_migration(name: str, record: Mapping[str, Any], time: str) -> StoredMigration:
+    """A migration, or another change, of a query as its history records it."""
+    predicted = record.get("predicted")
+    return StoredMigration(
+        name,
+        record["old_plan"],
+        record["new_plan"],
+        record["strategy"],
+        record["status"],
+        record["trigger"],
+        record.get("part"),
+        record["start_batch"],
+        record["end_batch"],
+        record.get("split_time"),
+        () if predicted is None else (_forecast(predicted),),
+        None if "started_at" not in record else _figures(record, record["wall_seconds"]),
+        note=_note(record),
+        time=time,
+        record=record,
+        slots=tuple(record["slots"]) if "slots" in record else None,
+        verified=record.get("verified"),
+    )
+
+
+def _note(record: Mapping[str, Any]) -> str:
+    if record.get("shares"):
+        return f"shares state with {', '.join(record['shares'])}"
+    difference = (record.get("verified") or {}).get("difference")
+    if difference is None:
+        return ""
+    return f"{difference}; the new plan's results: {record['new_results']}" if "new_results" in record else difference
+
+
+def _forecast(record: Mapping[str, Any]) -> Forecast:
+    return Forecast(*(record[name] for name in ("strategy", "duration", "work", "rows", "silence")))
+
+
+def _figures(record: Mapping[str, Any], seconds: float) -> MigrationFigures:
+    return MigrationFigures(
+        tick(record["started_at"]),
+        tick(record["ended_at"]),
+        round(seconds, 3),
+        *(record[name] for name in ("batches", "processed_twice", "peak_extra_rows")),
+        *(record[name] for name in ("longest_silence", "longest_silence_seconds")),
+    )
+
+
+def _states(manifest: Manifest, name: str) -> Iterator[StoredState]:
+    """The states of a query, those of the plan that it goes over to included; a segment used twice counts once."""
+    held: dict[tuple[int, str, tuple[str, ...]], dict[Any, SegmentEntry]] = {}
+    for part, stages in manifest.segments.items():
+        if part != name and part != f"{name}~new":
+            continue
+        for stage, slots in stages.items():
+            for entry in (e for entries in slots.values() for e in entries):
+                held.setdefault((stage, entry.state, entry.key), {})[entry.file, entry.offset] = entry
+    for (stage, state, key), entries in held.items():
+        found = entries.values()
+        yield StoredState(stage, state, key, len(found), sum(e.rows for e in found), sum(e.bytes for e in found))
+
+
+def by_slot(manifest: Manifest) -> Iterator[tuple[int, SegmentEntry]]:
+    """The segments of all queries, each with its slot."""
+    for stages in manifest.segments.values():
+        for slots in stages.values():
+            for slot, entries in slots.items():
+                yield from ((slot, entry) for entry in entries)

@@ -1,0 +1,136 @@
+"""What `midstream status` says, line by line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from midstream.algebra.quantities import amount, plural, seconds
+from midstream.distribution.plan_texts import slots_text
+
+
+def between_slots_lines(last: dict[str, Any] | None) -> list[str]:
+    """What rows took between slots in the last batch, and which executors ran them."""
+    moved, executors = (dict((last or {}).get(key) or {}) for key in ("moved", "executors"))
+    lines = []
+    if moved:
+        most = ", ".join(f"{pair} {size:,}" for pair, size in sorted(moved.items(), key=lambda item: -item[1])[:6])
+        lines.append(f"moved between slots in the last batch: {sum(moved.values()):,} bytes ({most})")
+    if executors:
+        named = ", ".join(f"slot {slot} on {name}" for slot, name in sorted(executors.items()))
+        lines.append(f"ran in executors: {named}")
+    return lines
+
+
+def shared_group_lines(answer: dict[str, Any]) -> list[str]:
+    """The groups that several slots share, or are to; and why the hottest one stays where it is."""
+    lines = []
+    for group in answer.get("spread", ()):
+        where = f"spread over slots {', '.join(map(str, group['slots']))}" if group["slots"] else "to be spread"
+        rests = f"; it rests: {group['resting']}" if group["resting"] else ""
+        lines.append(f"group {group['group']}: rows of {group['spread']} {where}{rests}")
+    about_keys = [decision for decision in answer.get("slot_decisions", ()) if decision["kind"] == "keys"]
+    if about_keys and about_keys[-1]["action"] == "stay" and about_keys[-1].get("group") is not None:
+        lines.append(about_keys[-1]["reason"])
+    return lines
+
+
+def faults_lines(name: str, query: dict[str, Any]) -> list[str]:
+    """Why a query is in quarantine, and what was set aside for it."""
+    fault, aside = query.get("quarantine"), query.get("set_aside", 0)
+    lines = [f"  {aside:,} rows were set aside: its expressions failed for them"] if aside else []
+    if fault is not None:
+        lines.append(f"  stopped since batch {fault['batch']}: {fault['reason']}")
+        lines.append(f"  midstream resume CHECKPOINT {name} resumes it, midstream drop ends it")
+    return lines
+
+
+def adaptivity_lines(answer: dict[str, Any] | None) -> list[str]:
+    """How a query adapts, and what it last decided."""
+    if answer is None:
+        return []
+    decision = answer["decision"]
+    return [f"  adaptivity {answer['mode']}: {decision['reason'] if decision else 'nothing decided yet'}"]
+
+
+def requests_lines(answer: dict[str, Any]) -> list[str]:
+    """What was asked and is not done yet, and what was given up."""
+
+    def words(request: dict[str, Any]) -> str:
+        return " ".join(str(request[key]) for key in ("command", "query", "plan", "scheduling") if key in request)
+
+    given_up = [request for request in answer.get("done", ()) if "refused" in request]
+    return [
+        *(f"waits for a batch: {words(request)}" for request in answer.get("waiting", ())),
+        *(f"given up with batch {request['batch']}: {words(request)}: {request['refused']}" for request in given_up),
+    ]
+
+
+def waits_lines(answer: dict[str, Any] | None) -> list[str]:
+    """The stream that a query waits for."""
+    if answer is None:
+        return []
+    since = f"silent for {answer['batches']} batches" if answer["behind"] is not None else "without any rows so far"
+    return [f"  waits for stream {answer['stream']}, {since}: a skew for it would end that"]
+
+
+def retention_lines(answer: dict[str, Any]) -> list[str]:
+    """What is kept for a while only, and what has gone."""
+    limits = [f"{kind} {limit}" for kind, limit in sorted(answer.get("retention", {}).items())]
+    lines = [f"retention: {', '.join(limits)}"] if limits else []
+    for name, query in answer["queries"].items():
+        gone = query.get("removed")
+        if gone is not None:
+            lines.append(f"  {gone['rows']:,} results of query {name} that start before {gone['before']} were removed")
+    gone = answer.get("removed_dead_letters")
+    return [*lines, *([f"  {gone['rows']:,} dead letters were removed"] if gone else [])]
+
+
+def verifying_text(query: dict[str, Any]) -> str:
+    """The plan that a query is verified with, if it is."""
+    answer = query.get("verifying")
+    return "" if answer is None else f", being verified with {answer['plan']}, the same so far"
+
+
+def _found(record: dict[str, Any]) -> str:
+    """What a verification has found, if there was one."""
+    verified = record.get("verified")
+    if verified is None or record["status"] == "verifying":
+        return ""
+    if verified["difference"] is None:
+        return f"; verified from {verified['since']} to {verified['compared_to']}"
+    rows = [f"\n    only in the old plan's results: {row}" for row in verified["only_in_old"][:3]]
+    rows += [f"\n    only in the new plan's results: {row}" for row in verified["only_in_new"][:3]]
+    kept = f"\n    the new plan's results are kept as {record['new_results']}" if "new_results" in record else ""
+    return f"; {verified['difference']}{''.join(rows)}{kept}"
+
+
+def migration_line(record: dict[str, Any]) -> str:
+    """One change of a query, past or under way."""
+    if record.get("event") == "started":
+        kept = ", ".join(f"{alias} since batch {batch}" for alias, batch in record["inherited"].items())
+        shared = f", with what {', '.join(record['shares'])} keeps: {kept}" if kept else ""
+        return f"  started with batch {record['start_batch']}{shared}"
+    if record.get("event") in ("quarantined", "resumed", "functions changed"):
+        since = f", stopped in batch {record['start_batch']}" if record["event"] == "resumed" else ""
+        return f"  {record['event']} with batch {record['end_batch']}{since}: {record['trigger']}"
+    ended = record["end_batch"] is not None
+    batches = f"batches {record['start_batch']} to {record['end_batch']}" if ended else "not ended"
+    whole = f"{record['old_plan']} to {record['new_plan']}"
+    part = f" in {record['part']}" if record.get("part") not in (None, "", whole) else ""
+    where = f" in {slots_text(record['slots'])}" if record.get("slots") else ""
+    return (
+        f"  {record['old_plan']} to {record['new_plan']}{where} by {record['strategy']}{part}, {record['trigger']}: "
+        f"{record['status']}, {batches}{_found(record)}"
+    )
+
+
+def rates_lines(answer: dict[str, Any]) -> list[str]:
+    """Rows and results per second, lately."""
+    rates = answer["rates"]
+    if not rates["batches"]:
+        return []
+    speeds = [f"{name} {amount(speed)}" for name, speed in sorted(rates["rows_per_second"].items())]
+    return [
+        f"last {plural(rates['batches'], 'batch', 'batches')} in {seconds(rates['seconds'])}, "
+        f"{seconds(rates['batch_seconds'] or 0.0)} each; rows a second: {', '.join(speeds) or 'none'}"
+    ]
