@@ -7,6 +7,8 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,10 +17,13 @@ from tests.job.test_chain import GROUPS, STAGES, THREE, Crash, _users_of_crash_p
 from tests.job.test_group_moves import QUERIES, answer, chain_of, owned, read_by
 from tests.job.test_sharing import ASKED as ALL_ASKED
 from tests.job.test_sharing import Watched, rows_at
+from tests.job.test_slot_decisions import pushed
+from tests.scheduling.watched import from_
 
 import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint.collect import collect
+from midstream.job.task.tracks import Track
 
 SPLIT = "split_time_balancing"
 ASKED = [cql for cql in ALL_ASKED if "ROWS" not in cql and "FOLLOWED" not in cql]
@@ -260,3 +265,46 @@ def test_queries_that_share_come_and_go_while_groups_move(seed, tmp_path):
     watched.many.batch({}, end=True)
     for name in watched.many.driver.queries:
         watched.check(name)
+
+
+def test_a_query_that_is_replaced_meanwhile_ends_with_all_its_groups(tmp_path):
+    old = "SELECT k, count(*) AS n FROM A [RANGE 30] GROUP BY k"
+    new = "SELECT k, max(v) AS m FROM A [RANGE 15] GROUP BY k"
+    parts = [pushed(number) for number in range(10)]
+    wanted = [1] * 100 + [0] * 156
+    with ms.Session(checkpoint=str(tmp_path), on="local", slots=2) as session:
+        session.stream("A", parts[0].schema)
+        session.query("q", old)
+        session.start()
+        for part in parts[:2]:
+            session.push("A", part)
+        session.rebalance(wanted, protocol="split_time")
+        session.push("A", parts[2])
+    with ms.Session(checkpoint=str(tmp_path), on="local", slots=2) as session:
+        session.stream("A", parts[0].schema)
+        session.query("q", new, replace=True)
+        session.start()
+        for part in parts[3:]:
+            session.push("A", part)
+        slots = session.job.slots
+        session.finish()
+        assert list(slots.routing) == wanted
+        results = {name: session.job.results(name) for name in ("q", "q@3")}
+    seen = ms.reference(old, {"A": pa.concat_tables(parts)})
+    assert ms.snapshot_equal(until(results["q@3"], 24), until(seen, 24))
+    expected = ms.reference(new, {"A": pa.concat_tables(parts[3:])})
+    assert ms.snapshot_equal(from_(results["q"], 60), from_(expected, 60))
+
+
+def until(results: pa.Table, end: int) -> pa.Table:
+    """Results before an instant."""
+    ends = pc.min_element_wise(results["valid_to"], end)
+    cut = results.set_column(results.schema.get_field_index("valid_to"), "valid_to", ends)
+    return cut.filter(pc.field("valid_from") < end)
+
+
+def test_a_query_that_does_not_read_the_key_takes_rows_where_they_arrive():
+    rows = pa.RecordBatch.from_pydict({"v": [1, 2]})
+    track = Track((0, 1) * 128, {"A": ("k",)})
+    assert track.takes("A", rows, 0, copied=False).all()
+    assert not track.takes("A", rows, 0, copied=True).any()

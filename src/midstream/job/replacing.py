@@ -19,6 +19,7 @@ from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.records import QueryAccount
 from midstream.errors import JobError
 from midstream.job.running_query import RunningQuery
+from midstream.job.task.sides import COMING, LEAVING, base_name
 
 T = TypeVar("T")
 
@@ -122,7 +123,8 @@ def name_of_old(manifest: Manifest, name: str) -> str:
 def with_name_free(manifest: Manifest, name: str, cql: str, plan: str, difference: Difference) -> Manifest:
     """The manifest in which a query goes by another name, so that another can take its own."""
     old, entry = name_of_old(manifest, name), manifest.queries[name]
-    moved = mapped(manifest, lambda by_query: {old if q == name else q: value for q, value in by_query.items()})
+    moved = mapped(manifest, lambda by_query: {renamed(q, name, old): value for q, value in by_query.items()})
+    moved = replace(moved, slots=replace(moved.slots, doubled=_renamed_move(moved.slots.doubled, name, old)))
     past = manifest.account(name)
     record = {
         "trigger": "another text",
@@ -141,6 +143,17 @@ def with_name_free(manifest: Manifest, name: str, cql: str, plan: str, differenc
     kept = QueryAccount(results=past.results, history=past.history, sharing=past.sharing, removed=past.removed)
     accounts = {**moved.accounts, old: kept, name: QueryAccount(history=[*past.history, record])}
     return replace(moved, accounts=accounts)
+
+
+def renamed(part: str, name: str, new: str) -> str:
+    """What a query, or its groups that move, is called if the query goes by another name."""
+    return new + part.removeprefix(name) if part in (name, name + LEAVING, name + COMING) else part
+
+
+def _renamed_move(doubled: Mapping[str, Any] | None, name: str, new: str) -> Mapping[str, Any] | None:
+    if doubled is None:
+        return None
+    return {**doubled, "queries": {renamed(query, name, new): how for query, how in doubled["queries"].items()}}
 
 
 def with_archive(manifest: Manifest, before: Manifest | None, retired: Iterable[str]) -> Manifest:
@@ -162,7 +175,7 @@ def with_archive(manifest: Manifest, before: Manifest | None, retired: Iterable[
         },
         accounts={**manifest.accounts, **archived},
         advanced_to=_some(manifest.advanced_to, manifest.advanced_to.keys() - gone),
-        segments=_some(manifest.segments, manifest.segments.keys() - gone),
+        segments={name: held for name, held in manifest.segments.items() if base_name(name) not in gone},
         released={**manifest.released, **_some(past.released, kept)},
         outputs=replace(
             manifest.outputs,

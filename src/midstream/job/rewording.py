@@ -9,7 +9,6 @@ from midstream.algebra.plan import Relation
 from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.errors import JobError, MidstreamError
 from midstream.job.adding import Adding
-from midstream.job.doubled_moves import require_rest
 from midstream.job.events import QueryReplaced, QueryWithdrawn
 from midstream.job.job import Job
 from midstream.job.replacing import (
@@ -117,7 +116,6 @@ class Rewording:
     def _put_aside(
         self, manifest: Manifest, new: RunningQuery, old: RunningQuery | None, difference: Difference
     ) -> None:
-        require_rest(manifest)
         aside = name_of_old(manifest, new.name)
         freed = with_name_free(manifest, new.name, new.cql, new.plan.text, difference)
         self.job.apply(QueryReplaced(new.name, aside, freed, old))

@@ -55,7 +55,8 @@ class Track:
     def takes(self, stream: str, rows: pa.RecordBatch, slot: int, copied: bool) -> Mask:
         """Which rows of a stream in a slot are its own; `copied` are those that another slot accounts for."""
         key = self.keys.get(stream)
-        if not key:
+        # A query that does not read the key takes rows wherever they arrive.
+        if not key or not set(key) <= set(rows.schema.names):
             return np.full(rows.num_rows, not copied)
         groups = groups_of(arrival_hash([rows.column(name) for name in key]), len(self.routing))
         return np.asarray(np.asarray(self.routing, np.int32)[groups] == slot)

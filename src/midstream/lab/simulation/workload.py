@@ -100,9 +100,11 @@ class Workload:
                 name = random.choice(sorted(self.coming))
                 return {"command": "add", "query": name, "cql": self.coming[name]}
             case "rebalance":
-                if random.random() < 0.5:
-                    return {"command": "rebalance"}
-                return {"command": "rebalance", "routing": [random.randint(0, self.slots - 1) for _ in range(256)]}
+                by = {"command": "rebalance", "protocol": random.choice(["auto", "mslb", "split_time", "ptlb"])}
+                if random.random() < 0.3:
+                    return by
+                slots = [random.randint(0, self.slots - 1) for _ in range(random.choice([8, 256]))]
+                return {**by, "routing": [slots[group * len(slots) // 256] for group in range(256)]}
             case "rescale":
                 return {"command": "rescale", "slots": random.randint(1, 4)}
             case "schedule":
