@@ -1,7 +1,7 @@
 """The decision: stay, suggest, migrate, or go back.
 
 For every plan that has been better lately, the gain over the running plan is added up, and taken back when it turns
-into a loss: a cumulative sum that starts anew at zero (CUSUM). Noise does not get past the least gain, a change that
+into a loss: a cumulative sum that restarts at zero (CUSUM). Noise does not get past the least gain, a change that
 does not last gives back what it added, and a plan that keeps being better soon has gained what a migration costs. So
 what is lost by staying is at most about what migrating would have cost.
 
@@ -161,7 +161,7 @@ class Controller:
         self.watching = Watch(before, settled + int(self.policy.watch * self.window), settled)
 
     def called_off(self) -> None:
-        """Learns that somebody has cancelled a migration: whatever spoke for a change has to show anew."""
+        """Notes that a migration was cancelled: evidence for a change has to accumulate again."""
         self.candidates.clear()
 
     def _cost(self, estimator: Estimator, plan: Plan) -> float:

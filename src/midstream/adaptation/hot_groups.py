@@ -1,6 +1,6 @@
 """Which partition groups are spread over several slots, because a key of theirs is hotter than a slot.
 
-A group cannot be divided by dealing groups anew: if it has more to do than a slot's fair share, the slot that has it is
+A group cannot be divided by reassigning groups: if it has more to do than a slot's fair share, the slot that has it is
 the fullest, whatever else it has. Such a group is spread once this has lasted, if every query can have a stream of it
 spread, and if the fullest slot then has enough less to do. It is brought home once it has cooled well below what made
 it hot. Afterwards the result is compared with the forecast: where spreading did not help, the group comes home and

@@ -1,7 +1,7 @@
 """What a migration is predicted to cost, in the unit of plans' costs.
 
 Moving state computes what the new plan keeps and the old one does not: from what is there, the rows are probed once and
-the results stored once. What both keep changes hands; if it is sorted by another key, it is stored anew.
+the results stored once. What both keep changes hands; if it is sorted by another key, it is stored again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Exponential smoothing that lets go when the world has changed.
 
 A ratio of two sums, each fading by the same factor per step, weighs long steps more than short ones and never divides
-by a single odd step. Whether the world has changed is told by a cumulative sum (Page, Biometrika 41, 1954): from the
+by a single odd step. A cumulative sum detects whether the input has changed (Page, Biometrika 41, 1954): from the
 step on at which values leave the mean to one side, what they exceed one standard deviation by is added up. Once that is
 five standard deviations the past is dropped, and what came since the values left is what is known. Steps of independent
 normal noise do so once in about 100,000 (Siegmund's approximation), values that have doubled in two or three steps.

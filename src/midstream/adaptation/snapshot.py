@@ -1,6 +1,6 @@
 """What an adaptive query knows and has decided, as plain values that a file can hold, and back again.
 
-Nothing is lost on the way: whoever goes on from what was kept decides as if there had been no interruption. Plans are
+Nothing is lost on the way: a process that restores it decides as if there had been no interruption. Plans are
 kept as texts, arrays as text of their bytes.
 """
 

@@ -1,10 +1,11 @@
 """A name given once, on file systems that can rename but not refuse to overwrite.
 
 Arrow's rename on HDFS deletes a file that has the new name, and a local rename replaces it. Renaming a folder does
-neither: where a folder of that name exists, the rename fails, or the folder goes into it. So whoever wants a name puts
-the content into a folder of its own and renames that to the name's claim. One attempt becomes the claim; its content,
-whose name is its own, is then moved to the name. Others that find a claim without a file finish the move, so that a
-process that dies in between blocks nobody. A claim is removed once the file is there; who claims after that sees it.
+neither: where a folder of that name exists, the rename fails, or the folder goes into it. So a process that wants a
+name puts the content into a folder of its own and renames that to the name's claim. One attempt becomes the claim; its
+content, whose name is its own, is then moved to the name. Others that find a claim without a file finish the move, so
+that a process that dies in between blocks nobody. A claim is removed once the file is there; who claims after that sees
+it.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class _Claim:
             self.filesystem.delete_dir(folder)
 
     def help(self) -> None:
-        """Finishes the move of whoever has the claim."""
+        """Finishes the move of the process that has the claim."""
         # In this order: a claim that was there while the name was free is the one that counts.
         found = self.filesystem.get_file_info(pafs.FileSelector(self.claim, allow_not_found=True))
         contents = [info.path for info in found if info.type == pafs.FileType.File and info.path.endswith(".tmp")]

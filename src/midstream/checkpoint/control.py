@@ -1,8 +1,9 @@
 """Talking to a running job through a folder of its checkpoint: a request is a file, and so is its answer.
 
-Whoever can reach the checkpoint can talk to the job, from any machine. A job answers between two batches or while it
-waits for rows. A request that changes something belongs to the job from the moment it has taken it up, which is a file
-too: either the job or whoever loses patience makes it, so a request is never both taken back and carried out.
+Any process that can reach the checkpoint can send requests to the job, from any machine. A job answers between two
+batches or while it waits for rows. A request that changes something belongs to the job from the moment it has taken it
+up, which is a file too: either the job or the sender that stops waiting makes it, so a request is never both taken back
+and carried out.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ WITHDRAWN = b"null"
 """What stands in the place of a request that was taken back before the job took it up."""
 
 UNTIL = "until"
-"""Until when whoever asks will wait for the answer, in seconds since 1970."""
+"""Until when the sender waits for the answer, in seconds since 1970."""
 
 Request = dict[str, Any]
 Reply = dict[str, Any]

@@ -47,7 +47,7 @@ def reach(name: str) -> None:
 
 
 def reset() -> None:
-    """Counts anew how often each point is reached."""
+    """Restarts the count of how often each point is reached."""
     _reached.clear()
 
 

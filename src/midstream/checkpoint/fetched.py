@@ -37,7 +37,7 @@ _COPY = re.compile(r"[0-9a-f]{32}|\.[0-9a-f]{32}\.[0-9a-f]{8}\.tmp")
 
 
 def local_copy(address: str, fetch: Callable[[Path], None]) -> Path:
-    """The local copy of a file; if it is not there yet, `fetch` writes it where it is told to."""
+    """The local copy of a file; if it is not there yet, `fetch` writes it to the given path."""
     copy = place_of(address)
     with contextlib.suppress(FileNotFoundError):
         os.utime(copy)

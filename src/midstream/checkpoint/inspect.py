@@ -1,4 +1,4 @@
-"""What a checkpoint holds, told from its newest manifest without opening any state.
+"""What a checkpoint holds, read from its newest manifest without opening any state.
 
 Ticks are given as they are; what has no beginning or no end yet is null.
 """

@@ -5,9 +5,9 @@ To renew it, the holder writes another file of its number and then removes the o
 there is always one to read.
 
 The lease is free when it was given back, when its holder was a process of this machine that is no more, or when it was
-not renewed for its whole time. Clocks of two machines are never compared: whoever wants the lease of a holder elsewhere
-watches it for that time by its own clock. On one boot of one machine all read the same monotonic clock, which the
-holder writes down. The number is the epoch of the manifests made under the lease.
+not renewed for its whole time. Clocks of two machines are never compared: a process that wants the lease of a holder
+elsewhere watches it for that time by its own clock. On one boot of one machine all read the same monotonic clock, which
+the holder writes down. The number is the epoch of the manifests made under the lease.
 """
 
 from __future__ import annotations

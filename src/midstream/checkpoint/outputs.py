@@ -1,6 +1,6 @@
 """Files of results and of dead letters: each has the checksum that its manifest gives it, or is an error.
 
-Whoever reads one verifies it, once in a process. Entries of older versions have no checksum; of their files only the
+A reader verifies each file, once in a process. Entries of older versions have no checksum; of their files only the
 presence is known.
 """
 

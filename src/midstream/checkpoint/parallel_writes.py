@@ -1,6 +1,6 @@
 """Files made safe side by side: a disk needs about as long for several as for one.
 
-What is begun here is done by threads of the process; whoever needs it done waits for it, and then hears of failures.
+Threads of the process do what is begun here; `wait` returns once it is done, and raises its failures.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def wait_for(begun: Sequence[Future[None]]) -> None:
 
 
 class SideBySide(Files):
-    """Files of a task, written while the task goes on; `wait` comes before anybody is told of them.
+    """Files of a task, written while the task goes on; `wait` comes before anything names them.
 
-    Whoever looks at the files sees them as if they had been written at once. Names that must be new, and folders that
+    Readers see the files as if they had been written at once. Names that must be new, and folders that
     must be safe, are nothing for this.
     """
 

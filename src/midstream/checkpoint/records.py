@@ -121,7 +121,7 @@ class Fault:
     hint: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The fault as people are told of it."""
+        """The fault as users see it."""
         return {"batch": self.batch, "reason": self.reason, "detail": self.detail, "hint": self.hint}
 
 

@@ -28,7 +28,7 @@ CHUNK = 8 << 20
 
 
 class RemoteFiles(Files):
-    """Files under an address. The connection is opened on first use, in each process anew.
+    """Files under an address. Each process opens its own connection, on first use.
 
     A file system that is given instead of found by its address must be picklable where tasks use it.
     """

@@ -1,7 +1,7 @@
 """The requests that a job has taken up: each is kept until a manifest shows its effect or its refusal was answered.
 
-A request is taken up, carried out in memory, answered, and then waits for a manifest. Whoever goes on with the
-checkpoint after a crash finds it here and carries it out anew, unless the manifest has its number: then only this file
+A request is accepted, carried out in memory, answered, and then waits for a manifest. A process that resumes the
+checkpoint after a crash finds it here and carries it out again, unless the manifest has its number: then only this file
 was left. A refusal is kept too until it was answered, because what is refused now might be possible later.
 """
 
@@ -92,7 +92,7 @@ class RequestLog:
         self.forget(number)
 
     def rule_out(self, number: str, reply: Reply) -> None:
-        """Makes sure that a request is never carried out; whoever tidies up answers it."""
+        """Makes sure that a request is never carried out; tidying up answers it."""
         self.files.write_atomic(path_of(REFUSED, number), json.dumps(reply).encode(), point="refused")
 
     def forget(self, number: str) -> None:

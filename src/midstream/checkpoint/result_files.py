@@ -1,7 +1,7 @@
 """What a file of results holds for a query: all of it, or the rows under one name where several queries share it.
 
 A shared file has a column with the name that each row belongs to. It is sorted by that column and cut into row groups,
-so that whoever reads one query's results skips most of the others'; what counts is the name in the row.
+so that a reader of one query's results skips most of the others'; what counts is the name in the row.
 """
 
 from __future__ import annotations

@@ -257,14 +257,14 @@ def removed_text(manifest: Manifest, query: str) -> str | None:
 
 
 def warn_of_removed(manifest: Manifest, query: str, since: int) -> None:
-    """Warns whoever asks for results that were removed."""
+    """Warns a reader of results that were removed."""
     record = removed_text(manifest, query)
     if record is not None and since < kept_from(manifest, query):
         warnings.warn(record, RemovedWarning, stacklevel=3)
 
 
 def warn_of_removed_dead_letters(manifest: Manifest) -> None:
-    """Warns whoever asks for dead letters that were removed."""
+    """Warns a reader of dead letters that were removed."""
     removed = manifest.outputs.removed_dead_letters
     if removed is not None:
         record = f"{removed['rows']:,} dead letters, up to batch {removed['last_batch']}, were removed by retention"

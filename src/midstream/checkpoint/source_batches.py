@@ -2,7 +2,7 @@
 
 A source counts the batches of rows that it hands over; manifests count all batches. A batch of our own takes in no
 rows: it releases what waited, declares that streams have ended, or leaves a query out. It has the offsets and the
-number of the source's batch before it, so that whoever repeats that batch knows how far it was taken in.
+number of the source's batch before it, so that a process that repeats that batch knows how much of it was processed.
 """
 
 from __future__ import annotations

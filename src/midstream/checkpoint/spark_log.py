@@ -1,7 +1,7 @@
 """Spark's logs of what batches read, kept in step with the manifests, and read without Spark.
 
 Spark logs the offsets of a batch before it runs it, and does not sync the log: after a power loss the newest entries
-can be missing or empty. Planned anew, such a batch would read other rows than its manifest counts as done. So the
+can be missing or empty. Planned again, such a batch would read other rows than its manifest counts as done. So the
 entries of a batch are made safe before its manifest is, each manifest has its batch's entry word for word, and what is
 missing is put back from manifests before Spark starts. An entry that differs from its manifest is refused.
 

@@ -1,7 +1,7 @@
 """How many rows there are between two entries of Spark's offset log, where the sources' own counts say so.
 
-Kafka counts rows by topic and partition; the `rate` source counts seconds, and its rows a second are known to whoever
-opened it. Files have sizes instead, which Spark's plan states.
+Kafka counts rows by topic and partition; the `rate` source counts seconds, and its rows a second are known to the
+process that opened it. Files have sizes instead, which Spark's plan states.
 """
 
 from __future__ import annotations

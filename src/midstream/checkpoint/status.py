@@ -1,4 +1,4 @@
-"""How far a job is, told from its checkpoint alone: what `status` says when nobody answers there."""
+"""How far a job is, read from its checkpoint alone: what `status` says when the job does not answer."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class CheckpointStore:
         return self.read(ids[-1]) if ids else None
 
     def make_safe(self) -> None:
-        """Makes all manifests that are there safe: whoever made the newest may have died before it was."""
+        """Makes all manifests that are there safe: the process that made the newest may have died before it was."""
         if self.batch_ids():
             self.files.sync(MANIFESTS)
 

@@ -241,8 +241,8 @@ class Session:
 
         `on_error` says what a value does that makes it fail (one that cannot be cast, an overflow): "stop_query" puts
         the query in quarantine until it is resumed, replaced or dropped, and all others go on; "dead_letter" sets the
-        rows at fault aside, where they can be told; "stop_job" ends the job. By default as before, "stop_query" at
-        first.
+        rows at fault aside, where they can be identified; "stop_job" ends the job. By default as before, "stop_query"
+        at first.
         """
         return self._add_query(name, cql, QueryOptions(plan, emit_every, share, adaptive, replace, on_error, keep))
 
@@ -371,7 +371,7 @@ class Session:
         self._needs_checkpoint("queries in quarantine")
 
     def before_batch(self, call: Callable[[int], None]) -> None:
-        """Calls `call(batch_id)` before each batch; there, queries can be told to migrate."""
+        """Calls `call(batch_id)` before each batch; migrations can be requested there."""
         self._needs_checkpoint("batches of its own")
 
     def on_progress(self, listener: Callable[[dict[str, Any]], None]) -> None:

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Enrolment:
-    """Takes up queries of a run; the source starts anew only where batches do not bring what they read."""
+    """Adds queries to a run; the source restarts only where batches do not bring what they read."""
 
     run: Run
     adding: Adding

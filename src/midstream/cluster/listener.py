@@ -69,7 +69,7 @@ class Commanded(Protocol):
         """Has a query in quarantine go on."""
 
     def rebalance(self, routing: Sequence[int] | None = None, *, protocol: str = "auto") -> bool:
-        """Deals partition groups to slots anew."""
+        """Reassigns partition groups to slots."""
 
     def rescale(self, slots: int) -> bool:
         """Changes the number of slots."""

@@ -1,7 +1,7 @@
 """How a session takes up a checkpoint: under the lease, as it is by then, with all that it holds.
 
 A session plans its queries when they are declared, by what the checkpoint says then. If another session went on with
-it before this one has the lease, everything is planned anew. Queries that the checkpoint runs and nobody has declared
+it before this one has the lease, everything is planned again. Queries that the checkpoint runs and nobody has declared
 go on as they are, or the start is refused: rows that a query does not see would be missing in its results.
 """
 
@@ -84,7 +84,7 @@ def leave_out(session: Session, name: str) -> None:
 
 
 def _read_again(session: Session) -> None:
-    """Reads the checkpoint again if somebody else went on with it since, and plans the queries anew."""
+    """Reads the checkpoint again if somebody else went on with it since, and plans the queries again."""
     job = session._job
     newest = max(job.store.batch_ids(), default=-1)
     if newest == (-1 if job.manifest is None else job.manifest.batch_id) and not job.commits.torn:

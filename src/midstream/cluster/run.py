@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 class Run:
     """The backend of a session, the driver that it calls, and the streams that it reads.
 
-    `stopping` is set by whoever wants the run to end after the batch under way.
+    `stopping` is set to have the run end after the batch under way.
     """
 
     backend: Backend
@@ -59,7 +59,7 @@ class Run:
         return not self.backend.active or all(self.arrival.serves(query, self.declarations) for query in queries)
 
     def restart(self) -> None:
-        """Starts the source anew between two batches: its columns follow the queries."""
+        """Restarts the source between two batches: its columns follow the queries."""
         self.halt()
         self.begin()
 
@@ -113,7 +113,7 @@ class Run:
             pass
 
     def lose(self, error: LostLease) -> None:
-        """Ends the run, because somebody else drives the job; whoever waits for its end is told why.
+        """Ends the run, because somebody else drives the job; `wait` raises the reason.
 
         A batch that is under way ends by itself: it cannot be committed.
         """

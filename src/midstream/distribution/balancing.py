@@ -1,4 +1,4 @@
-"""Dealing partition groups to slots anew when one slot has more to do than others.
+"""Reassigning partition groups to slots when one slot has more to do than others.
 
 Groups move from the fullest slot to the emptiest, each the one that evens the two out best, until no slot has much more
 than the mean or no move would help. So few groups move, and the load of a single group, which cannot be divided, is the

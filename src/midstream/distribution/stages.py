@@ -3,7 +3,7 @@
 A node states which columns decide who must meet: the keys of a join on both sides, the keys of a group, all columns of
 a set operation. Rows placed by some of these columns meet as well as rows placed by all of them, on both sides alike.
 After a join on `A.k = B.k` its result is placed by `A.k` and by `B.k`. Sources can arrive by any of their columns, but
-each stream arrives by one route only: whoever needs it by another reads it through an exchange.
+each stream arrives by one route only: a node that needs it by another reads it through an exchange.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def cut(
 ) -> Staged:
     """The plan in fragments; `arriving` are the routes by which streams arrive already.
 
-    A stream that arrives anywhere can be given a route, unless what arrives is `settled`. A plan is `merging` if what
+    A stream that arrives anywhere can be given a route, unless `routes_fixed`. A plan is `merging` if what
     joins give meets in another stage, even where it lies together already: then slots can share the rows of a key. One
     that lives at a site arrives in its slots, and routed joins keep its window by key there.
     """

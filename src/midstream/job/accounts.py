@@ -91,5 +91,5 @@ def states_of(manifest: Manifest, query: str) -> dict[str, dict[str, int]]:
 
 
 def known_tick(value: int | None) -> int | None:
-    """A tick as people are told: none before the beginning and after the end."""
+    """A tick as users see it: None before the beginning and after the end."""
     return None if value in (None, BEGINNING, INFINITY) else value

@@ -1,6 +1,6 @@
 """How a query that comes to a session is planned: as the checkpoint has it, or so that it shares what others run.
 
-A query over the same streams as a running one takes the running one's join order, if it is not told another. If that
+A query over the same streams as a running one takes the running one's join order, unless another is asked for. If that
 gives them nothing in common because their selections differ, it runs the join without selections (the core) and selects
 from its output: from the second such query on they all share one join.
 """

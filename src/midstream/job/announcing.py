@@ -1,4 +1,4 @@
-"""Who is told what a batch did: the log, and the listeners of a session."""
+"""Reports what a batch did: to the log, and to the listeners of a session."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Progress = Callable[[dict[str, Any]], None]
 
 @dataclass(slots=True)
 class Announcements:
-    """The listeners, and what they were told last."""
+    """The listeners, and the last event they received."""
 
     listeners: list[Progress] = field(default_factory=list)
     last: dict[str, Any] | None = None

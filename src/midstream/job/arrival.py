@@ -1,7 +1,7 @@
 """Which columns rows bring while a streaming query of Spark's runs.
 
 They are fixed when it starts. A query that is added later is taken up with the next batch if what it reads arrives
-already; otherwise Spark's query has to start anew between two batches. With `carry="all"` it never has to. By which
+already; otherwise Spark's query has to restart between two batches. With `carry="all"` it never has to. By which
 keys rows are routed is decided for each batch.
 """
 

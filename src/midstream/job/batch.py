@@ -73,7 +73,7 @@ class Batch:
     ended: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
     """Migrations that were over before the batch began: their states were moved, or they were cancelled."""
     moved: dict[str, Any] | None = None
-    """What is told of a move to other slots."""
+    """The record of a move to other slots."""
     files_read: Mapping[str, Sequence[SourceFile]] = field(default_factory=dict)
     """The files of folders that are streams whose rows these are."""
     started: float = field(default_factory=time.time)
@@ -189,7 +189,7 @@ class Batch:
     def arrivals(self) -> Arrivals:
         """How streams arrive: by their routes, and once more for fragments that read them in place."""
         if self._arrivals is None:
-            # Sides of a split keep rows for later where these arrive, and rows that are set aside are told once.
+            # Sides of a split keep rows for later where these arrive, and rows that are set aside are reported once.
             in_place = {
                 part.name: part.query.staged
                 for part in self.parts()

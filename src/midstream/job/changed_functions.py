@@ -1,6 +1,6 @@
 """Users' functions whose code has changed since the checkpoint was made.
 
-State holds what the old code gave, and no state is ever computed anew. With other code the same query would answer with
+State holds what the old code gave, and no state is ever recomputed. With other code the same query would answer with
 a mixture of both, so such a job goes on only if its user says so, and the histories of the queries remember it.
 """
 

@@ -1,4 +1,4 @@
-"""What a job and its streams are, as its checkpoint remembers: whoever goes on with it declares the same.
+"""What a job and its streams are, as its checkpoint has them: a session that resumes it declares the same.
 
 A stream whose time column, kind of timestamps or column types have changed gives other rows under the same name, and
 registers and state made of the old ones would be wrong for them. Its lateness and skew may change: registers never go

@@ -1,4 +1,4 @@
-"""What sinks are told of the results they are given.
+"""What sinks know of the results they receive.
 
 A plain sink is called with results and the number of their batch. One that several jobs and queries may share has a
 method `deliver` instead, and is told whose results they are: checkpoints have identities, made with their first

@@ -1,7 +1,7 @@
 """A query leaves a checkpoint only by its name: in a running job, or while no job runs.
 
 What a program or a job file no longer declares is not dropped by that: it goes on as the checkpoint has it. While no
-job runs, the next manifest is the last one without the query, under the lease of whoever drops it.
+job runs, the next manifest is the last one without the query, under the lease of the process that drops it.
 """
 
 from __future__ import annotations

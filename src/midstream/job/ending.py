@@ -1,7 +1,7 @@
 """Batches of our own, without rows: what waited only for another batch is released, or all streams have ended.
 
 A finished job takes in nothing more. Its sinks have been given the last results once a note beside the manifests says
-so: until then whoever opens the checkpoint calls them again, with the same results under the same number.
+so: until then a process that opens the checkpoint calls them again, with the same results under the same number.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class QueriesForgotten:
-    """All queries are to be planned anew."""
+    """All queries are to be planned again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class QueryAdded:
 
 @dataclass(frozen=True, slots=True)
 class QueryWithdrawn:
-    """A query that was planned is planned anew."""
+    """A query that was planned is planned again."""
 
     query: str
 

@@ -59,7 +59,7 @@ class Faults:
 
     def copy(self) -> Faults:
         """The same, to be changed apart."""
-        news = {query: list(told) for query, told in self.news.items()}
+        news = {query: list(items) for query, items in self.news.items()}
         return Faults(dict(self.policies), dict(self.stopped), set(self.resuming), news)
 
     def follow(self, manifest: Manifest) -> None:
@@ -105,7 +105,7 @@ class Faults:
             self.stopped[name] = self.stopped.pop(query)
 
     def committed(self) -> None:
-        """What there was to tell has been told."""
+        """Clears the news that has been reported."""
         self.news.clear()
         self.resuming.clear()
 
@@ -166,7 +166,7 @@ def _event(what: str, start: int, end: int | None, reason: str) -> dict[str, Any
 
 
 def faults_summary(fault: Fault | None, set_aside: SetAside | None) -> dict[str, Any]:
-    """What people are told of a query's errors."""
+    """A query's errors, as users see them."""
     return {
         "status": "running" if fault is None else QUARANTINED,
         "quarantine": None if fault is None else fault.to_json(),

@@ -174,7 +174,7 @@ def _resume(job: Job, name: str) -> Record:
 
 
 def _reroute(job: Job, wanted: Routing) -> Record:
-    """What dealing groups anew would move; a group's part of the state is about its part of the slot's load."""
+    """What reassigning groups would move; a group's part of the state is about its part of the slot's load."""
     now, manifest = job.state.routing, job.manifest
     loads = job.state.loads or [1.0] * len(now.groups)
     moved = [group for group, (old, new) in enumerate(zip(now.groups, wanted.groups, strict=True)) if old != new]

@@ -26,7 +26,7 @@ def decide(
     shared: tuple[tuple[int, GroupLoad], ...],
     spread: SpreadGroups,
 ) -> HotDecision:
-    """What is decided of loads that were measured; `spread` is told of it."""
+    """What is decided from measured loads; it is recorded in `spread`."""
     loads = [group.seconds for group in groups]
     busy = [0.0] * batch.slots
     for group in (*groups, *(load for _, load in shared)):

@@ -29,8 +29,8 @@ class Circumstances:
     """What a batch is made of besides the job's state.
 
     `streams` arrive laid out as `arriving`, from `files` where folders are streams; `clock` is the batch's wall clock.
-    A batch of our own, without rows, works with `registers`. `looks` are what slots look at for queries that are
-    `watched`. `shapes` and `rerouter` remember what they have found of plans.
+    A batch of our own, without rows, works with `registers`. `samples` are what slots sample for queries that are
+    `watched`. `fingerprints` and `rerouter` remember what they have found of plans.
     """
 
     checkpoint: str

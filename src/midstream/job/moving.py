@@ -4,7 +4,7 @@ A batch goes on from a manifest. Before it runs, the state that manifest names c
 number of them, other groups in each) and to other plans. Results are never given again: what has been given depends on
 the input and the frontier alone. The batch then runs as if the manifest had always named the state as it is now. The
 move counts when the batch's own manifest is committed; until then a crash leaves files that nobody names, and the next
-attempt moves anew.
+attempt moves again.
 """
 
 from __future__ import annotations

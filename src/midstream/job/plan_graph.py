@@ -1,6 +1,6 @@
 """The plans of a batch as manifests tell them: operators, what feeds them, and what each did in the batch.
 
-Whoever reads a checkpoint has neither the streams' schemas nor the job's program, so a plan cannot be made anew from
+A reader of a checkpoint has neither the streams' schemas nor the job's program, so a plan cannot be rebuilt from
 the query's text; with its operators written down it can be shown. `content` is equal for operators of any plans that
 compute the same.
 """

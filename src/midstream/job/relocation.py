@@ -68,7 +68,7 @@ def wanted_since(manifest: Manifest) -> Routing | None:
 def rerouted(
     now: Routing, loads: Sequence[float], routing: Sequence[int] | None, trigger: str, spread: SpreadGroups
 ) -> Routing | None:
-    """Groups dealt to slots anew: as told, or so that slots have alike to do; None if nothing would change."""
+    """Groups reassigned to slots: as requested, or so that slots have equal loads; None if nothing would change."""
     if routing is None:
         dealt = spread.evened(now, loads) if loads else now.groups
     else:

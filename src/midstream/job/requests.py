@@ -108,7 +108,7 @@ class Requests:
                 self.carried_out[number] = request
                 self.request_log.answer(number, reply)
                 return
-            if promised:  # whoever asked was told otherwise: it is kept until a manifest tells of it
+            if promised:  # the sender was told otherwise: it is kept until a manifest names it
                 self.request_log.rule_out(number, reply)
                 self.request_log.answer(number, reply)
                 self._give_up(number, request, reply)
@@ -159,7 +159,7 @@ def _not_understood(why: str) -> JobError:
 
 
 def without_deadline(request: Request) -> Request:
-    """A request as whoever asks has put it."""
+    """A request as its sender wrote it."""
     return {key: value for key, value in request.items() if key != UNTIL}
 
 

@@ -100,8 +100,8 @@ def merging(
     if not changed or any(query.migrates or query.local for query in queries.values()):
         return None
     where = {True: "in another stage", False: "where it lies"}
-    told = [f"what joins of query {name} give meets {where[query.merging]}" for name, query in changed.items()]
-    return Rerouting(routes, changed, "; ".join(told))
+    reasons = [f"what joins of query {name} give meets {where[query.merging]}" for name, query in changed.items()]
+    return Rerouting(routes, changed, "; ".join(reasons))
 
 
 def merged(query: RunningQuery, merges: bool, routes: Mapping[str, Route], bits: int | None) -> RunningQuery:

@@ -126,7 +126,7 @@ class RunningQuery:
         bits: int | None = None,
         merging: bool = False,
     ) -> RunningQuery:
-        """A query by a plan, whose streams arrive by the given routes; `settled` routes cannot be chosen any more.
+        """A query by a plan, whose streams arrive by the given routes; `routes_fixed`: no others can be chosen.
 
         Its states are sorted by partition groups of so many bits; None: by key alone. What joins of a `merging` query
         give meets in another stage.

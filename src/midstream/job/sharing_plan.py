@@ -224,7 +224,7 @@ class SharingPlan:
     def exchanged(self, query: str) -> dict[int, object]:
         """By what the output of its fragments is known, where other queries may have the same; by fragment.
 
-        What a new query reads of others it reads as they do. What it works out anew it reads for itself: its producers
+        What a new query reads of others it reads as they do. What it computes itself it reads for itself: its producers
         then send what is there already, too.
         """
         place = self.place(query)

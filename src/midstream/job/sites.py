@@ -17,14 +17,14 @@ from midstream.errors import InputError, JobError
 Sites = Mapping[str, tuple[int, ...]]
 
 
-def sites_of(told: Mapping[str, Sequence[int]] | None) -> Sites:
+def sites_of(wanted: Mapping[str, Sequence[int]] | None) -> Sites:
     """Sites as they are declared, by name; refuses what is not a set of slots.
 
     >>> sites_of({"eu": [0, 1], "us": [2]})
     {'eu': (0, 1), 'us': (2,)}
     """
     found: dict[str, tuple[int, ...]] = {}
-    for name, slots in (told or {}).items():
+    for name, slots in (wanted or {}).items():
         if not isinstance(name, str) or not name or "@" in name:
             raise InputError(f"{name!r} cannot name a site", hint='write {"eu": [0, 1], "us": [2, 3]}')
         if isinstance(slots, str) or not isinstance(slots, Sequence) or not all(map(_is_slot, slots)) or not slots:
@@ -51,7 +51,7 @@ def require_slots_of_sites(sites: Sites, slots: int) -> None:
 
 
 def require_fixed(sites: Sites, **moving: object) -> None:
-    """Refuses options by which slots would come, go or be dealt anew."""
+    """Refuses options by which slots would be added, removed or given other groups."""
     unfit = [name for name, said in moving.items() if said]
     if sites and unfit:
         raise JobError(f"a job with sites has no {' and no '.join(unfit)}", detail="the slots of sites are fixed")
@@ -78,7 +78,7 @@ def require_same_home(manifest: Manifest | None, stream: str, home: Route) -> No
     before = tuple(manifest.settings.homes.get(stream, ()))
     if before != home.slots:
         raise JobError(
-            f"stream {stream} cannot move: in the checkpoint it lives {_told(before)}, now {_told(home.slots)}",
+            f"stream {stream} cannot move: in the checkpoint it lives {_named(before)}, now {_named(home.slots)}",
             hint="declare the sites that it was made with, or use a new checkpoint",
         )
 
@@ -94,5 +94,5 @@ def require_no_homes(routes: Mapping[str, Route], what: str) -> None:
         )
 
 
-def _told(slots: Sequence[int]) -> str:
+def _named(slots: Sequence[int]) -> str:
     return f"in slots {', '.join(map(str, slots))}" if slots else "in any slot"

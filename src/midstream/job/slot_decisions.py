@@ -2,7 +2,8 @@
 
 After each batch that brought rows, the seconds that slots worked and the state that they keep are measured, and parted
 among the groups of each slot by the rows that came for them. Decisions are taken before the batch is committed and are
-part of its manifest, with what the deciders remember: whoever goes on from it decides as if nothing had happened.
+part of its manifest, with what the deciders remember: a process that continues from it decides as if nothing had
+happened.
 """
 
 from __future__ import annotations
@@ -159,7 +160,7 @@ class SlotDecisions:
     def after(self, batch: Batch, waiting: bool, spread: SpreadGroups | None = None) -> Routing | None:
         """How groups are to be dealt after a batch; None to leave them, or while a change is `waiting`.
 
-        `spread` is told which groups several slots are to share.
+        `spread` records which groups several slots are to share.
         """
         self.go_on(batch.before)
         waiting = waiting or batch.doubling is not None

@@ -54,7 +54,7 @@ class Verification:
     passed: bool = False
     """Whether nothing differed, and the query itself is to migrate now."""
     comparison: Comparison | None = None
-    """What is left to compare; made anew from the stored results where it is not known."""
+    """What is left to compare; rebuilt from the stored results where it is not known."""
     slots: tuple[int, ...] | None = None
     """The slots that go over to the plan; None: all."""
 
@@ -123,7 +123,7 @@ class Verifications:
         return None if known is None else known.plan
 
     def summary_of(self, query: str) -> dict[str, Any] | None:
-        """What people are told of the verification of a query, if there is one."""
+        """The verification of a query as users see it, if there is one."""
         known = self.by_query.get(query)
         return None if known is None else known.to_json()
 

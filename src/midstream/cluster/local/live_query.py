@@ -213,7 +213,7 @@ class LiveQuery:
                     "another migration of this query is running",
                     hint="wait for its end, cancel it, or have this one queued",
                 )
-            # Refused now or never: by then nobody could be told.
+            # Refused now: later nobody would receive the error.
             before = self.migrations.waiting[-1].plan if self.migrations.waiting else under_way
             way(_strategy(strategy), before, plan, self.functions, part)
             self.migrations.waiting.append(wanted)

@@ -1,4 +1,4 @@
-"""Windows that several operators of a session remember: kept once, and given to whoever comes later.
+"""Windows that several operators of a session remember: kept once, and given to those that come later.
 
 States with equal id and key hold the same rows if they began with the same push. Segments never change, so they can
 all hold the same ones: after each push the states that are equal take over the segments of one of them. A new query

@@ -89,7 +89,7 @@ class SimulatedCluster(LocalCluster):
 
 
 class SimulatedBackend(LocalBackend):
-    """Brings batches to a session when it is told to."""
+    """Brings batches to a session on demand."""
 
     def __init__(self, files: Files, job: SimulatedProcess, workers: Sequence[str], random: Random) -> None:
         super().__init__(files)

@@ -30,7 +30,7 @@ class Simulation:
         self.random = Random(seed)
         self.steps = 0
         self.on_send: Callable[[float, str, str, Any], None] = lambda *_: None
-        """Is told of every message that is sent: when, by whom, to whom, what."""
+        """Called with every message that is sent: when, by whom, to whom, what."""
         self.default_link = link or Link()
         self._links: dict[tuple[str, str], Link] = {}
         self._wires: dict[tuple[str, str, str], Wire] = {}

@@ -1,7 +1,7 @@
 """A machine: a program, its speed and memory, and a disk that outlives crashes.
 
 A machine has one processor. What arrives while a step is at work waits in the inbox. A crash loses the program, its
-inbox, its timers and the step under way; a restart makes the program anew from the disk.
+inbox, its timers and the step under way; a restart rebuilds the program from the disk.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ then a row that none of them keeps is of use to nobody. Our own selections stay 
 much, never too little. Rows without a usable time and late ones pass, because they are dead letters; and what time it
 is and how many rows there were is observed before the selection, so dropped rows move time and are counted as before.
 What a task observes may count each time it runs, and it runs again if its output is lost with an executor; then the
-batch is counted anew.
+batch is counted again.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ class PushDown:
         if not self.conditions:
             return rows
         self.rows = rows
-        # Numbers that change with every batch would make Spark compile every batch anew; an array is passed as a value.
+        # Numbers that change with every batch would make Spark compile every batch again; an array is passed as a
+        # value.
         known = ", ".join(f"{registers.get(s.name, BEGINNING)}L" for s in self._by_port())
         register = f"get(array({known}), `{PORT}`)"
         believed = ", ".join(f"{until.get(s.name, FARTHEST - 1)}L" for s in self._by_port())
@@ -190,7 +191,7 @@ def _own_names(source: Source) -> dict[str, str]:
 
 
 def _certain(declaration: StreamDeclaration, names: Mapping[str, str]) -> dict[str, str]:
-    """The columns that Spark sees as queries do; a slot may stamp rows anew, if Spark's clock goes backwards."""
+    """The columns that Spark sees as queries do; a slot may stamp rows again, if Spark's clock goes backwards."""
     stamped = declaration.timestamps != "external"
     return {name: own for name, own in names.items() if not (stamped and name == declaration.time)}
 

@@ -1,4 +1,4 @@
-"""Centralized modification (Algorithm 2): one node generates the plan anew and sends each affected node its new set."""
+"""Centralized modification (Algorithm 2): one node generates a new plan and sends each affected node its new set."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A channel over lines that lose, repeat and reorder: every message is delivered once and in order.
 
 Messages to a receiver are numbered and kept until acknowledged. The receiver hands on the next number only, keeps later
-ones, and acknowledges what it has. Whoever drives a channel writes it down with its own state: a message is
+ones, and acknowledges what it has. The owner of a channel writes it down with its own state: a message is
 acknowledged only after what it caused is safe.
 """
 

@@ -2,9 +2,9 @@
 
 Round k of a batch carries the k-th probe of all ways in one exchange. A window is kept once for each key it is probed
 by, by a fragment of its own; one-way joins of any stage read it as the batches before have left it. A batch's rows of a
-stream travel to each stage in which a way may see them: once by each route, whoever reads them there. Where a probe
-needs no exchange it belongs to the fragment of the probe before. The last probes of all ways are in one fragment, with
-what is above the join.
+stream travel to each stage in which a way may see them: once by each route, however many readers are there. Where a
+probe needs no exchange it belongs to the fragment of the probe before. The last probes of all ways are in one fragment,
+with what is above the join.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ what it was.
 
 As printed, the algorithm looks only at the cost of the one-way join to the changed stream. The further triggers here
 make it end in the plan of Algorithm 1 after every change (`docs/distributed_joins.md`): the head's own way is repaired,
-later positions are settled although the stream stays, and placements are chosen anew wherever the flow changed.
+later positions are settled although the stream stays, and placements are chosen again wherever the flow changed.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ def _reported(member: Member, stream: str, own: StreamStatistics, setting: Setti
 
 
 def _line_reported(member: Member, sender: str, receiver: str, line: Line, setting: Setting) -> Stepped:
-    """Plans anew for a line that has changed; repairs go by the lines that all nodes know, and do nothing."""
+    """Plans again for a line that has changed; repairs go by the lines that all nodes know, and do nothing."""
     lead = _leading(member)
     if lead.coordinator is None:
         return member, ()

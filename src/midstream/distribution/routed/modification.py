@@ -1,7 +1,7 @@
 """What plan modification by either way starts from and ends in.
 
 The greedy invariant (equation 4) holds before a change of statistics and again after it. Centralized modification
-generates the plan anew, distributed modification repairs it node by node; both compare candidates by the same rank.
+generates a new plan, distributed modification repairs it node by node; both compare candidates by the same rank.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Place:
 class Token:
     """The right to repair one head's way.
 
-    `told` counts for each affected node the messages that it was sent and that nobody waits for.
+    `sent` counts for each affected node the messages that it was sent and that nobody waits for.
     """
 
     starter: str
@@ -119,7 +119,7 @@ class Exchange:
 @on_the_wire
 @dataclass(frozen=True, slots=True)
 class Exchanged:
-    """Gives a place in return; whoever now stands at the earlier position has the token."""
+    """Gives a place in return; the stream now at the earlier position has the token."""
 
     to: str
     sender: str

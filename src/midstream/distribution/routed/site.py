@@ -101,7 +101,7 @@ class Work:
     pairs: int = 0
 
     def clear(self) -> None:
-        """Starts to count anew."""
+        """Restarts the counts."""
         self.compared = self.stored = self.pairs = 0
 
 
@@ -152,7 +152,7 @@ class Plans:
 
 @dataclass
 class Site:
-    """A node's windows and waiting probes; `plans` are set by whoever changes them.
+    """A node's windows and waiting probes; `plans` are set by their owner.
 
     `asked` are the windows that a change of plans still waits for, `feeds` the nodes that changes have asked rows for.
     """

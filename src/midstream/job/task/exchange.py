@@ -62,8 +62,8 @@ class Exchange:
     def note(self, report: Report, slot: int, routing: Sequence[int]) -> pa.RecordBatch:
         """A report among the rows: on the way to one slot, or to all that may have missed rows of a task that failed.
 
-        A task may be run again, and of its attempts different slots may get different ones: whoever gets nothing from
-        an attempt that failed must hear of it, because the report of a later attempt says that all is well.
+        A task may be run again, and of its attempts different slots may get different ones: a slot that gets nothing
+        from an attempt that failed must hear of it, because the report of a later attempt says that all is well.
         """
         if self.last:
             return pa.RecordBatch.from_arrays([pa.array([report.to_bytes()], pa.binary())], names=self.names)

@@ -1,6 +1,6 @@
 """Rows that make a query's expressions fail, found one by one.
 
-A row can be told from the others as long as nothing but selections and projections has looked at it: what these give of
+A row can be identified as long as only selections and projections have processed it: what these give of
 a row depends on that row alone. So rows are put through the expressions above a source, halved as long as they fail,
 until those that fail are left. What fails further up, where rows have met others, no single row can be blamed for.
 """

@@ -296,7 +296,7 @@ class StageStep:
     ) -> Accepted:
         """The rows for a query, without those that make its expressions fail if these are to be set aside.
 
-        Several fragments of a plan may read one source, and all leave out the same; `told` are queries and sources of
+        Several fragments of a plan may read one source, and all leave out the same; `noted` are queries and sources of
         which that is known.
         """
         if not isinstance(task, FragmentTask) or not task.work.sifts:
