@@ -144,6 +144,13 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             "nothing: the driver that lost stops by itself. Find out who runs the job twice.",
         ),
     ),
+    "LostLease": (
+        Example(
+            lambda: "the lease of /data/orders.checkpoint is lost\n  detail: process 4711 on worker-3 took it over",
+            "another driver took the job over because this one had not renewed its lease for a minute.",
+            "nothing: this driver ends by itself. Find out what held it up, or who runs the job twice.",
+        ),
+    ),
     "PutOff": (
         Example(
             lambda: "batch 17 was put off: the session is being stopped",

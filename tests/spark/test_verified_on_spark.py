@@ -1,12 +1,16 @@
-"""Verified migrations on Spark: a right plan takes over, a wrong one does not."""
+"""Verified migrations on Spark: a right plan takes over, a wrong one does not; also over restarts, under retention."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.job.test_chain import GROUPS, tables
+from tests.spark.feeding import Feed
+from tests.spark.test_moving_on_spark import feed_all
 
 import midstream as ms
 from midstream.algebra.plan import Distinct, Relation, rewrite_plan
@@ -47,3 +51,26 @@ def test_a_wrong_plan_does_not_take_over_on_spark(spark: Any, monkeypatch: pytes
     monkeypatch.setattr(RunningQuery, "of", staticmethod(of))
     record = verified(spark)
     assert record["status"] == "differs" and record["verified"]["only_in_new"]
+
+
+@pytest.mark.slow
+def test_slots_are_verified_over_restarts_under_retention_on_spark(spark: Any, tmp_path: Path) -> None:
+    """Every batch is of another session; results that were compared may go, and those that were not may not."""
+    inputs = tables(rows=60, last=100)
+    feeds = {name: Feed(tmp_path / name) for name in "ABC"}
+    place = str(tmp_path / "checkpoint")
+    for since in range(0, 100, 20):
+        feed_all(feeds, inputs, since, since + 20)
+        kept = {"results": "1 batches"}
+        with ms.Session(spark, checkpoint=place, slots=2, retained=1, retention=kept) as session:
+            for name, feed in feeds.items():
+                session.stream(name, feed.frame(spark), time="ts")
+            query = session.query("q", GROUPS, plan="((A B) C)")
+            if since == 20:
+                query.migrate("(A (B C))", "moving_state", slots=[1], verify=30)
+            session.process_available(finish=since == 80)
+    record = ms.open(place).queries["q"].history[-1].record
+    assert (record["status"], record["slots"]) == ("done", [1])
+    assert record["verified"]["difference"] is None
+    assert record["verified"]["compared_to"] >= record["verified"]["since"] + 30
+    assert ms.open(place).manifest.account("q").plans_of_slots == {1: "(A (B C))"}
