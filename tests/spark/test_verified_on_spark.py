@@ -14,6 +14,7 @@ from tests.spark.test_moving_on_spark import feed_all
 
 import midstream as ms
 from midstream.algebra.plan import Distinct, Relation, rewrite_plan
+from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.job.running_query import RunningQuery
 from midstream.optimizer.plans import Plan
 
@@ -62,12 +63,12 @@ def test_slots_are_verified_over_restarts_under_retention_on_spark(spark: Any, t
     for since in range(0, 100, 20):
         feed_all(feeds, inputs, since, since + 20)
         kept = {"results": "1 batches"}
-        with ms.Session(spark, checkpoint=place, slots=2, retained=1, retention=kept) as session:
+        with CheckpointSession(spark, checkpoint=place, slots=2, retained=1, retention=kept) as session:
             for name, feed in feeds.items():
                 session.stream(name, feed.frame(spark), time="ts")
-            query = session.query("q", GROUPS, plan="((A B) C)")
+            session.query("q", GROUPS, plan="((A B) C)")
             if since == 20:
-                query.migrate("(A (B C))", "moving_state", slots=[1], verify=30)
+                session.queries["q"].migrate("(A (B C))", "moving_state", slots=[1], verify=30)
             session.process_available(finish=since == 80)
     record = ms.open(place).queries["q"].history[-1].record
     assert (record["status"], record["slots"]) == ("done", [1])
