@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from midstream.lab.experiments.dcape_falling import report_of as falling_report
+from midstream.lab.experiments.dcape_job import windows_on_job
 from midstream.lab.experiments.dcape_length import Point as LengthPoint
 from midstream.lab.experiments.dcape_length import measure as measure_length
 from midstream.lab.experiments.dcape_length import report_of as length_report
@@ -100,6 +101,14 @@ def test_ptlb_takes_two_windows_one_by_intervals_and_mslb_next_to_nothing():
     assert point.ptlb == pytest.approx(12, abs=1.5)
     assert point.by_intervals == pytest.approx(6, abs=1)
     assert point.mslb < 1
+
+
+def test_on_a_job_moves_last_a_window_unless_state_is_handed_over():
+    assert windows_on_job("split_time", window=20, rate=2) == pytest.approx(1, abs=0.15)
+    assert windows_on_job("mslb", window=20, rate=2) == 0
+    point = LengthPoint(15, 30, 15, 0.5)
+    assert length_report([point], {"ptlb": 1.1, "mslb": 0.0}).verdicts[-1].holds
+    assert not length_report([point], {"ptlb": 2.0, "mslb": 0.0}).verdicts[-1].holds
 
 
 def flat(name: str, results: int, rows: int) -> Observed:
