@@ -83,7 +83,7 @@ def report_of(points: Sequence[Point], on_job: Mapping[str, float] | None = None
     )
     if on_job is not None:
         report.verdict(
-            "on a running job with two slots PTLB and split-time balancing take W, and MSLB is over between two batches",
+            "on a job with two slots PTLB and split-time balancing take W, and MSLB is over between two batches",
             "not in the paper",
             ", ".join(f"{protocol} {length:.2f} W" for protocol, length in on_job.items()),
             all(abs(length - (protocol != "mslb")) <= NEAR for protocol, length in on_job.items()),
