@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from decimal import Decimal
+from random import Random
+
+import pyarrow as pa
 import pytest
 from tests.job.many import Many
 from tests.job.test_routed_in_slots import PLAIN, WAYS, chain, right, tables
 
+import midstream as ms
 from midstream.api import ask
 from midstream.distribution.fragments import Route
 
@@ -85,3 +91,43 @@ def test_keys_that_are_computed_are_exchanged(tmp_path):
     made.batch({}, end=True)
     assert batches[0].stages == 3
     right(made.results(), text, inputs)
+
+
+KEYS = {
+    "text": (pa.string(), ["", "a", "ä", "a long text that is more than thirty-two bytes long", None]),
+    "flag": (pa.bool_(), [True, False, None]),
+    "day": (pa.date32(), [dt.date(2024, 1, 1), dt.date(1969, 12, 31), None]),
+    "number": (pa.float64(), [0.0, -0.0, 1.5, float("nan"), None]),
+    "half": (pa.float32(), [0.0, -0.0, 0.1, None]),
+    "money": (pa.decimal128(12, 2), [Decimal("1.10"), Decimal("-3.00"), None]),
+    "wide": (pa.decimal128(30, 2), [Decimal("1.10"), Decimal("12345678901234567890.12"), None]),
+    "moment": (pa.timestamp("ms"), [dt.datetime(2024, 1, 1), dt.datetime(1960, 1, 1), None]),
+    "large": (pa.uint64(), [0, 2**64 - 1, 7, None]),
+    "small": (pa.int8(), [-1, 0, 1, None]),
+    "bytes": (pa.binary(), [b"", b"\x00", b"ab", None]),
+}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_of_every_type_meet_where_they_arrive(kind, tmp_path):
+    type_, values = KEYS[kind]
+    random = Random(kind)
+    schema = pa.schema([("ts", pa.int64()), ("k0", type_), ("k1", type_), ("v", pa.int64())])
+    inputs = {
+        name: pa.Table.from_pylist(
+            [{"ts": i, "k0": random.choice(values), "k1": random.choice(values), "v": i} for i in range(16)], schema
+        )
+        for name in "ABC"
+    }
+    made = chain(PLAIN, inputs, tmp_path, MIXED, slots=3)
+    batches = [made.batch(part) for part in made.cut(inputs, 9)]
+    made.batch({}, end=True)
+    assert batches[0].stages == 2
+    right(made.results(), PLAIN, inputs)
+
+
+def test_a_key_that_cannot_be_hashed_is_refused_at_the_place():
+    schema = pa.schema([("ts", pa.int64()), ("k0", pa.list_(pa.int64())), ("k1", pa.int64()), ("v", pa.int64())])
+    with pytest.raises(ms.QueryError, match="= cannot compare list") as refused:
+        ask(PLAIN, {name: schema.empty_table() for name in "ABC"})
+    assert "^" in str(refused.value) and "nested values can be carried, not compared" in str(refused.value)

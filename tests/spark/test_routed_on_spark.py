@@ -52,3 +52,27 @@ def test_routed_joins_and_trees_change_places_on_spark(query, first, second, str
         found = session.queries["q"].table()
     same = ms.snapshot_equal(found, ms.reference(query, inputs, time="ts"))
     assert same, str(same)
+
+
+@pytest.mark.parametrize("small", [0, pytest.param(2**20, marks=pytest.mark.slow)])
+def test_streams_live_at_sites_on_spark(small, spark, tmp_path):
+    """Rows come in at their site, bytes between slots are counted, and in executors each slot names its own."""
+    inputs, seen = tables(rows=60, last=100), []
+    feeds = {name: Feed(tmp_path / name) for name in "ABC"}
+    for since, until in ((0, 50), (50, 101)):
+        feed_all(feeds, inputs, since, until)
+    sites = {"eu": [0, 1], "us": [2]}
+    with CheckpointSession(
+        spark, checkpoint=str(tmp_path / "checkpoint"), slots=3, small_batches=small, sites=sites
+    ) as session:
+        for name, feed in feeds.items():
+            session.stream(name, feed.frame(spark), time="ts", site={"A": "eu", "B": "us"}.get(name))
+        session.query("q", KEYS, plan="A -> B@us -> C, B -> A -> C, C -> B -> A")
+        session.on_progress(seen.append)
+        session.process_available()
+        session.finish()
+        found = session.queries["q"].table()
+    same = ms.snapshot_equal(found, ms.reference(KEYS, inputs, time="ts"))
+    assert same, str(same)
+    assert seen[0]["moved"]["0 to 2"] > 0
+    assert set(seen[0]["executors"]) == (set() if small else {"0", "1", "2"})

@@ -73,7 +73,8 @@ class OneWayJoin(Operator):
                     self.work.given += len(found)
                     yield found.without_hashes().with_columns(found.columns.select(self.schema.names))
         self.work.probed += len(batch) if port == 0 else 0
-        kept.append(batch, hashes)
+        if self.ports == 2:  # rows of the batch may still come, and meet what came before them
+            kept.append(batch, hashes)
 
 
 class KeptWindow(Operator):
