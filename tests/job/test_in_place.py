@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from decimal import Decimal
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -93,7 +94,7 @@ def test_keys_that_are_computed_are_exchanged(tmp_path):
     right(made.results(), text, inputs)
 
 
-KEYS = {
+KEYS: dict[str, tuple[pa.DataType, list[Any]]] = {
     "text": (pa.string(), ["", "a", "ä", "a long text that is more than thirty-two bytes long", None]),
     "flag": (pa.bool_(), [True, False, None]),
     "day": (pa.date32(), [dt.date(2024, 1, 1), dt.date(1969, 12, 31), None]),

@@ -57,7 +57,7 @@ def test_routed_joins_and_trees_change_places_on_spark(query, first, second, str
 @pytest.mark.parametrize("small", [0, pytest.param(2**20, marks=pytest.mark.slow)])
 def test_streams_live_at_sites_on_spark(small, spark, tmp_path):
     """Rows come in at their site, bytes between slots are counted, and in executors each slot names its own."""
-    inputs, seen = tables(rows=60, last=100), []
+    inputs, seen = tables(rows=60, last=100), list[dict[str, Any]]()
     feeds = {name: Feed(tmp_path / name) for name in "ABC"}
     for since, until in ((0, 50), (50, 101)):
         feed_all(feeds, inputs, since, until)
