@@ -70,10 +70,11 @@ class SpreadGroup:
         return SpreadGroup(**{**record, **lists})
 
 
-def copied_streams(plans: Iterable[tuple[str, Staged]], spread: str) -> tuple[str, ...]:
+def copied_streams(plans: Iterable[tuple[str, Staged]], spread: str, others: bool = False) -> tuple[str, ...]:
     """The streams that must be copied where another is spread; refuses what would not give the same results.
 
-    `plans` are those of all queries, by their names.
+    `plans` are those of all queries, by their names. Fragments that read copied streams alone take no copies; where
+    `other` streams are spread in other groups they could not be told apart, and are refused.
     """
     plans = list(plans)
     for name, staged in plans:
@@ -82,8 +83,10 @@ def copied_streams(plans: Iterable[tuple[str, Staged]], spread: str) -> tuple[st
     copied = frozenset[str]().union(*map(_streams, reading)) - {spread}
     for name, staged in plans:
         for fragment in staged.fragments:
-            if _streams(fragment) & {spread, *copied}:
+            if spread in _streams(fragment):
                 _require_spread(name, fragment, spread, copied)
+            elif others and _streams(fragment) & copied:
+                _refuse_alone(name, fragment, spread)
     return tuple(sorted(copied))
 
 
@@ -123,15 +126,24 @@ def _require_spread(name: str, fragment: Fragment, spread: str, copied: frozense
     if len(both) > 1:
         raise JobError(f"query {name} joins {spread} with itself", detail="its rows would have to be spread and copied")
     try:
-        kind = _kind(fragment.plan, spread, copied)
+        _kind(fragment.plan, spread, copied)
     except JobError as error:
         raise JobError(f"query {name} cannot have {spread} spread: {error.message}", detail=error.detail) from None
-    if kind != "spread":
-        alone = ", ".join(sorted(_streams(fragment)))
-        raise JobError(
-            f"query {name} reads {alone} without {spread}",
-            detail=f"where {spread} is spread, the rows of {alone} are copied, and would count several times",
-        )
+
+
+def _refuse_alone(name: str, fragment: Fragment, spread: str) -> None:
+    alone = ", ".join(sorted(_streams(fragment)))
+    raise JobError(
+        f"query {name} reads {alone} without {spread}, and other groups spread other streams",
+        detail=f"where {spread} is spread, rows of {alone} are copied, and copies would count several times",
+    )
+
+
+def reads_alone(staged: Staged, groups: Iterable[SpreadGroup]) -> bool:
+    """Whether a fragment of a plan reads streams that are copied, without the one that is spread."""
+    shared = [group for group in groups if group.active]
+    read = [_streams(fragment) for fragment in staged.fragments]
+    return any(streams & set(g.copied) and g.spread not in streams for g in shared for streams in read)
 
 
 def _kind(node: p.PhysicalNode, spread: str, copied: frozenset[str]) -> Kind:

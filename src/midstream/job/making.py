@@ -10,6 +10,7 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.checkpoint.file_entries import SourceFile
 from midstream.checkpoint.manifest import Manifest
 from midstream.distribution.routing import Routing
+from midstream.distribution.spread_groups import reads_alone
 from midstream.job.actions import Flow
 from midstream.job.batch import Batch
 from midstream.job.doubled_moves import moves_doubled, relocated_doubled
@@ -72,7 +73,7 @@ def make(state: JobState, at: Circumstances, sifted: frozenset[str] = frozenset(
         at.batch_id,
         before,
         {
-            name: replace(query, share=False) if name in sifted else query
+            name: replace(query, share=False) if name in sifted or reads_alone(query.staged, spread) else query
             for name, query in moved.queries.items()
             if name not in state.faults.stopped
         },

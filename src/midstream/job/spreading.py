@@ -104,10 +104,11 @@ class SpreadGroups:
             return ()
         why_not = _busy(before, queries, stopped)
         found: list[SpreadGroup] = []
+        others = len({group.spread for group in self.groups.values()}) > 1
         for wanted in self.groups.values():
             reason, copied = why_not, tuple[str, ...]()
             try:
-                copied = copied if reason else require_spreadable(queries, wanted.spread)
+                copied = copied if reason else require_spreadable(queries, wanted.spread, others)
             except JobError as error:
                 reason = error.message
             if reason or routing.slots == 1:
@@ -167,10 +168,10 @@ def _sharing(groups: Iterable[SpreadGroup]) -> set[tuple[object, ...]]:
     return {(g.group, g.spread, g.slots, g.copied) for g in groups if g.active}
 
 
-def require_spreadable(queries: Queries, spread: str) -> tuple[str, ...]:
+def require_spreadable(queries: Queries, spread: str, others: bool = False) -> tuple[str, ...]:
     """The streams that are copied where one is spread; refuses where results would not be the same."""
     plans = [(name, query.staged) for name, query in queries.items()]
-    copied = copied_streams(plans, spread)
+    copied = copied_streams(plans, spread, others)
     for query in queries.values():
         for fragment in query.staged.fragments:
             kinds_of_states(fragment, query.boxes[fragment.number], spread)

@@ -276,10 +276,10 @@ class StageStep:
     ) -> None:
         """Feeds a stream's rows to the sources that read it; copies only to tracks, which take rows of their groups.
 
-        Where slots share groups, all queries take copies.
+        Where slots share groups, copies are for all that read the spread stream too.
         """
         track = task.work.track if isinstance(task, FragmentTask) else None
-        if copied and track is None and not self.deliveries:
+        if copied and track is None and not self._takes_copies(task):
             return
         account = intake.unaccounted() if copied else intake
         for source in task.sources:
@@ -290,6 +290,11 @@ class StageStep:
                     rows, ticks = gather_rows(rows, mine), ticks[mine]
                 with _blaming(intake.report, task):
                     task.take(source, source_elements(source, rows, ticks))
+
+    def _takes_copies(self, task: Task) -> bool:
+        """Whether a task reads a stream that is spread: then it needs the copies of those that it is joined with."""
+        spread = {self.streams[port].name for port, delivery in self.deliveries.items() if delivery.spread}
+        return any(source.stream.name in spread for source in task.sources)
 
     def _sifted(
         self, task: Task, source: Source, accepted: Accepted, intake: Intake, noted: set[tuple[str, str]]
