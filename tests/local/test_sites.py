@@ -136,3 +136,17 @@ def test_bytes_between_slots_are_counted_by_pair_and_kept_in_the_metrics(tmp_pat
     assert {pair.split(" to ")[0] for pair in seen[0]} <= {"0", "1"}, "B's rows stay where its window is"
     assert seen[0]["0 to 2"] > 0 and seen[0]["1 to 2"] > 0
     assert dict(told[0]) == seen[0]
+
+
+def test_explain_tells_the_rows_that_move_beside_what_was_expected(tmp_path):
+    """Rows of both streams come in at a site, so each of them moves once to where it meets the others."""
+    with session_on(tmp_path, {"eu": [0, 1, 2]}) as session:
+        session.stream("A", SCHEMA, site="eu").stream("B", SCHEMA, site="eu")
+        text = "SELECT A.v AS a, B.v AS b FROM A [RANGE 5], B [RANGE 5] WHERE A.k = B.k"
+        query = session.query("q", text, plan="(A B)", adaptive="suggest")
+        session.start()
+        for start in range(0, 300, 60):
+            session.push({name: [{"ts": start + i, "k": i % 7, "v": i % 5} for i in range(60)] for name in "AB"})
+        told = query.explain().split("\n")
+    (line,) = (line for line in told if line.startswith("Rows between stages"))
+    assert line.startswith("Rows between stages in the last batch: 120, ") and "were expected" in line

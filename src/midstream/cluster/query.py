@@ -20,6 +20,7 @@ from midstream.cluster.enrolment import Enrolment
 from midstream.html import Records
 from midstream.inputs import Duration
 from midstream.job.accounts import decisions_of, history_of, shared_with, statistics_of
+from midstream.job.forecast import moved_text
 from midstream.job.job import Job
 from midstream.job.local_plans import SlotPlans, explained, migrating_to, plans_by_slot
 from midstream.job.results import results_of_query
@@ -75,7 +76,8 @@ class Query(ContinuousQuery):
         running, job, known = self._running, self._job, self._enrolment.catalog.streams
         selected = self._enrolment.run.backend.explanation(job, [known[name] for name in sorted(running.streams)])
         warnings = [f"Warning: {sentence}" for sentence in growth(running.plan.physical)]
-        return "\n".join([explained(running, job.state.slots), *selected, *self._shared(), *warnings])
+        moved = moved_text(job, running)
+        return "\n".join([explained(running, job.state.slots), *selected, *self._shared(), *moved, *warnings])
 
     def _drawn(self) -> str:
         different = {plan.text: plan for plan in self.plans.values()}

@@ -93,6 +93,26 @@ def offered_plans(job: Job, query: RunningQuery) -> list[Record]:
     return [{"plan": text, "cost": costs[text], "running": text == query.plan.text} for text in ranked]
 
 
+def moved_text(job: Job, query: RunningQuery) -> list[str]:
+    """How many rows of a query went through exchanges in the last batch, beside what the optimizer expects."""
+    counts = (job.commits.progress or {}).get("queries", {}).get(query.name)
+    if counts is None or query.staged.stages == 1:
+        return []
+    expected = _moved(job, query)
+    beside = "" if expected is None else f", {expected:,.0f} were expected"
+    return [f"Rows between stages in the last batch: {counts['moved']:,}{beside}"]
+
+
+def _moved(job: Job, query: RunningQuery) -> float | None:
+    """The rows that the optimizer expects to move in a batch, if the query is watched."""
+    watcher = job.watchers.by_query.get(query.name)
+    observed = None if watcher is None else watcher.observed
+    if observed is None or not observed.streams or not observed.batch_ticks:
+        return None
+    prices = job.watchers.constants.by_tick(query.plan.query.domain)
+    return Estimator(observed, query.plan.emission, prices, True).cost(query.plan.logical).moved * observed.batch_ticks
+
+
 def _plans(job: Job, query: RunningQuery, observed: Statistics | None) -> list[Plan]:
     return enumerate_plans(query.plan.query, query.emit_every, 64, observed, job.watchers.constants, spread=True)
 

@@ -8,6 +8,7 @@ from typing import Any
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.merging import is_replaced
+from midstream.distribution.fragments import Staged
 from midstream.job.attention import Wait, is_worth_telling, late_text, wait_text
 from midstream.job.batch import Batch
 from midstream.job.local_plans import migrating_to, plan_text
@@ -37,6 +38,16 @@ def slot_seconds(batch: Batch) -> dict[int, float]:
         own = sum(report.seconds.get(name, 0.0) for name in PARTS if name != "transfer")
         found[report.slot] = found.get(report.slot, 0.0) + own
     return found
+
+
+def exchanges_of(batch: Batch, plan: str, staged: Staged, number: int) -> int:
+    """How often a row that a fragment gives goes through an exchange: once for each stage that it passes, and slot."""
+    fragment = staged.fragment(number)
+    readers = [other for other in staged.fragments for leaf in other.received if leaf.fragment == number]
+    if not readers or (fragment.route.key is None and not fragment.route.everywhere):
+        return 0
+    stages = batch.arrivals.stage(plan, readers[0]) - batch.arrivals.stage(plan, fragment)
+    return stages * (batch.slots if fragment.route.everywhere else 1)
 
 
 def moved_bytes(batch: Batch) -> dict[str, int]:
@@ -123,10 +134,13 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
     plans = {part.name: part.query.staged for part in batch.parts()}
     for (query, fragment), part in parts:
         total = by_query.setdefault(
-            base_name(query), {k: 0 for k in ("results", "state_rows", "state_bytes", "probed", "matched", "inserted")}
+            base_name(query),
+            {k: 0 for k in ("results", "state_rows", "state_bytes", "probed", "matched", "inserted", "moved")},
         )
         if plans[query].fragment(fragment).reader is None:
             total["results"] += part.rows_out
+        else:
+            total["moved"] += part.rows_out * exchanges_of(batch, query, plans[query], fragment)
         for name in ("state_rows", "state_bytes", "probed", "matched", "inserted"):
             total[name] += getattr(part, name)
     return {
