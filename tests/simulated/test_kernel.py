@@ -77,7 +77,7 @@ def test_work_takes_time_by_speed_and_what_arrives_meanwhile_waits():
     simulation.post("a", "after", at=2)
     simulation.run()
     assert [moment for moment, *_ in log(simulation, "a")[1:]] == [1, 6, 11]
-    assert simulation.machines["a"].busy == 10
+    assert simulation.machines["a"].used.busy == 10
     assert simulation.machines["a"].disk == {"count": 2}
 
 
@@ -122,8 +122,8 @@ def test_a_machine_that_holds_more_than_its_memory_crashes():
     simulation.post("a", ("hold", 90))
     simulation.post("b", ("hold", 101))
     simulation.run()
-    assert simulation.machines["a"].up and simulation.machines["a"].peak == 90
-    assert not simulation.machines["b"].up and simulation.machines["b"].overflowed
+    assert simulation.machines["a"].up and simulation.machines["a"].used.peak == 90
+    assert not simulation.machines["b"].up and simulation.machines["b"].used.overflowed
 
 
 @given(st.integers(0, 10_000), st.floats(0, 50), st.floats(0, 20))

@@ -71,7 +71,7 @@ class Simulation:
     def crash(self, name: str) -> None:
         """Stops a machine and forgets all but its disk; nothing if it is down."""
         machine = self.machines[name]
-        machine.program, machine.at_work, machine.suspended, machine.held = None, False, False, 0.0
+        machine.program, machine.at_work, machine.suspended, machine.used.held = None, False, False, 0.0
         machine.life += 1
         machine.inbox.clear()
         machine.urgent.clear()
@@ -144,11 +144,11 @@ class Simulation:
         if machine.life != life:
             return
         machine.at_work = False
-        machine.busy += took
+        machine.used.busy += took
         if step.held is not None:
-            machine.held, machine.peak = step.held, max(machine.peak, step.held)
+            machine.used.held, machine.used.peak = step.held, max(machine.used.peak, step.held)
             if step.held > machine.memory:
-                machine.overflowed = True
+                machine.used.overflowed = True
                 self.crash(machine.name)
                 return
         machine.disk.update(step.writes)

@@ -71,6 +71,16 @@ class Step:
 
 
 @dataclass(slots=True)
+class Usage:
+    """What a machine has used: time at work, memory held now and at most, and whether that was more than it has."""
+
+    busy: float = 0.0
+    held: float = 0.0
+    peak: float = 0.0
+    overflowed: bool = False
+
+
+@dataclass(slots=True)
 class Machine:
     """A machine's condition. `life` counts starts: what belongs to an earlier life has no effect any more."""
 
@@ -83,13 +93,10 @@ class Machine:
     life: int = 0
     at_work: bool = False
     suspended: bool = False
-    busy: float = 0.0
-    held: float = 0.0
-    peak: float = 0.0
+    used: Usage = field(default_factory=Usage)
     inbox: deque[tuple[str | None, Any]] = field(default_factory=deque)
     urgent: deque[tuple[str | None, Any]] = field(default_factory=deque)
     timers: dict[str, int] = field(default_factory=dict)
-    overflowed: bool = False
 
     @property
     def up(self) -> bool:

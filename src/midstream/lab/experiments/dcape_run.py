@@ -278,7 +278,7 @@ class Run:
 
     def _look_by_time(self, state: ManagerState) -> None:
         looks = {
-            name: MachineLook(self.simulation.machines[name].busy, self._waiting(name), self._rows(name))
+            name: MachineLook(self.simulation.machines[name].used.busy, self._waiting(name), self._rows(name))
             for name in self.names
         }
         decision = self.own.look(self.simulation.now, looks, state.owners, state.moving)
