@@ -177,8 +177,8 @@ class Asking:
         return self._taken(held, self.old.match(held))
 
     def top(self, held: Held) -> Held | None:
-        """What lies below an ISTREAM, DSTREAM or RSTREAM."""
-        return self._taken(held, self.old.top(held))
+        """What lies below an ISTREAM, DSTREAM or RSTREAM; inside a plan it is known by what it holds, as any state."""
+        return self._taken(held, self.old.top(held)) if self.fragment.reader is None else self.match(held)
 
     def find(self, node: p.PhysicalNode) -> Known | None:
         """A node's output, if some state of the old plan holds it."""
