@@ -18,11 +18,12 @@ from tests.job.test_group_moves import QUERIES, answer, chain_of, owned, read_by
 from tests.job.test_sharing import ASKED as ALL_ASKED
 from tests.job.test_sharing import Watched, rows_at
 from tests.job.test_slot_decisions import pushed
-from tests.scheduling.watched import from_
+from tests.scheduling.watched import drawn, from_
 
 import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint.collect import collect
+from midstream.checkpoint.records import Fault
 from midstream.job.task.tracks import Track
 
 SPLIT = "split_time_balancing"
@@ -308,3 +309,21 @@ def test_a_query_that_does_not_read_the_key_takes_rows_where_they_arrive():
     track = Track((0, 1) * 128, {"A": ("k",)})
     assert track.takes("A", rows, 0, copied=False).all()
     assert not track.takes("A", rows, 0, copied=True).any()
+
+
+def test_a_move_waits_for_a_query_in_quarantine(tmp_path):
+    rng, watched = random.Random(7), Watched(tmp_path)
+    watched.add("q0", "SELECT k, count(*) AS n FROM A [RANGE 9] GROUP BY k")
+    watched.add("q1", "SELECT k, max(v) AS m FROM A [RANGE 9] GROUP BY k")
+    driver = watched.many.driver
+    for step in range(12):
+        if step == 2:
+            driver.rebalance([1] * 100 + [0] * 156, protocol=SPLIT)
+        if step == 3:
+            driver.state.faults.stopped["q1"] = Fault(2, "a test")
+        if step == 8:
+            driver.resume("q1")
+        watched.batch({"A": drawn(rng, 4 * step)})
+        assert (watched.many.manifest.slots.doubled is not None) == (2 <= step <= 8), step
+    watched.many.batch({}, end=True)
+    watched.check("q0")
