@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,8 +15,9 @@ import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint import lists, merging, metrics
 from midstream.checkpoint.collect import collect
-from midstream.checkpoint.file_entries import ResultFile
+from midstream.checkpoint.file_entries import ResultFile, Superseded
 from midstream.checkpoint.lists import dead_letters_of, listed_in, results_of
+from midstream.checkpoint.local_files import LocalFiles
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.metrics import SCHEMA, metrics_of
 from midstream.checkpoint.names import batch_of
@@ -91,6 +94,25 @@ def test_files_kept_for_readers_stay_but_do_not_swell_the_manifest(chain, monkey
     assert len(names) > 2 * lists.MOST_KEPT > 2 * (len(kept) - 10)
     collect(chain.driver.store, files)
     assert names <= set(files.list("results"))
+
+
+def test_files_kept_for_readers_are_in_few_lists_and_go_in_time(tmp_path):
+    """However many files are merged in the time for which they are kept."""
+    files = LocalFiles(str(tmp_path))
+    manifest, since = Manifest("test", 0), {}
+    for now in range(1_500):
+        fresh = [Superseded(f"results/q/{now:04d}-{i}.parquet", float(now)) for i in range(10)]
+        since |= {file.path: file.since for file in fresh}
+        manifest = merging.adopt(replace(manifest, batch_id=now), (), float(now))
+        manifest = lists.shorten(files, manifest.with_outputs(superseded=[*manifest.outputs.superseded, *fresh]))
+        kept = manifest.outputs.superseded
+        assert len(kept) <= lists.MOST_KEPT + merging.KEPT_SECONDS / lists.TOGETHER + 2
+        if now % 100 == 99:
+            names = {file.path for file in kept if not file.is_list}
+            names |= listed_in(files, [file.path for file in kept if file.is_list])
+            young = {path for path, when in since.items() if now - when < merging.KEPT_SECONDS}
+            assert young <= names
+            assert all(now - since[path] < merging.KEPT_SECONDS + lists.TOGETHER for path in names)
 
 
 def test_a_merge_of_files_that_are_gone_by_then_is_not_adopted(chain):

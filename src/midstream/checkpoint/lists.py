@@ -28,6 +28,9 @@ MOST_NAMED = 256
 MOST_KEPT = 64
 """How many files that were merged a manifest names itself, while they are kept for readers."""
 
+TOGETHER = 75.0
+"""Files that were merged within so many seconds are in one list."""
+
 TIER = 8
 """How many lists of like size are merged into one."""
 
@@ -68,10 +71,13 @@ def _superseded(files: Files, manifest: Manifest) -> Sequence[Superseded]:
     if len(single) <= MOST_KEPT:
         return manifest.outputs.superseded
     path = name_for(LISTS, manifest.batch_id, slot=0, stage=0)
-    rows = [(file.path, file.since) for file in single]
-    files.write_atomic(path, seal(KIND, FORMAT_VERSION, {"files": rows}), point="list", sync=False)
+    newest = max(file.since for file in single)
     lists = [file for file in manifest.outputs.superseded if file.is_list]
-    return [*lists, Superseded(path, max(file.since for file in single))]
+    # A list goes with its newest file, so only files of about one time are put together.
+    joined = [file for file in lists if file.since // TOGETHER == newest // TOGETHER]
+    rows = [*(row for file in joined for row in read_list(files, file.path)), *((f.path, f.since) for f in single)]
+    files.write_atomic(path, seal(KIND, FORMAT_VERSION, {"files": rows}), point="list", sync=False)
+    return [*(file for file in lists if file not in joined), Superseded(path, newest)]
 
 
 def results_of(files: Files, manifest: Manifest, query: str) -> Iterator[ResultFile]:
