@@ -99,7 +99,8 @@ def test_files_kept_for_readers_stay_but_do_not_swell_the_manifest(chain, monkey
 def test_files_kept_for_readers_are_in_few_lists_and_go_in_time(tmp_path):
     """However many files are merged in the time for which they are kept."""
     files = LocalFiles(str(tmp_path))
-    manifest, since = Manifest("test", 0), {}
+    manifest = Manifest("test", 0)
+    since: dict[str, float] = {}
     for now in range(1_500):
         fresh = [Superseded(f"results/q/{now:04d}-{i}.parquet", float(now)) for i in range(10)]
         since |= {file.path: file.since for file in fresh}
