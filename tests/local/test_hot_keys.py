@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import random
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from tests.local.test_durable_sessions import SCHEMA
 
 import midstream as ms
@@ -13,7 +16,10 @@ from midstream.checkpoint.status import stored_status
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.listener import status
+from midstream.distribution.spread_groups import SpreadGroup
 from midstream.interface.cli.status_text import shared_group_lines
+from midstream.job.events import GroupBroughtHome, GroupSpread
+from midstream.job.spreading import merging_for
 
 QUERIES = {
     "pairs": "SELECT A.v AS a, B.v AS b FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k",
@@ -87,3 +93,54 @@ def test_a_job_that_rebalances_by_itself_says_what_it_decides_of_keys(tmp_path):
     assert shared_group_lines({"spread": [], "slot_decisions": [{**about_keys, "action": "stay", "group": 5}]}) == [
         about_keys["reason"]
     ]
+
+
+MORE = {
+    "outer": "SELECT A.v AS a, B.v AS b FROM A [RANGE 20] LEFT JOIN B [RANGE 15] ON A.k = B.k",
+    "newest": "SELECT k, v FROM B [PARTITION BY k ROWS 2]",
+    "sums": "SELECT A.k, sum(B.v) AS s FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k GROUP BY A.k",
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_queries_of_a_job_stay_right_whatever_is_shared_when(seed, tmp_path):
+    rng, known = random.Random(seed), {**QUERIES, **MORE}
+    names = rng.sample(sorted(known), 4)
+    parts: dict[str, list[pa.Table]] = {"A": [], "B": []}
+
+    def started(slots: int | None = None) -> CheckpointSession:
+        session = CheckpointSession(checkpoint=str(tmp_path), on="local", slots=slots)
+        for name in "AB":
+            session.stream(name, SCHEMA)
+        for name in names:
+            session.query(name, known[name])
+        session.start()
+        return session
+
+    session = started(3)
+    for i in range(8):
+        job = session._job
+        match rng.choice(["spread", "spread", "home", "rescale", "restart", "move"]):
+            case "spread" if i:
+                with suppress(ms.MidstreamError):  # what cannot be shared rests
+                    merging = merging_for(job.queries, stream := rng.choice("AAAB"))
+                    group = max(range(256), key=job.state.loads.__getitem__)
+                    job.apply(GroupSpread(SpreadGroup(group, stream, rng.randint(2, 4), "a test", merging=merging)))
+            case "home" if job.state.spread.groups:
+                job.apply(GroupBroughtHome(rng.choice(sorted(job.state.spread.groups))))
+            case "rescale" if job.state.wanted is None:
+                session.rescale(rng.randint(1, 4))
+            case "restart" if i:
+                session.stop()
+                session = started()
+            case "move" if job.state.wanted is None:
+                session.rebalance([rng.randrange(job.state.slots) for _ in range(256)])
+        for name in "AB":
+            parts[name].append(rows(name, i, True))
+        session.push({name: parts[name][i] for name in "AB"})
+    session.finish()
+    inputs = {name: pa.concat_tables(parts[name]) for name in "AB"}
+    for name in names:
+        read = {stream: table for stream, table in inputs.items() if f"{stream} [" in known[name]}
+        assert ms.snapshot_equal(session.queries[name].table(), ms.reference(known[name], read)), name
+    session.stop()
