@@ -30,7 +30,7 @@ STRATEGIES = (
     "genmig_shortened",
 )
 
-PROTOCOLS = ("auto", "mslb", "split_time", "ptlb")
+PROTOCOLS = ("auto", "mslb", "split_time", "split_time_balancing", "ptlb")
 
 Check = Callable[[str, Any], Any]
 
