@@ -1,12 +1,14 @@
 """Checkpoints that earlier versions made go on, with all that was under way.
 
 `data/format_4.zip` is a checkpoint of the fourth format: three streams, a join that migrates, a query that adapts, one
-in quarantine, and a change of slots that waits for the migration.
+in quarantine, and a change of slots that waits for the migration. `data/format_5.zip` has two of the fifth: `job`, of
+which a join migrates, and `routed`, of which a join runs by a routed plan.
 """
 
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +41,15 @@ def rows(first: int, after: int) -> pa.Table:
     )
 
 
+def unpacked(folder: Path, archive: str, name: str = "job") -> Path:
+    with zipfile.ZipFile(Path(__file__).parent / "data" / archive) as opened:
+        opened.extractall(folder)
+    return folder / name
+
+
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
-    with zipfile.ZipFile(Path(__file__).parent / "data" / "format_4.zip") as archive:
-        archive.extractall(tmp_path)
-    return tmp_path / "job"
+    return unpacked(tmp_path, "format_4.zip")
 
 
 def newest(folder: Path) -> Manifest:
@@ -83,3 +89,35 @@ def test_a_job_of_the_fourth_format_goes_on_in_the_middle_of_its_migration(old):
     inputs = dict.fromkeys(PUSHED, rows(0, 160))
     for name, table in found.items():
         assert ms.snapshot_equal(table, ms.reference(QUERIES[name], inputs)), name
+
+
+def declared(folder: Path, queries: Mapping[str, str]) -> Any:
+    session: Any = ms.Session(checkpoint=str(folder), on="local")
+    for name in "ABC":
+        session.stream(name, rows(0, 1).schema, time="ts")
+    for name, cql in queries.items():
+        session.query(name, cql)
+    return session
+
+
+def test_a_job_of_the_fifth_format_goes_on_in_the_middle_of_its_migration(tmp_path):
+    asked = {name: QUERIES[name] for name in ("j", "d", "g")}
+    session = declared(unpacked(tmp_path, "format_5.zip"), asked)
+    with session.start():
+        assert session.queries["j"].history[-1].status == "under way"
+        for start in range(60, 160, 20):
+            session.push({name: rows(start, start + 20) for name in "ABC"})
+        assert session.queries["j"].plan.text == "(A (B C))"
+        session.finish()
+        found = {name: session.queries[name].table() for name in asked}
+    inputs = dict.fromkeys("ABC", rows(0, 160))
+    for name, table in found.items():
+        assert ms.snapshot_equal(table, ms.reference(asked[name], inputs)), name
+
+
+def test_windows_that_lie_by_another_hash_are_refused_and_nothing_changes(tmp_path):
+    folder = unpacked(tmp_path, "format_5.zip", "routed")
+    before = newest(folder)
+    with pytest.raises(ms.JobError, match=r"query r of .* runs by a routed plan, and its windows lie by the hash"):
+        declared(folder, {})
+    assert newest(folder) == before

@@ -17,7 +17,7 @@ from midstream.checkpoint.packs import SegmentEntry
 from midstream.checkpoint.records import Asked, Outputs, QueryAccount, Settings, Slots, Streams
 from midstream.checkpoint.records_format import read, sections, written
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 """The format that this version of Midstream writes."""
 
 UPGRADES: Upgrades = {
@@ -25,6 +25,7 @@ UPGRADES: Upgrades = {
     2: lambda content: content,  # no file of results was shared
     3: lambda content: {**content, "sources": {}, "listed_sources": {}},  # and results had no checksums
     4: sections,
+    5: lambda content: content,  # windows of routed joins lay by another hash, and rows of a group went to one slot
 }
 """How older formats become newer ones."""
 

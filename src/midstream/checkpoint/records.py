@@ -89,12 +89,14 @@ class Slots:
     of groups whose rows go to two slots.
 
     `number` is None in manifests of early versions: then the routing names all slots. States are sorted by partition
-    group, and then by key; those of early versions by key alone.
+    group, and then by key; those of early versions by key alone. The windows of routed joins lie where their rows
+    arrive as streams; in early versions they lay by another hash.
     """
 
     routing: Sequence[int] = ()
     number: int | None = None
     sorted_by_group: bool = False
+    routed_as_streams: bool = False
     loads: Sequence[float] = ()
     wanted: Wanted | None = None
     moves: History = ()

@@ -157,6 +157,7 @@ class Outcome:
             routing=list(batch.routing),
             number=batch.slots,
             sorted_by_group=batch.by_group,
+            routed_as_streams=True,
             loads=remembered(before.loads, now),
             wanted=terms.wanted,
             moves=[*before.moves, *([batch.moved] if batch.moved else [])][-REMEMBERED:],

@@ -18,7 +18,7 @@ from midstream.distribution.fragments import Route
 from midstream.distribution.routing import Routing
 from midstream.errors import JobError
 from midstream.job.batch import Batch
-from midstream.job.declared import require_same_job
+from midstream.job.declared import require_readable_windows, require_same_job
 from midstream.job.doubled_moves import AUTO, require_protocol, require_rest
 from midstream.job.faults import Faults
 from midstream.job.group_bits import chosen_bits, require_bits
@@ -107,6 +107,7 @@ class JobState:
             require_no_homes(living, "go over to another number of slots")
             self.wanted = self._dealt_evenly(slots, ANOTHER_NUMBER)
         require_same_job(manifest, self.settings.job, uri)
+        require_readable_windows(manifest, uri)
         self.settings = replace(manifest.settings, job=manifest.settings.job or self.settings.job)
         homes = manifest.settings.homes
         self.routes = {name: _route(key, homes.get(name, ())) for name, key in manifest.settings.arrival.items()}
