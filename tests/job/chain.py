@@ -26,12 +26,12 @@ from midstream.job.commits import Commits
 from midstream.job.events import QueryAdded
 from midstream.job.flow import committed_batch, concluded
 from midstream.job.job import Job
-from midstream.job.local_plans import resumed
 from midstream.job.making import make
-from midstream.job.moving import Move
-from midstream.job.needed import needed_columns
-from midstream.job.results import results_of_query
-from midstream.job.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.migrations.local_plans import resumed
+from midstream.job.outputs.results import results_of_query
+from midstream.job.queries.needed import needed_columns
+from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.slots.moving import Move
 from midstream.job.state import JobState
 from midstream.job.task.exchange import GROUP_BITS
 from midstream.job.task.layout import Layout

@@ -13,7 +13,7 @@ import pyarrow as pa
 from tests.job.chain import Chain
 
 from midstream.job.batch import Batch, finished
-from midstream.job.moving import Move
+from midstream.job.slots.moving import Move
 from midstream.job.task.reports import Report
 from midstream.job.task.spill import Spill
 

@@ -24,10 +24,10 @@ from midstream.api import Question, ask
 from midstream.interface.cli.decided import decided, decided_text
 from midstream.interface.demo.check import compare
 from midstream.interface.demo.streams import SECOND, START, Scenario, generate
-from midstream.job.accounts import decisions_of, history_of, statistics_of
 from midstream.job.adaptivity import ATTENTION
+from midstream.job.migrations.wishes import wishes
+from midstream.job.outputs.accounts import decisions_of, history_of, statistics_of
 from midstream.job.task.samples import SampleRequest, Samples, add_samples, sampled
-from midstream.job.wishes import wishes
 from midstream.lab.bench.adaptivity_streams import Phase, chain_columns, chain_query, record
 
 EAGER = Policy("auto", least_gain=0.01, margin=0.1, evidence=0.0, patience=1, warm_up=2)

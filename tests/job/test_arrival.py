@@ -10,11 +10,11 @@ import pytest
 from midstream.checkpoint.store import CheckpointStore
 from midstream.distribution.fragments import STAY, Route
 from midstream.inputs import catalog_of
-from midstream.job.adding import Adding
-from midstream.job.arrival import Arrival, Carry
+from midstream.job.arriving.arrival import Arrival, Carry
 from midstream.job.commits import Commits
 from midstream.job.events import QueryAdded
 from midstream.job.job import Job
+from midstream.job.queries.adding import Adding
 from midstream.job.state import JobState
 from midstream.language import parse
 

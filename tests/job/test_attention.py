@@ -18,8 +18,8 @@ from midstream.api import ask
 from midstream.checkpoint.status import stored_status
 from midstream.cluster.sessions import Session
 from midstream.interface.jobs.job_file import read_job
-from midstream.job.attention import late_text
-from midstream.job.progress import warnings_of
+from midstream.job.arriving.attention import late_text
+from midstream.job.outputs.progress import warnings_of
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.int64())])

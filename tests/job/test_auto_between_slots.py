@@ -9,9 +9,9 @@ from tests.job.test_chain import KEYS, tables
 import midstream as ms
 from midstream.adaptation.policy import Policy
 from midstream.api import ask
-from midstream.job import migrating
-from midstream.job.relocation import shipped_rows
-from midstream.job.running_query import MigrationUnderWay
+from midstream.job.migrations import migrating
+from midstream.job.queries.running_query import MigrationUnderWay
+from midstream.job.slots.relocation import shipped_rows
 from midstream.optimizer.plans import plan_query
 
 

@@ -15,7 +15,7 @@ from midstream.algebra.declarations import Catalog, ScalarFunction, StreamDeclar
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.records import Fault, SetAside
 from midstream.job.commits import Commits
-from midstream.job.dropping import without_query
+from midstream.job.queries.dropping import without_query
 from midstream.job.task.step import StageStep
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("v", pa.string())])
@@ -260,7 +260,7 @@ def test_few_queries_at_fault_among_many_are_found_in_few_attempts(tmp_path, mon
 
 
 def test_a_way_about_errors_that_there_is_not_is_refused():
-    from midstream.job.faults import on_error_of
+    from midstream.job.queries.faults import on_error_of
 
     with pytest.raises(ms.QueryError, match="on_error cannot be 'ignore'"):
         on_error_of("ignore")

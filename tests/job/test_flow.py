@@ -16,9 +16,9 @@ from midstream.errors import InputError, MidstreamError
 from midstream.job import actions, events
 from midstream.job.actions import Action, CallSinks, Collect, Commit, Decide, MoveState, RunSteps
 from midstream.job.flow import Notes, batch_flow
-from midstream.job.local_plans import resumed
 from midstream.job.making import Circumstances
-from midstream.job.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.migrations.local_plans import resumed
+from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.state import JobState
 from midstream.job.task.exchange import GROUPS
 from midstream.job.task.layout import Layout

@@ -14,7 +14,7 @@ from midstream.api import ask
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.records import Settings
 from midstream.cluster.sinks import folder
-from midstream.job.delivery import deliver
+from midstream.job.outputs.delivery import deliver
 
 TABLE = pa.table({"k": [1, 2], "ts": [1, 2]})
 CATALOG = ask("SELECT k FROM A [NOW]", {"A": TABLE}).catalog

@@ -15,8 +15,8 @@ from tests.job.test_chain import GROUPS, KEYS, THREE, as_multiset, tables
 import midstream as ms
 from midstream.adaptation.policy import Policy
 from midstream.api import ask
-from midstream.job.accounts import decisions_of, history_of
-from midstream.job.local_plans import plans_by_slot
+from midstream.job.migrations.local_plans import plans_by_slot
+from midstream.job.outputs.accounts import decisions_of, history_of
 from midstream.job.task.exchange import default_routing, groups_of
 from midstream.operators.arrival_hash import arrival_hash
 

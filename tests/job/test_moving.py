@@ -34,11 +34,11 @@ from midstream.checkpoint.collect import collect
 from midstream.cluster.local.embedded import run as run_embedded
 from midstream.distribution.balancing import PATIENCE, skew
 from midstream.distribution.fragments import Route
-from midstream.job.accounts import history_of
 from midstream.job.batch import Batch
-from midstream.job.rerouting import Rerouter
-from midstream.job.running_query import RunningQuery
-from midstream.job.slot_decisions import Measured, SlotDecisions, measured
+from midstream.job.outputs.accounts import history_of
+from midstream.job.queries.running_query import RunningQuery
+from midstream.job.slots.rerouting import Rerouter
+from midstream.job.slots.slot_decisions import Measured, SlotDecisions, measured
 from midstream.job.task.memory import Memory
 from midstream.optimizer.plans import enumerate_plans
 

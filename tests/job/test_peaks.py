@@ -15,7 +15,7 @@ from tests.job.peaks import peak_of, run_batch, run_move
 
 from midstream.api import ask
 from midstream.job.batch import Batch
-from midstream.job.moving import Move
+from midstream.job.slots.moving import Move
 from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report
 

@@ -11,8 +11,8 @@ from tests.job.many import Many
 import midstream as ms
 from midstream.distribution.fragments import STAY, Route
 from midstream.inputs import catalog_of
-from midstream.job.rerouting import Rerouter, rerouting
-from midstream.job.running_query import RunningQuery
+from midstream.job.queries.running_query import RunningQuery
+from midstream.job.slots.rerouting import Rerouter, rerouting
 from midstream.language import parse
 from midstream.optimizer.plans import plan_query
 

@@ -21,7 +21,7 @@ from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.status import stored_status
 from midstream.checkpoint.store import CheckpointStore
 from midstream.job.batch import Batch
-from midstream.job.slot_decisions import Measured, SlotDecisions, measured
+from midstream.job.slots.slot_decisions import Measured, SlotDecisions, measured
 
 
 def scaling_by(busy: list[float]) -> SlotDecisions:

@@ -19,7 +19,7 @@ from midstream.cluster.listener import status
 from midstream.distribution.spread_groups import SpreadGroup
 from midstream.interface.cli.status_text import shared_group_lines
 from midstream.job.events import GroupBroughtHome, GroupSpread
-from midstream.job.spreading import merging_for
+from midstream.job.slots.spreading import merging_for
 
 QUERIES = {
     "pairs": "SELECT A.v AS a, B.v AS b FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k",

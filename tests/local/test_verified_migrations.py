@@ -13,7 +13,7 @@ from tests.local.test_durable_sessions import SCHEMA, drawn
 import midstream as ms
 from midstream.algebra.plan import Distinct, Relation, rewrite_plan
 from midstream.checkpoint.check import check
-from midstream.job.running_query import RunningQuery
+from midstream.job.queries.running_query import RunningQuery
 from midstream.optimizer.plans import Plan
 
 FROM = "FROM A [RANGE 30], B [RANGE 30], C [RANGE 30] WHERE A.k = B.k AND B.k = C.k"
@@ -152,7 +152,7 @@ def test_a_verification_can_be_cancelled_and_the_query_dropped(tmp_path: Path) -
 def test_plans_that_give_out_differently_are_verified_and_then_migrate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("midstream.job.verifying.can_be_adopted", lambda *_: False)
+    monkeypatch.setattr("midstream.job.migrations.verifying.can_be_adopted", lambda *_: False)
     rows = parts()
     for i in range(BATCHES):
         with opened(tmp_path) as session:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from midstream.job import spreading
+from midstream.job.slots import spreading
 from midstream.lab.simulation import workload
 from midstream.lab.simulation.simulate import simulate
 from midstream.lab.simulation.workload import QUERIES, SCHEMA, Workload

@@ -28,7 +28,7 @@ from midstream.cluster.spark.frames.predicates import spark_condition
 from midstream.cluster.spark.push_down import PushDown, selection_lines, selections
 from midstream.errors import InputError
 from midstream.inputs import declare
-from midstream.job.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.task.layout import PORT
 from midstream.job.task.reports import Report
 from midstream.language import parse

@@ -14,7 +14,7 @@ import midstream as ms
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.distribution.spread_groups import SpreadGroup
 from midstream.job.events import GroupBroughtHome, GroupSpread
-from midstream.job.spreading import merging_for
+from midstream.job.slots.spreading import merging_for
 
 pytestmark = pytest.mark.spark
 

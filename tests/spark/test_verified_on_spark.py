@@ -15,7 +15,7 @@ from tests.spark.test_moving_on_spark import feed_all
 import midstream as ms
 from midstream.algebra.plan import Distinct, Relation, rewrite_plan
 from midstream.cluster.checkpoint_session import CheckpointSession
-from midstream.job.running_query import RunningQuery
+from midstream.job.queries.running_query import RunningQuery
 from midstream.optimizer.plans import Plan
 
 QUERY = "SELECT DISTINCT A.k FROM A [RANGE 10], B [RANGE 6], C [RANGE 14] WHERE A.k = B.k AND B.k = C.k"

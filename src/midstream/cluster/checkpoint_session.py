@@ -33,25 +33,25 @@ from midstream.cluster.run import Run
 from midstream.distribution.fragments import Route
 from midstream.errors import InputError, JobError, QueryError
 from midstream.inputs import NamedSource, StreamSettings
-from midstream.job.adding import Adding
-from midstream.job.announcing import Progress
-from midstream.job.arrival import Arrival
-from midstream.job.attention import reads_of, wait_text, waits
+from midstream.job.arriving.arrival import Arrival
+from midstream.job.arriving.attention import reads_of, wait_text, waits
 from midstream.job.batch import TICKS
-from midstream.job.changed_functions import fingerprints
 from midstream.job.commits import Commits
-from midstream.job.delivery import Sink
-from midstream.job.doubled_moves import protocol_named
 from midstream.job.ending import finish, release
 from midstream.job.events import ErrorPolicySet, Scheduled, StreamsArrive
-from midstream.job.faults import on_error_of
 from midstream.job.finished import is_finished
-from midstream.job.forecast import forecast
 from midstream.job.job import Job
-from midstream.job.relocation import require_slots
-from midstream.job.rewording import Text
-from midstream.job.sites import home_of, require_fixed, require_same_home, require_slots_of_sites, sites_of
-from midstream.job.slot_decisions import deciders
+from midstream.job.migrations.forecast import forecast
+from midstream.job.outputs.announcing import Progress
+from midstream.job.outputs.delivery import Sink
+from midstream.job.queries.adding import Adding
+from midstream.job.queries.changed_functions import fingerprints
+from midstream.job.queries.faults import on_error_of
+from midstream.job.queries.rewording import Text
+from midstream.job.slots.doubled_moves import protocol_named
+from midstream.job.slots.relocation import require_slots
+from midstream.job.slots.sites import home_of, require_fixed, require_same_home, require_slots_of_sites, sites_of
+from midstream.job.slots.slot_decisions import deciders
 from midstream.job.state import JobState
 from midstream.job.task.memory import Memory
 from midstream.language import parse

@@ -11,13 +11,13 @@ from midstream.adaptation.policy import Policy
 from midstream.algebra.declarations import Catalog
 from midstream.cluster.run import Run
 from midstream.errors import JobError, MigrationError, QueryError
-from midstream.job.adding import Adding
 from midstream.job.batch import TICKS
 from midstream.job.events import MigrationWithdrawn, QueryAdded
 from midstream.job.job import Job
-from midstream.job.local_plans import resumed
-from midstream.job.rewording import Rewording, Text
-from midstream.job.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.migrations.local_plans import resumed
+from midstream.job.queries.adding import Adding
+from midstream.job.queries.rewording import Rewording, Text
+from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.language import parse
 from midstream.optimizer.plans import Plan, plan_query
 

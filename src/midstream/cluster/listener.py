@@ -15,12 +15,12 @@ from midstream.checkpoint.request_log import requests_summary
 from midstream.checkpoint.status import measured, moving_groups
 from midstream.cluster.query import Query
 from midstream.errors import JobError, MidstreamError
-from midstream.job.accounts import adaptivity_of, history_of, known_tick, shared_with
 from midstream.job.events import AddingRecorded, DroppingRecorded
-from midstream.job.faults import faults_summary
-from midstream.job.forecast import forecast
 from midstream.job.job import Job
-from midstream.job.local_plans import migrating_to, plan_text
+from midstream.job.migrations.forecast import forecast
+from midstream.job.migrations.local_plans import migrating_to, plan_text
+from midstream.job.outputs.accounts import adaptivity_of, history_of, known_tick, shared_with
+from midstream.job.queries.faults import faults_summary
 from midstream.job.requests import without_deadline
 from midstream.language import parse
 from midstream.optimizer.growth import growth

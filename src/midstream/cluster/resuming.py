@@ -17,12 +17,12 @@ from midstream.algebra.plan import Relation
 from midstream.checkpoint.names import is_rehearsal
 from midstream.cluster.run import Run
 from midstream.errors import MidstreamError
-from midstream.job.changed_functions import ChangedFunctions, functions_record, require_same_functions
-from midstream.job.declared import require_same_streams
-from midstream.job.dropping import cannot_go_on, undeclared, without_query
 from midstream.job.events import QueriesForgotten, QueryLeftOut, SettingsChanged
 from midstream.job.heartbeat import Heartbeat
 from midstream.job.job import Job
+from midstream.job.queries.changed_functions import ChangedFunctions, functions_record, require_same_functions
+from midstream.job.queries.declared import require_same_streams
+from midstream.job.queries.dropping import cannot_go_on, undeclared, without_query
 from midstream.job.task.layout import Layout
 from midstream.language import parse
 

@@ -13,11 +13,11 @@ from midstream.checkpoint.lease import LostLease
 from midstream.checkpoint.spark_log import note_sinks_called
 from midstream.cluster.backend import Backend, Input
 from midstream.errors import JobError
-from midstream.job.arrival import Arrival
+from midstream.job.arriving.arrival import Arrival
 from midstream.job.ending import finish, is_delivered
 from midstream.job.finished import require_unfinished
 from midstream.job.job import Job
-from midstream.job.running_query import RunningQuery
+from midstream.job.queries.running_query import RunningQuery
 
 log = logging.getLogger(__name__)
 

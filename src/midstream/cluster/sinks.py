@@ -17,7 +17,7 @@ import pyarrow as pa
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.failures import AlreadyThere
 from midstream.inputs.json_values import json_texts
-from midstream.job.delivery import Delivery
+from midstream.job.outputs.delivery import Delivery
 from midstream.job.task.spill import parquet_bytes
 
 Results: TypeAlias = Any

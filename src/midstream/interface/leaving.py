@@ -23,14 +23,14 @@ PAUSE = 0.2
 
 def dropped(checkpoint: str, patience: float, query: str) -> dict[str, Any]:
     """Ends a query of a job, by asking it if it runs; gives its name."""
-    from midstream.job.dropping import drop_at_rest
+    from midstream.job.queries.dropping import drop_at_rest
 
     return _done("drop", checkpoint, patience, query, drop_at_rest)
 
 
 def resumed(checkpoint: str, patience: float, query: str) -> dict[str, Any]:
     """Has a query of a job go on without the rows that it missed in quarantine, by asking it if it runs."""
-    from midstream.job.dropping import resume_at_rest
+    from midstream.job.queries.dropping import resume_at_rest
 
     return _done("resume", checkpoint, patience, query, resume_at_rest)
 

@@ -10,9 +10,9 @@ from midstream.adaptation.policy import Policy
 from midstream.checkpoint.manifest import Manifest
 from midstream.distribution.routing import Routing
 from midstream.job.batch import Batch
-from midstream.job.moving import Move
-from midstream.job.running_query import RunningQuery
-from midstream.job.spreading import SpreadGroups
+from midstream.job.queries.running_query import RunningQuery
+from midstream.job.slots.moving import Move
+from midstream.job.slots.spreading import SpreadGroups
 
 
 @dataclass(frozen=True, slots=True)

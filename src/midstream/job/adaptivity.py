@@ -26,11 +26,11 @@ from midstream.algebra.expressions import columns_of
 from midstream.algebra.statistics import OperatorStatistics, Statistics
 from midstream.checkpoint.manifest import Manifest
 from midstream.errors import MidstreamError
-from midstream.job.running_query import RunningQuery
+from midstream.job.migrations.verifying import copy_name
+from midstream.job.queries.running_query import RunningQuery
 from midstream.job.task.reports import Report
 from midstream.job.task.samples import OperatorReport, SampleRequest
 from midstream.job.task.sides import base_name
-from midstream.job.verifying import copy_name
 from midstream.operators.base import Work
 from midstream.optimizer.cost import Constants
 from midstream.optimizer.plans import Plan, plan_query

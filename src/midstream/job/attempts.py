@@ -10,8 +10,8 @@ from midstream.errors import InputError, MidstreamError
 from midstream.job.actions import Flow, RunSteps
 from midstream.job.batch import Batch
 from midstream.job.events import QueryStopped
-from midstream.job.faults import at_fault, named, suspects
 from midstream.job.making import Circumstances, make
+from midstream.job.queries.faults import at_fault, named, suspects
 from midstream.job.state import JobState
 
 log = logging.getLogger(__name__)

@@ -18,13 +18,13 @@ from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.fragments import STAY, Fragment, Route
 from midstream.distribution.routed.cutting import probed_windows
 from midstream.distribution.spread_groups import SpreadGroup
-from midstream.job.doubling import Doubling
-from midstream.job.fingerprints import Fingerprints
+from midstream.job.arriving.reaching import Reaches
 from midstream.job.in_place import Arrivals, arrivals
 from midstream.job.ports import Ports
-from midstream.job.reaching import Reaches
-from midstream.job.running_query import RunningQuery
-from midstream.job.sharing_plan import SharingPlan
+from midstream.job.queries.fingerprints import Fingerprints
+from midstream.job.queries.running_query import RunningQuery
+from midstream.job.queries.sharing_plan import SharingPlan
+from midstream.job.slots.doubling import Doubling
 from midstream.job.task.exchange import GROUP_BITS, Delivery, default_routing
 from midstream.job.task.layout import Layout
 from midstream.job.task.memory import Memory

@@ -19,7 +19,7 @@ from midstream.errors import JobError
 from midstream.job.batch import Batch
 from midstream.job.compaction import Compactor
 from midstream.job.heartbeat import Heartbeat
-from midstream.job.progress import metrics_row, progress_of
+from midstream.job.outputs.progress import metrics_row, progress_of
 
 
 @dataclass(slots=True)

@@ -17,10 +17,10 @@ from midstream.distribution.routing import Routing
 from midstream.distribution.spread_groups import SpreadGroup
 from midstream.errors import MidstreamError
 from midstream.job.batch import Batch
-from midstream.job.faults import OnError
-from midstream.job.running_query import RunningQuery
-from midstream.job.spreading import SpreadGroups
-from midstream.job.verifying import Consequence
+from midstream.job.migrations.verifying import Consequence
+from midstream.job.queries.faults import OnError
+from midstream.job.queries.running_query import RunningQuery
+from midstream.job.slots.spreading import SpreadGroups
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,12 @@ from midstream.distribution.routing import Routing
 from midstream.job.actions import CallSinks, Collect, Commit, CompareResults, Decide, Decided, Flow
 from midstream.job.attempts import attempt
 from midstream.job.batch import Batch, entry_of
-from midstream.job.declared import streams_record
 from midstream.job.events import Committed, SlotsDecided
 from midstream.job.making import Circumstances
 from midstream.job.outcome import Outcome, Terms
-from midstream.job.relocation import still_wanted
-from midstream.job.replacing import with_archive
+from midstream.job.queries.declared import streams_record
+from midstream.job.queries.replacing import with_archive
+from midstream.job.slots.relocation import still_wanted
 from midstream.job.state import JobState
 
 

@@ -39,11 +39,9 @@ from midstream.job.actions import (
     Watch,
 )
 from midstream.job.adaptivity import Watchers
-from midstream.job.announcing import Announcements
 from midstream.job.batch import Batch
 from midstream.job.cluster import Cluster, Rows
 from midstream.job.commits import Commits
-from midstream.job.delivery import Deliveries, identity_after
 from midstream.job.events import (
     AdaptivityChanged,
     Event,
@@ -56,22 +54,24 @@ from midstream.job.events import (
     Rescaled,
     VerifiedMigrationsBegun,
 )
-from midstream.job.fingerprints import Fingerprints
 from midstream.job.finished import require_unfinished
 from midstream.job.flow import Notes, batch_flow
 from midstream.job.making import Circumstances
-from midstream.job.migrating import require_way
-from midstream.job.needed import needed_columns
+from midstream.job.migrations.migrating import require_way
+from midstream.job.migrations.wishes import wishes
+from midstream.job.outputs.announcing import Announcements
+from midstream.job.outputs.delivery import Deliveries, identity_after
+from midstream.job.queries.fingerprints import Fingerprints
+from midstream.job.queries.needed import needed_columns
+from midstream.job.queries.running_query import RunningQuery
 from midstream.job.requests import Requests
-from midstream.job.rerouting import Rerouter
-from midstream.job.running_query import RunningQuery
-from midstream.job.slot_decisions import SlotDecisions
+from midstream.job.slots.rerouting import Rerouter
+from midstream.job.slots.slot_decisions import SlotDecisions
 from midstream.job.state import JobState
 from midstream.job.task.layout import Layout
 from midstream.job.task.memory import Memory
 from midstream.job.transitions import after
 from midstream.job.turns import Turns
-from midstream.job.wishes import wishes
 
 log = logging.getLogger(__name__)
 

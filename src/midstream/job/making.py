@@ -12,13 +12,13 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.distribution.routing import Routing
 from midstream.distribution.spread_groups import reads_alone
 from midstream.job.actions import Flow
+from midstream.job.arriving.reaching import Reaches
 from midstream.job.batch import Batch
-from midstream.job.doubled_moves import moves_doubled, relocated_doubled
-from midstream.job.fingerprints import Fingerprints
-from midstream.job.moving_migrations import Filled
-from midstream.job.reaching import Reaches
-from midstream.job.relocation import Relocated, current_routing, relocated
-from midstream.job.rerouting import Rerouter
+from midstream.job.migrations.moving_migrations import Filled
+from midstream.job.queries.fingerprints import Fingerprints
+from midstream.job.slots.doubled_moves import moves_doubled, relocated_doubled
+from midstream.job.slots.relocation import Relocated, current_routing, relocated
+from midstream.job.slots.rerouting import Rerouter
 from midstream.job.state import JobState
 from midstream.job.task.layout import Layout
 from midstream.job.task.memory import Memory

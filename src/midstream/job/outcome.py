@@ -15,13 +15,13 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.checkpoint.records import Asked, Outputs, QueryAccount, SetAside, Settings, Slots, Streams, Wanted
 from midstream.distribution.balancing import remembered
-from midstream.job.attention import Wait, reads_of, silences, waits
+from midstream.job.arriving.attention import Wait, reads_of, silences, waits
 from midstream.job.batch import TICKS, Batch, entry_of
-from midstream.job.doubled_moves import doubled_after
-from midstream.job.local_plans import after, at_work, ended_locally, local_after
-from midstream.job.migration_account import Account, extra
-from midstream.job.plan_graph import plans_of
-from midstream.job.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.migrations.local_plans import after, at_work, ended_locally, local_after
+from midstream.job.migrations.migration_account import Account, extra
+from midstream.job.queries.plan_graph import plans_of
+from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.slots.doubled_moves import doubled_after
 from midstream.job.task.reports import FragmentReport
 from midstream.job.task.sides import NEW, base_name
 

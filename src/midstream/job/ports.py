@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from midstream.distribution.fragments import Fragment
-from midstream.job.sharing_plan import SharingPlan
+from midstream.job.queries.sharing_plan import SharingPlan
 
 Place = tuple[str, int]
 """A fragment of a plan at work: the plan's name in this batch, and the fragment's number."""

@@ -18,14 +18,17 @@ from midstream.distribution.fragments import Route
 from midstream.distribution.routing import Routing
 from midstream.errors import JobError
 from midstream.job.batch import Batch
-from midstream.job.declared import require_readable_windows, require_same_job
-from midstream.job.doubled_moves import AUTO, require_protocol, require_rest
-from midstream.job.faults import Faults
-from midstream.job.group_bits import chosen_bits, require_bits
-from midstream.job.hot_decisions import hottest, spread_hot
-from midstream.job.local_plans import follow
-from midstream.job.protocol_choice import cheapest_protocol
-from midstream.job.relocation import (
+from midstream.job.migrations.local_plans import follow
+from midstream.job.migrations.verifying import Consequence, Verifications
+from midstream.job.queries.declared import require_readable_windows, require_same_job
+from midstream.job.queries.faults import Faults
+from midstream.job.queries.replacing import name_of_old
+from midstream.job.queries.running_query import RunningQuery
+from midstream.job.slots.doubled_moves import AUTO, require_protocol, require_rest
+from midstream.job.slots.group_bits import chosen_bits, require_bits
+from midstream.job.slots.hot_decisions import hottest, spread_hot
+from midstream.job.slots.protocol_choice import cheapest_protocol
+from midstream.job.slots.relocation import (
     ANOTHER_NUMBER,
     current_routing,
     require_going_to,
@@ -33,12 +36,9 @@ from midstream.job.relocation import (
     rerouted,
     wanted_since,
 )
-from midstream.job.replacing import name_of_old
-from midstream.job.running_query import RunningQuery
-from midstream.job.sites import require_no_homes
-from midstream.job.spreading import SpreadGroups
+from midstream.job.slots.sites import require_no_homes
+from midstream.job.slots.spreading import SpreadGroups
 from midstream.job.task.exchange import GROUP_BITS, bits_of, default_routing
-from midstream.job.verifying import Consequence, Verifications
 from midstream.migration.protocol import Situation
 from midstream.optimizer.plans import Plan
 

@@ -4,7 +4,7 @@
   named by it, and found by it in another plan. It is written into checkpoints, so its text must not change.
 - `part_key`: content, and the grids on which it is answered. Operators that queries of one process share go by it.
 - `structure`: equal for nodes that are interchangeable with all their states. Operators that queries of a job share go
-  by it; `job/fingerprints.py` extends it across exchanges.
+  by it; `job/queries/fingerprints.py` extends it across exchanges.
 - `meaning`: equal for sub-plans that give the same, whatever the order of their inner joins, selections and
   projections. It bounds the part of a plan that has to migrate.
 """

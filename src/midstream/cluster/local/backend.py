@@ -34,11 +34,11 @@ from midstream.cluster.local.cluster import LocalCluster
 from midstream.cluster.local.folders import FolderSource
 from midstream.errors import InputError, JobError, MidstreamError
 from midstream.inputs import NamedSource, StreamSettings, table_of
+from midstream.job.arriving.ingest import checked, warn_of
 from midstream.job.batch import TICKS
-from midstream.job.ingest import checked, warn_of
 from midstream.job.job import Job
-from midstream.job.result_table import result_table
-from midstream.job.results import results_of_query
+from midstream.job.outputs.result_table import result_table
+from midstream.job.outputs.results import results_of_query
 from midstream.job.task.intake import DEAD_LETTERS
 from midstream.job.task.layout import Layout
 from midstream.job.turns import PutOff

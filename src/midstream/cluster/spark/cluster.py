@@ -29,7 +29,7 @@ from midstream.cluster.spark.frames.tagging import exchange_type, grouped, slot_
 from midstream.cluster.spark.push_down import PushDown, push_down
 from midstream.cluster.spark.small_batches import EXECUTORS, SmallBatches
 from midstream.job.batch import Batch
-from midstream.job.moving import Move
+from midstream.job.slots.moving import Move
 from midstream.job.task.exchange import bits_of
 from midstream.job.task.layout import NOTE, PORT, SLOT, Layout
 from midstream.job.task.reports import Report

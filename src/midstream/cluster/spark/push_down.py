@@ -24,7 +24,7 @@ from midstream.algebra.expressions import TRUE, Expression, conjunction
 from midstream.algebra.physical import Filter, PhysicalNode, Source
 from midstream.algebra.time import BEGINNING, FARTHEST
 from midstream.cluster.spark.frames.predicates import spark_condition
-from midstream.job.running_query import RunningQuery
+from midstream.job.queries.running_query import RunningQuery
 from midstream.job.task.layout import PORT, Layout
 from midstream.job.task.reports import Report
 

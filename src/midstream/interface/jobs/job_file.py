@@ -18,9 +18,9 @@ from midstream.cluster.options import SessionOptions
 from midstream.errors import JobError, MidstreamError
 from midstream.interface.jobs.adaptivity import OFF, policy_in
 from midstream.interface.jobs.keys import JOB_KEYS, QUERY_KEYS, STREAM_KEYS, Key
-from midstream.job.faults import OnError
-from midstream.job.group_bits import chosen_bits
-from midstream.job.sites import Sites, home_of, sites_of
+from midstream.job.queries.faults import OnError
+from midstream.job.slots.group_bits import chosen_bits
+from midstream.job.slots.sites import Sites, home_of, sites_of
 from midstream.job.task.memory import Memory, bytes_of
 
 MISSING = ""

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from midstream.adaptation.policy import MODES, Policy
 from midstream.algebra.declarations import Timestamps
-from midstream.job.faults import OnError
+from midstream.job.queries.faults import OnError
 
 SINKS = ("table", "console", "folder")
 

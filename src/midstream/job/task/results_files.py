@@ -19,7 +19,7 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.names import RESULTS, SHARED_RESULTS, name_for
 from midstream.checkpoint.outputs import checksum_of
 from midstream.checkpoint.result_files import QUERY
-from midstream.job.result_table import result_table
+from midstream.job.outputs.result_table import result_table
 from midstream.job.task.output_buffer import ResultsBuffer
 from midstream.job.task.sides import base_name
 from midstream.job.task.spill import written_as

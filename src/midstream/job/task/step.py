@@ -25,8 +25,8 @@ from midstream.checkpoint.names import name_for
 from midstream.checkpoint.outputs import checksum_of
 from midstream.checkpoint.parallel_writes import SideBySide
 from midstream.errors import InputError, MidstreamError
+from midstream.job.arriving.reach import Reach
 from midstream.job.in_place import Copy
-from midstream.job.reach import Reach
 from midstream.job.task.exchange import Delivery, Exchange, Slots, at_site, groups_of, to_every_slot
 from midstream.job.task.fragment_task import FragmentTask
 from midstream.job.task.hot_keys import hot_key

@@ -12,7 +12,7 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError
 from midstream.inputs import StreamSettings
-from midstream.job.results import results_of_query
+from midstream.job.outputs.results import results_of_query
 from midstream.lab.chaos.queries import COMING, LONGEST, OTHERWISE, QUERIES, Judged
 from midstream.language import parse
 from midstream.optimizer.plans import plan_query

@@ -16,8 +16,8 @@ from midstream.checkpoint.lists import dead_letters_of
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.process import running_as
 from midstream.checkpoint.store import CheckpointStore
-from midstream.job.results import results_of_query
-from midstream.job.sharing_plan import ALWAYS
+from midstream.job.outputs.results import results_of_query
+from midstream.job.queries.sharing_plan import ALWAYS
 from midstream.lab.simulation.run import SimulatedRun
 from midstream.lab.simulation.workload import SCHEMA, STREAMS
 from midstream.language import parse

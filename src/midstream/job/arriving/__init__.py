@@ -1,0 +1,1 @@
+"""What arrives: rows checked and ordered, times believed, streams waited for."""

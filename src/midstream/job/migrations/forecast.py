@@ -1,0 +1,215 @@
+"""What a request to a running job would do, without doing it: what it would cost, or why it would be refused.
+
+A forecast reads what the job knows and changes nothing; between it and the request the job goes on, so figures are
+those of the moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from midstream.adaptation.policy import mode_of
+from midstream.algebra.plan import Relation
+from midstream.algebra.statistics import Statistics
+from midstream.checkpoint.control import Request
+from midstream.distribution.balancing import skew
+from midstream.distribution.routing import Routing
+from midstream.errors import JobError, MigrationError, QueryError
+from midstream.job.job import Job
+from midstream.job.migrations.migration_choice import decide, legal_strategy, require_cancellable
+from midstream.job.queries.plan_graph import graph_of
+from midstream.job.queries.running_query import RunningQuery
+from midstream.job.slots.relocation import require_slots, rerouted, shipped_rows
+from midstream.job.task.exchange import default_routing
+from midstream.migration.predict import predicted
+from midstream.migration.protocol import Situation
+from midstream.migration.registry import STRATEGIES
+from midstream.optimizer.estimates import Estimator
+from midstream.optimizer.growth import growth
+from midstream.optimizer.plans import Plan, enumerate_plans, plan_query
+
+OFFERED = 12
+"""How many plans are offered for a query."""
+
+Record = dict[str, Any]
+Parse = Callable[[str], Relation]
+
+
+def forecast(job: Job, request: Request, parse: Parse) -> Record:
+    """What a request would do; `parse` binds a query's text to the job's streams."""
+    match request:
+        case {"command": "migrate", "query": str(name), "plan": str(plan)}:
+            return _migrate(job, query_named(job, name), plan, request.get("part", "auto"))
+        case {"command": "plans", "query": str(name)}:
+            return {"query": name, "plans": offered_plans(job, query_named(job, name))}
+        case {"command": "cancel", "query": str(name)}:
+            query = query_named(job, name)
+            migration = require_cancellable(query)
+            return {"query": name, "plan": query.plan.text, "cancelled": migration.target.plan.text}
+        case {"command": "add", "query": str(name), "cql": str(cql)}:
+            return _add(job, name, parse(cql))
+        case {"command": "drop", "query": str(name)}:
+            return _drop(job, query_named(job, name))
+        case {"command": "rebalance"}:
+            wanted = rerouted(job.state.routing, job.state.loads, None, "", job.state.spread)
+            return _reroute(job, job.state.routing if wanted is None else wanted)
+        case {"command": "rescale", "slots": int(slots)}:
+            require_slots(slots, 2**job.state.group_bits)
+            return _reroute(job, Routing(tuple(default_routing(slots, 2**job.state.group_bits)), slots))
+        case {"command": "adapt", "query": str(name), "mode": str(mode)}:
+            return _adapt(job, query_named(job, name), mode)
+        case {"command": "resume", "query": str(name)}:
+            return _resume(job, name)
+        case {"command": "stop"}:
+            last = None if job.manifest is None else job.manifest.batch_id
+            return {"batch": last, "queries": sorted(job.queries)}
+    raise JobError(f"there is no forecast of {request.get('command')!r}")
+
+
+def query_named(job: Job, name: str) -> RunningQuery:
+    """A query of the job."""
+    if name not in job.queries:
+        known = ", ".join(job.queries) or "none"
+        raise QueryError(f"there is no query {name}", detail=f"the queries are {known}")
+    return job.queries[name]
+
+
+def offered_plans(job: Job, query: RunningQuery) -> list[Record]:
+    """Plans of a query, the cheapest first, by what is known of its streams; the running one is among them."""
+    watcher = job.watchers.by_query.get(query.name)
+    observed = None if watcher is None else watcher.observed
+    estimator = None
+    if observed is not None and observed.streams:
+        prices = job.watchers.constants.by_tick(query.plan.query.domain)
+        estimator = Estimator(observed, query.plan.emission, prices, True)
+    plans = {plan.text: plan for plan in _plans(job, query, observed)}
+    plans.setdefault(query.plan.text, query.plan)
+    costs = {text: None if estimator is None else estimator.per_tick(p.logical) for text, p in plans.items()}
+    ranked = sorted(plans, key=lambda text: costs[text] or 0.0)[:OFFERED]
+    if query.plan.text not in ranked:
+        ranked.append(query.plan.text)
+    return [{"plan": text, "cost": costs[text], "running": text == query.plan.text} for text in ranked]
+
+
+def moved_text(job: Job, query: RunningQuery) -> list[str]:
+    """How many rows of a query went through exchanges in the last batch, beside what the optimizer expects."""
+    counts = (job.commits.progress or {}).get("queries", {}).get(query.name)
+    if counts is None or query.staged.stages == 1:
+        return []
+    expected = _moved(job, query)
+    beside = "" if expected is None else f", {expected:,.0f} were expected"
+    return [f"Rows between stages in the last batch: {counts['moved']:,}{beside}"]
+
+
+def _moved(job: Job, query: RunningQuery) -> float | None:
+    """The rows that the optimizer expects to move in a batch, if the query is watched."""
+    watcher = job.watchers.by_query.get(query.name)
+    observed = None if watcher is None else watcher.observed
+    if observed is None or not observed.streams or not observed.batch_ticks:
+        return None
+    prices = job.watchers.constants.by_tick(query.plan.query.domain)
+    return Estimator(observed, query.plan.emission, prices, True).cost(query.plan.logical).moved * observed.batch_ticks
+
+
+def _plans(job: Job, query: RunningQuery, observed: Statistics | None) -> list[Plan]:
+    return enumerate_plans(query.plan.query, query.emit_every, 64, observed, job.watchers.constants, spread=True)
+
+
+def _migrate(job: Job, query: RunningQuery, plan: str, part: str) -> Record:
+    if query.migration is not None:
+        raise MigrationError(
+            f"query {query.name} is migrating already, to {query.migration.target.plan.text}",
+            hint="wait for the end of that migration, or cancel it",
+        )
+    chosen = plan_query(query.plan.query, plan, query.emit_every)
+    target = job.state.target(query, chosen)
+    auto, apart = legal_strategy(query, target, "auto", part)
+    known = replace(job.state.situation(query), old=query.plan, new=chosen, functions=query.functions)
+    watcher = job.watchers.by_query.get(query.name)
+    if watcher is not None:
+        known = replace(known, statistics=watcher.observed)
+    if apart:
+        known = replace(known, shipped=shipped_rows(query, target, job.manifest, job.state.routing))
+    decision = decide(auto, apart, known, None if watcher is None else watcher.observed)
+    strategies = [_strategy(query, target, name, part, known) for name in STRATEGIES if name != "auto"]
+    return {
+        "query": query.name,
+        "time": "integer" if query.plan.query.domain.is_integer else "timestamp",
+        "from": query.plan.text,
+        "to": chosen.text,
+        "part": decision.get("part"),
+        "side_by_side": apart,
+        "strategy": decision.get("strategy", auto.name),
+        "strategies": strategies,
+        "graph": graph_of(target)["nodes"],
+        "observed": watcher is not None,
+    }
+
+
+def _strategy(query: RunningQuery, target: RunningQuery, name: str, part: str, known: Situation) -> Record:
+    try:
+        chosen, _ = legal_strategy(query, target, name, part)
+    except MigrationError as error:
+        return {"strategy": name, "legal": False, "why": error.message, "hint": error.hint}
+    record = predicted(name, chosen.decide(known), known)
+    return {**(record or {}), "strategy": name, "legal": True}
+
+
+def _add(job: Job, name: str, relation: Relation) -> Record:
+    if name in job.queries:
+        raise QueryError(f"query {name} already exists", hint="choose another name, or drop that one first")
+    plan: Plan = plan_query(relation)
+    return {
+        "query": name,
+        "plan": plan.text,
+        "operators": str(plan.physical),
+        "columns": [[field.name, str(field.type)] for field in relation.schema],
+        "warnings": list(growth(plan.physical)),
+    }
+
+
+def _drop(job: Job, query: RunningQuery) -> Record:
+    manifest = job.manifest
+    stages: Mapping[int, Any] = {} if manifest is None else manifest.segments.get(query.name, {})
+    held = [entry for slots in stages.values() for entries in slots.values() for entry in entries]
+    results = 0 if manifest is None else manifest.account(query.name).results
+    return {
+        "query": query.name,
+        "cql": query.cql,
+        "state_rows": sum(entry.rows for entry in held),
+        "state_bytes": sum(entry.bytes for entry in held),
+        "results": results,
+    }
+
+
+def _resume(job: Job, name: str) -> Record:
+    fault = job.state.faults.stopped.get(name)
+    if fault is None:
+        query_named(job, name)
+        raise JobError(f"query {name} is not in quarantine")
+    last = fault.batch if job.manifest is None else job.manifest.batch_id
+    return {"query": name, "reason": fault.reason, "since": fault.batch, "missed": last - fault.batch + 1}
+
+
+def _reroute(job: Job, wanted: Routing) -> Record:
+    """What reassigning groups would move; a group's part of the state is about its part of the slot's load."""
+    now, manifest = job.state.routing, job.manifest
+    loads = job.state.loads or [1.0] * len(now.groups)
+    moved = [group for group, (old, new) in enumerate(zip(now.groups, wanted.groups, strict=True)) if old != new]
+    state = 0 if manifest is None else sum(entry.bytes for entry in manifest.entries())
+    part = sum(loads[group] for group in moved) / max(sum(loads), 1e-9)
+    return {
+        "changes": bool(moved),
+        "slots": [now.slots, wanted.slots],
+        "groups": len(moved),
+        "state_bytes": round(part * state),
+        "skew": [round(skew(now.groups, loads, now.slots), 3), round(skew(wanted.groups, loads, wanted.slots), 3)],
+        "waits": any(q.migrates and not (q.migration and q.migration.moves) for q in job.queries.values()),
+    }
+
+
+def _adapt(job: Job, query: RunningQuery, mode: str) -> Record:
+    watcher = job.watchers.by_query.get(query.name)
+    return {"query": query.name, "from": "off" if watcher is None else watcher.policy.mode, "to": mode_of(mode)}

@@ -1,0 +1,200 @@
+"""Plans per slot: inside a fragment a slot may run its own plan, because all plans of a query give the same.
+
+Rows meet in slots by the keys of the streams' routes, whatever plan a slot runs, and what a query has given depends on
+the input and the frontier alone. So plans of one stage over the same routes may differ from slot to slot, and each
+slot may go over to another one by itself. A query's own plan is that of all slots that have none of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from midstream.distribution.plan_texts import plans_text, slots_text
+from midstream.errors import MigrationError
+from midstream.job.migrations.migration_account import Account
+from midstream.job.migrations.migration_choice import fit_one_box
+from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
+from midstream.optimizer.plans import Plan
+
+Record = dict[str, Any]
+
+
+def plans_by_slot(query: RunningQuery, slots: int) -> dict[int, Plan]:
+    """The plan that each slot runs."""
+    return {slot: query.in_slot(slot).plan for slot in range(slots)}
+
+
+class SlotPlans(Mapping[int, Plan]):
+    """The plans of slots that differ, by slot."""
+
+    def __init__(self, plans: Mapping[int, Plan]) -> None:
+        self._plans = dict(plans)
+
+    def __getitem__(self, slot: int) -> Plan:
+        return self._plans[slot]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._plans)
+
+    def __len__(self) -> int:
+        return len(self._plans)
+
+    @property
+    def text(self) -> str:
+        """All of them in one line."""
+        return plans_text({slot: plan.text for slot, plan in self.items()})
+
+    def __repr__(self) -> str:
+        return f"SlotPlans({self.text!r})"
+
+
+def plan_text(query: RunningQuery, slots: int) -> str:
+    """The plan that runs, or the plans of the slots where they differ, in one line."""
+    return SlotPlans(plans_by_slot(query, slots)).text if query.local else query.plan.text
+
+
+def migrating_to(query: RunningQuery) -> str | None:
+    """The plan that a query goes over to, or those that some of its slots do; None if it does not migrate."""
+    if query.migration is not None:
+        return query.migration.target.plan.text
+    going = {slot: own.migration.target.plan.text for slot, own in query.local.items() if own.migration is not None}
+    return plans_text(going) if going else None
+
+
+def explained(query: RunningQuery, slots: int) -> str:
+    """Every plan that runs, in fragments, with its slots."""
+    by_plan: dict[str, tuple[RunningQuery, list[int]]] = {}
+    for slot in range(slots):
+        own = query.in_slot(slot)
+        by_plan.setdefault(own.plan.text, (own, []))[1].append(slot)
+    shown = []
+    for text, (own, its) in by_plan.items():
+        shape = f" {text}" if text else ""
+        where = "" if len(by_plan) == 1 else f" in {slots_text(its)}"
+        shown.append(f"Plan{shape}{where}\n\n{own.staged}")
+    return "\n\n".join(shown)
+
+
+def withdrawn(query: RunningQuery) -> RunningQuery:
+    """The query without migrations that have not begun."""
+    local = {
+        slot: own if own.migration is None or own.migration.begun is not None else replace(own, migration=None)
+        for slot, own in query.local.items()
+    }
+    return replace(query, migration=None, local=local)
+
+
+def at_work(query: RunningQuery, slots: int) -> list[tuple[RunningQuery, tuple[int, ...] | None]]:
+    """The query by every plan that runs, with the slots that run it by that; None stands for all."""
+    if not query.local:
+        return [(query, None)]
+    rest = tuple(slot for slot in range(slots) if slot not in query.local)
+    return [*([(query, rest)] if rest else []), *((own, (slot,)) for slot, own in sorted(query.local.items()))]
+
+
+def after(query: RunningQuery, slots: int) -> RunningQuery:
+    """What runs after a batch in some slots; the query's own plan is always that of some slot."""
+    if not query.local:
+        return query.after_batch
+    ended = {slot: own.after_batch for slot, own in query.local.items() if slot < slots}
+    local = {s: own for s, own in ended.items() if own.migration is not None or own.plan.text != query.plan.text}
+    if len(local) < slots or any(own.plan.text == query.plan.text for own in local.values()):
+        return replace(query, local=local)
+    first = replace(local[0], local={}, migration=None)
+    others = {s: own for s, own in local.items() if own.migration is not None or own.plan.text != first.plan.text}
+    return replace(first, local=others)
+
+
+def follow(query: RunningQuery, record: Mapping[str, Any], slots: int, idle: bool = False) -> RunningQuery:
+    """The query as a manifest says that its slots go on; an `idle` one was not at work."""
+    if idle:
+        return replace(query, local={slot: own for slot, own in query.local.items() if slot < slots})
+    query, local = after(query, slots), {}
+    for slot, own in query.local.items():
+        known = record.get(str(slot), {}).get("migration")
+        followed = own.migration if own.migration is None or known is None else own.migration.followed(known)
+        local[slot] = replace(own, migration=followed)
+    return replace(query, local=local)
+
+
+def resumed(query: RunningQuery, record: Mapping[str, Any], by_plan: Callable[[str], RunningQuery]) -> RunningQuery:
+    """The query with the plans that a manifest tells of in slots; `by_plan` gives the query by a plan's text."""
+    local = dict(query.local)
+    for slot, known in record.items():
+        own = replace(query, local={}) if known["plan"] == query.plan.text else by_plan(known["plan"])
+        if known["migration"] is not None:
+            own.migration = MigrationUnderWay.resumed(by_plan(known["migration"]["plan"]), known["migration"])
+        local[int(slot)] = own
+    return replace(query, local=local)
+
+
+def require_slots_of(query: RunningQuery, target: RunningQuery, wanted: Sequence[int], slots: int) -> None:
+    """Raises a MigrationError if some slots cannot go over to a plan by themselves."""
+    if not wanted or not all(isinstance(slot, int) and 0 <= slot < slots for slot in wanted):
+        raise MigrationError(
+            f"query {query.name} cannot migrate in slots {list(wanted)}",
+            detail=f"the slots are 0 to {slots - 1}",
+            hint="leave slots out to migrate in all of them",
+        )
+    if query.migration is not None:
+        raise MigrationError(
+            f"query {query.name} is migrating already, to {query.migration.target.plan.text}",
+            hint="wait for the end of that migration",
+        )
+    for slot in wanted:
+        own = query.in_slot(slot)
+        if own.migration is not None:
+            raise MigrationError(
+                f"query {query.name} is migrating already in slot {slot}, to {own.migration.target.plan.text}",
+                hint="wait for the end of that migration",
+            )
+        if not fit_one_box(own, target):
+            raise MigrationError(
+                f"query {query.name} cannot run by different plans in its slots: its plans have several stages, "
+                "or need rows in other slots",
+                detail=str(target.staged),
+                hint="migrate all slots at once",
+            )
+
+
+def local_after(
+    query: RunningQuery, slots: int, migration_after: Callable[[RunningQuery, int], Record | None]
+) -> dict[str, Record]:
+    """What a manifest says of the plans of slots after a batch; `migration_after` of a slot's migration."""
+    return {
+        str(slot): {
+            "plan": own.plan.text,
+            "migration": None if own.migration is None else migration_after(own, slot),
+        }
+        for slot, own in after(query, slots).local.items()
+    }
+
+
+def ended_locally(
+    query: RunningQuery, batch_id: int, account_of: Callable[[RunningQuery, MigrationUnderWay, int], Account]
+) -> list[Record]:
+    """What the history says of the migrations of slots that a batch ends."""
+    found = []
+    for slot, own in sorted(query.local.items()):
+        migration = own.migration
+        if migration is not None and (migration.done or migration.cancelling):
+            status = "cancelled" if migration.cancelling else "done"
+            account = account_of(own, migration, slot)
+            found.append({**migration.record(own.plan.text, batch_id, status, account), "slots": [slot]})
+    return found
+
+
+def under_way(query: RunningQuery) -> list[Record]:
+    """What the history says of migrations of slots that wait or are under way."""
+    return [
+        {**own.migration.record(own.plan.text, None, status_of(own.migration)), "slots": [slot]}
+        for slot, own in sorted(query.local.items())
+        if own.migration is not None
+    ]
+
+
+def status_of(migration: MigrationUnderWay) -> str:
+    """Whether a migration has begun."""
+    return "waiting" if migration.begun is None else "under way"

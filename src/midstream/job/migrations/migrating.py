@@ -1,0 +1,203 @@
+"""Migrations of a job's queries: begun with the next batch, or cancelled; what would be wrong is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from midstream.algebra.statistics import Statistics
+from midstream.algebra.time import BEGINNING
+from midstream.errors import MigrationError
+from midstream.job.events import MigrationAsked
+from midstream.job.migrations.local_plans import migrating_to, require_slots_of
+from midstream.job.migrations.migration_choice import decide, legal_strategy, require_cancellable
+from midstream.job.migrations.moving_migrations import BY_GROUP
+from midstream.job.migrations.verifying import Verification, copy_name, with_copy
+from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.slots.doubled_moves import moves_doubled, require_rest
+from midstream.job.slots.relocation import shipped_rows
+from midstream.job.state import JobState
+from midstream.migration.verified import DIFFERS, FAILED, Stretch, can_be_adopted
+from midstream.optimizer.plans import Plan, plan_query
+
+
+def begin_migration(state: JobState, asked: MigrationAsked) -> None:
+    """Starts a migration with the next batch; plans in several stages go as a whole."""
+    query = state.queries[asked.query]
+    require_at_work(state, asked.query)
+    require_rest(state.manifest)
+    if asked.verify is not None:
+        _begin_with_copy(state, query, asked, asked.verify)
+    elif asked.slots is not None or query.local:
+        state.verifications.require_rest(asked.query)
+        state.queries[asked.query] = _migrating_locally(state, query, asked)
+    else:
+        _require_not_migrating(state, query)
+        state.queries[asked.query] = replace(query, migration=_decided(state, query, asked))
+
+
+def _require_not_migrating(state: JobState, query: RunningQuery) -> None:
+    if query.migration is not None:
+        raise MigrationError(
+            f"query {query.name} is migrating already, to {query.migration.target.plan.text}",
+            hint="wait for the end of that migration",
+        )
+    known = state.verifications.by_query.get(query.name)
+    if known is not None and not known.passed:
+        state.verifications.require_rest(query.name)
+
+
+def _begin_with_copy(state: JobState, query: RunningQuery, asked: MigrationAsked, verify: int) -> None:
+    """Starts a migration of a copy of a query, which is compared with the query."""
+    name, copy, before = query.name, copy_name(query.name), state.manifest
+    _require_not_migrating(state, query)
+    if query.migrates:
+        raise MigrationError(
+            f"query {name} is migrating already in some slots, to {migrating_to(query)}",
+            hint="wait for the end of that migration",
+        )
+    since = BEGINNING if before is None else before.released.get(name, BEGINNING)
+    wanted = Verification(
+        asked.target.plan.text, asked.strategy, asked.trigger, asked.part, since, since, Stretch(verify)
+    )
+    if asked.slots is not None:
+        wanted = replace(wanted, slots=tuple(sorted(set(asked.slots))))
+    made = _copied(state, query)
+    made = replace(made, local={slot: _copied(state, own) for slot, own in query.local.items()})
+    # The copy has all that the query has, so that its migration is decided as the query's would be.
+    state.manifest = before if before is None or name not in before.queries else with_copy(before, name)
+    target = replace(asked.target, name=copy, share=False)
+    # Nothing is known of the copy's streams: it has not been watched.
+    asked = replace(asked, target=target, observed=None)
+    if asked.slots is not None or query.local:
+        state.queries[copy] = _migrating_locally(state, made, asked)
+        _require_adoptable(query, state.queries[copy])
+    else:
+        state.queries[copy] = replace(made, migration=_decided(state, made, asked))
+    state.verifications.begin(name, wanted)
+
+
+def _copied(state: JobState, query: RunningQuery) -> RunningQuery:
+    """The query, or what a slot runs of it, under the name of its copy."""
+    return replace(state.target(query, query.plan), name=copy_name(query.name), share=False, core=query.core)
+
+
+def _require_adoptable(query: RunningQuery, copy: RunningQuery) -> None:
+    """Fails if a query could not go on as its copy, some slots of which migrate: slots cannot migrate a second time."""
+    for slot, own in copy.local.items():
+        if own.migration is not None and not can_be_adopted(query.in_slot(slot).plan, own.migration.target.plan):
+            raise MigrationError(
+                f"a migration of some slots of query {query.name} to {own.migration.target.plan.text} is not verified",
+                detail="one of the plans gives results early, and the other by slices of time",
+                hint="verify a migration of all slots, or leave verify out",
+            )
+
+
+def begin_verified(state: JobState, observed: Mapping[str, Statistics]) -> None:
+    """Starts the migrations that were verified and that queries have to go through themselves."""
+    for name, known in list(state.verifications.by_query.items()):
+        if moves_doubled(state.manifest, None):
+            return
+        query = state.queries[name]
+        if not known.passed or query.migration is not None or name in state.faults.stopped:
+            continue
+        target = state.target(query, plan_query(query.plan.query, known.plan, query.emit_every))
+        asked = MigrationAsked(name, target, known.strategy, known.trigger, known.part, observed=observed.get(name))
+        begin_migration(state, asked)
+        begun = state.queries[name]
+        assert begun.migration is not None
+        decision = {**begun.migration.decision, "verified": known.found().to_json()}
+        state.queries[name] = replace(begun, migration=replace(begun.migration, decision=decision))
+
+
+def require_untried(state: JobState, name: str, plan: Plan) -> None:
+    """Fails while a migration of a query is verified, and if a verification has found the plan to differ."""
+    state.verifications.require_rest(name)
+    history = () if state.manifest is None else state.manifest.account(name).history
+    if any(record["status"] in (DIFFERS, FAILED) and record["new_plan"] == plan.text for record in history):
+        raise MigrationError(f"a verification has found {plan.text} to differ from the plan that ran")
+
+
+def require_way(
+    state: JobState,
+    query: RunningQuery,
+    plan: Plan,
+    strategy: str,
+    carried: Mapping[str, Collection[str]],
+    alone: bool = False,
+) -> None:
+    """Raises a MigrationError if a query could not begin to go over to a plan with the next batch.
+
+    `carried` are the columns of streams that batches bring; `alone` asks about one slot by itself.
+    """
+    require_untried(state, query.name, plan)
+    require_rest(state.manifest)
+    target = state.target(query, plan)
+    if alone:
+        require_slots_of(query, target, [0], 1)
+    legal_strategy(query, target, strategy)
+    for source in target.sources:
+        prefix = f"{source.stream.alias}."
+        if not {name.removeprefix(prefix) for name in source.schema.names} <= set(carried[source.stream.name]):
+            raise MigrationError(f"the plan reads columns of {source.stream.name} that batches do not carry")
+
+
+def _decided(state: JobState, query: RunningQuery, asked: MigrationAsked) -> MigrationUnderWay:
+    """A migration as it was decided, before it begins."""
+    chosen, apart = legal_strategy(query, asked.target, asked.strategy, asked.part)
+    known = replace(state.situation(query), old=query.plan, new=asked.target.plan, functions=query.functions)
+    if apart:
+        known = replace(known, shipped=shipped_rows(query, asked.target, state.manifest, state.routing))
+    decision = decide(chosen, apart, known, asked.observed)
+    if state.by_group:
+        decision[BY_GROUP] = True
+    name = decision["strategy"] if apart else chosen.name
+    return MigrationUnderWay(asked.target, name, decision, None, False, asked.trigger, apart)
+
+
+def _migrating_locally(state: JobState, query: RunningQuery, asked: MigrationAsked) -> RunningQuery:
+    """The query with a migration of each of some slots, or of all, that runs by another plan than the target."""
+    slots = sorted(set(range(state.slots) if asked.slots is None else asked.slots))
+    require_slots_of(query, asked.target, slots, state.slots)
+    begun = {}
+    for slot in slots:
+        own = query.in_slot(slot)
+        if own.plan.text != asked.target.plan.text:
+            begun[slot] = replace(own, local={}, migration=_decided(state, own, asked))
+    return replace(query, local={**query.local, **begun})
+
+
+def cancel_migration(state: JobState, name: str) -> None:
+    """Goes back to the old plan with the next batch."""
+    query = state.queries[name]
+    require_at_work(state, name)
+    verified = state.verifications.forget(name, state.queries)
+    if verified is not None:
+        state.cancelled.setdefault(name, []).append(verified)
+        return
+    migrating = {slot: own for slot, own in query.local.items() if own.migration is not None}
+    if migrating:
+        local = {slot: _cancelled(state, name, own) for slot, own in migrating.items()}
+        state.queries[name] = replace(query, local={**query.local, **local})
+    else:
+        state.queries[name] = _cancelled(state, name, query)
+
+
+def _cancelled(state: JobState, name: str, own: RunningQuery) -> RunningQuery:
+    """The query, or a slot of it, on its way back; a migration that has not begun is over, and is recorded."""
+    migration = require_cancellable(own)
+    if migration.begun is not None:
+        return replace(own, migration=replace(migration, cancelling=True))
+    state.cancelled.setdefault(name, []).append(migration.record(own.plan.text, None, "cancelled"))
+    return replace(own, migration=None)
+
+
+def require_at_work(state: JobState, name: str) -> None:
+    """Fails if a query is in quarantine."""
+    fault = state.faults.stopped.get(name)
+    if fault is not None:
+        raise MigrationError(
+            f"query {name} is in quarantine since batch {fault.batch}",
+            detail=fault.reason,
+            hint="resume it first, or replace it",
+        )

@@ -1,0 +1,144 @@
+"""How a query on Spark goes over to another plan: inside its tasks, side by side, or by moving its state.
+
+Two plans of one stage whose streams arrive alike meet in the same slots, and any strategy runs inside the tasks. Any
+other two lie in different slots: either both run, each for its own side of a split, or the state of the one is moved
+to where the other needs it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from midstream.algebra.physical import walk_physical
+from midstream.algebra.physical.routed import KeptWindow
+from midstream.algebra.statistics import Statistics
+from midstream.distribution.moves import plan_move
+from midstream.errors import MigrationError
+from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
+from midstream.migration.auto import Auto
+from midstream.migration.execution import SingleBox
+from midstream.migration.in_part import way, way_decided
+from midstream.migration.legality import emission_class, is_to_stream
+from midstream.migration.predict import predicted
+from midstream.migration.protocol import Decision, Situation, Strategy
+from midstream.migration.registry import strategy_named
+from midstream.operators.box import Box
+
+KEEPS_AHEAD = "keeps_ahead"
+"""What a decision says if the old side keeps what it leaves out, so that it can go on alone."""
+
+BETWEEN_SLOTS = ("genmig", "genmig_reference_point", "moving_state")
+"""The strategies for plans that lie in different slots, as `auto` prefers them while streams are not watched."""
+
+
+def fit_one_box(query: RunningQuery, target: RunningQuery) -> bool:
+    """Whether all that two plans need meets in the same slots, so that both can run in one task."""
+    one_stage = len(query.staged.fragments) == len(target.staged.fragments) == 1
+    return one_stage and query.staged.routes == target.staged.routes
+
+
+def legal_strategy(query: RunningQuery, target: RunningQuery, asked: str, part: str = "auto") -> tuple[Strategy, bool]:
+    """The strategy to go from one plan to the other, and whether they lie apart; refuses what would be wrong."""
+    strategy = strategy_named(asked)
+    if fit_one_box(query, target):
+        return way(strategy, query.plan, target.plan, query.functions, part), False
+    if asked == "auto":
+        legal = [name for name in BETWEEN_SLOTS if name != "genmig_reference_point" and _legal(query, target, name)]
+        if len(legal) > 1:
+            return Auto({name: strategy_named(name) for name in legal}), True
+        # Where none is legal, the refusal of the last one says why.
+        strategy = strategy_named(legal[0] if legal else BETWEEN_SLOTS[-1])
+    _require(query, target, strategy)
+    return strategy, True
+
+
+def _require(query: RunningQuery, target: RunningQuery, strategy: Strategy) -> None:
+    if strategy.name not in BETWEEN_SLOTS:
+        raise MigrationError(
+            f"{strategy.name} cannot migrate query {query.name}: its plans have several stages, "
+            "or need rows in other slots",
+            detail=str(target.staged),
+            hint=_hint(query, target),
+        )
+    way(strategy, query.plan, target.plan, query.functions, "whole")
+    if strategy.name == "moving_state":
+        plan_move(query.staged, query.plan.physical, target.staged, query.functions)
+    elif any(is_to_stream(plan.plan.physical) for plan in (query, target)):
+        raise MigrationError(
+            f"{strategy.name} cannot migrate query {query.name}: it gives a stream, and its plans have several stages",
+            detail="ISTREAM, DSTREAM and RSTREAM must see one relation, and each side has only its own part of it",
+            hint="use strategy moving_state",
+        )
+
+
+def decide(strategy: Strategy, apart: bool, situation: Situation, observed: Statistics | None) -> Decision:
+    """What a strategy decides; where statistics are known, with what it is predicted to take."""
+    known = situation if observed is None else replace(situation, statistics=observed)
+    if apart and isinstance(strategy, Auto) and observed is None:
+        # Nothing is known of how much a batch can carry: both plans run, which is never silent.
+        strategy = next(iter(strategy.strategies.values()))
+    decision = strategy.decide(known)
+    if apart:
+        decision[KEEPS_AHEAD] = True
+        decision.setdefault("strategy", strategy.name)
+    if observed is not None and "predictions" not in decision:
+        record = predicted(strategy.name, decision, known)
+        if record is not None:
+            decision["predictions"] = [record]
+    return decision
+
+
+def require_cancellable(query: RunningQuery) -> MigrationUnderWay:
+    """The migration of a query, if it can go back to the old plan."""
+    migration = query.migration
+    if migration is None:
+        raise MigrationError(f"query {query.name} is not migrating")
+    if migration.begun is None:
+        return migration
+    if not migration.apart:
+        # Boxes without state cancel as those with state do, or refuse as they would.
+        strategy = way_decided(strategy_named(migration.strategy), migration.decision)
+        old = SingleBox(Box(query.plan.physical, query.functions), lambda _: None)
+        strategy.open(old, Box(migration.target.plan.physical, query.functions), dict(migration.decision)).cancel()
+        return migration
+    if not migration.decision.get(KEEPS_AHEAD):
+        raise MigrationError(
+            f"the migration of query {query.name} cannot be cancelled",
+            detail="it was begun by a version that did not keep what the old plan leaves out",
+            hint="let it end, then migrate back",
+        )
+    if _keeps_above_ways(query):
+        raise MigrationError(
+            f"the migration of query {query.name} cannot be cancelled",
+            detail="its old plan is a routed join: what is above it would miss results of rows that have come since",
+            hint="let it end, then migrate back",
+        )
+    mine, its = (emission_class(q.plan.physical) for q in (query, migration.target))
+    if mine != its:
+        raise MigrationError(
+            f"the migration of query {query.name} cannot be cancelled",
+            detail=f"beyond the frontier the old plan gives {mine}, the new one {its}",
+            hint="let it end, then migrate back",
+        )
+    return migration
+
+
+def _keeps_above_ways(query: RunningQuery) -> bool:
+    """Whether something above a routed join remembers what the join gave."""
+    if not query.staged.windows:
+        return False
+    nodes = [node for fragment in query.staged.fragments for node in walk_physical(fragment.plan)]
+    return any(node.stateful and not isinstance(node, KeptWindow) for node in nodes)
+
+
+def _legal(query: RunningQuery, target: RunningQuery, name: str) -> bool:
+    try:
+        _require(query, target, strategy_named(name))
+    except MigrationError:
+        return False
+    return True
+
+
+def _hint(query: RunningQuery, target: RunningQuery) -> str:
+    legal = [name for name in BETWEEN_SLOTS if _legal(query, target, name)]
+    return f"use {' or '.join(legal)}" if legal else "no strategy can migrate between these plans"

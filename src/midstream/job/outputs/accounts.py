@@ -1,0 +1,95 @@
+"""What a session can say of a query from its newest manifest and last batch: counts, states, and past migrations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.checkpoint.manifest import Manifest
+from midstream.job.job import Job
+from midstream.job.migrations.local_plans import status_of, under_way
+from midstream.job.migrations.verifying import copy_name
+from midstream.job.queries.running_query import RunningQuery
+from midstream.job.task.sides import base_name
+
+
+def history_of(job: Job, query: RunningQuery) -> list[dict[str, Any]]:
+    """The migrations of a query that the manifest remembers, and the one that waits or is under way."""
+    manifest, migration = job.manifest, query.migration
+    past = [dict(record) for record in manifest.account(query.name).history] if manifest else []
+    # Asked in the moment after a commit, the driver may not have followed the manifest yet.
+    verifying = job.state.verifications.by_query.get(query.name)
+    if migration is None and verifying is not None:
+        return [*past, verifying.under_way(query.plan.text, job.queries.get(copy_name(query.name)))]
+    if migration is None or (migration.done and manifest is not None and query.name not in manifest.migration):
+        return [*past, *under_way(query)]
+    return [*past, migration.record(query.plan.text, None, status_of(migration))]
+
+
+def statistics_of(job: Job, query: RunningQuery) -> dict[str, Any]:
+    """Counts of what a query did and holds, as of the newest manifest."""
+    committed, event = job.manifest, job.announcements.last
+    manifest = committed or Manifest("", -1)
+    account, known = manifest.account(query.name), manifest.streams
+    streams = sorted(query.streams)
+    states = states_of(manifest, query.name)
+    return {
+        **({} if account.knowledge is None else {"observed": account.knowledge["observed"]}),
+        "batch": None if committed is None else committed.batch_id,
+        "rows": {stream: known.rows.get(stream, 0) for stream in streams},
+        "late": {stream: known.late.get(stream, 0) for stream in streams},
+        "unusable": {stream: known.unusable.get(stream, 0) for stream in streams},
+        "results": account.results,
+        "states": states,
+        "state_rows": sum(state["rows"] for state in states.values()),
+        "state_bytes": sum(state["bytes"] for state in states.values()),
+        "shared_with": shared_with(manifest, query.name),
+        "registers": {stream: known_tick(known.registers.get(stream)) for stream in streams},
+        "frontier": known_tick(manifest.advanced_to.get(query.name)),
+        "released": known_tick(manifest.released.get(query.name)),
+        "seconds": {} if event is None else dict(event["seconds"]),
+    }
+
+
+def shared_with(manifest: Manifest, query: str) -> dict[str, int]:
+    """How many rows of a query's state other queries keep too, by their names."""
+    places: dict[str, dict[str, int]] = {}
+    for part, stages in manifest.segments.items():
+        held = places.setdefault(base_name(part), {})
+        held.update({e.place: e.rows for slots in stages.values() for entries in slots.values() for e in entries})
+    own = places.pop(query, {})
+    common = {name: sum(rows for place, rows in held.items() if place in own) for name, held in sorted(places.items())}
+    return {name: rows for name, rows in common.items() if rows}
+
+
+def decisions_of(job: Job, query: str) -> list[dict[str, Any]]:
+    """What was decided about a query's plan, as the newest manifest remembers it, oldest first."""
+    known = job.manifest.account(query).knowledge if job.manifest else None
+    return list((known or {}).get("decisions", ()))
+
+
+def adaptivity_of(job: Job, query: str) -> dict[str, Any] | None:
+    """The mode of an adaptive query and its last decision; None if it is not adaptive."""
+    watcher, decisions = job.watchers.by_query.get(query), decisions_of(job, query)
+    if watcher is None and not decisions:
+        return None
+    mode = "off" if watcher is None else watcher.policy.mode
+    return {"mode": mode, "decision": decisions[-1] if decisions else None}
+
+
+def states_of(manifest: Manifest, query: str) -> dict[str, dict[str, int]]:
+    """The rows and bytes of each state of a query, those of the plan it migrates to included."""
+    found: dict[str, dict[str, int]] = {}
+    for part, stages in manifest.segments.items():
+        if base_name(part) != query:
+            continue
+        for entry in (e for slots in stages.values() for entries in slots.values() for e in entries):
+            state = found.setdefault(entry.state, {"rows": 0, "bytes": 0})
+            state["rows"] += entry.rows
+            state["bytes"] += entry.bytes
+    return found
+
+
+def known_tick(value: int | None) -> int | None:
+    """A tick as users see it: None before the beginning and after the end."""
+    return None if value in (None, BEGINNING, INFINITY) else value

@@ -1,0 +1,180 @@
+"""What a batch did: its seconds by part, its row of the metrics table, and its line in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.merging import is_replaced
+from midstream.distribution.fragments import Staged
+from midstream.job.arriving.attention import Wait, is_worth_telling, late_text, wait_text
+from midstream.job.batch import Batch
+from midstream.job.migrations.local_plans import migrating_to, plan_text
+from midstream.job.task.sides import base_name
+
+PARTS = ("transfer", "state", "kernel", "write", "watch")
+"""What slots spend their time on: waiting for rows, opening state, running operators, writing, looking at rows."""
+
+
+def seconds_of(batch: Batch) -> dict[str, float]:
+    """The seconds of a batch: those of its slots, the longest of each kind; and what of its job is Spark's own."""
+    seconds: dict[str, float] = {}
+    longest: dict[int, float] = {}
+    for report in batch.reports:
+        for name, value in report.seconds.items():
+            seconds[name] = max(seconds.get(name, 0.0), value)
+        own = sum(report.seconds.get(name, 0.0) for name in PARTS)
+        longest[report.stage] = max(longest.get(report.stage, 0.0), own)
+    job = batch.job_seconds
+    return {**seconds, "job": job, "spark": max(0.0, job - sum(longest.values()))}
+
+
+def slot_seconds(batch: Batch) -> dict[int, float]:
+    """How long each slot was at work for a batch itself, over all stages: without waiting for rows."""
+    found: dict[int, float] = {}
+    for report in (report for report in batch.reports if report.slot >= 0):
+        own = sum(report.seconds.get(name, 0.0) for name in PARTS if name != "transfer")
+        found[report.slot] = found.get(report.slot, 0.0) + own
+    return found
+
+
+def exchanges_of(batch: Batch, plan: str, staged: Staged, number: int) -> int:
+    """How often a row that a fragment gives goes through an exchange: once for each stage that it passes, and slot."""
+    fragment = staged.fragment(number)
+    readers = [other for other in staged.fragments for leaf in other.received if leaf.fragment == number]
+    if not readers or (fragment.route.key is None and not fragment.route.everywhere):
+        return 0
+    stages = batch.arrivals.stage(plan, readers[0]) - batch.arrivals.stage(plan, fragment)
+    return stages * (batch.slots if fragment.route.everywhere else 1)
+
+
+def moved_bytes(batch: Batch) -> dict[str, int]:
+    """The bytes that rows took between slots in a batch, by pair, stages together; what stays in its slot is none."""
+    found: dict[str, int] = {}
+    for report in batch.reports:
+        for slot, size in report.sent.items():
+            if slot != report.slot:
+                pair = f"{report.slot} to {slot}"
+                found[pair] = found.get(pair, 0) + size
+    return found
+
+
+def metrics_row(event: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """A batch's row in the metrics table; `now` is in seconds since 1970."""
+    queries = event["queries"]
+    return {
+        "batch_id": event["batch_id"],
+        "at": now,
+        **{name: dict(event[name]) for name in ("rows", "late", "unusable", "plans", "migrations")},
+        **{
+            name: {query: counts[name] for query, counts in queries.items()}
+            for name in ("results", "state_rows", "state_bytes")
+        },
+        **{name: _finite(event[name]) for name in ("registers", "released")},
+        "seconds": {name: round(value, 6) for name, value in event["seconds"].items()},
+        "ran_on": list(event["ran_on"]),
+        "moved": dict(event["moved"]),
+        "executors": dict(event["executors"]),
+    }
+
+
+def warnings_of(batch: Batch, manifest: Manifest | None) -> list[str]:
+    """What the job's owner should know of a batch: rows that came too late, and streams that others wait for."""
+    declared = {declaration.name: declaration for declaration in batch.streams.values()}
+    sentences = []
+    for name, declaration in declared.items():
+        late, rows = (sum(getattr(r, kind).get(name, 0) for r in batch.reports) for kind in ("late", "rows"))
+        by = max((report.late_by[name] for report in batch.reports if name in report.late_by), default=None)
+        if late:
+            sentences.append(late_text(declaration, late, rows, by))
+    waiting = manifest.streams.waits if manifest else {}
+    for query, record in waiting.items():
+        wait = Wait(query, record["stream"], record["behind"], record["batches"])
+        if is_worth_telling(wait.batches):
+            sentences.append(wait_text(wait, declared[wait.stream]))
+    return sentences
+
+
+def batch_line(event: Mapping[str, Any]) -> str:
+    """A batch in one line."""
+    seconds, queries = event["seconds"], event["queries"]
+    parts = [
+        f"batch {event['batch_id']}",
+        "rows " + _counts(event["rows"]),
+        f"late {sum(event['late'].values())}",
+        f"unusable {sum(event['unusable'].values())}",
+        "results " + _counts({name: counts["results"] for name, counts in queries.items()}),
+        f"state {sum(q['state_rows'] for q in queries.values())} rows",
+        f"{sum(q['state_bytes'] for q in queries.values())} bytes",
+        "seconds " + " ".join(f"{name} {value:.3f}" for name, value in sorted(seconds.items())),
+    ]
+    if event["moved"]:
+        parts.append(f"moved {sum(event['moved'].values())} bytes between slots")
+    if event["ran_on"]:
+        parts.append("ran on " + " ".join(event["ran_on"]))
+    moving = [f"{name} goes over to {plan}" for name, plan in event["migrations"].items()]
+    return ", ".join([*parts, *moving])
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return " ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "none"
+
+
+def _finite(ticks: Mapping[str, int]) -> dict[str, int]:
+    return {name: value for name, value in ticks.items() if value not in (BEGINNING, INFINITY)}
+
+
+def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
+    """What a batch did, for people and programs."""
+    parts = [part for report in batch.reports for part in report.fragments.items()]
+    seconds = seconds_of(batch)
+    by_query: dict[str, dict[str, int]] = {}
+    plans = {part.name: part.query.staged for part in batch.parts()}
+    for (query, fragment), part in parts:
+        total = by_query.setdefault(
+            base_name(query),
+            {k: 0 for k in ("results", "state_rows", "state_bytes", "probed", "matched", "inserted", "moved")},
+        )
+        if plans[query].fragment(fragment).reader is None:
+            total["results"] += part.rows_out
+        else:
+            total["moved"] += part.rows_out * exchanges_of(batch, query, plans[query], fragment)
+        for name in ("state_rows", "state_bytes", "probed", "matched", "inserted"):
+            total[name] += getattr(part, name)
+    return {
+        "batch_id": batch.batch_id,
+        "rows": _summed(report.rows for report in batch.reports),
+        "late": _summed(report.late for report in batch.reports),
+        "unusable": _summed(report.unusable for report in batch.reports),
+        "queries": by_query,
+        "registers": dict(manifest.streams.registers) if manifest else {},
+        "released": _released(manifest) if manifest else {},
+        "plans": {name: plan_text(query, batch.slots) for name, query in batch.queries.items()},
+        "migrations": {name: migrating_to(query) for name, query in batch.queries.items() if query.migrates},
+        "seconds": seconds,
+        "slots": slot_seconds(batch),
+        "ran_on": sorted({report.place for report in batch.reports if report.place}),
+        "moved": moved_bytes(batch),
+        "executors": {str(report.slot): report.executor for report in batch.reports if report.executor},
+        "warnings": warnings_of(batch, manifest),
+        "decisions": {
+            name: account.knowledge["decided"]
+            for name, account in (manifest.accounts if manifest else {}).items()
+            if account.knowledge is not None
+        },
+    }
+
+
+def _released(manifest: Manifest) -> dict[str, int]:
+    """How far the results of each query are released; those of queries that were replaced are for good."""
+    return {name: at for name, at in manifest.released.items() if not is_replaced(manifest, name)}
+
+
+def _summed(counts: Any) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for count in counts:
+        for name, value in count.items():
+            total[name] = total.get(name, 0) + value
+    return total

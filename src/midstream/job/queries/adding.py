@@ -1,0 +1,134 @@
+"""How a query that comes to a session is planned: as the checkpoint has it, or so that it shares what others run.
+
+A query over the same streams as a running one takes the running one's join order, unless another is asked for. If that
+gives them nothing in common because their selections differ, it runs the join without selections (the core) and selects
+from its output: from the second such query on they all share one join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from midstream.algebra.declarations import UserFunction
+from midstream.algebra.plan import Relation
+from midstream.errors import MidstreamError
+from midstream.job.job import Job
+from midstream.job.queries.running_query import RunningQuery
+from midstream.optimizer.fixed_plan import fixed
+from midstream.optimizer.plans import Plan, plan_query
+from midstream.scheduling.sharing import Core, core_of, whole
+
+
+@dataclass(slots=True)
+class Adding:
+    """Plans the queries of a session."""
+
+    job: Job
+    functions: Mapping[str, UserFunction]
+    _cores: dict[str, tuple[Plan, Core | None]] = field(default_factory=dict)
+
+    def query(
+        self,
+        name: str,
+        cql: str,
+        relation: Relation,
+        wanted: Plan | str | None = None,
+        every: int | None = None,
+        routes_fixed: bool = False,
+        share: bool = True,
+        ordered: bool = False,
+    ) -> RunningQuery:
+        """The query as it will run; what the checkpoint knows of it comes first, then `wanted`.
+
+        `ordered`: its joins are to be ordered for itself, with its selections below them.
+        """
+        manifest = self.job.manifest
+        # A query that has state must be cut as it was: its state lies where its rows have arrived so far.
+        routes_fixed = routes_fixed or (manifest is not None and name in manifest.queries)
+
+        def running(plan: Plan, core: tuple[str, ...] | None = None) -> RunningQuery:
+            routes, bits = self.job.state.routes, self.job.state.sort_bits
+            merging = manifest is not None and name in manifest.slots.merging
+            made = RunningQuery.of(name, cql, plan, self.functions, routes, every, routes_fixed, bits, merging)
+            made.core, made.share = core, share
+            return made
+
+        if manifest is not None and name in manifest.queries:
+            plan = _remembered(relation, manifest.queries[name].plan, every)
+            columns = (manifest.account(name).sharing or {}).get("core") or ()
+            core = core_of(plan.query, plan.emission) if columns else None
+            return running(plan) if core is None else running(_over(plan, core, columns), tuple(columns))
+        plain = running(plan_query(relation, wanted, every))
+        if not share or wanted is not None or self._has_partner(plain):
+            return plain
+        for plan in self._like_others(plain):
+            alike = running(plan)
+            if self._has_partner(alike):
+                return alike
+        chosen = None if ordered else self._with_core(plain.plan)
+        if chosen is None:
+            return plain
+        return running(*chosen)
+
+    def _others(self) -> Iterator[RunningQuery]:
+        return (
+            query for query in self.job.queries.values() if query.share and query.migration is None and not query.local
+        )
+
+    def _has_partner(self, query: RunningQuery) -> bool:
+        """Whether some part of a plan that remembers something runs already."""
+        fingerprint = self.job.fingerprints.outline(query)
+        wanted = {node.text for node in fingerprint.nodes()}
+        for other in self._others():
+            theirs = self.job.fingerprints.of(other)
+            if theirs.progress == fingerprint.progress and any(node.text in wanted for node in theirs.nodes()):
+                return True
+        return False
+
+    def _like_others(self, query: RunningQuery) -> Iterator[Plan]:
+        """The query by the join orders of others over the same streams."""
+        aliases = {(s.stream.name, s.stream.alias) for s in query.sources}
+        tried = {query.plan.text}
+        for other in self._others():
+            if other.plan.text in tried or {(s.stream.name, s.stream.alias) for s in other.sources} != aliases:
+                continue
+            tried.add(other.plan.text)
+            try:
+                yield plan_query(query.plan.query, other.plan.text, query.emit_every)
+            except MidstreamError:
+                continue
+
+    def _with_core(self, plan: Plan) -> tuple[Plan, tuple[str, ...]] | None:
+        """The plan over the join that others have too, with the columns that all of them need."""
+        core = core_of(plan.query, plan.emission)
+        if core is None:
+            return None
+        alike = [(q, c) for q in self._others() if (c := self._core(q)) is not None and c.signature == core.signature]
+        if not alike:
+            return None
+        for query, _ in alike:
+            if query.core is not None and core.needed <= set(query.core):
+                return _over(plan, core, query.core), query.core
+        columns = core.needed.union(*(theirs.needed for _, theirs in alike))
+        ordered = tuple(name for name in core.core.schema.names if name in columns)
+        return _over(plan, core, ordered), ordered
+
+    def _core(self, query: RunningQuery) -> Core | None:
+        known = self._cores.get(query.name)
+        if known is None or known[0] is not query.plan:
+            known = self._cores[query.name] = (query.plan, core_of(query.plan.query, query.plan.emission))
+        return known[1]
+
+
+def _over(plan: Plan, core: Core, columns: tuple[str, ...] | list[str]) -> Plan:
+    """A plan that selects from its core."""
+    return fixed(plan, whole(core.above(core.part(frozenset(columns)), "core")))
+
+
+def _remembered(relation: Relation, text: str, every: int | None) -> Plan:
+    """The plan of a text that a manifest holds; what has no join to order has a text that orders nothing."""
+    usual = plan_query(relation, None, every)
+    # Earlier checkpoints name one place of several, or streams without a sign between them.
+    earlier = (usual.text.partition("; ")[0], usual.text.replace("; ", " "))
+    return usual if text in ("", usual.text, *earlier) else plan_query(relation, text, every)

@@ -1,0 +1,185 @@
+"""What sharing asks of plans: which of their nodes do the same, wherever an exchange cuts them into fragments.
+
+A node is known by its structure and by what it reads. What it reads through an exchange is known by the producer's
+structure, by the route and by the stage that reads it, so equal texts mean equal rows in equal slots at equal times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from midstream.algebra import physical as p
+from midstream.algebra.physical.identities import structure
+from midstream.algebra.windows import Hop
+from midstream.distribution.fragments import Fragment, Received, leaves
+from midstream.job.queries.running_query import RunningQuery
+from midstream.job.task.shared_task import has_null_keys, window_alias
+from midstream.job.task.shipping import Shipped
+from midstream.migration.contents import ports_of
+from midstream.operators.box import Box
+from midstream.operators.shared_graph import Named
+
+NUMBERED = 10_000
+"""How many nodes that are or were there keep their numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """A node with the text of its structure, the streams below it, and whether it or something below remembers.
+
+    What waits for answers is the same only on one grid, and beside the same other inputs that wait: these decide how
+    far the fragment is. `inputs` end where the fragment does; `producer` is what lies behind an exchange.
+    """
+
+    node: p.PhysicalNode
+    text: str
+    aliases: frozenset[str]
+    stateful: bool
+    inputs: tuple[Outline, ...]
+    producer: Outline | None = None
+
+    def identity(self, since: Mapping[str, int]) -> str:
+        """What it is and holds."""
+        return f"{self.text} since {sorted((a, since[a]) for a in self.aliases)}" if self.stateful else self.text
+
+    @property
+    def remembers(self) -> bool:
+        """Whether the node itself remembers something."""
+        return self.node.stateful
+
+    def walk(self) -> Iterator[Outline]:
+        """The node and everything below it in its fragment, parents first."""
+        yield self
+        for below in self.inputs:
+            yield from below.walk()
+
+
+@dataclass(frozen=True, slots=True)
+class Outlining:
+    """Draws the outlines of one fragment, given those of the fragments it reads."""
+
+    grid: Hop | None
+    fragment: Fragment
+    producers: Mapping[int, Outline]
+
+    def outline(self) -> Outline:
+        """The outline of the fragment's plan."""
+        return self._of(self.fragment.plan, self._beside())
+
+    def _beside(self) -> str:
+        waiting = [self._received(leaf) for leaf in leaves(self.fragment.plan) if _waits(leaf)]
+        return f" beside {sorted(waiting)}" if waiting else ""
+
+    def _received(self, leaf: p.PhysicalNode) -> str:
+        assert isinstance(leaf, Received)
+        return f"{leaf.route} to stage {self.fragment.stage} of {self.producers[leaf.fragment].text}"
+
+    def _of(self, node: p.PhysicalNode, beside: str) -> Outline:
+        below = tuple(self._of(child, beside) for child in node.inputs)
+        text = self._text(node)
+        if _waits(node):
+            text = f"{text} on {self.grid}{beside}"
+        if isinstance(node, Received):
+            producer = self.producers[node.fragment]
+            return Outline(node, text, producer.aliases, producer.stateful, (), producer)
+        here = frozenset([node.stream.alias]) if isinstance(node, p.Source) else frozenset[str]()
+        stateful = node.stateful or any(o.stateful for o in below)
+        return Outline(node, text, here.union(*(o.aliases for o in below)), stateful, below)
+
+    def _text(self, node: p.PhysicalNode) -> str:
+        return self._received(node) if isinstance(node, Received) else structure(node, map(self._text, node.inputs))
+
+
+def _waits(node: p.PhysicalNode) -> bool:
+    """Whether a node, or something below it, waits for answers."""
+    return any(n.waits_for_frontier or (isinstance(n, Received) and _waits(n.producer)) for n in p.walk_physical(node))
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A state that keeps a window of one stream."""
+
+    alias: str
+    state: str
+    key: tuple[str, ...]
+    columns: frozenset[str]
+    nulls: bool
+    text: str
+    port: int
+
+
+def windows_of(box: Box, outline: Outline) -> Iterator[Window]:
+    """The windows that a fragment keeps itself."""
+    texts = {id(o.node): o.text for o in outline.walk()}
+    for node, operator in zip(box.nodes, box.operators, strict=True):
+        for port, state in ports_of(operator):
+            alias = None if port is None else window_alias(node.inputs[port])
+            if alias is not None and port is not None:
+                nulls = has_null_keys(operator, state)
+                columns = frozenset(state.schema.names)
+                yield Window(alias, state.id, state.key, columns, nulls, texts[id(node)], port)
+
+
+class Fingerprint:
+    """What sharing asks of a query's plan, worked out once."""
+
+    def __init__(self, query: RunningQuery) -> None:
+        self.outlines: dict[int, Outline] = {}
+        for fragment in query.staged.fragments:
+            self.outlines[fragment.number] = Outlining(query.grid, fragment, self.outlines).outline()
+        self.root = self.outlines[query.staged.root.number]
+        self.windows = {
+            f.number: tuple(windows_of(query.boxes[f.number], self.outlines[f.number]))
+            for f in query.staged.fragments
+            if f.stage == 0
+        }
+        sources = {(s.stream.name, s.window if isinstance(s.window, Hop) else None) for s in query.sources}
+        self.progress = str(sorted(map(str, sources)))
+        """Queries of equal progress are always at the same frontier."""
+
+    def nodes(self) -> Iterator[Outline]:
+        """All nodes that remember something themselves."""
+        return (o for outline in self.outlines.values() for o in outline.walk() if o.remembers)
+
+
+class Fingerprints:
+    """The shapes of a session's queries, and the numbers by which their nodes are called."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[object, Fingerprint]] = {}
+        self._numbers: dict[str, int] = {}
+        self._named: dict[object, tuple[Outline, Shipped[Named]]] = {}
+
+    def of(self, query: RunningQuery) -> Fingerprint:
+        """A query's shape."""
+        known = self._known.get(query.name)
+        if known is None or known[0] is not query.staged:
+            known = self._known[query.name] = (query.staged, Fingerprint(query))
+        return known[1]
+
+    def outline(self, query: RunningQuery) -> Fingerprint:
+        """The shape of a query that is not there yet."""
+        return Fingerprint(query)
+
+    def tidy(self) -> None:
+        """Forgets numbers once most are of queries that are gone; to be called between batches."""
+        if len(self._numbers) > NUMBERED or len(self._named) > NUMBERED:
+            self._numbers.clear()
+            self._named.clear()
+
+    def number(self, identity: str) -> int:
+        """The number of what is and holds the same."""
+        return self._numbers.setdefault(identity, len(self._numbers))
+
+    def named(self, place: tuple[str, int], outline: Outline, since: Mapping[str, int]) -> Shipped[Named]:
+        """The numbers of a fragment's nodes, as they travel."""
+        key = (place, tuple(sorted(since.items())))
+        known = self._named.get(key)
+        if known is None or known[0] is not outline:
+            known = self._named[key] = (outline, Shipped(self.names(outline, lambda o: o.identity(since))))
+        return known[1]
+
+    def names(self, outline: Outline, identity: Callable[[Outline], str]) -> Named:
+        """The numbers of a node and of those below it in its fragment."""
+        return Named(self.number(identity(outline)), tuple(self.names(below, identity) for below in outline.inputs))

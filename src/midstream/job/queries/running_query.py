@@ -1,0 +1,221 @@
+"""A running query as the driver knows it: its plan in fragments, and how frontiers travel through them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from midstream.algebra.declarations import UserFunction
+from midstream.algebra.physical import Source
+from midstream.algebra.windows import Hop
+from midstream.distribution.fragments import Fragment, Received, Route, Staged, leaves
+from midstream.distribution.group_order import sorted_by_group
+from midstream.distribution.stages import cut
+from midstream.job.arriving.sources import reached
+from midstream.job.migrations.migration_account import Account
+from midstream.job.task.shipping import Shipped
+from midstream.job.task.works import Program
+from midstream.operators.box import Box
+from midstream.operators.slices import SliceOperator, grid_floor
+from midstream.optimizer.plans import Plan
+
+
+@dataclass(slots=True)
+class MigrationUnderWay:
+    """A migration of a query: where it goes, what was decided, and how far it is.
+
+    `begun` is the batch that began it, None before; `done` says that every slot could finish.
+    """
+
+    target: RunningQuery
+    strategy: str
+    decision: dict[str, Any]
+    begun: int | None = None
+    done: bool = False
+    trigger: str = "asked for"
+    apart: bool = False
+    """Whether both plans run side by side, each for its own time, rather than in one box."""
+    cancelling: bool = False
+    """Whether the next batch goes back to the old plan."""
+    account: Account | None = None
+
+    @property
+    def moves(self) -> bool:
+        """Whether the state is moved between slots, before the batch that begins and ends the migration."""
+        return self.apart and self.strategy == "moving_state"
+
+    @staticmethod
+    def resumed(target: RunningQuery, record: Mapping[str, Any]) -> MigrationUnderWay:
+        """The migration that a manifest tells of."""
+        found = MigrationUnderWay(target, record["strategy"], dict(record["decision"]))
+        found.begun, found.done = record["begun"], record["done"]
+        found.trigger, found.apart = record["trigger"], record["apart"]
+        found.account = Account(**record["account"]) if record.get("account") else None
+        return found
+
+    def followed(self, record: Mapping[str, Any]) -> MigrationUnderWay:
+        """The same migration, as far as a manifest says that it is."""
+        return replace(self, begun=record["begun"], done=record["done"], account=Account(**record["account"]))
+
+    def to_json(self) -> dict[str, Any]:
+        """What a manifest says of it."""
+        return {
+            "plan": self.target.plan.text,
+            "strategy": self.strategy,
+            "decision": self.decision,
+            "begun": self.begun,
+            "done": self.done,
+            "trigger": self.trigger,
+            "apart": self.apart,
+        }
+
+    def record(
+        self, old_plan: str, end_batch: int | None, status: str, account: Account | None = None
+    ) -> dict[str, Any]:
+        """What a query's history says of it; an account makes it complete."""
+        strategy = self.decision.get("strategy", self.strategy)
+        return {
+            **({} if account is None else account.record(self.decision, strategy)),
+            "trigger": self.trigger,
+            "old_plan": old_plan,
+            "new_plan": self.target.plan.text,
+            "strategy": strategy,
+            "part": self.decision.get("part"),
+            "start_batch": self.begun,
+            "end_batch": end_batch,
+            "status": status,
+            **({"verified": self.decision["verified"]} if "verified" in self.decision else {}),
+        }
+
+
+@dataclass(slots=True)
+class RunningQuery:
+    """A query, the plan it runs by, and that plan's fragments."""
+
+    name: str
+    cql: str
+    plan: Plan
+    functions: Mapping[str, UserFunction]
+    staged: Staged
+    emit_every: int | None = None
+    boxes: dict[int, Box] = field(default_factory=dict)
+    migration: MigrationUnderWay | None = None
+    core: tuple[str, ...] | None = None
+    """The columns of the join that it shares with queries of other selections, if it does."""
+    share: bool = True
+    """Whether it shares with other queries what it has in common with them."""
+    programs: dict[int, Shipped[Program]] = field(default_factory=dict)
+    """Its fragments as they travel, once they have."""
+    graph: dict[str, Any] | None = None
+    """Its plan as manifests tell it, once they have."""
+    merging: bool = False
+    """Whether what its joins give meets in another stage, so that slots can share the rows of a key."""
+    local: dict[int, RunningQuery] = field(default_factory=dict)
+    """The query by the plans of slots that have or migrate to one of their own; it does not migrate itself then."""
+
+    @staticmethod
+    def of(
+        name: str,
+        cql: str,
+        plan: Plan,
+        functions: Mapping[str, UserFunction],
+        arriving: Mapping[str, Route],
+        emit_every: int | None = None,
+        routes_fixed: bool = False,
+        bits: int | None = None,
+        merging: bool = False,
+    ) -> RunningQuery:
+        """A query by a plan, whose streams arrive by the given routes; `routes_fixed`: no others can be chosen.
+
+        Its states are sorted by partition groups of so many bits; None: by key alone. What joins of a `merging` query
+        give meets in another stage.
+        """
+        staged = cut(plan.physical, arriving, routes_fixed, merging)
+        staged = staged if bits is None else sorted_by_group(staged, bits)
+        boxes = {f.number: Box(f.plan, functions) for f in staged.fragments}
+        return RunningQuery(name, cql, plan, functions, staged, emit_every, boxes, merging=merging)
+
+    def sorted_by_group(self, bits: int) -> RunningQuery:
+        """The same query with states that are sorted by partition group."""
+        staged, migration = sorted_by_group(self.staged, bits), self.migration
+        boxes = {f.number: Box(f.plan, self.functions) for f in staged.fragments}
+        if migration is not None:
+            migration = replace(migration, target=migration.target.sorted_by_group(bits))
+        local = {slot: own.sorted_by_group(bits) for slot, own in self.local.items()}
+        return replace(self, staged=staged, boxes=boxes, migration=migration, programs={}, local=local)
+
+    def program(self, fragment: Fragment) -> Shipped[Program]:
+        """A fragment as it travels to slots."""
+        known = self.programs.get(fragment.number)
+        if known is None or known.value.fragment is not fragment or known.value.plan is not self.plan:
+            known = self.programs[fragment.number] = Shipped(Program(fragment, self.plan, self.functions))
+        return known
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The sources of all its fragments."""
+        return tuple(source for f in self.staged.fragments for source in f.sources)
+
+    @property
+    def sources_read(self) -> tuple[Source, ...]:
+        """Its sources, and those of the plan it migrates to, in any slot."""
+        mine = self.sources if self.migration is None else (*self.sources, *self.migration.target.sources)
+        return (*mine, *(source for own in self.local.values() for source in own.sources_read))
+
+    @property
+    def migrates(self) -> bool:
+        """Whether it goes over to another plan, in any slot."""
+        return self.migration is not None or any(own.migration is not None for own in self.local.values())
+
+    def in_slot(self, slot: int) -> RunningQuery:
+        """The query by the plan that a slot runs."""
+        return self.local.get(slot, self)
+
+    @property
+    def streams(self) -> frozenset[str]:
+        """The streams it reads."""
+        return frozenset(source.stream.name for source in self.sources)
+
+    @property
+    def waits(self) -> bool:
+        """Whether some of its results must wait for a frontier."""
+        return any(isinstance(o, SliceOperator) for box in self.boxes.values() for o in box.operators)
+
+    @property
+    def grid(self) -> Hop | None:
+        """The grid by which its slice operators answer, if it has any."""
+        return next((grid for box in self.boxes.values() if (grid := box.grid) is not None), None)
+
+    @property
+    def after_batch(self) -> RunningQuery:
+        """What runs after a batch: the target of a migration that it finishes, the old plan of one it cancels."""
+        migration = self.migration
+        if migration is not None and migration.cancelling:
+            return replace(self, migration=None)
+        return migration.target if migration is not None and migration.done else self
+
+    def reached(self, registers: Mapping[str, int]) -> int:
+        """The least instant at which something may still start, over all its inputs."""
+        return reached(self.sources, registers)
+
+    def frontiers(self, frontier: int) -> dict[int, int]:
+        """Each fragment's frontier when the query's is the given one."""
+        # As within one box: all states are purged at one instant, or another plan could not be built from them.
+        frontier = grid_floor(frontier, self.grid)
+        found: dict[int, int] = {}
+        passed: dict[int, int] = {}
+        for fragment in self.staged.fragments:
+            incoming = [passed[leaf.fragment] for leaf in leaves(fragment.plan) if isinstance(leaf, Received)]
+            found[fragment.number] = min([frontier, *incoming])
+            box = self.boxes[fragment.number]
+            box.restore(found[fragment.number])
+            passed[fragment.number] = box.passed
+        return found
+
+    def passed(self, frontier: int) -> int:
+        """How far its results are complete when everything before the frontier has come and was worked through."""
+        root = self.staged.root.number
+        box = self.boxes[root]
+        box.restore(self.frontiers(frontier)[root])
+        return min(frontier, box.passed)

@@ -1,0 +1,350 @@
+"""Which queries share what in a batch: a function of the last manifest and of the queries there are.
+
+Nodes of equal structure hold the same if their windows began with the same batch. So the manifest remembers of each
+query since which batch each of its windows is kept; a new query takes over the windows, and whole parts of plans, that
+others have, and with them their beginning. Once everything that came before a beginning has ended, the beginning no
+longer matters. Queries share a graph in each stage if they read streams of equal progress, and what goes from one stage
+to the next goes once; windows of streams are kept once anyway.
+A query that migrates is alone, and stays so until what it held then has ended: a new plan may have kept less of a
+window than its name says. So is a query that does not run by one plan in all slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from midstream.algebra import physical as p
+from midstream.algebra.plan import ToStream
+from midstream.algebra.time import BEGINNING
+from midstream.checkpoint.manifest import Manifest
+from midstream.job.queries.fingerprints import Fingerprint, Fingerprints, Outline, Window
+from midstream.job.queries.running_query import RunningQuery
+from midstream.job.task.shipping import Shipped
+from midstream.job.task.works import BySlot, FragmentWork, Inherited, Member, SharedWork
+from midstream.operators.shared_graph import Named
+
+ALWAYS = -1
+"""The beginning of a window that holds all there is to hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What a manifest remembers of a query's sharing.
+
+    `since` says with which batch each of its windows began; `start` from which instant on its results are whole;
+    `whole_at` when all that came before its windows began has ended (None: never). `own`: others hold something else.
+    """
+
+    since: Mapping[str, int]
+    start: int = BEGINNING
+    whole_at: int | None = None
+    own: bool = False
+    inherited: Mapping[str, int] = field(default_factory=dict)
+    shares: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """What the manifest says."""
+        return {"since": dict(self.since), "start": self.start, "whole_at": self.whole_at, "own": self.own}
+
+    @staticmethod
+    def from_json(stored: Mapping[str, Any]) -> Record:
+        """What a manifest said."""
+        return Record(stored["since"], stored["start"], stored["whole_at"], stored["own"])
+
+
+@dataclass
+class SharingPlan:
+    """Who shares what in one batch."""
+
+    batch_id: int
+    before: Manifest | None
+    queries: Mapping[str, RunningQuery]
+    frontiers: Mapping[str, int]
+    """To which frontier this batch advances each query."""
+    fingerprints: Fingerprints = field(default_factory=Fingerprints)
+    migrated: frozenset[str] = frozenset()
+    """The queries whose states were moved to another plan right before this batch."""
+
+    def __post_init__(self) -> None:
+        self.records: dict[str, Record] = {}
+        self.inherited: list[tuple[str, int, str, int, BySlot]] = []
+        for name, query in self.queries.items():
+            if name in self._stored:
+                self.records[name] = self._known(query)
+        for name, query in self.queries.items():
+            if name not in self.records:
+                self.records[name] = self._begun(query)
+        self._running_at: dict[object, set[str]] = {}
+        self.fingerprints.tidy()
+
+    @property
+    def _stored(self) -> Mapping[str, Any]:
+        known = {} if self.before is None else self.before.accounts
+        return {name: account.sharing for name, account in known.items() if account.sharing is not None}
+
+    def is_fresh(self, name: str) -> bool:
+        """Whether a query is new in this batch."""
+        return self.before is not None and name not in self.before.queries
+
+    def _known(self, query: RunningQuery) -> Record:
+        stored = Record.from_json(self._stored[query.name])
+        aliases = {source.stream.alias for source in query.sources}
+        record = replace(stored, since={alias: stored.since.get(alias, self.batch_id) for alias in aliases})
+        if query.migration is not None or query.local or query.name in self.migrated:
+            return Record(record.since, record.start, self._whole_at(query), True)
+        if record.whole_at is not None and self._worked_through(query) >= record.whole_at:
+            return Record(dict.fromkeys(record.since, ALWAYS), record.start)
+        return record
+
+    def _worked_through(self, query: RunningQuery) -> int:
+        """How far all fragments of a query were: what waits for answers is behind the streams."""
+        return min(query.frontiers(self._advanced_to(query.name)).values())
+
+    def _begun(self, query: RunningQuery) -> Record:
+        """The record of a query that is new, or of which the manifest does not tell."""
+        aliases = {source.stream.alias for source in query.sources}
+        if self.before is None:
+            return Record(dict.fromkeys(aliases, ALWAYS))
+        if query.name in self.before.queries:
+            return Record(dict.fromkeys(aliases, self.batch_id), own=True, whole_at=self._whole_at(query))
+        since: dict[str, int] = {}
+        start = self.frontiers[query.name]
+        partners: dict[str, None] = {}
+        shares = query.share and query.migration is None
+        if shares:
+            self._take_over_nodes(query, since, partners)
+            start = max([start, *self._take_over_windows(query, since, partners)])
+        inherited = dict(sorted(since.items()))
+        if inherited and start > BEGINNING and isinstance(query.plan.query, ToStream):
+            # What changed at an instant shows only to those who also know the instant before.
+            start += 1
+        since = {alias: since.get(alias, self.batch_id) for alias in aliases}
+        return Record(since, start, self._whole_at(query), not shares, inherited, tuple(partners))
+
+    def _others(self, query: RunningQuery) -> Iterator[tuple[RunningQuery, Fingerprint, Record]]:
+        """The queries that a new one can start from; what came with it in this batch has nothing yet."""
+        for name, record in self.records.items():
+            other = self.queries[name]
+            if name != query.name and self._can_share(other, record) and not self.is_fresh(name):
+                yield other, self.fingerprints.of(other), record
+
+    def _take_over_nodes(self, query: RunningQuery, since: dict[str, int], partners: dict[str, None]) -> None:
+        fingerprint = self.fingerprints.of(query)
+        running: dict[str, tuple[str, Record]] = {}
+        for other, theirs, record in self._others(query):
+            for node in theirs.nodes() if theirs.progress == fingerprint.progress else ():
+                running.setdefault(node.text, (other.name, record))
+        for node in _largest(fingerprint.root, running):
+            name, record = running[node.text]
+            if not node.aliases & since.keys():
+                since.update({alias: record.since[alias] for alias in node.aliases})
+                partners[name] = None
+
+    def _take_over_windows(
+        self, query: RunningQuery, since: dict[str, int], partners: dict[str, None]
+    ) -> Iterator[int]:
+        """Takes over windows that others keep; gives how far these had been forgotten."""
+        assert self.before is not None
+        for number, windows in self.fingerprints.of(query).windows.items():
+            places = {window.alias: set[tuple[str, int]]() for window in windows}
+            for window in windows:
+                places[window.alias].add((window.text, window.port))
+            for window in windows:
+                if window.alias in since or len(places[window.alias]) > 1:
+                    continue
+                donor = self._donor(query, window)
+                if donor is None:
+                    continue
+                other, fragment, kept, record = donor
+                since[window.alias] = record.since[kept.alias]
+                partners[other.name] = None
+                stored = self.before.segments.get(other.name, {}).get(fragment, {})
+                held = {s: [e for e in es if (e.state, e.key) == (kept.state, kept.key)] for s, es in stored.items()}
+                self.inherited.append((query.name, number, window.text, window.port, held))
+                yield self.before.advanced_to.get(other.name, BEGINNING)
+
+    def _donor(self, query: RunningQuery, wanted: Window) -> tuple[RunningQuery, int, Window, Record] | None:
+        found = [
+            (record.since[window.alias], other, fragment, window, record)
+            for other, fingerprint, record in self._others(query)
+            for fragment, windows in fingerprint.windows.items()
+            for window in windows
+            if window.state == wanted.state and window.columns == wanted.columns and (window.nulls or not wanted.nulls)
+        ]
+        return min(found, key=lambda f: f[0])[1:] if found else None
+
+    def _can_share(self, query: RunningQuery, record: Record) -> bool:
+        # What a one-way join gives depends on the window it reads, which is that of its own query.
+        alone = bool(query.staged.windows) or bool(query.local)
+        return query.share and query.migration is None and not record.own and not alone
+
+    def _whole_at(self, query: RunningQuery) -> int | None:
+        """When everything that has come by now has ended for a query."""
+        if any(n.outlives_windows for f in query.staged.fragments for n in p.walk_physical(f.plan)):
+            return None
+        latest = {} if self.before is None else self.before.streams.latest
+        ends = [BEGINNING]
+        for source in query.sources_read:
+            if source.longest is None:
+                return None
+            if source.stream.name in latest:
+                ends.append(latest[source.stream.name] + source.longest)
+        return max(ends)
+
+    def start(self, query: str) -> int:
+        """The instant from which on a query's results are given."""
+        return self.records[query].start
+
+    def place(self, query: str) -> object | None:
+        """Queries of one place share a graph in each stage; None for those that are alone."""
+        known = self.queries.get(query)
+        if known is None or not self._can_share(known, self.records[query]):
+            return None
+        return (self.fingerprints.of(known).progress, self.frontiers[query])
+
+    def gathered(self, works: Sequence[FragmentWork]) -> list[FragmentWork | SharedWork]:
+        """The works of a stage, those that have something in common as one."""
+        alone: list[FragmentWork | SharedWork] = []
+        groups: dict[object, list[FragmentWork]] = {}
+        for work in works:
+            place = self.place(work.query)
+            if place is None or work.side is not None or work.track is not None:
+                alone.append(work)
+            else:
+                groups.setdefault(place, []).append(work)
+        common = self._common(groups.values())
+        for group in groups.values():
+            first = group[0]
+            lone = len(group) == 1 and (first.fragment.stage > 0 or not self.is_fresh(first.query))
+            alone.append(first if lone and not common & self._tokens(first) else self._together(group))
+        return alone
+
+    def exchanged(self, query: str) -> dict[int, object]:
+        """By what the output of its fragments is known, where other queries may have the same; by fragment.
+
+        What a new query reads of others it reads as they do. What it computes itself it reads for itself: its producers
+        then send what is there already, too.
+        """
+        place = self.place(query)
+        if place is None:
+            return {}
+        fingerprint, since = self.fingerprints.of(self.queries[query]), self.records[query].since
+        known = self._running(place) if self.is_fresh(query) else None
+        found: dict[int, object] = {}
+        for outline in fingerprint.outlines.values():
+            for leaf in _read_by(outline, lambda o: known is None or o.identity(since) in known, known is None):
+                found[leaf.node.fragment] = (place, leaf.identity(since))  # type: ignore[attr-defined]
+        return found
+
+    def _running(self, place: object) -> set[str]:
+        """What the queries of a place that are not new remember."""
+        if place not in self._running_at:
+            self._running_at[place] = {
+                node.identity(record.since)
+                for name, record in self.records.items()
+                if self.place(name) == place and not self.is_fresh(name)
+                for node in self.fingerprints.of(self.queries[name]).nodes()
+            }
+        return self._running_at[place]
+
+    def _tokens(self, work: FragmentWork) -> set[object]:
+        windows = self.fingerprints.of(self.queries[work.query]).windows.get(work.fragment.number, ())
+        since = self.records[work.query].since
+        return {(w.state, w.key, w.nulls, since[w.alias]) for w in windows}
+
+    def _common(self, groups: Iterable[Sequence[FragmentWork]]) -> set[object]:
+        """The windows that several groups keep."""
+        seen: set[object] = set()
+        common: set[object] = set()
+        for group in groups:
+            here = set().union(*(self._tokens(work) for work in group))
+            common |= seen & here
+            seen |= here
+        return common
+
+    def _together(self, works: Sequence[FragmentWork]) -> SharedWork:
+        members = [self._member(work) for work in works]
+        later = works[0].fragment.stage > 0
+        known = [m.work.restored_to if later else self._advanced_to(m.work.query) for m in members if not m.fresh]
+        inherited = {}
+        for query, fragment, text, port, segments in self.inherited:
+            if any(work.name == (query, fragment) for work in works):
+                outline = self.fingerprints.of(self.queries[query]).outlines[fragment]
+                node = next(o for o in outline.walk() if o.text == text)
+                number = self.fingerprints.number(node.identity(self.records[query].since))
+                inherited[number, port] = Inherited(number, port, segments)
+        return SharedWork(
+            tuple(members),
+            tuple(inherited.values()),
+            max(known, default=BEGINNING),
+            max(work.advance_to for work in works) if later else self.frontiers[works[0].query],
+            works[0].scheduling,
+        )
+
+    def _member(self, work: FragmentWork) -> Member:
+        query, since = self.queries[work.query], self.records[work.query].since
+        outline = self.fingerprints.of(query).outlines[work.fragment.number]
+        fresh, later = self.is_fresh(work.query), work.fragment.stage > 0
+        named = self.fingerprints.named(work.name, outline, since)
+        if fresh and later:
+            named = Shipped(self._new_names(work.query, outline, False))
+        grid = query.boxes[work.fragment.number].grid if later else query.grid
+        return Member(work, named, since, fresh, grid)
+
+    def _new_names(self, query: str, outline: Outline, runs: bool) -> Named:
+        """The numbers of nodes of a new query that reads other fragments: what does not run yet has its own."""
+        identity = outline.identity(self.records[query].since)
+        runs = runs or (outline.remembers and identity in self._running(self.place(query)))
+        number = self.fingerprints.number(identity if runs else f"{identity} of {query}, new in {self.batch_id}")
+        return Named(number, tuple(self._new_names(query, below, runs) for below in outline.inputs))
+
+    def _advanced_to(self, query: str) -> int:
+        return BEGINNING if self.before is None else self.before.advanced_to.get(query, BEGINNING)
+
+    def to_json(self) -> dict[str, Any]:
+        """What the manifest remembers."""
+        return {
+            name: {**self.records[name].to_json(), "core": query.after_batch.core}
+            for name, query in self.queries.items()
+        }
+
+    def started(self, name: str) -> list[dict[str, Any]]:
+        """What a query's history says of its start, if it came while others ran."""
+        if not self.is_fresh(name):
+            return []
+        record = self.records[name]
+        return [
+            {
+                "event": "started",
+                "status": "started",
+                "trigger": "added",
+                "old_plan": "",
+                "new_plan": self.queries[name].plan.text,
+                "strategy": "",
+                "start_batch": self.batch_id,
+                "end_batch": self.batch_id,
+                "at": None if record.start == BEGINNING else record.start,
+                "inherited": {alias: max(0, batch) for alias, batch in record.inherited.items()},
+                "shares": list(record.shares),
+            }
+        ]
+
+
+def _largest(outline: Outline, known: Mapping[str, Any]) -> Iterator[Outline]:
+    """The largest known nodes of a plan, across all its fragments."""
+    if outline.text in known and outline.remembers:
+        yield outline
+        return
+    for below in (*outline.inputs, *([] if outline.producer is None else [outline.producer])):
+        yield from _largest(below, known)
+
+
+def _read_by(outline: Outline, chosen: Callable[[Outline], bool], inside: bool = False) -> Iterator[Outline]:
+    """What comes from other fragments to the chosen nodes that remember, and to what is below them."""
+    inside = inside or (outline.remembers and chosen(outline))
+    if inside and outline.producer is not None:
+        yield outline
+    for below in outline.inputs:
+        yield from _read_by(below, chosen, inside)

@@ -1,0 +1,1 @@
+"""A job's slots: which groups they have, and how state moves between them."""

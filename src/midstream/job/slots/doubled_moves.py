@@ -1,0 +1,240 @@
+"""Beginning and ending moves of groups whose rows go to two slots, and how far they are.
+
+Nothing of the sender's state is ever sent. When a move begins, the moving groups' part of it is named apart, as ranges
+of its segments; the receiver starts with nothing. When the sender is not needed any more, its part is forgotten, and
+what the receiver has taken in since is named with the receiver's other groups.
+
+Where rows of different groups meet, as in plans of several stages, all of a query runs twice meanwhile: by the old
+routing and by the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from midstream.algebra.physical import PhysicalNode, Source
+from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.packs import SegmentEntry
+from midstream.distribution.protocols.legality import node_memory, require_memory, require_movable
+from midstream.distribution.protocols.processor import Facts
+from midstream.distribution.protocols.registry import protocol_of
+from midstream.distribution.routing import Routing
+from midstream.errors import MigrationError
+from midstream.job.actions import Flow
+from midstream.job.batch import Batch
+from midstream.job.migrations.moving_migrations import grouped_states
+from midstream.job.queries.running_query import RunningQuery
+from midstream.job.slots.doubling import BY_GROUPS, WHOLE, Doubling, doubling_of, require_few_pairs
+from midstream.job.slots.relocation import Relocated
+from midstream.job.slots.segment_reuse import MOST_RANGES, ranges_of_groups
+from midstream.job.task.sides import COMING, LEAVING
+
+Stored = Mapping[int, Mapping[int, Sequence[SegmentEntry]]]
+Filled = dict[int, dict[int, list[SegmentEntry]]]
+Relocate = Callable[[Manifest | None, Routing | None, Mapping[str, Filled] | None], Flow[Relocated]]
+"""Moves state that is due: goes on from a manifest to wanted slots, in which some queries have their state already."""
+
+AUTO = "auto"
+MSLB, SPLIT_TIME, PTLB = "mslb", "split_time_balancing", "ptlb"
+DOUBLED = frozenset({SPLIT_TIME, PTLB})
+"""The protocols by which rows of moving groups go to two slots."""
+
+
+def moves_doubled(manifest: Manifest | None, wanted: Routing | None) -> bool:
+    """Whether groups whose rows go to two slots move, or wait for that."""
+    return (manifest is not None and manifest.slots.doubled is not None) or (
+        wanted is not None and wanted.protocol in DOUBLED
+    )
+
+
+def require_rest(manifest: Manifest | None) -> None:
+    """Refuses what has to wait until groups that move have come to their slots."""
+    if manifest is not None and manifest.slots.doubled is not None:
+        record = manifest.slots.doubled
+        raise MigrationError(
+            f"groups move by {record['protocol']} since batch {record['begun']}",
+            detail="until all that their rows meet has come to both slots, their rows go to both",
+            hint="ask again once they have moved, as status says",
+        )
+
+
+def relocated_doubled(
+    batch_id: int,
+    before: Manifest | None,
+    queries: Mapping[str, RunningQuery],
+    old: Routing,
+    wanted: Routing | None,
+    relocate: Relocate,
+) -> Flow[Relocated]:
+    """What a batch goes on from, with the move of groups that begins, goes on or ends with it."""
+    known = doubling_of(before)
+    if before is not None and known is not None:
+        if known.over() is None:
+            return replace((yield from relocate(before, None, None)), doubling=known.only(queries.__contains__))
+        rest = replace(before, slots=replace(before.slots, doubled=None))
+        return _ended(known, (yield from relocate(rest, known.target, _placed(known, before, queries))))
+    if before is None or wanted is None or wanted.protocol not in DOUBLED or wanted.groups == old.groups:
+        return (yield from relocate(before, wanted, None))
+    if any(query.migrates for query in queries.values()):
+        return (yield from relocate(before, None, None))
+    cut, made = _begun(batch_id, before, queries, old, wanted)
+    if not made.queries:
+        return (yield from relocate(before, wanted, None))
+    return replace((yield from relocate(cut, None, None)), doubling=made)
+
+
+def _ended(known: Doubling, moved: Relocated) -> Relocated:
+    record = {"protocol": known.protocol, "start_batch": known.begun}
+    return replace(moved, moved=None if moved.moved is None else {**moved.moved, **record})
+
+
+def _begun(
+    batch_id: int, before: Manifest, queries: Mapping[str, RunningQuery], old: Routing, wanted: Routing
+) -> tuple[Manifest, Doubling]:
+    """The manifest with the state of moving groups apart, and the move; queries it is wrong for move when it ends."""
+    fit = {name: query for name, query in queries.items() if _fits(wanted.protocol, query) and name in before.queries}
+    latest = before.streams.latest
+    ends = [_latest_end(own.plan.physical, latest) for query in fit.values() for own in _plans(query)]
+    made = Doubling.begin(wanted.protocol, old, wanted, batch_id, max(ends, default=BEGINNING))
+    segments, how = dict(before.segments), dict[str, str]()
+    for name, query in fit.items():
+        if not _remembers(query):
+            continue
+        parted = _parted(query, before.segments.get(name, {}), old, made.copies)
+        how[name] = WHOLE if parted is None else BY_GROUPS
+        if parted is not None:
+            segments[name], segments[name + LEAVING] = parted
+    made = replace(made, queries=how)
+    return replace(before, segments=segments, slots=replace(before.slots, doubled=made.to_json())), made
+
+
+def _parted(
+    query: RunningQuery, stored: Stored, old: Routing, moving: Mapping[int, Any]
+) -> tuple[Filled, Filled] | None:
+    """What stays and what leaves of a query's state; None if its groups cannot run apart."""
+    if _meets_others(query):
+        return None
+    leaves = [int(group in moving) for group in range(len(old.groups))]
+    found: tuple[Filled, Filled] = {}, {}
+    for number, slots in stored.items():
+        for slot, entries in slots.items():
+            ranges = ranges_of_groups(slot, old.groups, leaves)
+            known = grouped_states(query.in_slot(slot))
+            if len(ranges) > MOST_RANGES or any(e.rows and (e.state, e.key) not in known for e in entries):
+                return None
+            for which, hash_from, hash_to in ranges or [(0, 0, 2**64)]:
+                parts = (entry.part(hash_from, hash_to) for entry in entries)
+                named = [part for part in parts if part.hash_from < part.hash_to]
+                found[which].setdefault(number, {}).setdefault(slot, []).extend(named)
+    return found
+
+
+def _placed(known: Doubling, before: Manifest, queries: Mapping[str, RunningQuery]) -> dict[str, Filled]:
+    """The segments of doubled queries in the slots that their groups have come to."""
+    placed: dict[str, Filled] = {}
+    for name, how in known.queries.items():
+        if name not in queries:
+            continue
+        kept = [before.segments.get(name, {})] if how == BY_GROUPS else []
+        filled = placed.setdefault(name, {})
+        for stored in (*kept, before.segments.get(name + COMING, {})):
+            for number, slots in stored.items():
+                for slot, entries in slots.items():
+                    filled.setdefault(number, {}).setdefault(slot, []).extend(entries)
+    return placed
+
+
+def _plans(query: RunningQuery) -> list[RunningQuery]:
+    """The query by every plan that some slot runs."""
+    return [query, *query.local.values()]
+
+
+def _remembers(query: RunningQuery) -> bool:
+    return any(True for own in _plans(query) for box in own.boxes.values() for _ in box.states())
+
+
+def runs_whole(query: RunningQuery) -> bool:
+    """Whether all of a query runs twice while groups move, because rows of different groups meet in it."""
+    return _remembers(query) and _meets_others(query)
+
+
+def _meets_others(query: RunningQuery) -> bool:
+    return len(query.staged.fragments) > 1 or any(not route.key for route in query.staged.routes.values())
+
+
+def _fits(protocol: str, query: RunningQuery) -> bool:
+    try:
+        require_doubled(protocol, query)
+    except MigrationError:
+        return False
+    return True
+
+
+def require_doubled(protocol: str, query: RunningQuery) -> None:
+    """Raises a MigrationError if a protocol cannot move groups of a query; one without state is never in the way."""
+    if not _remembers(query):
+        return
+    for own in _plans(query):
+        try:
+            if protocol == SPLIT_TIME:
+                require_memory(protocol, own.plan.physical)
+            else:
+                require_movable(protocol, own.plan.physical, own.plan.physical, own.functions)
+        except MigrationError as error:
+            raise MigrationError(f"query {query.name}: {error.message}", detail=error.detail, hint=error.hint) from None
+
+
+def protocol_named(name: str) -> str:
+    """A protocol by the name that people call it; "auto" is the one that is predicted to cost least."""
+    return AUTO if name == AUTO else protocol_of(name).name
+
+
+def require_protocol(
+    protocol: str, queries: Mapping[str, RunningQuery], by_group: bool, old: Routing, new: Routing
+) -> None:
+    """Refuses a protocol by which the groups of a job cannot move."""
+    protocol_of(protocol)
+    if protocol not in DOUBLED:
+        return
+    if not by_group:
+        raise MigrationError(
+            f"{protocol} cannot move groups of this checkpoint: its states are sorted by key alone",
+            hint="move groups by mslb once, which sorts states by group",
+        )
+    for query in queries.values():
+        require_doubled(protocol, query)
+    require_few_pairs(protocol, old, new)
+
+
+def _latest_end(plan: PhysicalNode, latest: Mapping[str, int]) -> int:
+    """The latest instant up to which a row that has come so far can matter."""
+    own = node_memory(plan) or 0
+    if isinstance(plan, Source):
+        return latest[plan.stream.name] + own if plan.stream.name in latest else BEGINNING
+    below = max((_latest_end(child, latest) for child in plan.inputs), default=BEGINNING)
+    return below + own if below > BEGINNING else below
+
+
+def doubled_after(batch: Batch) -> dict[str, Any] | None:
+    """What the manifest of a batch says of the move of groups that is under way."""
+    if batch.doubling is None:
+        return None
+    return batch.doubling.observed({slot: _facts(batch, slot) for slot in range(batch.slots)}).to_json()
+
+
+def _facts(batch: Batch, slot: int) -> Facts:
+    """What a slot's report says of the queries that are doubled; those that stand still are waited for."""
+    assert batch.doubling is not None
+    if not batch.doubling.queries:
+        return Facts(passed=INFINITY)
+    roots = {(p.name, p.query.in_slot(slot).staged.root.number) for p in batch.parts() if p.track is not None}
+    reports = [report for report in batch.reports if report.slot == slot]
+    record = [part for report in reports for place, part in report.fragments.items() if place in roots]
+    sent = frozenset(group for group in batch.doubling.copies if batch.routing[group] == slot)
+    if not set(batch.doubling.queries) <= set(batch.queries):  # one in quarantine has yet to answer for its old rows
+        return Facts(old=sent)
+    purged = record and not any(part.old for part in record)
+    return Facts(old=frozenset() if purged else sent, passed=min((part.passed for part in record), default=BEGINNING))

@@ -1,0 +1,107 @@
+"""Deciding after a batch which partition groups several slots are to share, from what the slots report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from midstream.adaptation.balance import GroupLoad
+from midstream.adaptation.hot_groups import HotController, HotDecision, HotGroup, HotPolicy
+from midstream.distribution.balancing import slot_loads
+from midstream.distribution.routing import Routing
+from midstream.distribution.spread_groups import SpreadGroup
+from midstream.errors import JobError
+from midstream.job.batch import Batch
+from midstream.job.queries.running_query import RunningQuery
+from midstream.job.slots.spreading import SpreadGroups, merging_for
+
+CANDIDATES = 4
+"""How many groups with most to do are looked at."""
+
+
+def decide(
+    controller: HotController,
+    batch: Batch,
+    groups: tuple[GroupLoad, ...],
+    shared: tuple[tuple[int, GroupLoad], ...],
+    spread: SpreadGroups,
+) -> HotDecision:
+    """What is decided from measured loads; it is recorded in `spread`."""
+    loads = [group.seconds for group in groups]
+    busy = [0.0] * batch.slots
+    for group in (*groups, *(load for _, load in shared)):
+        busy[int(group.owner)] += group.seconds
+    for number, load in shared:
+        loads[number] += load.seconds
+    total = sum(loads) or 1.0
+    loads = [load / total for load in loads]
+    most = sorted(range(len(loads)), key=lambda group: (-loads[group], group))[:CANDIDATES]
+    known = {g: _hot_group(batch, g, loads[g], spread.groups.get(g)) for g in {*most, *spread.groups}}
+
+    decision = controller.consider(known, batch.routing, loads, busy, partial(_refused, batch.queries))
+    if decision.group is not None and decision.action == "spread":
+        merging = merging_for(batch.queries, decision.stream)
+        spread.ask(SpreadGroup(decision.group, decision.stream, decision.ways, decision.reason, merging=merging))
+    if decision.group is not None and decision.action == "bring_home":
+        spread.end(decision.group)
+    return decision
+
+
+def hottest(batch: Batch, loads: Sequence[float]) -> dict[int, tuple[Mapping[str, int], str]]:
+    """Of the groups with most to do lately: how many rows came of each stream, and the key they are hot by."""
+    most = sorted(range(len(loads)), key=lambda group: (-loads[group], group))[:CANDIDATES]
+    return {group: (rows, _key(batch, group)) for group in most if (rows := _rows(batch, group))}
+
+
+def spread_hot(
+    spread: SpreadGroups, routing: Routing, loads: Sequence[float], queries: Mapping[str, RunningQuery], trigger: str
+) -> None:
+    """Has groups be spread that have more rows than a slot's fair share, and brought home that have much less.
+
+    This is done because it was asked for, so nothing is waited for.
+    """
+    total, policy = sum(loads) or 1.0, HotPolicy(patience=1)
+    shares = [load / total for load in loads]
+    cooled = [group for group in spread.groups if loads and shares[group] * routing.slots < policy.cool]
+    for group in cooled:
+        spread.end(group)
+    for group, (rows, key) in spread.arrived.items():
+        if group in spread.groups:
+            continue
+        controller = HotController(policy)
+        busy = slot_loads(routing.groups, shares, routing.slots)
+        known = {group: HotGroup(shares[group], rows, (), key)}
+        decision = controller.consider(known, routing.groups, shares, busy, partial(_refused, queries))
+        if decision.action == "spread":
+            merging, reason = merging_for(queries, decision.stream), f"{trigger}. {decision.reason}"
+            spread.ask(SpreadGroup(group, decision.stream, decision.ways, reason, merging=merging))
+
+
+def _refused(queries: Mapping[str, RunningQuery], stream: str) -> str:
+    try:
+        merging_for(queries, stream)
+    except JobError as error:
+        return error.message
+    return ""
+
+
+def _hot_group(batch: Batch, group: int, share: float, wanted: SpreadGroup | None) -> HotGroup:
+    slots = () if wanted is None else wanted.slots or (batch.routing[group],)
+    return HotGroup(share, _rows(batch, group), slots, _key(batch, group))
+
+
+def _rows(batch: Batch, group: int) -> Mapping[str, int]:
+    """How many rows of a group came of each stream; none if most of its work comes through an exchange."""
+    found: dict[str, int] = {}
+    for report in batch.reports:
+        for stream, counts in report.arrived.items():
+            found[stream] = found.get(stream, 0) + counts.get(group, 0)
+    everything = sum(report.groups.get(group, 0) for report in batch.reports)
+    arrived = sum(found.values())
+    return {name: count for name, count in found.items() if count} if 2 * arrived >= everything else {}
+
+
+def _key(batch: Batch, group: int) -> str:
+    """The key that a group is hot by, in words."""
+    found = [report.hot_keys[group] for report in batch.reports if group in report.hot_keys]
+    return max(found, key=lambda hot: hot[1])[0] if found else ""

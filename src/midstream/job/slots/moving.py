@@ -1,0 +1,215 @@
+"""Moving state at a batch boundary: to the slots and plans that the batch will run by.
+
+A batch goes on from a manifest. Before it runs, the state that manifest names can be taken to other slots (another
+number of them, other groups in each) and to other plans. Results are never given again: what has been given depends on
+the input and the frontier alone. The batch then runs as if the manifest had always named the state as it is now. The
+move counts when the batch's own manifest is committed; until then a crash leaves files that nobody names, and the next
+attempt moves again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from midstream.checkpoint.packs import SegmentEntry
+from midstream.distribution.moves import FragmentFill, Shipment, StateName, plan_move
+from midstream.distribution.routing import Routing
+from midstream.job.queries.running_query import RunningQuery
+from midstream.job.slots.segment_reuse import SegmentReuse, reuse_of
+from midstream.job.task.layout import Layout
+from midstream.job.task.memory import Memory
+from midstream.job.task.move_steps import FillStep, Parcel, SendStep
+from midstream.job.task.reports import Report
+from midstream.job.task.sides import left_out
+from midstream.job.task.state_filling import FillWork
+
+Stored = Mapping[int, Mapping[int, Sequence[SegmentEntry]]]
+"""The segments of a plan: by fragment and slot."""
+
+_GIVEN = "given"
+
+
+@dataclass(slots=True)
+class PlanMove:
+    """The state of one plan on its way to another plan, or to other slots."""
+
+    name: str
+    old: RunningQuery
+    new: RunningQuery
+    stored: Stored
+    advanced_to: int
+    feeds: bool = False
+    """Whether the plan, which stays, is given what its side of a split has left out."""
+    into: frozenset[int] | None = None
+    """The slots that run by the new plan, if others do not."""
+    fills: list[FragmentFill] = field(init=False)
+    reused: dict[tuple[int, str, str, StateName], SegmentReuse] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.fills = plan_move(self.old.staged, self.old.plan.physical, self.new.staged, self.new.functions)
+
+    def decide_reuse(self, old: Routing, new: Routing) -> None:
+        """Decides what is sent and what stays where it is."""
+        for shipment in self.shipments():
+            stored = {} if shipment.origin is None else self.stored.get(shipment.origin.fragment, {})
+            self.reused[_key(shipment)] = reuse_of(shipment, stored, old, new).into(self.into)
+
+    def entries(self) -> Iterator[SegmentEntry]:
+        """All segments that were there before, whole or in the parts that new slots name."""
+        stored = (entries for slots in self.stored.values() for entries in slots.values())
+        named = (entries for reused in self.reused.values() for entries in reused.kept.values())
+        return (entry for entries in (*stored, *named) for entry in entries)
+
+    def shipments(self) -> Iterator[Shipment]:
+        """All that new fragments ask for."""
+        return (shipment for fill in self.fills for shipment in fill.shipments)
+
+    def reuse(self, shipment: Shipment) -> SegmentReuse:
+        """What becomes of the segments that a shipment is read from."""
+        return self.reused[_key(shipment)]
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the new plan can have all it needs by naming it."""
+        derived = self.feeds or any(fill.derives for fill in self.fills)
+        return not derived and not any(reused.sent for reused in self.reused.values())
+
+    def gives(self, fill: FragmentFill) -> bool:
+        """Whether something of a fragment's output goes on to its reader."""
+        return fill.gives or (self.feeds and fill.fragment.reader is not None)
+
+    def ahead(self, fill: FragmentFill) -> dict[str, dict[int, list[SegmentEntry]]] | None:
+        """What a fragment has left out of its sources, if it is fed with that now."""
+        if not self.feeds:
+            return None
+        stored = self.stored.get(fill.fragment.number, {})
+        return {
+            source.stream.alias: {
+                slot: [e for e in entries if e.state == left_out(source).id] for slot, entries in stored.items()
+            }
+            for source in fill.fragment.sources
+        }
+
+    def named(self) -> dict[int, dict[int, list[SegmentEntry]]]:
+        """The segments of a plan that has all it needs."""
+        found: dict[int, dict[int, list[SegmentEntry]]] = {}
+        for shipment in self.shipments():
+            for slot, entries in self.reuse(shipment).kept.items():
+                found.setdefault(shipment.fragment, {}).setdefault(slot, []).extend(entries)
+        return found
+
+
+def _key(shipment: Shipment) -> tuple[int, str, str, StateName]:
+    return shipment.fragment, shipment.what, shipment.name, (shipment.name, shipment.key)
+
+
+@dataclass(slots=True)
+class Move:
+    """All plans whose state moves before a batch."""
+
+    checkpoint: str
+    batch_id: int
+    plans: list[PlanMove]
+    old: Routing
+    new: Routing
+    memory: Memory = field(default_factory=Memory)
+    rows_sent: int = 0
+    bytes_written: int = 0
+    working: list[PlanMove] = field(init=False)
+    """The plans for which slots have something to do."""
+
+    def __post_init__(self) -> None:
+        for plan in self.plans:
+            plan.decide_reuse(self.old, self.new)
+        self.working = [plan for plan in self.plans if not plan.in_place]
+
+    @property
+    def stages(self) -> int:
+        """How many stages the new plans need to be filled; none if nothing is sent or derived."""
+        return max((plan.new.staged.stages for plan in self.working), default=0)
+
+    def steps(self) -> tuple[SendStep, list[FillStep]]:
+        """What old slots do, and what new slots do stage by stage."""
+        ports = {name: port for port, name in enumerate(self._travelling())}
+        layout = Layout.of({port: schema for port, schema in enumerate(self._travelling().values())})
+        parcels = [parcel for plan in self.working for parcel in self._parcels(plan, ports)]
+        sending = SendStep(self.checkpoint, layout, self.new.groups, self.new.slots, tuple(parcels), self.memory)
+        return sending, [
+            FillStep(
+                self.checkpoint,
+                self.batch_id,
+                stage,
+                stage == self.stages - 1,
+                layout,
+                self.new.groups,
+                tuple(work for plan in self.working for work in self._work(plan, stage, ports)),
+                self.new.slots,
+                self.memory,
+            )
+            for stage in range(self.stages)
+        ]
+
+    def segments(self, reports: Sequence[Report]) -> dict[str, dict[int, dict[int, list[SegmentEntry]]]]:
+        """The segments of all plans after the move."""
+        found = {plan.name: plan.named() for plan in self.plans if plan.in_place}
+        for plan in self.working:
+            found[plan.name] = {}
+        known = {e.place for plan in self.plans for e in plan.entries()}
+        for report in reports:
+            self.rows_sent += sum(report.rows.values())
+            for (name, fragment), part in report.fragments.items():
+                if part.entries:
+                    found[name].setdefault(fragment, {})[report.slot] = part.entries
+                    self.bytes_written += sum(e.bytes for e in part.entries if e.place not in known)
+        return found
+
+    def _travelling(self) -> dict[tuple[str, object], pa.Schema]:
+        """What has a port: shipments that are sent, and the output of fragments that give it."""
+        found: dict[tuple[str, object], pa.Schema] = {}
+        for plan in self.working:
+            for shipment in plan.shipments():
+                if plan.reuse(shipment).sent:
+                    found[plan.name, _key(shipment)] = shipment.schema
+            for fill in plan.fills:
+                if plan.gives(fill):
+                    found[plan.name, (_GIVEN, fill.fragment.number)] = fill.fragment.plan.schema
+        return found
+
+    def _parcels(self, plan: PlanMove, ports: Mapping[tuple[str, object], int]) -> list[Parcel]:
+        frontiers = plan.new.frontiers(plan.advanced_to)
+        return [
+            Parcel(
+                plan.name,
+                shipment,
+                ports[plan.name, _key(shipment)],
+                frontiers[shipment.fragment],
+                reused.sent,
+                frozenset(reused.parted),
+                plan.into,
+            )
+            for shipment in plan.shipments()
+            if (reused := plan.reuse(shipment)).sent
+        ]
+
+    def _work(self, plan: PlanMove, stage: int, ports: Mapping[tuple[str, object], int]) -> Iterator[FillWork]:
+        frontiers = plan.new.frontiers(plan.advanced_to)
+        for fill in plan.fills:
+            if fill.fragment.stage != stage:
+                continue
+            given = [f for f in fill.fragment.received if plan.feeds or f.fragment in fill.receives]
+            yield FillWork(
+                plan.name,
+                fill,
+                plan.new.functions,
+                frontiers[fill.fragment.number],
+                {ports[p]: s for s in fill.shipments if (p := (plan.name, _key(s))) in ports},
+                {(s.name, s.key): plan.reuse(s).kept for s in fill.shipments if s.what == "state"},
+                {(s.name, s.key): plan.reuse(s).parted for s in fill.shipments if s.what == "state"},
+                {ports[plan.name, (_GIVEN, f.fragment)]: f.stream.alias for f in given},
+                ports.get((plan.name, (_GIVEN, fill.fragment.number)), -2),
+                plan.ahead(fill),
+                plan.into,
+            )

@@ -1,0 +1,267 @@
+"""What a batch goes on from: the last manifest, with state moved to the plans and slots that are due."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from midstream.algebra.time import BEGINNING
+from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.records import Wanted
+from midstream.distribution.routing import Routing
+from midstream.errors import JobError, MigrationError
+from midstream.job.actions import Flow, MoveState
+from midstream.job.migrations.migration_account import Account
+from midstream.job.migrations.moving_migrations import Filled, in_tasks, moved_by_name
+from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.slots.doubling import Doubling
+from midstream.job.slots.local_moves import after_move, pair_moves, put_together, unified
+from midstream.job.slots.moving import Move, PlanMove
+from midstream.job.slots.rerouting import Rerouting
+from midstream.job.slots.spreading import SpreadGroups
+from midstream.job.task.exchange import GROUP_BITS, default_routing
+from midstream.job.task.memory import Memory
+from midstream.job.task.reports import Report, require_all
+
+ANOTHER_NUMBER = "another number of slots"
+
+
+@dataclass(slots=True)
+class Relocated:
+    """The manifest, the queries by the plans they run by now, the slots; and the ends of migrations, by query."""
+
+    before: Manifest | None
+    queries: dict[str, RunningQuery]
+    routing: Routing
+    ended: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    moved: dict[str, Any] | None = None
+    upgraded: bool = False
+    """Whether states are sorted by partition group from now on, and were not before."""
+    doubling: Doubling | None = None
+    """The move of groups whose rows go to two slots."""
+
+
+def current_routing(manifest: Manifest | None, slots: int, bits: int = GROUP_BITS) -> Routing:
+    """How groups are dealt to slots by a manifest, or at first, when their number is chosen."""
+    if manifest is None or not manifest.slots.routing:
+        return Routing(tuple(default_routing(slots, 2**bits)), slots)
+    return Routing(tuple(manifest.slots.routing), manifest.slots.count)
+
+
+def still_wanted(wanted: Routing | None, now: Routing) -> Wanted | None:
+    """What a manifest says of slots that had to wait; a number of slots that a session was opened with is not kept."""
+    if wanted is None or wanted.groups == now.groups or wanted.trigger == ANOTHER_NUMBER:
+        return None
+    return Wanted(list(wanted.groups), wanted.slots, wanted.trigger, wanted.protocol, wanted.reason)
+
+
+def wanted_since(manifest: Manifest) -> Routing | None:
+    """The slots that had to wait."""
+    wanted = manifest.slots.wanted
+    if wanted is None:
+        return None
+    return Routing(tuple(wanted.groups), wanted.slots, wanted.trigger, wanted.protocol, wanted.reason)
+
+
+def rerouted(
+    now: Routing, loads: Sequence[float], routing: Sequence[int] | None, trigger: str, spread: SpreadGroups
+) -> Routing | None:
+    """Groups reassigned to slots: as requested, or so that slots have equal loads; None if nothing would change."""
+    if routing is None:
+        dealt = spread.evened(now, loads) if loads else now.groups
+    else:
+        dealt = tuple(routing)
+        require_routing(dealt, len(now.groups), now.slots)
+    return None if dealt == now.groups else Routing(dealt, now.slots, trigger)
+
+
+def require_slots(slots: int, groups: int) -> None:
+    """Refuses a number of slots that cannot be."""
+    if isinstance(slots, bool) or not isinstance(slots, int) or not 1 <= slots <= groups:
+        raise JobError(
+            f"a job has 1 to {groups} slots, not {slots!r}",
+            detail=f"keys are hashed into {groups} partition groups, and a slot owns at least one of them",
+            hint="the number of groups is chosen when a checkpoint is made: Session(group_bits=...)",
+        )
+
+
+def require_going_to(wanted: Routing, slots: int) -> None:
+    """Refuses other slots while the job is still going over to a number of them."""
+    if wanted.slots == slots:
+        return
+    raise JobError(
+        f"the job goes over to {wanted.slots} slots already",
+        detail="this begins with the next batch, or with the end of the migrations that run",
+        hint=f"ask again once it has {wanted.slots} slots, as status says",
+    )
+
+
+def require_routing(routing: Sequence[int], groups: int, slots: int) -> None:
+    """Refuses a routing that leaves groups out or names slots that are not there."""
+    if len(routing) == groups and all(type(slot) is int and 0 <= slot < slots for slot in routing):
+        return
+    strange = [slot for slot in routing if type(slot) is not int or not 0 <= slot < slots]
+    named = f"it names slot {strange[0]!r}" if strange else f"it names {len(routing)}"
+    raise JobError(
+        f"a routing names the slot of each of the {groups} partition groups",
+        detail=f"{named}; the slots are 0 to {slots - 1}",
+        hint="rescale() gives a job another number of slots",
+    )
+
+
+def relocated(
+    checkpoint: str,
+    batch_id: int,
+    before: Manifest | None,
+    queries: Mapping[str, RunningQuery],
+    old: Routing,
+    wanted: Routing | None,
+    memory: Memory,
+    upgrade: int | None = None,
+    rerouting: Rerouting | None = None,
+    placed: Mapping[str, Filled] | None = None,
+) -> Flow[Relocated]:
+    """Has the state moved that a batch wants elsewhere.
+
+    Other slots wait for migrations inside tasks as long as these hold what cannot move, and for those side by side.
+
+    State that is sorted by key alone is sorted by groups of `upgrade` bits when it changes slots. A `rerouting` moves
+    the state of the queries that are cut another way by it. Queries that are `placed` have their state in the wanted
+    slots already.
+    """
+    named = {} if before is None or wanted is None else _named(queries, before, old, wanted, upgrade)
+    named = None if named is None else {**named, **(placed or {})}
+    new = old if named is None or wanted is None else wanted
+    under_way = {name: q.migration for name, q in queries.items() if q.migration is not None}
+    going = {name: m for name, m in under_way.items() if m.moves or (m.apart and m.cancelling)}
+    targets = {name: _after(query) if name in going else query for name, query in queries.items()}
+    recut = {} if rerouting is None else rerouting.queries
+    targets = {**targets, **recut}
+    upgrade = None if new.groups == old.groups else upgrade
+    if upgrade is not None:
+        targets = {name: query.sorted_by_group(upgrade) for name, query in targets.items()}
+    started = time.time()
+    if before is None or (new.groups == old.groups and not going and not recut):
+        ended = _ended(queries, going, batch_id, before, started, [])
+        return Relocated(before, targets, new, ended, upgraded=upgrade is not None)
+    moving = [name for name in queries if name in going or name in recut or new.groups != old.groups]
+    plans: list[PlanMove] = []
+    united: dict[str, list[dict[str, Any]]] = {}
+    for name in moving:
+        if named is not None and name in named:
+            targets[name] = after_move(targets[name], new.slots)
+            continue
+        if queries[name].local:
+            targets[name], between, text = _between_plans(queries[name], targets[name], before, old, new)
+            plans += between
+            united.update({name: text} if text else {})
+            continue
+        plans.append(
+            PlanMove(
+                name,
+                queries[name],
+                targets[name],
+                before.segments.get(name, {}),
+                before.advanced_to.get(name, BEGINNING),
+                feeds=name in going and going[name].cancelling,
+            )
+        )
+    move = Move(checkpoint, batch_id, plans, old, new, memory)
+    reports: list[Report] = (yield MoveState(move)) if move.working else []
+    require_all(reports, move.stages, new.slots, batch_id)
+    segments = {**before.segments, **put_together(move.segments(reports)), **(named or {})}
+    moved = None
+    if new.groups != old.groups or rerouting is not None:
+        moved = _move_record(move, upgrade is not None, rerouting)
+    ended = {**_ended(queries, going, batch_id, before, started, reports), **united}
+    after = replace(before, segments=segments, slots=replace(before.slots, routing=new.groups))
+    return Relocated(after, targets, new, ended, moved, upgrade is not None)
+
+
+def shipped_rows(query: RunningQuery, target: RunningQuery, manifest: Manifest | None, routing: Routing) -> int:
+    """How many rows would go to other slots if the state of a query were moved to another plan now."""
+    if manifest is None:
+        return 0
+    try:
+        move = PlanMove(query.name, query, target, manifest.segments.get(query.name, {}), BEGINNING)
+    except MigrationError:
+        return 0
+    move.decide_reuse(routing, routing)
+    return sum(e.rows for reused in move.reused.values() for entries in reused.sent.values() for e in entries)
+
+
+def _named(
+    queries: Mapping[str, RunningQuery], before: Manifest, old: Routing, wanted: Routing, upgrade: int | None
+) -> dict[str, Filled] | None:
+    """The segments of queries that migrate inside tasks in the slots that are wanted; None if the slots must wait."""
+    found: dict[str, Filled] = {}
+    for name, query in queries.items():
+        if query.migration is not None and query.migration.apart and not query.migration.moves:
+            return None
+        if not in_tasks(query):
+            continue
+        moved = None if upgrade else moved_by_name(query, before.segments.get(name, {}), old, wanted)
+        if moved is None:
+            return None
+        found[name] = moved
+    return found
+
+
+def _between_plans(
+    query: RunningQuery, sorted_query: RunningQuery, before: Manifest, old: Routing, new: Routing
+) -> tuple[RunningQuery, list[PlanMove], list[dict[str, Any]]]:
+    """A query whose slots run by different plans, in other slots; what the history says if they come to one plan."""
+    target = after_move(sorted_query, new.slots)
+    try:
+        return target, pair_moves(query, target, before, old, new), []
+    except MigrationError as error:
+        target, moves, record = unified(query, sorted_query, before, old, new, error)
+        return target, moves, [record]
+
+
+def _after(query: RunningQuery) -> RunningQuery:
+    """The query by the plan that its state is moved to: the target, or its own plan if the migration is cancelled."""
+    assert query.migration is not None
+    return query.migration.target if query.migration.moves else query.after_batch
+
+
+def _ended(
+    queries: Mapping[str, RunningQuery],
+    going: Mapping[str, MigrationUnderWay],
+    batch_id: int,
+    before: Manifest | None,
+    started: float,
+    reports: Sequence[Report],
+) -> dict[str, list[dict[str, Any]]]:
+    """What the history says of migrations that are over before their batch; no batch without output lay between."""
+    found = {}
+    for name, migration in going.items():
+        frontier = BEGINNING if before is None else before.advanced_to.get(name, BEGINNING)
+        parts = [part for report in reports for place, part in report.fragments.items() if place[0] == name]
+        twice, held = sum(p.processed_twice for p in parts), sum(p.extra_rows for p in parts)
+        account = (migration.account or Account.opened(frontier, started)).after(
+            frontier, time.time(), True, twice, held
+        )
+        status = "cancelled" if migration.cancelling else "done"
+        record = migration.record(queries[name].plan.text, batch_id, status, account)
+        begun = batch_id if migration.begun is None else migration.begun
+        found[name] = [{**record, "start_batch": begun}]
+    return found
+
+
+def _move_record(move: Move, upgraded: bool, rerouting: Rerouting | None) -> dict[str, Any]:
+    """What is remembered of a change of slots or routes."""
+    triggers = [move.new.trigger, "" if rerouting is None else rerouting.trigger]
+    changed = sum(a != b for a, b in zip(move.old.groups, move.new.groups, strict=True))
+    return {
+        "batch": move.batch_id,
+        "trigger": "; ".join(text for text in triggers if text),
+        "slots": [move.old.slots, move.new.slots],
+        "groups": changed,
+        "rows_sent": move.rows_sent,
+        "bytes_written": move.bytes_written,
+        **({"sorted_by": "group"} if upgraded else {}),
+        **({"protocol": move.new.protocol, "reason": move.new.reason} if move.new.reason else {}),
+    }

@@ -1,0 +1,235 @@
+"""What a job decides about its slots by itself: which groups move, and how many slots there are.
+
+After each batch that brought rows, the seconds that slots worked and the state that they keep are measured, and parted
+among the groups of each slot by the rows that came for them. Decisions are taken before the batch is committed and are
+part of its manifest, with what the deciders remember: a process that continues from it decides as if nothing had
+happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from midstream.adaptation.balance import BalanceController, BalanceDecision, GroupLoad
+from midstream.adaptation.hot_groups import HotController
+from midstream.adaptation.scaling import ScaleController, ScalePolicy, SlotRange
+from midstream.algebra.time import BEGINNING
+from midstream.checkpoint.manifest import Manifest
+from midstream.distribution.routing import Routing
+from midstream.job.batch import Batch
+from midstream.job.slots.hot_decisions import decide
+from midstream.job.slots.protocol_choice import Terms
+from midstream.job.slots.spreading import SpreadGroups
+from midstream.job.task.exchange import default_routing
+
+WORK = ("state", "kernel", "write")
+"""What of a slot's seconds is work of its own, rather than waiting for rows."""
+
+WINDOW = 60.0
+"""How many seconds a window is taken for, as long as nothing says how fast time goes."""
+
+REMEMBERED = 32
+"""How many decisions manifests remember."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a batch took: the groups' loads per second, and for which part of the time the busiest slot worked.
+
+    A group that several slots share has the load of its home; `shared` are its loads in the others.
+    """
+
+    groups: tuple[GroupLoad, ...]
+    busy: float
+    ticks_per_second: float
+    shared: tuple[tuple[int, GroupLoad], ...] = ()
+
+
+Measure = Callable[[Batch, float], Measured]
+"""Measures a batch that began so many seconds after the one before it."""
+
+
+def measured(batch: Batch, interval: float) -> Measured:
+    """What slots report of a batch."""
+    seconds, held, rows = ([0.0] * batch.slots for _ in range(3))
+    counts = [0] * len(batch.routing)
+    for report in batch.reports:
+        seconds[report.slot] += sum(report.seconds.get(name, 0.0) for name in WORK)
+        held[report.slot] += sum(part.state_bytes for part in report.fragments.values())
+        rows[report.slot] += sum(part.state_rows for part in report.fragments.values())
+        for group, count in report.groups.items():
+            counts[group] += count
+    lately = list(batch.before.slots.loads) if batch.before is not None else []
+    lately = lately or [0.0] * len(counts)
+    elsewhere = _elsewhere(batch)
+    for group, _, count in elsewhere:
+        counts[group] -= count
+        lately[group] -= lately[group] * _share(count, counts[group] + count)
+    placed = [*zip(range(len(counts)), batch.routing, counts, strict=True), *elsewhere]
+    past = [*lately, *(float(count) for _, _, count in elsewhere)]
+    now, before = ([0.0] * batch.slots for _ in range(2))
+    for (_, slot, count), load in zip(placed, past, strict=True):
+        now[slot] += count
+        before[slot] += load
+    found = [
+        GroupLoad(
+            str(slot),
+            seconds[slot] / interval * _share(count, now[slot]),
+            rows[slot] * _share(load, before[slot]),
+            held[slot] * _share(load, before[slot]),
+            count / interval,
+        )
+        for (_, slot, count), load in zip(placed, past, strict=True)
+    ]
+    groups, shared = found[: len(counts)], found[len(counts) :]
+    others = tuple((group, load) for (group, _, _), load in zip(elsewhere, shared, strict=True))
+    return Measured(tuple(groups), max(seconds) / interval, _ticks(batch) / interval, others)
+
+
+def _elsewhere(batch: Batch) -> list[tuple[int, int, int]]:
+    """The rows of groups that several slots share, in the slots that are not their homes."""
+    found = []
+    for shared in (group for group in batch.spread if group.active):
+        arrived = {
+            report.slot: report.arrived.get(shared.spread, {}).get(shared.group, 0)
+            for report in batch.reports
+            if report.stage == 0
+        }
+        found += [(shared.group, slot, arrived.get(slot, 0)) for slot in shared.slots[1:]]
+    return found
+
+
+def _share(count: float, total: float) -> float:
+    return count / total if total else 0.0
+
+
+def _ticks(batch: Batch) -> float:
+    """How far event time has come with a batch."""
+    before = {} if batch.before is None else batch.before.streams.latest
+    latest = [(s, t) for report in batch.reports for s, t in report.latest.items()]
+    return float(max((t - before[s] for s, t in latest if before.get(s, BEGINNING) > BEGINNING), default=0))
+
+
+@dataclass(slots=True)
+class SlotDecisions:
+    """The deciders of a job: `balance` where groups move by themselves, `scaling` where slots come and go.
+
+    `hot` has slots share groups that are hotter than a slot.
+    """
+
+    balance: BalanceController | None = None
+    scaling: ScaleController | None = None
+    hot: HotController | None = None
+    measure: Measure = measured
+    decisions: list[dict[str, Any]] = field(default_factory=list)
+    last_started: float | None = None
+    as_of: int | None = None
+    """The batch that was seen last."""
+
+    def go_on(self, manifest: Manifest | None) -> None:
+        """Goes on from what a manifest says, if another batch was seen last."""
+        if self.as_of == (None if manifest is None else manifest.batch_id):
+            return
+        self.decisions, self.last_started, record = [], None, dict[str, Any]()
+        if manifest is not None:
+            self.decisions, record = [dict(d) for d in manifest.slots.decisions], dict(manifest.slots.deciding)
+        if self.scaling is not None:
+            self.scaling.recall(record.get("scaling", {}))
+        if self.hot is not None:
+            self.hot.recall(record.get("hot", {}))
+        if self.balance is not None and (known := record.get("balance")):
+            self.balance.overfull, self.balance.expected = known["overfull"], known["expected"]
+            self.balance.mistrust = known["mistrust"]
+            self.balance.resting = {int(group): looks for group, looks in known["resting"].items()}
+
+    def to_json(self) -> dict[str, Any]:
+        """What a manifest says of what the deciders remember."""
+        balance = self.balance
+        kept = None
+        if balance is not None:
+            resting = {str(group): looks for group, looks in balance.resting.items()}
+            record = {"overfull": balance.overfull, "expected": balance.expected, "mistrust": balance.mistrust}
+            kept = {**record, "resting": resting}
+        scaling = None if self.scaling is None else self.scaling.to_json()
+        hot = None if self.hot is None else self.hot.to_json()
+        found = (("balance", kept), ("scaling", scaling), ("hot", hot))
+        return {name: value for name, value in found if value is not None}
+
+    def after(self, batch: Batch, waiting: bool, spread: SpreadGroups | None = None) -> Routing | None:
+        """How groups are to be dealt after a batch; None to leave them, or while a change is `waiting`.
+
+        `spread` records which groups several slots are to share.
+        """
+        self.go_on(batch.before)
+        waiting = waiting or batch.doubling is not None
+        began, self.last_started, self.as_of = self.last_started, batch.started, batch.batch_id
+        if batch.registers_now is not None:
+            return None
+        interval = max(1e-6, batch.job_seconds if began is None else batch.started - began)
+        seen = self.measure(batch, interval)
+        if self.scaling is not None and not waiting:
+            decision = self.scaling.consider(seen.busy, batch.slots)
+            self._remember(batch, decision.as_dict())
+            if decision.action != "stay":
+                dealt = tuple(default_routing(decision.slots, len(batch.routing)))
+                return Routing(dealt, decision.slots, decision.reason)
+        if self.hot is not None and spread is not None and not waiting:
+            hot = decide(self.hot, batch, seen.groups, seen.shared, spread)
+            self._remember(batch, hot.as_dict())
+            if hot.action != "stay":
+                return None
+        return None if self.balance is None else self._balanced(self.balance, batch, seen, waiting)
+
+    def _balanced(self, balance: BalanceController, batch: Batch, seen: Measured, waiting: bool) -> Routing | None:
+        balance.window = _window(batch, seen.ticks_per_second) or balance.window
+        names = [str(slot) for slot in range(batch.slots)]
+        moving = frozenset(range(len(batch.routing))) if waiting else frozenset[int]()
+        fixed = {*range(len(seen.groups), len(seen.groups) + len(seen.shared)), *(group for group, _ in seen.shared)}
+        loads = (*seen.groups, *(load for _, load in seen.shared))
+        terms = Terms.of(batch.queries, batch.by_group, Routing(tuple(batch.routing), batch.slots))
+        decision = balance.consider(
+            loads, names, terms.protocols, moving, fixed=fixed, carried=terms.carried, doubled=terms.doubled
+        )
+        self._remember(batch, {"kind": "groups", **decision.as_dict()})
+        if decision.action == "stay":
+            return None
+        protocol = decision.requests[0].protocol
+        return Routing(_dealt(batch, decision), batch.slots, decision.reason, protocol)
+
+    def _remember(self, batch: Batch, record: dict[str, Any]) -> None:
+        """Keeps a decision, and of a run of equal decisions to stay only the last."""
+        record = {"batch": batch.batch_id, **record}
+        alike = [i for i, past in enumerate(self.decisions) if past["kind"] == record["kind"]]
+        if record["action"] == "stay" and alike and self.decisions[alike[-1]]["action"] == "stay":
+            del self.decisions[alike[-1]]
+        self.decisions = [*self.decisions, record][-REMEMBERED:]
+
+
+def _dealt(batch: Batch, decision: BalanceDecision) -> tuple[int, ...]:
+    dealt = list(batch.routing)
+    for request in decision.requests:
+        for group in request.groups:
+            dealt[group] = int(request.receiver)
+    return tuple(dealt)
+
+
+def _window(batch: Batch, ticks_per_second: float) -> float | None:
+    """The longest window of all queries in seconds; None if it never ends, or nothing says how fast time goes."""
+    longest = [source.longest for query in batch.queries.values() for source in query.sources]
+    known = [ticks for ticks in longest if ticks is not None]
+    if not known or not ticks_per_second:
+        return None
+    return max(known) / ticks_per_second
+
+
+def deciders(rebalancing: bool, slots: SlotRange | None) -> SlotDecisions | None:
+    """Those who decide about a job's slots; None if nobody does."""
+    if not rebalancing and slots is None:
+        return None
+    return SlotDecisions(
+        BalanceController(WINDOW, together=True) if rebalancing else None,
+        None if slots is None else ScaleController(slots, ScalePolicy()),
+        HotController() if rebalancing else None,
+    )

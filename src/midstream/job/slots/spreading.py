@@ -1,0 +1,302 @@
+"""Spreading partition groups over slots, and bringing them home again, between two batches.
+
+A group is a range of every state, so both are done by naming: a slot that comes to share a group names the home's
+range of each copied state, and when it ends, the home names the others' ranges of what was spread. Nothing is sent or
+written.
+
+Whatever changes plans, routes or slots works on groups that are at home: they are brought home first, and spread again
+by the same batch if they can be. A group rests while that is not so, and says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.packs import SegmentEntry
+from midstream.distribution.balancing import balanced, slot_loads
+from midstream.distribution.routing import Routing
+from midstream.distribution.spread_groups import Kind, SpreadGroup, copied_streams, kinds_of_states
+from midstream.errors import InternalError, JobError
+from midstream.job.queries.running_query import RunningQuery
+from midstream.job.slots.rerouting import Rerouting, merged
+from midstream.job.task.exchange import GROUP_BITS, bits_of
+
+Queries = Mapping[str, RunningQuery]
+
+
+@dataclass(slots=True)
+class SpreadGroups:
+    """The groups that a job wants to be spread, by number, each as it was in the last batch."""
+
+    groups: dict[int, SpreadGroup] = field(default_factory=dict)
+    arrived: dict[int, tuple[Mapping[str, int], str]] = field(default_factory=dict)
+    """Of the groups with most to do lately: how many rows came of each stream, and the key they are hot by."""
+
+    def copy(self) -> SpreadGroups:
+        """The same, to be changed apart."""
+        return SpreadGroups(dict(self.groups), dict(self.arrived))
+
+    def follow(self, manifest: Manifest | None) -> None:
+        """Goes on from what a manifest says."""
+        wanted = () if manifest is None else manifest.slots.spread
+        self.groups = {record["group"]: SpreadGroup.from_json(record) for record in wanted}
+
+    def ask(self, group: SpreadGroup) -> None:
+        """Has a group be spread from the next batch on that can."""
+        self.groups[group.group] = group
+
+    def end(self, group: int) -> None:
+        """Has a group go home before the next batch."""
+        self.groups.pop(group, None)
+
+    @property
+    def merging(self) -> frozenset[str]:
+        """The queries that are to be cut so that what their joins give meets in another stage."""
+        return frozenset(name for group in self.groups.values() for name in group.merging)
+
+    def evened(self, routing: Routing, loads: Sequence[float]) -> tuple[int, ...]:
+        """The slots of groups, dealt so that slots have alike to do; what is shared counts where it is shared."""
+        own, places, dealt = list(loads), list(routing.groups), list[SpreadGroup]()
+        for wanted in self.groups.values():
+            if wanted.resting or routing.slots == 1:
+                continue
+            dealt.append(replace(wanted, slots=_slots(wanted, dealt, routing, loads)))
+            own[wanted.group] = 0.0
+            own += [loads[wanted.group] / len(dealt[-1].slots)] * len(dealt[-1].slots)
+            places += dealt[-1].slots
+        return balanced(places, own, routing.slots, range(len(loads), len(own)))[: len(loads)]
+
+    def seen(self, last: Iterable[SpreadGroup]) -> list[SpreadGroup]:
+        """The groups as a manifest has them: those that were in the last batch, as they were there."""
+        known = {group.group: group for group in last}
+        found = []
+        for wanted in self.groups.values():
+            seen = known.get(wanted.group, wanted)
+            if (seen.spread, seen.ways) != (wanted.spread, wanted.ways):
+                seen = wanted
+            found.append(replace(wanted, slots=seen.slots, copied=seen.copied, resting=seen.resting))
+        return found
+
+    def beginning(
+        self,
+        before: Manifest | None,
+        queries: Queries,
+        stopped: Collection[str],
+        routing: Routing,
+        wanted: Routing | None,
+        rerouting: Rerouting | None,
+    ) -> Spreading:
+        """What a batch goes on from: groups are at home, unless they stay as they lie."""
+        moves = rerouting is not None or (wanted is not None and wanted.groups != routing.groups)
+        spread = None if moves else self.placed(before, queries, stopped, routing)
+        if spread is None or _sharing(shared_in(before)) != _sharing(spread):
+            return Spreading(self, before, brought_home(before, queries), stopped)
+        return Spreading(self, before, before, stopped, spread)
+
+    def placed(
+        self, before: Manifest | None, queries: Queries, stopped: Collection[str], routing: Routing
+    ) -> tuple[SpreadGroup, ...]:
+        """The groups with the slots that share them, or with the reason why they rest."""
+        if not self.groups:
+            return ()
+        why_not = _busy(before, queries, stopped)
+        found: list[SpreadGroup] = []
+        others = len({group.spread for group in self.groups.values()}) > 1
+        for wanted in self.groups.values():
+            reason, copied = why_not, tuple[str, ...]()
+            try:
+                copied = copied if reason else require_spreadable(queries, wanted.spread, others)
+            except JobError as error:
+                reason = error.message
+            if reason or routing.slots == 1:
+                rests = reason or "there is one slot"
+                found.append(replace(wanted, slots=(), copied=(), resting=rests))
+                continue
+            slots = _slots(wanted, found, routing, () if before is None else before.slots.loads)
+            found.append(replace(wanted, slots=slots, copied=copied, resting=""))
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Spreading:
+    """How a batch comes to share groups: it goes on from `start`; `spread` if nothing changes in that."""
+
+    groups: SpreadGroups
+    before: Manifest | None
+    start: Manifest | None
+    stopped: Collection[str]
+    spread: tuple[SpreadGroup, ...] | None = None
+
+    def after(
+        self, settled: Manifest | None, queries: Queries, routing: Routing
+    ) -> tuple[Manifest | None, tuple[SpreadGroup, ...]]:
+        """What there is once state has moved to other plans and slots, and the groups as slots share them."""
+        if self.spread is not None:
+            return settled, self.spread
+        spread = self.groups.placed(settled, queries, self.stopped, routing)
+        return spread_out(settled, queries, spread), spread
+
+    def record(
+        self, moved: dict[str, Any] | None, batch_id: int, routing: Routing, spread: Iterable[SpreadGroup]
+    ) -> dict[str, Any] | None:
+        """What is remembered of a change of slots, with the groups that begin and end to be shared."""
+        old, new = ({g.group: g for g in groups if g.active} for groups in (shared_in(self.before), spread))
+        begun, ended = sorted(new.keys() - old.keys()), sorted(old.keys() - new.keys())
+        if not begun and not ended:
+            return moved
+        now = {g.group: g for g in spread}
+        reasons = [f"group {g} is spread over {len(new[g].slots)} slots: {new[g].reason}" for g in begun]
+        reasons += [f"group {g} is at home again: {_why_ended(now.get(g))}" for g in ended]
+        nothing = {"batch": batch_id, "slots": [routing.slots] * 2, "groups": 0, "rows_sent": 0, "bytes_written": 0}
+        trigger = "; ".join([*([moved["trigger"]] if moved else []), *reasons])
+        return {**nothing, **(moved or {}), "trigger": trigger, "spread": begun, "brought_home": ended}
+
+
+def _why_ended(group: SpreadGroup | None) -> str:
+    return "nothing asks for it any more" if group is None else group.resting
+
+
+def shared_in(manifest: Manifest | None) -> list[SpreadGroup]:
+    """The groups whose state lies in several slots."""
+    return [] if manifest is None else [SpreadGroup.from_json(record) for record in manifest.slots.shared]
+
+
+def _sharing(groups: Iterable[SpreadGroup]) -> set[tuple[object, ...]]:
+    return {(g.group, g.spread, g.slots, g.copied) for g in groups if g.active}
+
+
+def require_spreadable(queries: Queries, spread: str, others: bool = False) -> tuple[str, ...]:
+    """The streams that are copied where one is spread; refuses where results would not be the same."""
+    plans = [(name, query.staged) for name, query in queries.items()]
+    copied = copied_streams(plans, spread, others)
+    for query in queries.values():
+        for fragment in query.staged.fragments:
+            kinds_of_states(fragment, query.boxes[fragment.number], spread)
+    return copied
+
+
+def merging_for(queries: Queries, spread: str) -> tuple[str, ...]:
+    """The queries that must be merging for a stream to be spread; refuses where results would not be the same."""
+    cut, found = dict(queries), list[str]()
+    for name, query in queries.items():
+        try:
+            plain = merged(query, False, query.staged.routes, GROUP_BITS) if query.merging else query
+            require_spreadable({name: plain}, spread)
+        except JobError:
+            cut[name] = query if query.merging else merged(query, True, query.staged.routes, GROUP_BITS)
+            found.append(name)
+    require_spreadable(cut, spread)
+    return tuple(found)
+
+
+def _busy(before: Manifest | None, queries: Queries, stopped: Collection[str]) -> str:
+    """What has groups rest, whichever they are."""
+    if before is not None and before.slots.doubled is not None:
+        return f"groups move by {before.slots.doubled['protocol']}"
+    if before is not None and before.slots.doubled is not None:
+        return f"groups move by {before.slots.doubled['protocol']}"
+    for name, query in queries.items():
+        if name in stopped:
+            return f"query {name} is in quarantine"
+        if query.migrates:
+            return f"query {name} migrates"
+        if query.local:
+            return f"slots run query {name} by different plans"
+        if before is not None and name not in before.queries:
+            return f"query {name} begins"
+    return "" if before is None or before.slots.sorted_by_group else "states are not sorted by partition group"
+
+
+def _slots(
+    wanted: SpreadGroup, others: Sequence[SpreadGroup], routing: Routing, loads: Sequence[float]
+) -> tuple[int, ...]:
+    """The slots that share a group: as before if they can, else its home and those that have least to do."""
+    home, ways = routing.groups[wanted.group], min(wanted.ways, routing.slots)
+    if wanted.slots[:1] == (home,) and len(wanted.slots) == ways and max(wanted.slots) < routing.slots:
+        return wanted.slots
+    each = slot_loads(routing.groups, loads, routing.slots) if loads else [0.0] * routing.slots
+    for other in others if loads else ():
+        for slot in other.slots:
+            each[slot] += loads[other.group] / len(other.slots)
+        each[routing.groups[other.group]] -= loads[other.group] if other.slots else 0.0
+    free = sorted((slot for slot in range(routing.slots) if slot != home), key=lambda slot: (each[slot], slot))
+    return (home, *free[: ways - 1])
+
+
+def brought_home(before: Manifest | None, queries: Queries) -> Manifest | None:
+    """The manifest as if no group were spread: what was spread is at home, and copies are forgotten."""
+    shared = shared_in(before)
+    if before is None or not shared:
+        return before
+    segments = before.segments
+    for group in shared:
+        segments = _changed(segments, queries, group, lambda places, kinds, g=group: _at_home(places, kinds, g, before))
+    return replace(before, segments=segments, slots=replace(before.slots, shared=()))
+
+
+def spread_out(before: Manifest | None, queries: Queries, groups: Sequence[SpreadGroup]) -> Manifest | None:
+    """The manifest with the copies that slots need to share groups that are at home."""
+    if before is None:
+        return before
+    segments = before.segments
+    for group in groups:
+        if group.active:
+            segments = _changed(
+                segments, queries, group, lambda places, kinds, g=group: _copied(places, kinds, g, before)
+            )
+    return replace(
+        before, segments=segments, slots=replace(before.slots, shared=[g.to_json() for g in groups if g.active])
+    )
+
+
+Places = Mapping[int, Sequence[SegmentEntry]]
+Kinds = Mapping[tuple[str, tuple[str, ...]], Kind]
+
+
+def _changed(segments: Mapping[str, Any], queries: Queries, group: SpreadGroup, change: Any) -> dict[str, Any]:
+    """The segments with those of all fragments changed that read a group's spread stream."""
+    found = {name: dict(fragments) for name, fragments in segments.items()}
+    for name, query in queries.items():
+        for fragment in query.staged.fragments:
+            kinds = kinds_of_states(fragment, query.boxes[fragment.number], group.spread)
+            if kinds and fragment.number in found.get(name, {}):
+                found[name][fragment.number] = change(found[name][fragment.number], kinds)
+    return found
+
+
+def _at_home(places: Places, kinds: Kinds, group: SpreadGroup, before: Manifest) -> dict[int, list[SegmentEntry]]:
+    start, end = group.hashes(bits_of(len(before.slots.routing)))
+    home, *others = group.slots
+    found = {slot: list(entries) for slot, entries in places.items()}
+    for slot in others:
+        entries, found[slot] = found.get(slot, []), []
+        for entry in entries:
+            found[slot] += [part for part in (entry.part(0, start), entry.part(end, 2**64)) if _some(part)]
+            inside = entry.part(start, end)
+            if _some(inside) and _kind_of(entry, kinds) == "spread":
+                found.setdefault(home, []).append(inside)
+    return {slot: entries for slot, entries in found.items() if entries}
+
+
+def _copied(places: Places, kinds: Kinds, group: SpreadGroup, before: Manifest) -> dict[int, list[SegmentEntry]]:
+    start, end = group.hashes(bits_of(len(before.slots.routing)))
+    home, *others = group.slots
+    found = {slot: list(entries) for slot, entries in places.items()}
+    parts = [e.part(start, end) for e in places.get(home, ()) if _kind_of(e, kinds) == "copied"]
+    for slot in others:
+        found[slot] = [*found.get(slot, []), *filter(_some, parts)]
+    return {slot: entries for slot, entries in found.items() if entries}
+
+
+def _kind_of(entry: SegmentEntry, kinds: Kinds) -> Kind:
+    kind = kinds.get((entry.state, entry.key))
+    if kind is None:
+        raise InternalError(f"nothing says whether the state {entry.state} is spread over slots or copied")
+    return kind
+
+
+def _some(entry: SegmentEntry) -> bool:
+    return entry.hash_from < entry.hash_to
