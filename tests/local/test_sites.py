@@ -150,3 +150,13 @@ def test_explain_tells_the_rows_that_move_beside_what_was_expected(tmp_path):
         told = query.explain().split("\n")
     (line,) = (line for line in told if line.startswith("Rows between stages"))
     assert line.startswith("Rows between stages in the last batch: 120, ") and "were expected" in line
+
+
+def test_sites_are_not_those_of_the_same_query_elsewhere(tmp_path):
+    for turn, sites in enumerate([{}, {"B": "us"}]):
+        with session_on(tmp_path / str(turn)) as session:
+            for name in "ABC":
+                session.stream(name, SCHEMA, site=sites.get(name))
+            where = "B@us" if sites else "B"
+            query = session.query("q", CHAIN, plan=f"A -> {where} -> C, B -> A -> C, C -> B -> A")
+            assert "B" in query.plan.text

@@ -20,6 +20,7 @@ from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.spark import small_batches
 from midstream.cluster.spark.small_batches import DRIVER, EXECUTORS, SmallBatches, most_bytes
 from midstream.errors import JobError
+from midstream.job.in_place import Arrivals
 from midstream.job.task.layout import PORT
 from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report
@@ -60,7 +61,7 @@ class Steps:
     def __init__(self, error: Exception | None = None) -> None:
         self.error = error
 
-    def deal(self, rows: Any, owners: Any, slots: Any) -> None:
+    def deliver(self, rows: Any, groups: Any, delivery: Any, slots: Any) -> None:
         slots[0].append(rows)
 
     def run(self, steps: Any, dealt: Any, count: int) -> list[Report]:
@@ -80,6 +81,7 @@ def batch(state: int = 0, registers: Any = None) -> Any:
     return SimpleNamespace(
         before=before, memory=Memory(8000), slots=2, routing=[0] * 256, registers_now=registers, batch_id=1,
         arriving=arriving, streams=streams, routes={}, steps=list,
+        arrivals=Arrivals({}), delivery=lambda stream: None,
     )  # fmt: skip
 
 

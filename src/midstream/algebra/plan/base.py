@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Literal as OneOf
 
 import pyarrow as pa
@@ -121,14 +121,14 @@ class BinaryRelation(Relation):
 class Stream(Relation):
     """A stream as it comes in: a tuple at `t` is valid over `[t, t+1)`. `columns` are the stream's own, unqualified.
 
-    Where its rows come in, its `site`, says nothing of what they mean.
+    Its `site` is where its rows come in; that says nothing of what they mean.
     """
 
     name: str
     alias: str
     columns: pa.Schema
     time: str
-    site: str | None = field(default=None, compare=False)
+    site: str | None = None
 
     def __post_init__(self) -> None:
         require(self.time in self.columns.names, f"stream {self.name} has no time column {self.time}")
