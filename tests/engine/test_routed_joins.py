@@ -78,7 +78,7 @@ def test_a_query_that_joins_at_two_places_has_a_shape_for_each():
     ("plan", "problem", "column"),
     [
         ("A -> C -> B, B -> A -> C, C -> B -> A", "probes C without a condition", 6),
-        ("A -> B@eu -> C, B -> A -> C, C -> B -> A", "the site eu, which is not declared", 7),
+        ("A -> B@eu -> C, B -> A -> C, C -> B -> A", "the site eu, at which B does not live", 7),
         ("A -> Z -> C, B -> A -> C, C -> B -> A", "names Z", 6),
         ("A -> B -> C, B -> A -> C", "no way for C", 25),
         ("X; A -> B -> C, B -> A -> C, C -> B", "never meets A", 36),

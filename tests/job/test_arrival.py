@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 from midstream.checkpoint.store import CheckpointStore
+from midstream.cluster.local.cluster import LocalCluster
 from midstream.distribution.fragments import STAY, Route
 from midstream.inputs import catalog_of
 from midstream.job.arriving.arrival import Arrival, Carry
@@ -27,7 +28,8 @@ class Begun:
     """A session's arrival after its start with one query, without Spark."""
 
     def __init__(self, folder: Path, carry: Carry) -> None:
-        self.driver = Job(None, Commits(CheckpointStore(str(folder)), 3), JobState(2))  # type: ignore[arg-type]
+        store = CheckpointStore(str(folder))
+        self.driver = Job(LocalCluster(store.files), Commits(store, 3), JobState(2))
         self.arrival = Arrival(self.driver, carry)
         self.inputs = list(CATALOG.streams.values())
         self.add("q", JOIN, streaming=False)

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 def plans_text(plans: Mapping[int, str]) -> str:
     """The plans of slots in one line.
 
-    >>> told_plans({0: "((A B) C)", 1: "((A B) C)"})
+    >>> plans_text({0: "((A B) C)", 1: "((A B) C)"})
     '((A B) C)'
-    >>> told_plans({0: "((A B) C)", 1: "(A (B C))", 2: "((A B) C)"})
+    >>> plans_text({0: "((A B) C)", 1: "(A (B C))", 2: "((A B) C)"})
     '((A B) C) in slots 0, 2; (A (B C)) in slot 1'
     """
     by_plan: dict[str, list[int]] = {}
@@ -24,7 +24,7 @@ def plans_text(plans: Mapping[int, str]) -> str:
 def slots_text(slots: Sequence[int]) -> str:
     """Some slots in words.
 
-    >>> told_slots([0, 2])
+    >>> slots_text([0, 2])
     'slots 0, 2'
     """
     return f"slot{'s' * (len(slots) > 1)} {', '.join(map(str, slots))}"
@@ -33,7 +33,7 @@ def slots_text(slots: Sequence[int]) -> str:
 def plan_text_beside(plan: str, local: Mapping[int, str]) -> str:
     """A query's plan and those of slots that run by another one, in one line.
 
-    >>> told_beside("((A B) C)", {1: "(A (B C))", 2: "((A B) C)"})
+    >>> plan_text_beside("((A B) C)", {1: "(A (B C))", 2: "((A B) C)"})
     '((A B) C); (A (B C)) in slot 1'
     """
     by_plan: dict[str, list[int]] = {}

@@ -11,8 +11,8 @@ import os
 
 from pyspark.sql import SparkSession
 
-BRIDGE = ("py4j.clientserver", "py4j.java_gateway")
-
+BRIDGE = ("py4j.clientserver", "py4j.java_gateway", "root")
+"""Where the bridge logs; to the root logger, too, when Spark's process has gone."""
 
 TRACEBACK = "MIDSTREAM_TRACEBACK"
 """Set, it has everything printed that happened."""
@@ -20,7 +20,7 @@ TRACEBACK = "MIDSTREAM_TRACEBACK"
 
 class _NoPlaces(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
-        return not record.exc_info or bool(os.environ.get(TRACEBACK))
+        return not record.exc_info or "py4j" not in record.pathname or bool(os.environ.get(TRACEBACK))
 
 
 def keep_quiet(spark: SparkSession) -> None:
@@ -29,6 +29,6 @@ def keep_quiet(spark: SparkSession) -> None:
     if server is not None and not os.environ.get(TRACEBACK):
         server.handle_error = lambda *_: None  # it would print that Spark's process has gone
     for name in BRIDGE:
-        logger = logging.getLogger(name)
+        logger = logging.getLogger(None if name == "root" else name)
         if not any(isinstance(known, _NoPlaces) for known in logger.filters):
             logger.addFilter(_NoPlaces())
