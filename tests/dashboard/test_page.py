@@ -323,6 +323,7 @@ def longest_task(trace: bytes) -> float:
     return float(max(tasks)) / 1000
 
 
+@pytest.mark.slow
 def test_many_operators_and_much_history_leave_the_page_responsive(running, open_page, browser):
     """Two hundred operators are folded at first and all can be seen; ten thousand batches can be wound back."""
     job, _ = running

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from tests.generators import RELATIONAL, random_case
 from tests.job.chain import Chain
+from tests.profiles import always
 
 import midstream as ms
 from midstream.adaptation.observer import Observer
@@ -87,6 +88,7 @@ def test_slots_see_together_what_one_place_sees(query, rows, tmp_path):
     assert one.query.staged.routes["C"].key != ("k",) or query is ONE_KEY
 
 
+@pytest.mark.slow
 def test_what_is_decided_is_verified_first_if_the_policy_says_so(tmp_path):
     query, tables = shifting()
     question = ask(query, tables)
@@ -183,6 +185,7 @@ def test_suggesting_never_migrates_in_slots(tmp_path):
     assert chain.query.plan.text == "(A (B C))" and history_of(chain.driver, chain.query) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [2])
 def test_restarts_change_nothing_of_what_is_seen_and_decided(every, tmp_path):
     """With a driver that starts anew every few batches, decisions and all that is known are the same."""
@@ -241,7 +244,7 @@ def stop(*_: Any) -> None:
     raise Stopped
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", always(8, range(15)))
 def test_adapting_eagerly_never_changes_an_answer_in_slots(seed, tmp_path):
     case = random_case(700 + seed, RELATIONAL, most_rows=30)
     question = ask(case.query, case.inputs, time=case.time)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from tests.job.many import Many
 from tests.job.test_sharing import ASKED, CATALOG, rows_at
+from tests.profiles import always
 from tests.scheduling.watched import table
 
 from midstream.checkpoint.packs import SegmentEntry
@@ -97,7 +98,7 @@ def _entry(entry: SegmentEntry) -> tuple[object, ...]:
     return (entry.state, entry.key, file, entry.offset, entry.rows, *bounds, entry.checksum, entry.hash_from)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", always(2, range(4)))
 def test_kept_tasks_leave_the_manifests_and_results_of_tasks_opened_anew(seed, tmp_path, monkeypatch):
     rng = random.Random(seed)
     went_on: Counter[type] = Counter()

@@ -12,6 +12,7 @@ import pytest
 from tests.job.chain import Chain
 from tests.job.many import Many
 from tests.job.peaks import peak_of, run_batch, run_move
+from tests.profiles import always
 
 from midstream.api import ask
 from midstream.job.batch import Batch
@@ -68,7 +69,7 @@ def opened(query: str, keys: int, folder: Path, plan: str | None = None) -> Chai
     return Chain(question.plan, question.catalog, folder, slots=1, plan=plan, memory=Memory(MEMORY))
 
 
-@pytest.mark.parametrize("name", DISTINCT)
+@pytest.mark.parametrize("name", always(2, DISTINCT))
 def test_a_large_batch_of_a_distinct_takes_no_more_memory_than_a_small_one(name, tmp_path):
     query, keys = DISTINCT[name]
 
@@ -120,7 +121,7 @@ def test_a_move_inside_tasks_takes_no_more_memory_than_one_of_small_states(tmp_p
     assert large < 2 * small
 
 
-@pytest.mark.parametrize("name", ONE_WINDOW)
+@pytest.mark.parametrize("name", always(3, ONE_WINDOW))
 def test_a_large_window_takes_no_more_memory_than_a_small_one(name, tmp_path):
     def peak(rows: int) -> int:
         chain = opened(ONE_WINDOW[name], rows, tmp_path / str(rows))

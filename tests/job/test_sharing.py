@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.job.many import Many
 from tests.job.test_chain import Crash, _users_of_crash_points
+from tests.profiles import always
 from tests.scheduling.test_session import JOIN, QUERIES, THREE
 from tests.scheduling.watched import SCHEMA, WINDOW, drawn, from_, table
 
@@ -87,7 +88,7 @@ def rows_at(rng: random.Random, time: int) -> dict[str, list[tuple[int, int, int
     return {name: drawn(rng, time, rng.randrange(1, 6)) for name in "ABC" if rng.random() < 0.85}
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", always(4, range(8)))
 def test_queries_added_and_dropped_at_random_each_answer_as_if_alone(seed, tmp_path, monkeypatch):
     rng = random.Random(seed)
     reached, crash_at = 0, 10**9

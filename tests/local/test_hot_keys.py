@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.local.test_durable_sessions import SCHEMA
+from tests.profiles import always
 
 import midstream as ms
 from midstream.checkpoint.status import stored_status
@@ -102,7 +103,7 @@ MORE = {
 }
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", always(1, range(3)))
 def test_queries_of_a_job_stay_right_whatever_is_shared_when(seed, tmp_path):
     rng, known = random.Random(seed), {**QUERIES, **MORE}
     names = rng.sample(sorted(known), 4)

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.local.test_durable_sessions import SCHEMA, drawn
+from tests.profiles import always
 
 import midstream as ms
 from midstream.cluster.checkpoint_session import CheckpointSession
@@ -29,7 +30,7 @@ def opened(folder: object) -> CheckpointSession:
     return session
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", always(2, range(4)))
 def test_slots_come_and_go_while_a_job_runs(tmp_path, seed):
     random = np.random.default_rng(seed)
     parts = {name: [drawn(1000 * seed + 10 * i + n, i * 15, 10, 15) for i in range(10)] for n, name in enumerate("ABC")}

@@ -7,6 +7,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 from tests.distribution.routed.joins import draw_join, draw_plan
+from tests.profiles import always
 
 import midstream as ms
 from midstream.algebra.physical import walk_physical
@@ -22,7 +23,7 @@ def session_on(folder, sites=SITES, slots=3, **options) -> CheckpointSession:
     return CheckpointSession(None, checkpoint=str(folder), on="local", slots=slots, sites=sites, **options)
 
 
-@pytest.mark.parametrize("seed", [pytest.param(s, marks=[pytest.mark.slow] if s >= 5 else []) for s in range(40)])
+@pytest.mark.parametrize("seed", always(3, range(40)))
 def test_joins_of_streams_at_sites_agree_with_the_oracle(seed, tmp_path):
     """By any kind of plan, across a migration and a restart."""
     random = Random(seed)

@@ -19,6 +19,7 @@ DO_NOT_HOLD = {
 }
 
 
+@pytest.mark.slow
 def test_the_mill_experiments_hold_over_a_short_time():
     reports = [
         mill_latency(seconds=3.0, bursts=(1, 10, 40)),

@@ -42,6 +42,7 @@ def test_a_finite_run_adapts_and_answers_the_same(spark):
     assert ms.snapshot_equal(got, ms.reference(SMALL.query, tables))
 
 
+@pytest.mark.slow
 def test_a_session_decides_across_a_restart_and_its_checkpoint_says_why(spark, tmp_path):
     batches = generate(SMALL)
     write(tmp_path, batches[:8])

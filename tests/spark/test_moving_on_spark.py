@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import functions as F
 from tests.job.test_chain import KEYS, KEYS_GROUPED, tables
 from tests.job.test_moving import skewed
+from tests.profiles import always
 from tests.spark.feeding import Feed
 
 import midstream as ms
@@ -79,7 +80,7 @@ def feed_all(feeds: dict[str, Feed], inputs: dict[str, pa.Table], since: int, un
         feed.rows(*(row for row in rows if since <= row[2] < until))
 
 
-@pytest.mark.parametrize("query", [KEYS, KEYS_GROUPED])
+@pytest.mark.parametrize("query", always(1, [KEYS, KEYS_GROUPED]))
 def test_plans_and_slots_change_on_spark(query, spark, tmp_path):
     inputs = tables(rows=60, last=100)
     feeds = {name: Feed(tmp_path / name) for name in "ABC"}

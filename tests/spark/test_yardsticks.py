@@ -14,6 +14,7 @@ from midstream.lab.bench.spark_join import _query, _write
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.slow
 def test_results_do_not_wait_for_a_silent_stream_and_those_of_plain_spark_do(spark):
     figures = {f.name: f.value for f in bench_silent_stream(silent=6).figures}
     assert figures["wrong counts, both"] == 0
