@@ -236,9 +236,8 @@ class Committed:
     verified: Mapping[str, Consequence] = field(default_factory=dict)
 
 
-Event = (
-    Opened
-    | QueriesForgotten
+QueryEvent = (
+    QueriesForgotten
     | QueryAdded
     | QueryWithdrawn
     | QueryReplaced
@@ -250,6 +249,12 @@ Event = (
     | QueryStopped
     | QueryResumed
     | AdaptivityChanged
+)
+"""What happens to one query, or to all of them."""
+
+Event = (
+    QueryEvent
+    | Opened
     | MigrationAsked
     | MigrationCancelled
     | MigrationWithdrawn

@@ -235,12 +235,9 @@ class Job:
 
     def _before(self, number: int, query_id: str) -> Manifest | None:
         newest = self.manifest
-        if newest is not None and number == source_batch(newest) + 1 and self._goes_on_from(newest, query_id):
-            return newest
-        return self.store.before(number, query_id)
-
-    def _goes_on_from(self, newest: Manifest, query_id: str) -> bool:
-        return newest.query_id == query_id or self.cluster.continues(newest)
+        follows = newest is not None and number == source_batch(newest) + 1
+        known = follows and newest is not None and (newest.query_id == query_id or self.cluster.continues(newest))
+        return newest if known else self.store.before(number, query_id)
 
     def run_batch(
         self,

@@ -27,6 +27,7 @@ from midstream.job.events import (
     QueriesForgotten,
     QueryAdded,
     QueryDropped,
+    QueryEvent,
     QueryLeftOut,
     QueryReplaced,
     QueryResumed,
@@ -84,21 +85,7 @@ def after(state: JobState, event: Event) -> tuple[JobState, tuple[Action, ...]]:
     return state, ()
 
 
-def _of_query(
-    state: JobState,
-    event: QueriesForgotten
-    | QueryAdded
-    | QueryWithdrawn
-    | QueryReplaced
-    | QueryDropped
-    | QueryLeftOut
-    | AddingRecorded
-    | DroppingRecorded
-    | ErrorPolicySet
-    | QueryStopped
-    | QueryResumed
-    | AdaptivityChanged,
-) -> tuple[Action, ...]:
+def _of_query(state: JobState, event: QueryEvent) -> tuple[Action, ...]:
     """What happens to one query, or to all of them."""
     match event:
         case QueryAdded(query):
