@@ -205,10 +205,9 @@ class Job:
     def resume(self, name: str) -> Fault:
         """Has a query that is in quarantine go on with the next batch; the rows in between are left out for it."""
         with self.gate:
-            fault = self.state.faults.stopped.get(name)
+            before = self.state.faults.stopped
             self.apply(QueryResumed(name))
-            assert fault is not None
-            return fault
+            return before[name]
 
     def on_batch(self, rows: Rows, number: int) -> None:
         """What the source calls for each batch."""
@@ -235,9 +234,10 @@ class Job:
 
     def _before(self, number: int, query_id: str) -> Manifest | None:
         newest = self.manifest
-        follows = newest is not None and number == source_batch(newest) + 1
-        known = follows and newest is not None and (newest.query_id == query_id or self.cluster.continues(newest))
-        return newest if known else self.store.before(number, query_id)
+        if newest is None or number != source_batch(newest) + 1:
+            return self.store.before(number, query_id)
+        continued = newest.query_id == query_id or self.cluster.continues(newest)
+        return newest if continued else self.store.before(number, query_id)
 
     def run_batch(
         self,
