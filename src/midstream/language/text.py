@@ -15,6 +15,8 @@ from midstream.language.nodes import Node
 LONGEST = 1_000_000
 """How many characters a query may have."""
 
+DIALECT = CQL()
+
 OPENING = {TokenType.L_PAREN: ")", TokenType.L_BRACKET: "]"}
 CLOSING = {TokenType.R_PAREN, TokenType.R_BRACKET}
 
@@ -28,7 +30,7 @@ def read(text: str) -> Node:
     _require_unicode(text)
     tokens = _tokens(text)
     _require_shallow(text, tokens)
-    tree = CQL().parser().parse(tokens, text)[0]
+    tree = DIALECT.parser().parse(tokens, text)[0]
     assert isinstance(tree, Node)
     return tree
 
@@ -43,7 +45,7 @@ def _require_unicode(text: str) -> None:
 
 def _tokens(text: str) -> list[Token]:
     try:
-        return list(CQL().tokenize(text))
+        return list(DIALECT.tokenize(text))
     except TokenError as error:
         raise _unfinished(text, error) from None
 

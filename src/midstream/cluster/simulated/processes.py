@@ -211,6 +211,11 @@ class Actor(SimulatedProcess):
         self._go.release()
         self._back.acquire()
 
+    def end_turn(self) -> None:
+        """Gives the turn back before its operations are used up."""
+        self._left = 0
+        self.operate()
+
     def kill(self) -> None:
         """Ends it where it is."""
         self.dead = True

@@ -161,8 +161,9 @@ class SimulatedFiles(Files):
     def list(self, dir: str) -> Paths:
         with storage_errors("list", self.full(dir)):
             self.disk.looking(dir)
+        prefix = f"{dir}/" if dir else ""
         with self.disk.lock:
-            return sorted(path for path in self.disk.seen if not dir or path.startswith(f"{dir}/"))
+            return sorted([path for path in self.disk.seen if path.startswith(prefix)])
 
     def forget(self, path: str) -> None:
         self._maps.pop(path, None)

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import time
+from functools import cache
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,7 +19,7 @@ from midstream.api import Migration, run
 from midstream.errors import MigrationError, QueryError
 from midstream.inputs import StreamSettings
 from midstream.lab.bench.figures import Report
-from midstream.lab.chaos.judge import database_of, difference
+from midstream.lab.chaos.judge import database_of, difference, empty_database
 from midstream.lab.chaos.queries import COMING, PLANS, QUERIES, STRATEGIES, Judged
 from midstream.language import parse
 
@@ -25,6 +27,7 @@ log = logging.getLogger(__name__)
 
 JUDGED: dict[str, Judged] = {**QUERIES, **COMING}
 SCHEDULES = ("dfs", "bfs", "rr", "batch:3", "chain")
+TEXTS = sorted(judged.cql for judged in JUDGED.values())
 TEXTS_PER_CASE = 100
 WORDS = (
     *[
@@ -66,10 +69,11 @@ def bench_fuzz(cases: int = 200, seed: int = 0) -> Report:
     """How many of so many cases differ from DuckDB, and how many texts the parser answers with a foreign error."""
     began = time.perf_counter()
     wrong = refused = foreign = 0
+    database = empty_database()
     for number in range(seed, seed + cases):
         random = Random(number)
         try:
-            found = _differs(random)
+            found = _differs(random, database)
         except MigrationError:
             refused += 1
             found = None
@@ -88,7 +92,7 @@ def bench_fuzz(cases: int = 200, seed: int = 0) -> Report:
     return report
 
 
-def _differs(random: Random) -> str | None:
+def _differs(random: Random, database: Any) -> str | None:
     """What is wrong with a drawn case, if anything is."""
     name = random.choice(sorted(JUDGED))
     judged = JUDGED[name]
@@ -107,7 +111,7 @@ def _differs(random: Random) -> str | None:
         batch_rows=rows,
         scheduling=scheduling,
     )
-    found = difference(database_of(streams), judged, got, 0)
+    found = difference(database_of(streams, database), judged, got, 0)
     return None if found is None else f"{name} in batches of {rows} by {scheduling} with {migrations}: {found}"
 
 
@@ -118,7 +122,7 @@ def _rows(random: Random) -> pa.Table:
 
 def _foreign(random: Random, number: int) -> bool:
     """Whether a damaged text makes the parser fail with anything but its own error."""
-    text = random.choice(sorted(judged.cql for judged in JUDGED.values()))
+    text = random.choice(TEXTS)
     tokens = text.replace("(", " ( ").replace(")", " ) ").replace(",", " , ").split()
     for _ in range(random.randint(1, 5)):
         place = random.randrange(len(tokens) + 1)
@@ -131,13 +135,17 @@ def _foreign(random: Random, number: int) -> bool:
                 tokens[place : place + 1] = [random.choice(WORDS)]
             case _:
                 tokens.insert(place, "".join(chr(random.randrange(1, 500)) for _ in range(random.randint(1, 6))))
-    columns = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("ts", pa.int64())])
-    catalog = Catalog({name: StreamSettings("ts").declaration(name, columns) for name in "ABC"}, {})
     try:
-        parse(" ".join(tokens), catalog)
+        parse(" ".join(tokens), _catalog())
     except QueryError:
         return False
     except Exception as error:
         log.error("seed %d: %r gives %s: %s", number, " ".join(tokens), type(error).__name__, error)
         return True
     return False
+
+
+@cache
+def _catalog() -> Catalog:
+    columns = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("ts", pa.int64())])
+    return Catalog({name: StreamSettings("ts").declaration(name, columns) for name in "ABC"}, {})

@@ -37,18 +37,23 @@ def differences(checkpoint: str, fed: Mapping[str, pa.Table], since: Mapping[str
     return found
 
 
-def database_of(fed: Mapping[str, pa.Table]) -> Any:
-    """A database with the streams, and the instants from 0 on."""
+def empty_database() -> Any:
+    """A database in memory; of one thread, since what is judged at a time is small."""
     try:
         import duckdb
     except ImportError as error:
         raise JobError("DuckDB judges the chaos job, and it is missing", hint="pip install duckdb") from error
-    database = duckdb.connect()
+    return duckdb.connect(config={"threads": 1})
+
+
+def database_of(fed: Mapping[str, pa.Table], database: Any = None) -> Any:
+    """A database with the streams, and the instants from 0 on; the one that is given forgets those it had."""
+    database = empty_database() if database is None else database
     for name, table in fed.items():
         database.register(f"{name}_fed", table)
-        database.execute(f"CREATE TABLE {name} AS SELECT * FROM {name}_fed")
+        database.execute(f"CREATE OR REPLACE TABLE {name} AS SELECT * FROM {name}_fed")
     last = max(int(table["ts"].to_numpy().max()) for table in fed.values() if table.num_rows)
-    database.execute(f"CREATE TABLE i AS SELECT t FROM range(0, {last + LONGEST + 2}) x(t)")
+    database.execute(f"CREATE OR REPLACE TABLE i AS SELECT t FROM range(0, {last + LONGEST + 2}) x(t)")
     return database
 
 

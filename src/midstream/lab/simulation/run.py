@@ -30,6 +30,10 @@ from midstream.lab.simulation.world import Troubles, World
 TURNS = 60
 """How many turns processes have before the world is calm."""
 
+LOOKS = 8
+LONG_REST = 20.0
+"""How often a driver looks for rows in vain before it rests, and how many seconds: nothing comes in its own turn."""
+
 LONG_CALM = 300
 MOST_TURNS = 1000
 """After how many turns whoever runs the job starts it again, and after how many it counts as hanging."""
@@ -74,11 +78,7 @@ class SimulatedRun:
         self.sources = {name: FileSource(SCHEMA, self.workload.at_once) for name in STREAMS}
         self.texts = dict(self.workload.queries)
         self.hidden = {name: list(files.items()) for name, files in self.workload.files.items()}
-
-    @property
-    def files(self) -> Files:
-        """The checkpoint."""
-        return CheckpointStore(self.world.uri).files
+        self.files: Files = CheckpointStore(self.world.uri).files
 
     def run(self) -> None:
         """Runs the job to its end; raises a `SimulationFailure` if it goes wrong."""
@@ -185,9 +185,11 @@ class SimulatedRun:
         session = self.opened(actor)
         session.start()
         self._observe()
+        looks = 0
         while True:
             actor.keep_up()
             if self._backend(session).take(session._job):
+                looks = 0
                 self._observe()
                 if not self.world.calm and actor.random.random() < 0.05:
                     break
@@ -197,8 +199,18 @@ class SimulatedRun:
                 self.finished = True
                 break
             else:
-                actor.sleep(1.0)
+                looks += 1
+                self._idle(actor, looks)
         session.stop()
+
+    @staticmethod
+    def _idle(actor: Actor, looks: int) -> None:
+        """Waits for rows, which others bring when it is their turn."""
+        if looks % LOOKS:
+            actor.sleep(1.0)
+        else:
+            actor.sleep(LONG_REST)
+            actor.end_turn()
 
     def opened(self, actor: Actor) -> CheckpointSession:
         """A session as its program declares it."""
@@ -234,9 +246,10 @@ class SimulatedRun:
         return session._backend
 
     def _nothing_left(self) -> bool:
+        if not self.world.calm or any(self.hidden.values()):
+            return False
         with running_as(self.world.user):
-            waiting = [path for path in self.files.list(REQUESTS) if "/." not in path]
-        return self.world.calm and not waiting and not any(self.hidden.values())
+            return all("/." in path for path in self.files.list(REQUESTS))
 
     def _sink(self, name: str) -> Callable[[pa.Table, int], None]:
         def write(results: pa.Table, batch_id: int) -> None:
