@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 from tests.job.chain import Chain
@@ -42,7 +43,8 @@ def run_batch(chain: Chain, parts: Parts, end: bool = False) -> Batch:
     """One batch of a chain with a single slot, whose rows come part by part."""
     batch = chain.made()
     if end:
-        batch.registers_now = finished(batch.registers, chain.driver.streams)
+        registers = finished(batch.registers, chain.driver.streams)
+        batch = replace(batch, incoming=replace(batch.incoming, registers=registers))
     arriving = (rows for part in parts for rows in chain.cluster._dealt(batch, part)[0])
     batch.reports = carried_out(batch.steps(), arriving)
     chain.commit(batch)

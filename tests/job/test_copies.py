@@ -23,8 +23,9 @@ def test_copies_are_accounted_for_by_the_owners_alone(name, tmp_path, monkeypatc
 
     def with_copies(state, at, sifted):
         batch = yield from make(state, at, sifted)
-        others = {group: tuple({0, 1, 2} - {owner}) for group, owner in enumerate(batch.routing)}
-        return replace(batch, copies=others) if state is copied.driver.state else batch
+        others = {group: tuple({0, 1, 2} - {owner}) for group, owner in enumerate(batch.slots.routing)}
+        slots = replace(batch.slots, copies=others)
+        return replace(batch, slots=slots) if state is copied.driver.state else batch
 
     def counting(steps, dealt, count):
         taken.append(sum(rows.num_rows for slot in dealt for rows in slot))

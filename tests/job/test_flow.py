@@ -15,9 +15,11 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.errors import InputError, MidstreamError
 from midstream.job import actions, events
 from midstream.job.actions import Action, CallSinks, Collect, Commit, Decide, MoveState, RunSteps
+from midstream.job.arriving.incoming import Incoming
 from midstream.job.flow import Notes, batch_flow
 from midstream.job.making import Circumstances
 from midstream.job.migrations.local_plans import resumed
+from midstream.job.position import Position
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.state import JobState
 from midstream.job.task.exchange import GROUPS
@@ -84,7 +86,7 @@ class Bare:
         """A batch, with made-up reports."""
         number = 0 if self.newest is None else self.newest.batch_id + 1
         layout = Layout.of({port: stream.columns for port, stream in STREAMS.items()})
-        at = Circumstances("memory", "test", number, self.state.manifest, STREAMS, layout)
+        at = Circumstances(Position("memory", "test", number, self.state.manifest), Incoming(STREAMS, layout))
         flow, answer = batch_flow(self.state, at, Notes(number)), None
         self.asked = []
         while True:
@@ -101,7 +103,9 @@ class Bare:
             case RunSteps(batch):
                 names = {name for name in batch.queries if self.failing == name}
                 reports = [
-                    self._report(batch, stage, slot) for stage in range(batch.stages) for slot in range(batch.slots)
+                    self._report(batch, stage, slot)
+                    for stage in range(batch.stages)
+                    for slot in range(batch.slots.count)
                 ]
                 if names:
                     reports[0].error, reports[0].blamed = InputError("no number"), tuple(batch.queries)
@@ -119,7 +123,7 @@ class Bare:
 
     def _report(self, batch: Any, stage: int, slot: int) -> Report:
         report = Report(stage, slot, rows={"A": 1}, latest={"A": 10 * batch.batch_id}, groups={slot: 1})
-        for part in batch.parts():
+        for part in batch.parts:
             for fragment in part.query.staged.fragments:
                 if fragment.stage == stage:
                     report.fragments[part.name, fragment.number] = FragmentReport(migrated=True)

@@ -116,9 +116,13 @@ def test_moving_a_group_writes_nothing(name, tmp_path):
     batch = chain.made()
     assert chain.moves == 0
     assert stored_bytes(chain) == bytes_before
-    assert batch.before is not None and batch.moved is not None
+    assert batch.before is not None and batch.changes.moved is not None
     assert {entry.origin for entry in batch.before.entries()} == before
-    assert (batch.moved["groups"], batch.moved["rows_sent"], batch.moved["bytes_written"]) == (1, 0, 0)
+    assert (batch.changes.moved["groups"], batch.changes.moved["rows_sent"], batch.changes.moved["bytes_written"]) == (
+        1,
+        0,
+        0,
+    )
     for part in parts[6:]:
         chain.batch(part)
     assert owned(chain)

@@ -406,8 +406,8 @@ def test_what_stays_where_it_is_is_named_and_not_copied(tmp_path):
     assert before - lost <= stayed
     # The group that slot 2 loses is a range of each of its segments, which slot 0 names.
     assert chain.moves == 0
-    assert batch.moved is not None
-    assert (batch.moved["rows_sent"], batch.moved["bytes_written"]) == (0, 0)
+    assert batch.changes.moved is not None
+    assert (batch.changes.moved["rows_sent"], batch.changes.moved["bytes_written"]) == (0, 0)
     assert {entry.origin for entry in batch.before.entries()} == before
 
 

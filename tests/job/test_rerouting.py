@@ -97,7 +97,7 @@ def test_a_batch_that_fails_leaves_the_routes_as_they_were(tmp_path):
     ran.migrate(SECOND, "moving_state")
     before = dict(ran.driver.state.routes)
     made = ran.made()  # and is never committed
-    assert made.recut and ran.driver.state.routes == before and ran.query.staged.routes == before
+    assert made.changes.recut and ran.driver.state.routes == before and ran.query.staged.routes == before
     for rows in parts[1:]:
         ran.batch(rows)
     ran.batch({}, end=True)

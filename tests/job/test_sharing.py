@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -289,7 +290,7 @@ def test_a_watched_query_is_told_of_shared_operators_as_of_its_own(cql, tmp_path
     def operators(folder: Path, count: int) -> list[tuple[str, int]]:
         watched = filled(folder, [cql] * count, batches=3)
         batch = watched.many.made()
-        batch.watched = frozenset(["q0"])
+        batch.options = replace(batch.options, watched=frozenset(["q0"]))
         rows = {name: table(drawn(random.Random(1), 12, 9)).combine_chunks().to_batches()[0] for name in "ABC"}
         reports = watched.many.cluster.run(batch, rows)
         parts = [part for r in reports for (query, _), part in r.fragments.items() if query == "q0"]

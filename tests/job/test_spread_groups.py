@@ -98,7 +98,7 @@ def test_a_group_is_spread_and_comes_home_and_nothing_is_written_for_it(name, tm
     spread(chain, group, 3)
     for part in parts[3:6]:
         batch = chain.batch(part)
-        assert [(g.group, len(g.slots), g.resting) for g in batch.spread] == [(group, 3, "")]
+        assert [(g.group, len(g.slots), g.resting) for g in batch.slots.spread] == [(group, 3, "")]
     shared = {slot for report in batch.reports for slot in [report.slot] if report.groups.get(group)}
     assert len(shared) > 1
     chain.driver.apply(GroupBroughtHome(group))
@@ -172,7 +172,7 @@ def test_what_would_not_be_the_same_rests_and_says_why(query, tmp_path):
     spread(chain, 5, 2)
     for part in parts[1:]:
         batch = chain.batch(part)
-    assert [g.slots for g in batch.spread] == [()]
+    assert [g.slots for g in batch.slots.spread] == [()]
     (told,) = chain.manifest.slots.spread
     assert REFUSED[query] in told["resting"]
     chain.batch({}, end=True)
@@ -189,9 +189,9 @@ def test_a_group_rests_while_its_query_migrates(tmp_path):
             chain.migrate("(A (B C))", "genmig")
         batch = chain.batch(part)
         if i == 6:
-            assert [g.resting for g in batch.spread] == ["query q migrates"]
+            assert [g.resting for g in batch.slots.spread] == ["query q migrates"]
     assert chain.query.plan.text == "(A (B C))"
-    assert batch.spread[0].active
+    assert batch.slots.spread[0].active
     chain.batch({}, end=True)
     assert ms.snapshot_equal(chain.results(), answer(query, inputs))
 
@@ -224,7 +224,7 @@ def test_a_hot_key_is_found_and_spread_and_comes_home_when_it_cools(tmp_path):
     for i, part in enumerate(chain.cut(inputs, 110)):
         chain = opened() if i in (7, 12, 20) else chain
         batch = chain.batch(part)
-        shared.append([group.group for group in batch.spread if group.active])
+        shared.append([group.group for group in batch.slots.spread if group.active])
         counts = [sum(report.groups.values()) for report in batch.reports]
         evenness.append(max(counts) * len(counts) / sum(counts))
     begun = next(i for i, groups in enumerate(shared) if groups)
@@ -253,7 +253,7 @@ def test_rebalancing_that_is_asked_for_spreads_hot_groups_and_brings_cooled_ones
         if i in (2, 12):
             assert chain.driver.rebalance(None)
         batch = chain.batch(part)
-        assert bool(batch.spread) == (2 <= i < 12)
+        assert bool(batch.slots.spread) == (2 <= i < 12)
         if i == 3:
             counts = [sum(report.groups.values()) for report in batch.reports]
             assert max(counts) < 1.4 * sum(counts) / 4
@@ -277,6 +277,8 @@ def test_a_query_that_is_cut_for_one_group_stays_so_for_another(tmp_path):
         if i == 6:
             chain.driver.apply(GroupBroughtHome(first))
         batch = chain.batch(part)
-    assert [(group.group, group.merging, group.active) for group in batch.spread] == [((first + 1) % 256, ("q",), True)]
+    assert [(group.group, group.merging, group.active) for group in batch.slots.spread] == [
+        ((first + 1) % 256, ("q",), True)
+    ]
     chain.batch({}, end=True)
     assert ms.snapshot_equal(chain.results(), answer(query, inputs))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.spark.frames.tagging import StreamInput
 from midstream.cluster.spark.plain_files import PlainFiles
 from midstream.inputs import NamedSource, StreamSettings
+from midstream.job.arriving.incoming import Incoming
 from midstream.job.task.layout import PORT, Layout
 
 COLUMNS = pa.schema([("ts", pa.int64()), ("k", pa.string()), ("x", pa.float32()), ("unused", pa.date32())])
@@ -45,7 +45,7 @@ class World:
         self.inputs = [self._input(name, settings) for name in ("A", "B b")]
         schemas = dict.fromkeys(range(2), pa.schema([COLUMNS.field(name) for name in NEEDED]))
         streams = {port: stream.declaration for port, stream in enumerate(self.inputs)}
-        self.batch: Any = SimpleNamespace(arriving=Layout.of(schemas), streams=streams)
+        self.incoming = Incoming(streams, Layout.of(schemas))
 
     def _input(self, name: str, settings: dict[str, Any]) -> StreamInput:
         (self.root / name).mkdir()
@@ -81,7 +81,7 @@ class World:
     def table(self, number: int, entry: str, most: int = 10_000) -> pa.Table | None:
         plain = PlainFiles.of(self.log, self.inputs)
         assert plain is not None
-        return plain.table(self.batch, number, entry, most)
+        return plain.table(self.incoming, number, entry, most)
 
 
 @pytest.mark.parametrize("named", [False, True])
@@ -92,7 +92,7 @@ def test_the_files_of_a_batch_are_read_as_they_travel(named, compact, tmp_path):
     files = {"A": [world.write("A", rows(10), "a 1.parquet")], "B b": [world.write("B b", rows(20, 2))]}
     got = world.table(1, world.read(1, files, compact))
     assert got is not None and got.column(PORT).to_pylist() == [0, 0, 0, 1, 1]
-    layout = world.batch.arriving
+    layout = world.incoming.layout
     for port, expected in ((0, rows(10)), (1, rows(20, 2))):
         piece = pa.concat_batches([b for b in got.to_batches() if b.column(PORT)[0].as_py() == port])
         assert layout.payload(port, piece).to_pylist() == expected.select(NEEDED).to_pylist()

@@ -148,7 +148,7 @@ class Watcher:
 
     def _let_slots_see(self, batch: Batch, way: Way, verifying: bool) -> None:
         """Has each slot decide by what it has seen; what it had learned is not kept over a restart."""
-        self.slots = {slot: self.slots.get(slot) or SlotWatcher(self, batch, slot) for slot in range(batch.slots)}
+        self.slots = {slot: self.slots.get(slot) or SlotWatcher(self, batch, slot) for slot in range(batch.slots.count)}
         for watcher in self.slots.values():
             watcher.see(batch, way, verifying)
             if watcher.decided is not None:
@@ -341,7 +341,7 @@ class Watchers:
                 if known is not None:
                     kept[name] = {**known, "mode": "off", "wish": None, "decided": None}
                 continue
-            if batch.registers_now is None:
+            if batch.incoming.has_rows:
                 watcher.see(batch, way, copy_name(name) in batch.queries)
             kept[name] = watcher.kept()
         self.seconds = time.perf_counter() - started

@@ -36,7 +36,7 @@ def attempt(state: JobState, at: Circumstances) -> Flow[tuple[JobState, Batch]]:
 
 def _run(batch: Batch) -> Flow[None]:
     reports, seconds = yield RunSteps(batch)
-    if not any(report.error for report in reports) and batch.reaches.widened(reports):
+    if not any(report.error for report in reports) and batch.incoming.reaches.widened(reports):
         reports, more = yield RunSteps(batch)
         seconds += more
     batch.take(reports, seconds)

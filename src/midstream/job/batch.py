@@ -5,27 +5,26 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
-
-import pyarrow as pa
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.physical.routed import WindowName
-from midstream.algebra.time import BEGINNING, INFINITY
-from midstream.checkpoint.file_entries import SourceFile
+from midstream.algebra.time import INFINITY
 from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.packs import SegmentEntry
-from midstream.distribution.fragments import STAY, Fragment, Route
+from midstream.distribution.fragments import Fragment
 from midstream.distribution.routed.cutting import probed_windows
-from midstream.distribution.spread_groups import SpreadGroup
-from midstream.job.arriving.reaching import Reaches
+from midstream.job.arriving.incoming import Incoming
 from midstream.job.in_place import Arrivals, arrivals
 from midstream.job.ports import Ports
+from midstream.job.position import Position
 from midstream.job.queries.fingerprints import Fingerprints
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.queries.sharing_plan import SharingPlan
 from midstream.job.slots.doubling import Doubling
-from midstream.job.task.exchange import GROUP_BITS, Delivery, default_routing
+from midstream.job.slots.slot_layout import SlotLayout
+from midstream.job.task.exchange import Delivery
 from midstream.job.task.layout import Layout
 from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report, require_all
@@ -51,205 +50,154 @@ class Part:
     track: Track | None = None
 
 
-@dataclass(slots=True)
-class Batch:
-    """What a batch works with: the manifest before it (None: the first), the queries, and how rows arrive."""
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How the steps of a batch run: within which memory, by which schedule, and what they report besides.
 
-    checkpoint: str
-    query_id: str
-    batch_id: int
-    before: Manifest | None
-    queries: Mapping[str, RunningQuery]
-    streams: Mapping[int, StreamDeclaration]
-    arriving: Layout
-    slots: int
+    For queries that are `watched`, slots sample rows as `samples` say and report what operators did. Rows that make the
+    expressions of `sifted` queries fail are set aside.
+    """
+
     memory: Memory = field(default_factory=Memory)
-    registers_now: Mapping[str, int] | None = None
-    """Registers to work with instead of the last manifest's, in a batch without rows, which leaves them as they are."""
     scheduling: str = "dfs"
     samples: tuple[SampleRequest, ...] = ()
     watched: frozenset[str] = frozenset()
-    """What slots look at for queries that are watched, and these queries."""
+    sifted: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What was changed before a batch began.
+
+    `ended` are records of migrations that were over by then: their states were moved, or they were cancelled. `moved`
+    is the record of a move to other slots. `recut` are the queries whose state was moved because streams arrive another
+    way.
+    """
+
     ended: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
-    """Migrations that were over before the batch began: their states were moved, or they were cancelled."""
     moved: dict[str, Any] | None = None
-    """The record of a move to other slots."""
-    files_read: Mapping[str, Sequence[SourceFile]] = field(default_factory=dict)
-    """The files of folders that are streams whose rows these are."""
+    recut: Mapping[str, RunningQuery] = field(default_factory=dict)
+
+
+@dataclass
+class Batch:
+    """What a batch works with: where it stands, the queries, how rows arrive, how slots are laid out, how steps run."""
+
+    position: Position
+    queries: Mapping[str, RunningQuery]
+    incoming: Incoming
+    slots: SlotLayout
+    options: RunOptions = field(default_factory=RunOptions)
+    changes: Changes = field(default_factory=Changes)
+    fingerprints: Fingerprints = field(default_factory=Fingerprints)
     started: float = field(default_factory=time.time)
     reports: list[Report] = field(default_factory=list)
     job_seconds: float = 0.0
-    fingerprints: Fingerprints = field(default_factory=Fingerprints)
-    reaches: Reaches = field(default_factory=Reaches)
-    group_bits: int = GROUP_BITS
-    """How many bits of a key's hash are its partition group, on a new checkpoint."""
-    by_group: bool = True
-    """Whether states are sorted by partition group."""
-    sifted: frozenset[str] = frozenset()
-    """Queries for which rows that make their expressions fail are set aside."""
-    routes: Mapping[str, Route] = field(default_factory=dict)
-    """How streams arrive; one that is not named may arrive anywhere."""
-    spread: tuple[SpreadGroup, ...] = ()
-    """The partition groups that several slots share, and those that are to, but rest."""
-    recut: Mapping[str, RunningQuery] = field(default_factory=dict)
-    """The queries whose state was moved before the batch because streams arrive another way."""
-    doubling: Doubling | None = None
-    """The move under way of groups whose rows go to two slots."""
-    copies: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """The slots besides the owner's to which arriving rows of some groups go."""
-    _sharing: SharingPlan | None = None
-    _arrivals: Arrivals | None = None
-    _at_work: list[Part] | None = None
 
     @property
+    def batch_id(self) -> int:
+        """Its number."""
+        return self.position.batch_id
+
+    @property
+    def before(self) -> Manifest | None:
+        """The manifest before it; None: it is the first."""
+        return self.position.before
+
+    @cached_property
     def sharing(self) -> SharingPlan:
         """Who shares what, and what of it new queries start with."""
-        if self._sharing is None:
-            frontiers = {name: self.advance_to(query) for name, query in self.queries.items()}
-            self._sharing = SharingPlan(
-                self.batch_id,
-                self.before,
-                self.queries,
-                frontiers,
-                self.fingerprints,
-                # A query for which rows were set aside has less than others that keep the same windows.
-                self.sifted
-                | self._sifted_before()
-                | frozenset(self.ended)
-                | frozenset(self.recut)
-                | frozenset(() if self.doubling is None else self.doubling.queries),
-            )
-        return self._sharing
-
-    def _sifted_before(self) -> frozenset[str]:
-        """The queries for which rows of the last batch were set aside."""
-        if self.before is None:
-            return frozenset()
-        known, last = self.before.accounts, self.before.batch_id
-        return frozenset(name for name, a in known.items() if a.set_aside is not None and a.set_aside.batch == last)
+        frontiers = {name: self.advance_to(query) for name, query in self.queries.items()}
+        changes, doubling = self.changes, self.slots.doubling
+        # A query for which rows were set aside has less than others that keep the same windows.
+        alone = self.options.sifted.union(
+            self.position.set_aside, changes.ended, changes.recut, () if doubling is None else doubling.queries
+        )
+        return SharingPlan(self.batch_id, self.before, self.queries, frontiers, self.fingerprints, alone)
 
     @property
     def registers(self) -> Mapping[str, int]:
         """What the streams had promised before this batch."""
-        if self.registers_now is not None:
-            return self.registers_now
-        return {} if self.before is None else self.before.streams.registers
-
-    @property
-    def routing(self) -> Sequence[int]:
-        """The slot of each partition group."""
-        known = () if self.before is None else self.before.slots.routing
-        return known or default_routing(self.slots, 2**self.group_bits)
-
-    @property
-    def shares_groups(self) -> bool:
-        """Whether several slots share a partition group."""
-        return any(group.active for group in self.spread)
+        own = self.incoming.registers
+        return self.position.registers if own is None else own
 
     def delivery(self, stream: str) -> Delivery:
-        """To which slots arriving rows of a stream go; those that may go anywhere go to one."""
-        route = self.routes.get(stream)
-        owners, shared = tuple(self.routing), [group for group in self.spread if group.active]
-        if not shared:
-            return Delivery(owners, self.copies if route is not None and route.key else {})
-        copies = {group.group: group.slots[1:] for group in shared if stream in group.copied}
-        spread = {group.group: group.slots for group in shared if stream == group.spread}
-        return Delivery(owners, copies, spread, self._spread_by(stream) if spread else ())
-
-    def _spread_by(self, stream: str) -> tuple[pa.Field, ...]:
-        """The columns as they travel by whose hash rows of a stream are spread: all that can be hashed."""
-        port = next(port for port, declaration in self.streams.items() if declaration.name == stream)
-        columns = zip(self.arriving.schemas[port], self.arriving.places[port], strict=True)
-        return tuple(self.arriving.columns[place] for f, place in columns if not pa.types.is_nested(f.type))
-
-    def advanced_to(self, query: str) -> int:
-        """The frontier a query had been advanced to by the last batch."""
-        return BEGINNING if self.before is None else self.before.advanced_to.get(query, BEGINNING)
+        """To which slots arriving rows of a stream go."""
+        return self.slots.delivery(stream, self.incoming)
 
     def advance_to(self, query: RunningQuery) -> int:
         """The frontier this batch advances a query to."""
-        return max(self.advanced_to(query.name), query.reached(self.registers))
+        return max(self.position.advanced_to(query.name), query.reached(self.registers))
 
     def take(self, reports: Sequence[Report], seconds: float) -> None:
         """Takes what the steps report, which took that long; what made one of them fail is raised."""
         self.reports, self.job_seconds = list(reports), seconds
-        require_all(reports, self.stages, self.slots, self.batch_id)
+        require_all(reports, self.stages, self.slots.count, self.batch_id)
 
     def only(self, names: Collection[str]) -> Batch:
         """A batch of some of the queries, to see whether these fail; it is not committed."""
         queries = {name: query for name, query in self.queries.items() if name in names}
-        return replace(self, queries=queries, samples=(), reports=[], _sharing=None, _arrivals=None, _at_work=None)
+        return replace(self, queries=queries, options=replace(self.options, samples=()), reports=[])
 
     @property
     def stages(self) -> int:
         """How many stages the plans at work need."""
-        return max((self.arrivals.stages(part.name, part.query.staged) for part in self.parts()), default=1)
+        return max((self.arrivals.stages(part.name, part.query.staged) for part in self.parts), default=1)
 
-    @property
+    @cached_property
     def arrivals(self) -> Arrivals:
         """How streams arrive: by their routes, and once more for fragments that read them in place."""
-        if self._arrivals is None:
-            # Sides of a split keep rows for later where these arrive, and rows that are set aside are reported once.
-            in_place = {
-                part.name: part.query.staged
-                for part in self.parts()
-                if part.side is None and part.query.name not in self.sifted and not part.query.local
-            }
-            several = bool(self.copies) or bool(self.spread)
-            self._arrivals = arrivals(
-                {} if several or self.doubling is not None else in_place, self.streams, self.routes
-            )
-        return self._arrivals
+        # Sides of a split keep rows for later where these arrive, and rows that are set aside are reported once.
+        in_place = {
+            part.name: part.query.staged
+            for part in self.parts
+            if part.side is None and part.query.name not in self.options.sifted and not part.query.local
+        }
+        incoming = self.incoming
+        return arrivals(in_place if self.slots.one_slot_each else {}, incoming.streams, incoming.routes)
 
-    def steps(self) -> list[StageStep]:
-        """The steps of all stages."""
-        parts = self.parts()
-        ports = Ports.of(
-            [(part.name, fragment) for part in parts for fragment in part.query.staged.fragments], self.sharing
-        )
-        plans = {part.name: part.query.staged for part in parts}
+    def steps(self, memory: Memory | None = None) -> list[StageStep]:
+        """The steps of all stages; each slot may have another memory than the batch says."""
+        plans = {part.name: part.query.staged for part in self.parts}
+        ports = Ports.of([(name, f) for name, staged in plans.items() for f in staged.fragments], self.sharing)
         exchanged = Layout.of({port: plans[name].fragment(n).plan.schema for (name, n), port in ports.numbers.items()})
         return [
             StageStep(
-                self.checkpoint,
+                self.position.checkpoint,
                 self.batch_id,
                 stage,
                 stage == self.stages - 1,
-                self.streams,
+                self.incoming.streams,
                 dict(self.registers),
-                self.arriving if stage == 0 else exchanged,
+                self.incoming.layout if stage == 0 else exchanged,
                 exchanged,
-                tuple(self.routing),
-                self._works(parts, stage, ports),
-                self.samples if stage == 0 else (),
-                self.memory,
-                dict(self.reaches.by_stream),
-                self.slots,
-                bool(self.copies) or self.shares_groups,
-                {port: key for port, s in self.streams.items() if (key := self.routes.get(s.name, STAY).key)},
-                {port: self.delivery(stream.name) for port, stream in self.streams.items()}
-                if self.shares_groups
+                self.slots.routing,
+                self._works(stage, ports),
+                self.options.samples if stage == 0 else (),
+                memory or self.options.memory,
+                dict(self.incoming.reaches.by_stream),
+                self.slots.count,
+                self.slots.has_copies,
+                self.incoming.keys,
+                {port: self.delivery(stream.name) for port, stream in self.incoming.streams.items()}
+                if self.slots.shared
                 else {},
                 self.arrivals.copies if stage == 0 else {},
             )
             for stage in range(self.stages)
         ]
 
-    def _works(self, parts: Sequence[Part], stage: int, ports: Ports) -> tuple[FragmentWork | SharedWork, ...]:
-        return tuple(self.sharing.gathered([work for part in parts for work in self._work(part, stage, ports)]))
+    def _works(self, stage: int, ports: Ports) -> tuple[FragmentWork | SharedWork, ...]:
+        return tuple(self.sharing.gathered([work for part in self.parts for work in self._work(part, stage, ports)]))
 
+    @cached_property
     def parts(self) -> list[Part]:
         """All plans at work in this batch, also after it has moved migrations on."""
-        if self._at_work is None:
-            self._at_work = self._parts()
-        return self._at_work
-
-    def _parts(self) -> list[Part]:
-        found = []
+        found, doubling = [], self.slots.doubling
         for name, query in self.queries.items():
             migration = query.migration
-            if self.doubling is not None and name in self.doubling.queries:
-                found += self._tracks(self.doubling, query)
+            if doubling is not None and name in doubling.queries:
+                found += self._tracks(doubling, query)
             elif migration is None or not migration.apart:
                 found.append(Part(name, query, name))
             elif migration.done:
@@ -263,7 +211,7 @@ class Batch:
 
     def _tracks(self, doubling: Doubling, query: RunningQuery) -> list[Part]:
         """A query of which groups move, in the tracks by which it runs."""
-        keys = {name: route.key for name, route in self.routes.items() if route.key}
+        keys = {name: route.key for name, route in self.incoming.routes.items() if route.key}
         whole = all(keeps_intervals(own.plan.physical) for own in (query, *query.local.values()))
         tracks = doubling.tracks(query.name, keys, whole)
         return [Part(query.name + suffix, query, query.name + suffix, track=track) for suffix, track in tracks]
@@ -278,7 +226,7 @@ class Batch:
 
     def _work_by(self, part: Part, query: RunningQuery, stage: int, ports: Ports) -> list[FragmentWork]:
         """What fragments have to do by a plan, in all slots that run by it."""
-        restored = query.frontiers(self.advanced_to(query.name))
+        restored = query.frontiers(self.position.advanced_to(query.name))
         advanced = query.frontiers(self.advance_to(query))
         return [
             FragmentWork(
@@ -291,11 +239,11 @@ class Batch:
                 {ports.numbers[part.name, r.fragment]: r.stream.alias for r in fragment.received},
                 self._migration(query, fragment.number),
                 part.side,
-                self.scheduling,
+                self.options.scheduling,
                 self.sharing.start(query.name),
-                part.name in self.watched and query.migration is None,
+                part.name in self.options.watched and query.migration is None,
                 (part.name, fragment.number) in ports.silent,
-                query.name in self.sifted and query.migration is None,
+                query.name in self.options.sifted and query.migration is None,
                 self._probed(part, fragment),
                 part.track,
                 arrives=self.arrivals.in_place.get((part.name, fragment.number)),

@@ -39,7 +39,8 @@ from midstream.job.actions import (
     Watch,
 )
 from midstream.job.adaptivity import Watchers
-from midstream.job.batch import Batch
+from midstream.job.arriving.incoming import Incoming
+from midstream.job.batch import Batch, RunOptions
 from midstream.job.cluster import Cluster, Rows
 from midstream.job.commits import Commits
 from midstream.job.events import (
@@ -61,6 +62,7 @@ from midstream.job.migrations.migrating import require_way
 from midstream.job.migrations.wishes import wishes
 from midstream.job.outputs.announcing import Announcements
 from midstream.job.outputs.delivery import Deliveries, identity_after
+from midstream.job.position import Position
 from midstream.job.queries.fingerprints import Fingerprints
 from midstream.job.queries.needed import needed_columns
 from midstream.job.queries.running_query import RunningQuery
@@ -193,7 +195,8 @@ class Job:
 
     def _decided(self, batch: Batch) -> Decided:
         """What those who watch queries and slots have decided after a batch."""
-        carried = {d.name: batch.arriving.schemas[port].names for port, d in batch.streams.items()}
+        incoming = batch.incoming
+        carried = {d.name: incoming.layout.schemas[port].names for port, d in incoming.streams.items()}
         way = partial(require_way, self.state, carried=carried)
         knowledge, slots = self.watchers.after(batch, way), self.deciding
         if slots is None:
@@ -277,19 +280,13 @@ class Job:
         assert self.arriving is not None
         if registers is not None:
             self.watchers.restore(before, self.queries)
+        samples, watched = self.watchers.requests(batch_id, self.state.slots), frozenset(self.watchers.by_query)
+        files = {} if registers is not None else self.cluster.files_read(number)
         return Circumstances(
-            self.store.uri,
-            query_id,
-            batch_id,
-            before,
-            self.streams,
-            self.arriving,
-            self.memory,
+            Position(self.store.uri, query_id, batch_id, before),
+            Incoming(self.streams, self.arriving, files, registers),
+            RunOptions(self.memory, samples=samples, watched=watched),
             None if registers is not None else self.cluster.clock(number),
-            {} if registers is not None else self.cluster.files_read(number),
-            registers,
-            self.watchers.requests(batch_id, self.state.slots),
-            frozenset(self.watchers.by_query),
             self.fingerprints,
             self.rerouter,
         )

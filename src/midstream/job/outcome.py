@@ -58,21 +58,21 @@ class Outcome:
     @property
     def before(self) -> Manifest:
         """The manifest before the batch; an empty one before the first."""
-        return self.batch.before or Manifest(self.batch.query_id, -1)
+        return self.batch.before or Manifest(self.batch.position.query_id, -1)
 
     def manifest(self, offsets: str, terms: Terms) -> Manifest:
         """What the batch leaves behind."""
         batch, before = self.batch, self.before
         queries = batch.queries
         return Manifest(
-            query_id=batch.query_id,
+            query_id=batch.position.query_id,
             batch_id=batch.batch_id,
             offsets=offsets,
             epoch=before.epoch,
             settings=terms.settings,
             streams=self._streams(terms.numbers),
             slots=self._slots(terms),
-            queries={name: entry_of(after(query, batch.slots)) for name, query in queries.items()},
+            queries={name: entry_of(after(query, batch.slots.count)) for name, query in queries.items()},
             accounts=self._accounts(terms),
             advanced_to={name: batch.advance_to(query) for name, query in queries.items()},
             released={name: self._released(query) for name, query in queries.items()},
@@ -84,7 +84,7 @@ class Outcome:
 
     def _streams(self, numbers: Mapping[str, int]) -> Streams:
         batch, before = self.batch, self.before.streams
-        names = sorted(d.name for d in batch.streams.values() if not d.name.startswith("#"))
+        names = sorted(d.name for d in batch.incoming.streams.values() if not d.name.startswith("#"))
         rows = self._summed("rows", {})
         silent = silences(before.silent, names, {name: rows.get(name, 0) for name in names})
         return Streams(
@@ -96,8 +96,8 @@ class Outcome:
             unusable=self._summed("unusable", before.unusable),
             silent=silent,
             waits=_waits_record(waits(reads_of(batch.queries), self.registers, silent)),
-            doubted=sorted(batch.reaches.doubted),
-            files=_read(before.files, batch.files_read),
+            doubted=sorted(batch.incoming.reaches.doubted),
+            files=_read(before.files, batch.incoming.files),
             listed=before.listed,
         )
 
@@ -122,10 +122,10 @@ class Outcome:
     def registers(self) -> Mapping[str, int]:
         """What streams promise after the batch: nothing more before these times."""
         registers = dict(self.batch.registers)
-        if self.batch.registers_now is not None:  # that no stream was heard says nothing where none was read
+        if not self.batch.incoming.has_rows:  # that no stream was heard says nothing where none was read
             return registers
         clock = self.latest.get(TICKS, BEGINNING)
-        for declaration in self.batch.streams.values():
+        for declaration in self.batch.incoming.streams.values():
             name = declaration.name
             seen = self.latest.get(name, BEGINNING)
             if not declaration.domain.is_integer:
@@ -137,7 +137,7 @@ class Outcome:
 
     def _raise_silent(self, registers: dict[str, int]) -> None:
         """Streams that had no rows in this batch say how far they are, so that nobody waits for them."""
-        declared = list(self.batch.streams.values())
+        declared = list(self.batch.incoming.streams.values())
         heard = {stream for report in self.batch.reports for stream, count in report.rows.items() if count}
         for silent in declared:
             if not silent.on_demand or silent.name in heard:
@@ -148,23 +148,23 @@ class Outcome:
                 registers[silent.name] = max(registers.get(silent.name, BEGINNING), newest - silent.skew)
 
     def _slots(self, terms: Terms) -> Slots:
-        batch, before = self.batch, self.before.slots
-        now = [0] * len(batch.routing)
+        batch, before, moved = self.batch, self.before.slots, self.batch.changes.moved
+        now = [0] * len(batch.slots.routing)
         for report in batch.reports:
             for group, count in report.groups.items():
                 now[group] += count
         return Slots(
-            routing=list(batch.routing),
-            number=batch.slots,
-            sorted_by_group=batch.by_group,
+            routing=list(batch.slots.routing),
+            number=batch.slots.count,
+            sorted_by_group=batch.slots.by_group,
             routed_as_streams=True,
             loads=remembered(before.loads, now),
             wanted=terms.wanted,
-            moves=[*before.moves, *([batch.moved] if batch.moved else [])][-REMEMBERED:],
+            moves=[*before.moves, *([moved] if moved else [])][-REMEMBERED:],
             decisions=terms.slot_decisions if terms.slot_decisions is not None else before.decisions,
             deciding=terms.deciding if terms.slot_decisions is not None else before.deciding,
             spread=terms.spread,
-            shared=[group.to_json() for group in batch.spread if group.active],
+            shared=[group.to_json() for group in batch.slots.shared],
             merging=terms.merging,
             doubled=doubled_after(batch),
         )
@@ -180,7 +180,7 @@ class Outcome:
                 sharing=sharing[name],
                 knowledge=terms.knowledge.get(name),
                 set_aside=self._set_aside(name),
-                local_plans=local_after(query, batch.slots, self._migration_after),
+                local_plans=local_after(query, batch.slots.count, self._migration_after),
             )
             for name, query in batch.queries.items()
         }
@@ -216,7 +216,7 @@ class Outcome:
         return given
 
     def _segments(self) -> dict[str, dict[int, dict[int, list[SegmentEntry]]]]:
-        found: dict[str, dict[int, dict[int, list[SegmentEntry]]]] = {part.name: {} for part in self.batch.parts()}
+        found: dict[str, dict[int, dict[int, list[SegmentEntry]]]] = {part.name: {} for part in self.batch.parts}
         for report in self.batch.reports:
             for (name, fragment), part in report.fragments.items():
                 if name in found and part.entries:
@@ -224,7 +224,7 @@ class Outcome:
         return found
 
     def _released(self, query: RunningQuery) -> int:
-        plans = at_work(query, self.batch.slots)
+        plans = at_work(query, self.batch.slots.count)
         reached = min(self._reached(own, slots) for own, slots in plans)
         return max(self.before.released.get(query.name, BEGINNING), reached)
 
@@ -271,7 +271,7 @@ class Outcome:
     def _account(self, query: RunningQuery, migration: MigrationUnderWay, slot: int | None = None) -> Account:
         """What a migration has cost by the end of this batch, in all slots or in the one that migrates."""
         batch = self.batch
-        known = migration.account or Account.opened(batch.advanced_to(query.name), batch.started)
+        known = migration.account or Account.opened(batch.position.advanced_to(query.name), batch.started)
         reports: dict[tuple[str, int], list[FragmentReport]] = {}
         for report in batch.reports:
             for place, part in report.fragments.items():
@@ -296,7 +296,7 @@ class Outcome:
     def _finished_migration(self, query: RunningQuery) -> list[dict[str, Any]]:
         """The migration that this batch ends, if any."""
         ended = [
-            *self.batch.ended.get(query.name, ()),
+            *self.batch.changes.ended.get(query.name, ()),
             *ended_locally(query, self.batch.batch_id, self._account),
         ]
         migration = query.migration

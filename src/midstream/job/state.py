@@ -153,10 +153,12 @@ class JobState:
         self.manifest, self.settings = manifest, manifest.settings
         self._follow_migrations(manifest)
         self._retire(batch)
-        self.slots, self.routes = batch.slots, dict(batch.routes)
-        self.spread.arrived = hottest(batch, manifest.slots.loads)
-        self.queries.update({name: query for name, query in batch.recut.items() if name in self.queries})
-        self.queries.update({name: batch.queries[name].after_batch for name in batch.ended if name in self.queries})
+        self.slots, self.routes = batch.slots.count, dict(batch.incoming.routes)
+        self.spread.arrived = hottest(batch.reports, manifest.slots.loads)
+        self.queries.update({name: query for name, query in batch.changes.recut.items() if name in self.queries})
+        self.queries.update(
+            {name: batch.queries[name].after_batch for name in batch.changes.ended if name in self.queries}
+        )
         if self.by_group and not sorted_before:
             self.queries = {name: query.sorted_by_group(self.group_bits) for name, query in self.queries.items()}
         self.verifications.committed(manifest, self.queries, verified)

@@ -75,7 +75,7 @@ class LocalCluster:
     def run(self, batch: Batch, rows: Arriving) -> list[Report]:
         """Runs all stages of a batch."""
         steps = [GoingOn(step, self._tasks) for step in batch.steps()]
-        return self._slots.run(steps, self._dealt(batch, rows), batch.slots)
+        return self._slots.run(steps, self._dealt(batch, rows), batch.slots.count)
 
     def move(self, move: Move) -> list[Report]:
         """Runs a move of state."""
@@ -125,14 +125,14 @@ class LocalCluster:
 
     def _dealt(self, batch: Batch, rows: Arriving) -> Dealt:
         """Each slot's rows, tagged with stream and partition group."""
-        slots: Dealt = [[] for _ in range(batch.slots)]
-        for port, declaration in batch.streams.items():
+        slots: Dealt = [[] for _ in range(batch.slots.count)]
+        for port, declaration in batch.incoming.streams.items():
             delivery = batch.delivery(declaration.name)
             for arrived in _pieces(rows.get(declaration.name)):
                 own = batch.arrivals.routes.get(declaration.name, STAY)
                 for to, route in ((port, own), *further(batch.arrivals.copies, port)):
-                    for groups in self._groups(route, arrived, len(delivery.owners), batch.slots):
-                        sent = _tagged(batch.arriving, port, to, groups, arrived)
+                    for groups in self._groups(route, arrived, len(delivery.owners), batch.slots.count):
+                        sent = _tagged(batch.incoming.layout, port, to, groups, arrived)
                         self._slots.deliver(sent, groups, delivery, slots)
         return slots
 

@@ -30,7 +30,7 @@ from midstream.cluster.spark.quiet import keep_quiet
 from midstream.cluster.spark.small_batches import SmallBatches, most_bytes, stated_by_files
 from midstream.errors import JobError
 from midstream.inputs import NamedSource, StreamSettings
-from midstream.job.batch import Batch
+from midstream.job.arriving.incoming import Incoming
 from midstream.job.job import Job
 from midstream.optimizer.plans import Plan
 
@@ -95,12 +95,12 @@ class SparkBackend:
         except Exception as error:
             raise in_words(error, self.spark, self.files.uri) from error
 
-    def _plain_rows(self, batch: Batch, most: int) -> pa.Table | None:
+    def _plain_rows(self, incoming: Incoming, most: int) -> pa.Table | None:
         """The rows of the batch under way, if this process can read them as Spark would."""
         number = self.cluster.newest
         if self._plain is None or number is None:
             return None
-        return self._plain.table(batch, number, self.cluster.entry(number), most)
+        return self._plain.table(incoming, number, self.cluster.entry(number), most)
 
     def _rows_of_others(self) -> int | None:
         """The rows of the batch under way that are not of files, if their sources count them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -28,10 +28,13 @@ from midstream.cluster.spark.frames.results import batch_frame
 from midstream.cluster.spark.frames.tagging import exchange_type, grouped, slot_of, slots_of_copies
 from midstream.cluster.spark.push_down import PushDown, push_down
 from midstream.cluster.spark.small_batches import EXECUTORS, SmallBatches
+from midstream.job.arriving.incoming import Incoming
 from midstream.job.batch import Batch
+from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.moving import Move
 from midstream.job.task.exchange import bits_of
 from midstream.job.task.layout import NOTE, PORT, SLOT, Layout
+from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report
 from midstream.job.task.step import StageStep
 from midstream.optimizer.cost import SPARK
@@ -82,41 +85,42 @@ class SparkCluster:
         return reports
 
     def _in_executors(self, batch: Batch, rows: DataFrame) -> list[Report]:
-        self._configure(batch)
-        pushed = self._pushed(batch)
-        until = {name: reach.until for name, reach in batch.reaches.by_stream.items()}
+        self._configure(batch.incoming, batch.options.memory)
+        incoming, slots = batch.incoming, batch.slots.count
+        pushed = self._pushed(incoming, batch.queries.values())
+        until = {name: reach.until for name, reach in incoming.reaches.by_stream.items()}
         selected = pushed.select(rows, batch.registers, until)
-        bits = bits_of(len(batch.routing))
-        flow = _delivered(grouped(selected, batch.streams, batch.arrivals, batch.arriving, bits, batch.slots), batch)
+        bits = bits_of(len(batch.slots.routing))
+        flow = _delivered(grouped(selected, incoming.streams, batch.arrivals, incoming.layout, bits, slots), batch)
         for step in batch.steps():
             flow = flow.mapInArrow(_in_task(step), exchange_type(step.exchanged, step.last))
             if not step.last:
-                flow = flow.repartitionById(batch.slots, F.col(SLOT))
+                flow = flow.repartitionById(slots, F.col(SLOT))
         reports = [Report.from_bytes(bytes(row[0])) for row in flow.collect()]
         for report in reports:
             report.place = EXECUTORS
         failed = any(report.error is not None for report in reports)
         return reports if failed else [*reports, *pushed.account(reports)]
 
-    def _configure(self, batch: Batch) -> None:
-        most = batch.memory.rows_at_once(batch.arriving.row_bytes)
+    def _configure(self, incoming: Incoming, memory: Memory) -> None:
+        most = memory.rows_at_once(incoming.layout.row_bytes)
         wanted = {**BATCH_SETTINGS, ROWS_AT_ONCE: str(most)}
         # Batches without rows run in the session itself, not in the copy for the streaming query.
-        own = batch.registers_now is not None
+        own = not incoming.has_rows
         if own or wanted != self._set:
             for key, value in wanted.items():
                 self._batch_session.conf.set(key, value)
             self._set = {} if own else wanted
 
-    def _pushed(self, batch: Batch) -> PushDown:
+    def _pushed(self, incoming: Incoming, queries: Collection[RunningQuery]) -> PushDown:
         """What Spark selects; nothing where there are no rows, because the streams have ended."""
-        if batch.registers_now is not None:
+        if not incoming.has_rows:
             return PushDown({}, {}, {})
         zone = self._batch_session.conf
         return push_down(
-            batch.queries.values(),
-            batch.streams,
-            batch.arriving,
+            queries,
+            incoming.streams,
+            incoming.layout,
             lambda: zone.get("spark.sql.session.timeZone") or "",
         )
 
@@ -178,12 +182,13 @@ class SparkCluster:
 
 def _delivered(rows: DataFrame, batch: Batch) -> DataFrame:
     """Rows in their slots; where groups have several slots, once in each."""
-    deliveries = {port: batch.delivery(stream.name) for port, stream in batch.streams.items()}
-    owner = slot_of(batch.routing, batch.slots, deliveries)
+    deliveries = {port: batch.delivery(stream.name) for port, stream in batch.incoming.streams.items()}
+    slots = batch.slots
+    owner = slot_of(slots.routing, slots.count, deliveries)
     if not any(delivery.copies for delivery in deliveries.values()):
-        return rows.repartitionById(batch.slots, owner)
-    slots = slots_of_copies(deliveries, len(batch.routing), owner)
-    return rows.select("*", F.explode(slots).alias(SLOT)).repartitionById(batch.slots, F.col(SLOT)).drop(SLOT)
+        return rows.repartitionById(slots.count, owner)
+    copies = slots_of_copies(deliveries, len(slots.routing), owner)
+    return rows.select("*", F.explode(copies).alias(SLOT)).repartitionById(slots.count, F.col(SLOT)).drop(SLOT)
 
 
 def batch_clock(offsets: str) -> int | None:

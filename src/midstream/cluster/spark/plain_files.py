@@ -20,7 +20,7 @@ from midstream.checkpoint.failures import MissingFile
 from midstream.checkpoint.spark_log import SparkLog
 from midstream.cluster.spark.frames.tagging import StreamInput
 from midstream.inputs.folder_paths import local_folder
-from midstream.job.batch import Batch
+from midstream.job.arriving.incoming import Incoming
 from midstream.job.task.layout import PORT, Layout
 
 OPTIONS = frozenset({"maxfilespertrigger", "maxbytespertrigger", "maxfileage", "latestfirst"})
@@ -50,28 +50,28 @@ class PlainFiles:
             folders[str(port)] = folders[source.name] = port, local_folder(source.path)
         return PlainFiles(log, folders)
 
-    def table(self, batch: Batch, number: int, entry: str, most: int) -> pa.Table | None:
+    def table(self, incoming: Incoming, number: int, entry: str, most: int) -> pa.Table | None:
         """The rows of a batch as they travel, if they are plain and of at most so many bytes."""
         try:
             before = "" if number == self.log.base else self.log.entry(number - 1)
-            pieces = list(self._pieces(batch, self.log.files_between(before, entry), most))
+            pieces = list(self._pieces(incoming, self.log.files_between(before, entry), most))
         except (_NotPlain, MissingFile, OSError, pa.ArrowException, KeyError, ValueError):
             return None
-        names = [PORT, *(field.name for field in batch.arriving.columns)]
-        kinds = [pa.int32(), *(field.type for field in batch.arriving.columns)]
+        names = [PORT, *(field.name for field in incoming.layout.columns)]
+        kinds = [pa.int32(), *(field.type for field in incoming.layout.columns)]
         return pa.Table.from_batches(pieces, pa.schema(list(zip(names, kinds, strict=True))))
 
-    def _pieces(self, batch: Batch, read: Mapping[str, Sequence[str]], most: int) -> Iterator[pa.RecordBatch]:
+    def _pieces(self, incoming: Incoming, read: Mapping[str, Sequence[str]], most: int) -> Iterator[pa.RecordBatch]:
         for source, paths in read.items():
             port, folder = self.folders[source]
             for path in paths:
                 if Path(path).parent != folder:
                     raise _NotPlain
                 file = pq.ParquetFile(path)
-                most -= file.metadata.num_rows * batch.arriving.row_bytes
+                most -= file.metadata.num_rows * incoming.layout.row_bytes
                 if most < 0:
                     raise _NotPlain
-                yield from _tagged(file, port, batch.streams[port], batch.arriving)
+                yield from _tagged(file, port, incoming.streams[port], incoming.layout)
 
 
 class _NotPlain(Exception):

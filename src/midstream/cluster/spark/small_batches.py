@@ -26,6 +26,7 @@ from midstream.cluster.slot_threads import Dealt, Owners, SlotThreads
 from midstream.cluster.spark.frames.tagging import spreading
 from midstream.distribution.fragments import STAY, Route
 from midstream.errors import JobError, MidstreamError
+from midstream.job.arriving.incoming import Incoming
 from midstream.job.batch import Batch
 from midstream.job.in_place import further
 from midstream.job.task.exchange import groups_of, in_slot
@@ -69,7 +70,7 @@ class SmallBatches:
     """The rows of the batch under way that come from sources of which Spark's plan does not state the size."""
     bytes_of_files: Callable[[], int | None] = lambda: None
     """The bytes of its rows that come from the other sources."""
-    plain: Callable[[Batch, int], pa.Table | None] = lambda batch, most: None
+    plain: Callable[[Incoming, int], pa.Table | None] = lambda incoming, most: None
     """The rows of the batch under way without asking Spark, if they are in files that can be read so."""
     slots: SlotThreads = field(default_factory=SlotThreads)
     _growth: float = 1.0
@@ -82,14 +83,14 @@ class SmallBatches:
 
     def run(self, batch: Batch, rows: DataFrame) -> list[Report] | None:
         """The reports of a small batch; None for one that executors are to run."""
-        if not self.most or not self._fits(batch.before, batch.memory):
+        if not self.most or not self._fits(batch.before, batch.options.memory):
             return None
         dealt = self._dealt(batch, rows)
         if dealt is None:
             return None
         started = time.perf_counter()
         try:
-            reports = self.slots.run(_steps(batch), dealt, batch.slots)
+            reports = self.slots.run(_steps(batch), dealt, batch.slots.count)
         except MidstreamError:
             raise
         except Exception as error:
@@ -104,7 +105,7 @@ class SmallBatches:
 
     def ran_elsewhere(self, batch: Batch, reports: Sequence[Report]) -> None:
         """Learns from a batch that executors ran how many bytes its rows were."""
-        self._grown(sum(sum(report.rows.values()) for report in reports) * batch.arriving.row_bytes)
+        self._grown(sum(sum(report.rows.values()) for report in reports) * batch.incoming.layout.row_bytes)
 
     def _grown(self, real: int) -> None:
         if self._known is not None:
@@ -115,15 +116,15 @@ class SmallBatches:
 
     def _dealt(self, batch: Batch, rows: DataFrame) -> Dealt | None:
         """Each slot's rows, if they are few."""
-        slots: Dealt = [[] for _ in range(batch.slots)]
-        if batch.registers_now is not None:
+        slots: Dealt = [[] for _ in range(batch.slots.count)]
+        if not batch.incoming.has_rows:
             return slots
         table = self._table(batch, rows)
         if table is None:
             return None
         for piece in table.to_batches():
-            for port, part in batch.arriving.split(piece).items():
-                stream = batch.streams[port].name
+            for port, part in batch.incoming.layout.split(piece).items():
+                stream = batch.incoming.streams[port].name
                 own, delivery = batch.arrivals.routes.get(stream, STAY), batch.delivery(stream)
                 for to, route in ((port, own), *further(batch.arrivals.copies, port)):
                     for groups in _groups(batch, port, route, part):
@@ -138,11 +139,11 @@ class SmallBatches:
         if self._paused:
             self._paused -= 1
             return None
-        table = self.plain(batch, self.most)
+        table = self.plain(batch.incoming, self.most)
         if table is not None:
             self._taken = rows, table
             return table
-        stated = self._known = self._stated(rows, batch.arriving.row_bytes)
+        stated = self._known = self._stated(rows, batch.incoming.layout.row_bytes)
         if stated is None or stated * self._growth > self.most:
             return None
         try:
@@ -168,9 +169,9 @@ class SmallBatches:
 
 def _groups(batch: Batch, port: int, route: Route, rows: pa.RecordBatch) -> list[Owners]:
     """The partition groups of a stream's rows, as Spark would compute them, once for each time that they are sent."""
-    stream, payload = batch.streams[port], batch.arriving.payload(port, rows)
+    stream, payload = batch.incoming.streams[port], batch.incoming.layout.payload(port, rows)
     if route.everywhere:
-        return [np.full(rows.num_rows, in_slot(slot), np.int32) for slot in range(batch.slots)]
+        return [np.full(rows.num_rows, in_slot(slot), np.int32) for slot in range(batch.slots.count)]
     if route.is_one_slot:
         return [np.full(rows.num_rows, in_slot(0), np.int32)]
     key = spreading(stream, payload.schema) if route.key is None else route.key
@@ -178,7 +179,7 @@ def _groups(batch: Batch, port: int, route: Route, rows: pa.RecordBatch) -> list
     if route.slots:
         there = np.asarray([in_slot(slot) for slot in route.slots], np.int32)
         return [there[hashes.view(np.int64) % len(there)]]
-    return [np.asarray(groups_of(hashes, len(batch.routing)), np.int32)]
+    return [np.asarray(groups_of(hashes, len(batch.slots.routing)), np.int32)]
 
 
 def _sent_to(port: int, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -207,9 +208,5 @@ def stated_by_files(execution: Any) -> int:
 
 def _steps(batch: Batch) -> list[Any]:
     """The steps, all slots of which share the memory of one."""
-    whole = batch.memory
-    batch.memory = Memory(max(LEAST, whole.bytes // batch.slots), whole.fragments)
-    try:
-        return list(batch.steps())
-    finally:
-        batch.memory = whole
+    whole = batch.options.memory
+    return list(batch.steps(Memory(max(LEAST, whole.bytes // batch.slots.count), whole.fragments)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from midstream.algebra.time import BEGINNING, INFINITY
@@ -12,29 +12,29 @@ from midstream.distribution.fragments import Staged
 from midstream.job.arriving.attention import Wait, is_worth_telling, late_text, wait_text
 from midstream.job.batch import Batch
 from midstream.job.migrations.local_plans import migrating_to, plan_text
+from midstream.job.task.reports import Report
 from midstream.job.task.sides import base_name
 
 PARTS = ("transfer", "state", "kernel", "write", "watch")
 """What slots spend their time on: waiting for rows, opening state, running operators, writing, looking at rows."""
 
 
-def seconds_of(batch: Batch) -> dict[str, float]:
-    """The seconds of a batch: those of its slots, the longest of each kind; and what of its job is Spark's own."""
+def seconds_of(reports: Sequence[Report], job: float) -> dict[str, float]:
+    """The seconds of a batch: those of its slots, the longest of each kind; and what of its `job` is Spark's own."""
     seconds: dict[str, float] = {}
     longest: dict[int, float] = {}
-    for report in batch.reports:
+    for report in reports:
         for name, value in report.seconds.items():
             seconds[name] = max(seconds.get(name, 0.0), value)
         own = sum(report.seconds.get(name, 0.0) for name in PARTS)
         longest[report.stage] = max(longest.get(report.stage, 0.0), own)
-    job = batch.job_seconds
     return {**seconds, "job": job, "spark": max(0.0, job - sum(longest.values()))}
 
 
-def slot_seconds(batch: Batch) -> dict[int, float]:
+def slot_seconds(reports: Sequence[Report]) -> dict[int, float]:
     """How long each slot was at work for a batch itself, over all stages: without waiting for rows."""
     found: dict[int, float] = {}
-    for report in (report for report in batch.reports if report.slot >= 0):
+    for report in (report for report in reports if report.slot >= 0):
         own = sum(report.seconds.get(name, 0.0) for name in PARTS if name != "transfer")
         found[report.slot] = found.get(report.slot, 0.0) + own
     return found
@@ -47,13 +47,13 @@ def exchanges_of(batch: Batch, plan: str, staged: Staged, number: int) -> int:
     if not readers or (fragment.route.key is None and not fragment.route.everywhere):
         return 0
     stages = batch.arrivals.stage(plan, readers[0]) - batch.arrivals.stage(plan, fragment)
-    return stages * (batch.slots if fragment.route.everywhere else 1)
+    return stages * (batch.slots.count if fragment.route.everywhere else 1)
 
 
-def moved_bytes(batch: Batch) -> dict[str, int]:
+def moved_bytes(reports: Sequence[Report]) -> dict[str, int]:
     """The bytes that rows took between slots in a batch, by pair, stages together; what stays in its slot is none."""
     found: dict[str, int] = {}
-    for report in batch.reports:
+    for report in reports:
         for slot, size in report.sent.items():
             if slot != report.slot:
                 pair = f"{report.slot} to {slot}"
@@ -82,7 +82,7 @@ def metrics_row(event: Mapping[str, Any], now: float) -> dict[str, Any]:
 
 def warnings_of(batch: Batch, manifest: Manifest | None) -> list[str]:
     """What the job's owner should know of a batch: rows that came too late, and streams that others wait for."""
-    declared = {declaration.name: declaration for declaration in batch.streams.values()}
+    declared = {declaration.name: declaration for declaration in batch.incoming.streams.values()}
     sentences = []
     for name, declaration in declared.items():
         late, rows = (sum(getattr(r, kind).get(name, 0) for r in batch.reports) for kind in ("late", "rows"))
@@ -129,9 +129,9 @@ def _finite(ticks: Mapping[str, int]) -> dict[str, int]:
 def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
     """What a batch did, for people and programs."""
     parts = [part for report in batch.reports for part in report.fragments.items()]
-    seconds = seconds_of(batch)
+    seconds = seconds_of(batch.reports, batch.job_seconds)
     by_query: dict[str, dict[str, int]] = {}
-    plans = {part.name: part.query.staged for part in batch.parts()}
+    plans = {part.name: part.query.staged for part in batch.parts}
     for (query, fragment), part in parts:
         total = by_query.setdefault(
             base_name(query),
@@ -151,12 +151,12 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
         "queries": by_query,
         "registers": dict(manifest.streams.registers) if manifest else {},
         "released": _released(manifest) if manifest else {},
-        "plans": {name: plan_text(query, batch.slots) for name, query in batch.queries.items()},
+        "plans": {name: plan_text(query, batch.slots.count) for name, query in batch.queries.items()},
         "migrations": {name: migrating_to(query) for name, query in batch.queries.items() if query.migrates},
         "seconds": seconds,
-        "slots": slot_seconds(batch),
+        "slots": slot_seconds(batch.reports),
         "ran_on": sorted({report.place for report in batch.reports if report.place}),
-        "moved": moved_bytes(batch),
+        "moved": moved_bytes(batch.reports),
         "executors": {str(report.slot): report.executor for report in batch.reports if report.executor},
         "warnings": warnings_of(batch, manifest),
         "decisions": {

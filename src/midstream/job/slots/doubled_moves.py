@@ -220,21 +220,21 @@ def _latest_end(plan: PhysicalNode, latest: Mapping[str, int]) -> int:
 
 def doubled_after(batch: Batch) -> dict[str, Any] | None:
     """What the manifest of a batch says of the move of groups that is under way."""
-    if batch.doubling is None:
+    doubling = batch.slots.doubling
+    if doubling is None:
         return None
-    return batch.doubling.observed({slot: _facts(batch, slot) for slot in range(batch.slots)}).to_json()
+    return doubling.observed({slot: _facts(batch, doubling, slot) for slot in range(batch.slots.count)}).to_json()
 
 
-def _facts(batch: Batch, slot: int) -> Facts:
+def _facts(batch: Batch, doubling: Doubling, slot: int) -> Facts:
     """What a slot's report says of the queries that are doubled; those that stand still are waited for."""
-    assert batch.doubling is not None
-    if not batch.doubling.queries:
+    if not doubling.queries:
         return Facts(passed=INFINITY)
-    roots = {(p.name, p.query.in_slot(slot).staged.root.number) for p in batch.parts() if p.track is not None}
+    roots = {(p.name, p.query.in_slot(slot).staged.root.number) for p in batch.parts if p.track is not None}
     reports = [report for report in batch.reports if report.slot == slot]
     record = [part for report in reports for place, part in report.fragments.items() if place in roots]
-    sent = frozenset(group for group in batch.doubling.copies if batch.routing[group] == slot)
-    if not set(batch.doubling.queries) <= set(batch.queries):  # one in quarantine has yet to answer for its old rows
+    sent = frozenset(group for group in doubling.copies if batch.slots.routing[group] == slot)
+    if not set(doubling.queries) <= set(batch.queries):  # one in quarantine has yet to answer for its old rows
         return Facts(old=sent)
     purged = record and not any(part.old for part in record)
     return Facts(old=frozenset() if purged else sent, passed=min((part.passed for part in record), default=BEGINNING))

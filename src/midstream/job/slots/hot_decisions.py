@@ -14,6 +14,7 @@ from midstream.errors import JobError
 from midstream.job.batch import Batch
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.spreading import SpreadGroups, merging_for
+from midstream.job.task.reports import Report
 
 CANDIDATES = 4
 """How many groups with most to do are looked at."""
@@ -28,7 +29,7 @@ def decide(
 ) -> HotDecision:
     """What is decided from measured loads; it is recorded in `spread`."""
     loads = [group.seconds for group in groups]
-    busy = [0.0] * batch.slots
+    busy = [0.0] * batch.slots.count
     for group in (*groups, *(load for _, load in shared)):
         busy[int(group.owner)] += group.seconds
     for number, load in shared:
@@ -38,7 +39,7 @@ def decide(
     most = sorted(range(len(loads)), key=lambda group: (-loads[group], group))[:CANDIDATES]
     known = {g: _hot_group(batch, g, loads[g], spread.groups.get(g)) for g in {*most, *spread.groups}}
 
-    decision = controller.consider(known, batch.routing, loads, busy, partial(_refused, batch.queries))
+    decision = controller.consider(known, batch.slots.routing, loads, busy, partial(_refused, batch.queries))
     if decision.group is not None and decision.action == "spread":
         merging = merging_for(batch.queries, decision.stream)
         spread.ask(SpreadGroup(decision.group, decision.stream, decision.ways, decision.reason, merging=merging))
@@ -47,10 +48,10 @@ def decide(
     return decision
 
 
-def hottest(batch: Batch, loads: Sequence[float]) -> dict[int, tuple[Mapping[str, int], str]]:
+def hottest(reports: Sequence[Report], loads: Sequence[float]) -> dict[int, tuple[Mapping[str, int], str]]:
     """Of the groups with most to do lately: how many rows came of each stream, and the key they are hot by."""
     most = sorted(range(len(loads)), key=lambda group: (-loads[group], group))[:CANDIDATES]
-    return {group: (rows, _key(batch, group)) for group in most if (rows := _rows(batch, group))}
+    return {group: (rows, _key(reports, group)) for group in most if (rows := _rows(reports, group))}
 
 
 def spread_hot(
@@ -86,22 +87,22 @@ def _refused(queries: Mapping[str, RunningQuery], stream: str) -> str:
 
 
 def _hot_group(batch: Batch, group: int, share: float, wanted: SpreadGroup | None) -> HotGroup:
-    slots = () if wanted is None else wanted.slots or (batch.routing[group],)
-    return HotGroup(share, _rows(batch, group), slots, _key(batch, group))
+    slots = () if wanted is None else wanted.slots or (batch.slots.routing[group],)
+    return HotGroup(share, _rows(batch.reports, group), slots, _key(batch.reports, group))
 
 
-def _rows(batch: Batch, group: int) -> Mapping[str, int]:
+def _rows(reports: Sequence[Report], group: int) -> Mapping[str, int]:
     """How many rows of a group came of each stream; none if most of its work comes through an exchange."""
     found: dict[str, int] = {}
-    for report in batch.reports:
+    for report in reports:
         for stream, counts in report.arrived.items():
             found[stream] = found.get(stream, 0) + counts.get(group, 0)
-    everything = sum(report.groups.get(group, 0) for report in batch.reports)
+    everything = sum(report.groups.get(group, 0) for report in reports)
     arrived = sum(found.values())
     return {name: count for name, count in found.items() if count} if 2 * arrived >= everything else {}
 
 
-def _key(batch: Batch, group: int) -> str:
+def _key(reports: Sequence[Report], group: int) -> str:
     """The key that a group is hot by, in words."""
-    found = [report.hot_keys[group] for report in batch.reports if group in report.hot_keys]
+    found = [report.hot_keys[group] for report in reports if group in report.hot_keys]
     return max(found, key=lambda hot: hot[1])[0] if found else ""

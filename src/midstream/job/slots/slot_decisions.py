@@ -8,7 +8,7 @@ happened.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,11 +18,14 @@ from midstream.adaptation.scaling import ScaleController, ScalePolicy, SlotRange
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.distribution.routing import Routing
+from midstream.distribution.spread_groups import SpreadGroup
 from midstream.job.batch import Batch
+from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.hot_decisions import decide
 from midstream.job.slots.protocol_choice import Terms
 from midstream.job.slots.spreading import SpreadGroups
 from midstream.job.task.exchange import default_routing
+from midstream.job.task.reports import Report
 
 WORK = ("state", "kernel", "write")
 """What of a slot's seconds is work of its own, rather than waiting for rows."""
@@ -53,8 +56,9 @@ Measure = Callable[[Batch, float], Measured]
 
 def measured(batch: Batch, interval: float) -> Measured:
     """What slots report of a batch."""
-    seconds, held, rows = ([0.0] * batch.slots for _ in range(3))
-    counts = [0] * len(batch.routing)
+    slots = batch.slots
+    seconds, held, rows = ([0.0] * slots.count for _ in range(3))
+    counts = [0] * len(slots.routing)
     for report in batch.reports:
         seconds[report.slot] += sum(report.seconds.get(name, 0.0) for name in WORK)
         held[report.slot] += sum(part.state_bytes for part in report.fragments.values())
@@ -63,13 +67,13 @@ def measured(batch: Batch, interval: float) -> Measured:
             counts[group] += count
     lately = list(batch.before.slots.loads) if batch.before is not None else []
     lately = lately or [0.0] * len(counts)
-    elsewhere = _elsewhere(batch)
+    elsewhere = _elsewhere(slots.shared, batch.reports)
     for group, _, count in elsewhere:
         counts[group] -= count
         lately[group] -= lately[group] * _share(count, counts[group] + count)
-    placed = [*zip(range(len(counts)), batch.routing, counts, strict=True), *elsewhere]
+    placed = [*zip(range(len(counts)), slots.routing, counts, strict=True), *elsewhere]
     past = [*lately, *(float(count) for _, _, count in elsewhere)]
-    now, before = ([0.0] * batch.slots for _ in range(2))
+    now, before = ([0.0] * slots.count for _ in range(2))
     for (_, slot, count), load in zip(placed, past, strict=True):
         now[slot] += count
         before[slot] += load
@@ -85,16 +89,16 @@ def measured(batch: Batch, interval: float) -> Measured:
     ]
     groups, shared = found[: len(counts)], found[len(counts) :]
     others = tuple((group, load) for (group, _, _), load in zip(elsewhere, shared, strict=True))
-    return Measured(tuple(groups), max(seconds) / interval, _ticks(batch) / interval, others)
+    return Measured(tuple(groups), max(seconds) / interval, _ticks(batch.before, batch.reports) / interval, others)
 
 
-def _elsewhere(batch: Batch) -> list[tuple[int, int, int]]:
+def _elsewhere(groups: Sequence[SpreadGroup], reports: Sequence[Report]) -> list[tuple[int, int, int]]:
     """The rows of groups that several slots share, in the slots that are not their homes."""
     found = []
-    for shared in (group for group in batch.spread if group.active):
+    for shared in groups:
         arrived = {
             report.slot: report.arrived.get(shared.spread, {}).get(shared.group, 0)
-            for report in batch.reports
+            for report in reports
             if report.stage == 0
         }
         found += [(shared.group, slot, arrived.get(slot, 0)) for slot in shared.slots[1:]]
@@ -105,10 +109,10 @@ def _share(count: float, total: float) -> float:
     return count / total if total else 0.0
 
 
-def _ticks(batch: Batch) -> float:
+def _ticks(manifest: Manifest | None, reports: Sequence[Report]) -> float:
     """How far event time has come with a batch."""
-    before = {} if batch.before is None else batch.before.streams.latest
-    latest = [(s, t) for report in batch.reports for s, t in report.latest.items()]
+    before = {} if manifest is None else manifest.streams.latest
+    latest = [(s, t) for report in reports for s, t in report.latest.items()]
     return float(max((t - before[s] for s, t in latest if before.get(s, BEGINNING) > BEGINNING), default=0))
 
 
@@ -163,17 +167,17 @@ class SlotDecisions:
         `spread` records which groups several slots are to share.
         """
         self.go_on(batch.before)
-        waiting = waiting or batch.doubling is not None
+        waiting = waiting or batch.slots.doubling is not None
         began, self.last_started, self.as_of = self.last_started, batch.started, batch.batch_id
-        if batch.registers_now is not None:
+        if not batch.incoming.has_rows:
             return None
         interval = max(1e-6, batch.job_seconds if began is None else batch.started - began)
         seen = self.measure(batch, interval)
         if self.scaling is not None and not waiting:
-            decision = self.scaling.consider(seen.busy, batch.slots)
+            decision = self.scaling.consider(seen.busy, batch.slots.count)
             self._remember(batch, decision.as_dict())
             if decision.action != "stay":
-                dealt = tuple(default_routing(decision.slots, len(batch.routing)))
+                dealt = tuple(default_routing(decision.slots, len(batch.slots.routing)))
                 return Routing(dealt, decision.slots, decision.reason)
         if self.hot is not None and spread is not None and not waiting:
             hot = decide(self.hot, batch, seen.groups, seen.shared, spread)
@@ -183,12 +187,13 @@ class SlotDecisions:
         return None if self.balance is None else self._balanced(self.balance, batch, seen, waiting)
 
     def _balanced(self, balance: BalanceController, batch: Batch, seen: Measured, waiting: bool) -> Routing | None:
-        balance.window = _window(batch, seen.ticks_per_second) or balance.window
-        names = [str(slot) for slot in range(batch.slots)]
-        moving = frozenset(range(len(batch.routing))) if waiting else frozenset[int]()
+        balance.window = _window(batch.queries, seen.ticks_per_second) or balance.window
+        slots = batch.slots
+        names = [str(slot) for slot in range(slots.count)]
+        moving = frozenset(range(len(slots.routing))) if waiting else frozenset[int]()
         fixed = {*range(len(seen.groups), len(seen.groups) + len(seen.shared)), *(group for group, _ in seen.shared)}
         loads = (*seen.groups, *(load for _, load in seen.shared))
-        terms = Terms.of(batch.queries, batch.by_group, Routing(tuple(batch.routing), batch.slots))
+        terms = Terms.of(batch.queries, slots.by_group, Routing(slots.routing, slots.count))
         decision = balance.consider(
             loads, names, terms.protocols, moving, fixed=fixed, carried=terms.carried, doubled=terms.doubled
         )
@@ -196,7 +201,7 @@ class SlotDecisions:
         if decision.action == "stay":
             return None
         protocol = decision.requests[0].protocol
-        return Routing(_dealt(batch, decision), batch.slots, decision.reason, protocol)
+        return Routing(_dealt(slots.routing, decision), slots.count, decision.reason, protocol)
 
     def _remember(self, batch: Batch, record: dict[str, Any]) -> None:
         """Keeps a decision, and of a run of equal decisions to stay only the last."""
@@ -207,17 +212,17 @@ class SlotDecisions:
         self.decisions = [*self.decisions, record][-REMEMBERED:]
 
 
-def _dealt(batch: Batch, decision: BalanceDecision) -> tuple[int, ...]:
-    dealt = list(batch.routing)
+def _dealt(routing: Sequence[int], decision: BalanceDecision) -> tuple[int, ...]:
+    dealt = list(routing)
     for request in decision.requests:
         for group in request.groups:
             dealt[group] = int(request.receiver)
     return tuple(dealt)
 
 
-def _window(batch: Batch, ticks_per_second: float) -> float | None:
+def _window(queries: Mapping[str, RunningQuery], ticks_per_second: float) -> float | None:
     """The longest window of all queries in seconds; None if it never ends, or nothing says how fast time goes."""
-    longest = [source.longest for query in batch.queries.values() for source in query.sources]
+    longest = [source.longest for query in queries.values() for source in query.sources]
     known = [ticks for ticks in longest if ticks is not None]
     if not known or not ticks_per_second:
         return None

@@ -1,0 +1,52 @@
+"""How the slots of a batch are laid out: who owns which partition groups, and which groups several slots have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from midstream.distribution.spread_groups import SpreadGroup
+from midstream.job.arriving.incoming import Incoming
+from midstream.job.slots.doubling import Doubling
+from midstream.job.task.exchange import Delivery
+
+
+@dataclass(frozen=True, slots=True)
+class SlotLayout:
+    """How many slots there are, and which of them owns each partition group.
+
+    States may be sorted `by_group`. Several slots share the groups that are `spread`, except those that rest.
+    `doubling` is the move under way of groups whose rows go to two slots, and `copies` are the slots besides the
+    owner's to which arriving rows of some groups go.
+    """
+
+    count: int
+    routing: tuple[int, ...]
+    by_group: bool = True
+    spread: tuple[SpreadGroup, ...] = ()
+    doubling: Doubling | None = None
+    copies: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def shared(self) -> list[SpreadGroup]:
+        """The partition groups that several slots share in this batch."""
+        return [group for group in self.spread if group.active]
+
+    @property
+    def has_copies(self) -> bool:
+        """Whether rows come to slots that other slots account for."""
+        return bool(self.copies) or bool(self.shared)
+
+    @property
+    def one_slot_each(self) -> bool:
+        """Whether every group is in one slot alone, and stays so."""
+        return not self.copies and not self.spread and self.doubling is None
+
+    def delivery(self, stream: str, incoming: Incoming) -> Delivery:
+        """To which slots arriving rows of a stream go; those that may go anywhere go to one."""
+        route, shared = incoming.routes.get(stream), self.shared
+        if not shared:
+            return Delivery(self.routing, self.copies if route is not None and route.key else {})
+        copies = {group.group: group.slots[1:] for group in shared if stream in group.copied}
+        spread = {group.group: group.slots for group in shared if stream == group.spread}
+        return Delivery(self.routing, copies, spread, incoming.hashable(stream) if spread else ())
