@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 
 import pyarrow as pa
 import pytest
@@ -14,14 +15,32 @@ from midstream.lab.bench.fuzz import bench_fuzz
 from midstream.lab.bench.steady_job import SteadyJob
 from midstream.lab.chaos.judge import database_of, difference
 from midstream.lab.chaos.queries import COMING, OTHERWISE, QUERIES, Judged
+from midstream.lab.fuzz.cases import random_case
+from midstream.lab.fuzz.constructs import EVERYTHING, RELATIONAL
+from midstream.lab.fuzz.drives import Drive, result_of
+from midstream.lab.fuzz.judge import difference as difference_of_case
 
 ALL = {**QUERIES, **COMING, "otherwise": OTHERWISE}
 
 
 def test_drawn_cases_are_as_duckdb_says():
-    figures = {figure.name: figure for figure in bench_fuzz(cases=8, seed=3).figures}
-    assert figures["cases that differ from DuckDB"].holds
+    figures = {figure.name: figure for figure in bench_fuzz(cases=12, seed=3).figures}
+    assert figures["cases that differ"].holds
+    assert figures["cases that migrate"].value > 0
     assert figures["texts that the parser fails on"].holds
+
+
+@pytest.mark.parametrize("constructs", [EVERYTHING, RELATIONAL])
+def test_the_judge_of_cases_notices_a_lost_row(constructs: frozenset[str]):
+    noticed, given = 0, 0
+    for seed in range(20):
+        case = random_case(seed, constructs)
+        found = result_of(case, Drive.draw(Random(seed), case).without_migrations())
+        assert isinstance(found, pa.Table)
+        assert difference_of_case(case, found) is None
+        given += found.num_rows > 0
+        noticed += difference_of_case(case, found.slice(0, found.num_rows // 2)) is not None
+    assert noticed >= 0.8 * given > 0
 
 
 def streams() -> dict[str, pa.Table]:

@@ -8,14 +8,14 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.generators import EVERYTHING, RELATIONAL, Case, cases
-from tests.generators.constructs import TO_STREAM
-from tests.generators.sources import ENDLESS
 
 import midstream as ms
 from midstream.algebra.semantics import coalesced
 from midstream.algebra.semantics.values import row_identity
 from midstream.algebra.semantics.windows import Element
 from midstream.algebra.snapshots import multiset_equal
+from midstream.lab.fuzz.constructs import TO_STREAM
+from midstream.lab.fuzz.sources import ENDLESS
 
 elements = st.builds(
     lambda value, start, length: Element((value,), start, start + length),

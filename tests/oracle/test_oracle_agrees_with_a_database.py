@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from tests.generators import RELATIONAL, Case, cases, random_case
-from tests.generators.constructs import (
+
+import midstream as ms
+from midstream.lab.fuzz.constructs import (
     AGGREGATION,
     EXPRESSIONS,
     INNER,
@@ -16,12 +17,7 @@ from tests.generators.constructs import (
     TIME_WINDOWS,
     TIMES,
 )
-from tests.oracle.database import answer, same_rows, snapshot
-from tests.oracle.window_contents import content
-
-import midstream as ms
-
-MOST_INSTANTS = 6
+from midstream.lab.fuzz.judge import difference_from_database
 
 
 @given(cases(RELATIONAL))
@@ -51,23 +47,5 @@ def test_snapshots_of_each_family_equal_a_databases_answer(family: str) -> None:
 def check(case: Case) -> None:
     """Compares the oracle with DuckDB at some instants of a case."""
     assert case.sql is not None
-    result = ms.reference(case.query, case.inputs, time="ts")
-    for instant in instants(case, result):
-        contents = {leaf.alias: content(leaf, case.inputs[leaf.stream.name], instant) for leaf in case.leaves}
-        expected, found = answer(case.sql, contents), snapshot(result, instant)
-        assert same_rows(expected, found), (
-            f"at {instant} the database says {expected}, the oracle {found}\n{case.sql}\n{case}"
-        )
-
-
-def instants(case: Case, result: pa.Table) -> list[int]:
-    """Some instants at which something happens or has just happened, spread over all of them."""
-    times = [table.column("ts") for table in case.inputs.values()]
-    moments: set[int] = set()
-    for column in [*times, result.column("valid_from"), result.column("valid_to")]:
-        if pa.types.is_timestamp(column.type):
-            column = column.cast(pa.timestamp("us", column.type.tz))
-        moments.update(moment for moment in column.cast(pa.int64()).to_pylist() if moment is not None)
-    near = sorted({m + shift for m in moments for shift in (-1, 0)})
-    step = max(1, len(near) // MOST_INSTANTS)
-    return near[step // 2 :: step]
+    found = difference_from_database(case, ms.reference(case.query, case.inputs, time="ts"))
+    assert found is None, f"{found}\n{case.sql}\n{case}"

@@ -12,10 +12,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.generators.cases import random_case
-from tests.generators.choices import Choices
-from tests.generators.constructs import INNER_JOINS
-from tests.generators.expressions import Expressions, Value
 from tests.profiles import always
 from tests.spark.feeding import Feed
 
@@ -32,6 +28,10 @@ from midstream.inputs import declare
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.task.layout import PORT
 from midstream.job.task.reports import Report
+from midstream.lab.fuzz.cases import random_case
+from midstream.lab.fuzz.choices import Choices
+from midstream.lab.fuzz.constructs import INNER_JOINS
+from midstream.lab.fuzz.expressions import Expressions, Value
 from midstream.language import parse
 from midstream.operators.expressions import compile_predicate
 from midstream.optimizer.plans import plan_query

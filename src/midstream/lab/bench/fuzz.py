@@ -1,151 +1,90 @@
-"""`midstream bench fuzz`: random streams, settings and migrations against DuckDB, and damaged texts against the parser.
+"""`midstream bench fuzz`: random queries, streams, settings and migrations against DuckDB, and damaged texts.
 
-A case is a query of the chaos job over random streams, run in one call with drawn batches, scheduling, plan and
-migrations; every snapshot must be DuckDB's. A damaged text must give a plan or a `QueryError`, nothing else.
+A case is a drawn query over drawn streams, run with drawn batches, scheduling, plan and migrations; its snapshots must
+be DuckDB's, or the oracle's where SQL cannot say it. A damaged text must give a plan or a `QueryError`.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from functools import cache
+from collections import Counter
 from random import Random
-from typing import Any
 
 import pyarrow as pa
 
-from midstream.algebra.declarations import Catalog
-from midstream.api import Migration, run
-from midstream.errors import MigrationError, QueryError
-from midstream.inputs import StreamSettings
+from midstream.api import reference
+from midstream.errors import MidstreamError, MigrationError
 from midstream.lab.bench.figures import Report
-from midstream.lab.chaos.judge import database_of, difference, empty_database
-from midstream.lab.chaos.queries import COMING, PLANS, QUERIES, STRATEGIES, Judged
-from midstream.language import parse
+from midstream.lab.fuzz.cases import Case, random_case
+from midstream.lab.fuzz.constructs import EVERYTHING, INNER_JOINS, INTERVAL_KEEPING, RELATIONAL
+from midstream.lab.fuzz.drives import Drive, result_of
+from midstream.lab.fuzz.judge import difference
+from midstream.lab.fuzz.texts import foreign_errors
 
 log = logging.getLogger(__name__)
 
-JUDGED: dict[str, Judged] = {**QUERIES, **COMING}
-SCHEDULES = ("dfs", "bfs", "rr", "batch:3", "chain")
-TEXTS = sorted(judged.cql for judged in JUDGED.values())
 TEXTS_PER_CASE = 100
-WORDS = (
-    *[
-        "SELECT",
-        "FROM",
-        "WHERE",
-        "GROUP",
-        "BY",
-        "[",
-        "]",
-        "(",
-        ")",
-        ",",
-        ".",
-        "*",
-        "=",
-        "<",
-        "1",
-        "-1",
-        "NULL",
-        "RANGE",
-        "ROWS",
-        "HOP",
-        "JOIN",
-        "LEFT",
-        "ON",
-        "AND",
-        "NOT",
-        "A",
-        "B",
-        "k",
-        "v",
-    ],
-    *("'x'", "\x00", "é"),
-)
+ROWS = (12, 30)
+"""How many rows a stream has at most."""
+
+CONSTRUCTS = (EVERYTHING, RELATIONAL, INTERVAL_KEEPING, INNER_JOINS)
+"""What queries may use: everything, or only what more strategies can migrate."""
 
 
 def bench_fuzz(cases: int = 200, seed: int = 0) -> Report:
     """How many of so many cases differ from DuckDB, and how many texts the parser answers with a foreign error."""
     began = time.perf_counter()
-    wrong = refused = foreign = 0
-    database = empty_database()
+    counts: Counter[str] = Counter()
     for number in range(seed, seed + cases):
         random = Random(number)
-        try:
-            found = _differs(random, database)
-        except MigrationError:
-            refused += 1
-            found = None
+        case = random_case(number, random.choice(CONSTRUCTS), most_rows=random.choice(ROWS))
+        counts["judged by DuckDB"] += case.sql is not None
+        found = _wrong(case, random, counts)
         if found is not None:
-            wrong += 1
-            log.error("seed %d: %s", number, found)
-        for _ in range(TEXTS_PER_CASE):
-            foreign += _foreign(random, number)
+            counts["wrong"] += 1
+            log.error("seed %d: %s%s", number, found, case)
+        for text in foreign_errors(case, random, TEXTS_PER_CASE):
+            counts["foreign"] += 1
+            log.error("seed %d: %s", number, text)
     report = Report("fuzz")
     report.add("cases", float(cases), "cases")
-    report.add("cases whose migration is refused", float(refused), "cases")
-    report.add("cases that differ from DuckDB", float(wrong), "cases", 0.0, "at most")
+    report.add("cases judged by DuckDB, others by the oracle", float(counts["judged by DuckDB"]), "cases")
+    report.add("cases that migrate", float(counts["migrated"]), "cases")
+    report.add("cases whose strategy is refused, and another one taken", float(counts["refused"]), "cases")
+    report.add("cases whose input is refused, as the oracle does", float(counts["input refused"]), "cases")
+    report.add("cases that differ", float(counts["wrong"]), "cases", 0.0, "at most")
     report.add("damaged texts", float(cases * TEXTS_PER_CASE), "texts")
-    report.add("texts that the parser fails on", float(foreign), "texts", 0.0, "at most")
+    report.add("texts that the parser fails on", float(counts["foreign"]), "texts", 0.0, "at most")
     report.add("time of a case", (time.perf_counter() - began) / max(cases, 1), "s")
     return report
 
 
-def _differs(random: Random, database: Any) -> str | None:
-    """What is wrong with a drawn case, if anything is."""
-    name = random.choice(sorted(JUDGED))
-    judged = JUDGED[name]
-    streams = {stream: _rows(random) for stream in "ABC"}
-    inputs = {stream: table for stream, table in streams.items() if f" {stream} [" in judged.cql}
-    migrates = name == "joined"
-    moments = sorted(random.sample(range(10, 90), random.randint(0, 2))) if migrates else []
-    migrations = [Migration(at=at, plan=random.choice(PLANS), strategy=random.choice(STRATEGIES)) for at in moments]
-    rows, scheduling = random.choice([1, 7, 30, 1000]), random.choice(SCHEDULES)
-    got = run(
-        judged.cql,
-        inputs,
-        time="ts",
-        plan=random.choice([None, *PLANS]) if migrates else None,
-        migrations=migrations,
-        batch_rows=rows,
-        scheduling=scheduling,
-    )
-    found = difference(database_of(streams, database), judged, got, 0)
-    return None if found is None else f"{name} in batches of {rows} by {scheduling} with {migrations}: {found}"
-
-
-def _rows(random: Random) -> pa.Table:
-    times = sorted(random.sample(range(100), random.randint(1, 60)))
-    return pa.table({"k": [random.randrange(random.choice([1, 4, 8])) for _ in times], "v": times, "ts": times})
-
-
-def _foreign(random: Random, number: int) -> bool:
-    """Whether a damaged text makes the parser fail with anything but its own error."""
-    text = random.choice(TEXTS)
-    tokens = text.replace("(", " ( ").replace(")", " ) ").replace(",", " , ").split()
-    for _ in range(random.randint(1, 5)):
-        place = random.randrange(len(tokens) + 1)
-        match random.randrange(4):
-            case 0:
-                del tokens[place : place + random.randint(1, 3)]
-            case 1:
-                tokens[place:place] = tokens[place : place + 4]
-            case 2:
-                tokens[place : place + 1] = [random.choice(WORDS)]
-            case _:
-                tokens.insert(place, "".join(chr(random.randrange(1, 500)) for _ in range(random.randint(1, 6))))
+def _wrong(case: Case, random: Random, counts: Counter[str]) -> str | None:
+    """What is wrong with a drawn run of a case, if anything is."""
+    drive = Drive.draw(random, case)
     try:
-        parse(" ".join(tokens), _catalog())
-    except QueryError:
-        return False
+        found = result_of(case, drive)
+        if isinstance(found, MigrationError):
+            counts["refused"] += 1
+            drive = drive.by_any_strategy()
+            found = result_of(case, drive)
+        if isinstance(found, MigrationError):
+            drive = drive.without_migrations()
+            found = result_of(case, drive)
+        counts["migrated"] += bool(drive.migrations)
+        wrong = _judged(case, found, counts)
     except Exception as error:
-        log.error("seed %d: %r gives %s: %s", number, " ".join(tokens), type(error).__name__, error)
-        return True
-    return False
+        wrong = f"{type(error).__name__}: {error}"
+    return None if wrong is None else f"{drive}: {wrong}"
 
 
-@cache
-def _catalog() -> Catalog:
-    columns = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("ts", pa.int64())])
-    return Catalog({name: StreamSettings("ts").declaration(name, columns) for name in "ABC"}, {})
+def _judged(case: Case, found: pa.Table | MidstreamError, counts: Counter[str]) -> str | None:
+    if not isinstance(found, MidstreamError):
+        return difference(case, found)
+    try:
+        reference(case.query, case.inputs, time=case.time)
+    except type(found):
+        counts["input refused"] += 1
+        return None
+    return f"the oracle answers, but the engine says: {found}"

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from tests.generators.choices import Choices
-from tests.generators.streams import value
+from midstream.lab.fuzz.choices import Choices
+from midstream.lab.fuzz.streams import value
 
 KINDS = ("integer", "double", "string", "boolean", "date", "decimal", "timestamp")
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import strategies as st
-from tests.generators.choices import Choices
-from tests.generators.constructs import EVERYTHING
-from tests.generators.queries import Writer
-from tests.generators.sources import Leaf
-from tests.generators.streams import LAST_TIME, MOST_ROWS, draw_streams, draw_table
+
+from midstream.lab.fuzz.choices import Choices
+from midstream.lab.fuzz.constructs import EVERYTHING
+from midstream.lab.fuzz.queries import Writer
+from midstream.lab.fuzz.sources import Leaf
+from midstream.lab.fuzz.streams import BASE, LAST_TIME, MOST_ROWS, draw_streams, draw_table
 
 
 @dataclass(frozen=True, repr=False)
@@ -23,6 +24,21 @@ class Case:
     sql: str | None
     leaves: tuple[Leaf, ...]
     time: str = "ts"
+
+    def moment(self, at: int) -> int | dt.datetime:
+        """A drawn time as the streams have it."""
+        if self._is_integer:
+            return at
+        zone = next(iter(self.inputs.values())).schema.field(self.time).type.tz
+        return (BASE + dt.timedelta(seconds=at)).replace(tzinfo=None if zone is None else dt.UTC)
+
+    def duration(self, amount: int) -> int | str:
+        """A drawn duration as the streams have it."""
+        return amount if self._is_integer else f"{amount} seconds"
+
+    @property
+    def _is_integer(self) -> bool:
+        return bool(pa.types.is_integer(next(iter(self.inputs.values())).schema.field(self.time).type))
 
     def replay(self) -> str:
         """A program that asks the oracle this case's question."""
@@ -53,18 +69,8 @@ def draw_case(
     return Case(query.cql, inputs, query.sql, query.leaves)
 
 
-def cases(constructs: frozenset[str] = EVERYTHING, **limits: Any) -> st.SearchStrategy[Case]:
-    """Cases for hypothesis, which shrinks them; takes what `draw_case` takes."""
-
-    @st.composite
-    def strategy(draw: st.DrawFn) -> Case:
-        return draw_case(Choices.of_hypothesis(draw), constructs, **limits)
-
-    return strategy()
-
-
 def random_case(seed: int, constructs: frozenset[str] = EVERYTHING, **limits: Any) -> Case:
-    """The case of a seed: many times faster than hypothesis, for long runs; takes what `draw_case` takes."""
+    """The case of a seed; takes what `draw_case` takes."""
     return draw_case(Choices.of_seed(seed), constructs, **limits)
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from tests.generators.choices import Choices
-from tests.generators.expressions import COMPARISONS, INEXACT, Expressions, Value, both
-from tests.generators.sources import BOUNDED, ENDLESS, Leaf, Source, WindowChoice, draw_window, leaf_source
-from tests.generators.streams import StreamSpec
+from midstream.lab.fuzz.choices import Choices
+from midstream.lab.fuzz.expressions import COMPARISONS, INEXACT, Expressions, Value, both
+from midstream.lab.fuzz.sources import BOUNDED, ENDLESS, Leaf, Source, WindowChoice, draw_window, leaf_source
+from midstream.lab.fuzz.streams import StreamSpec
 
 SET_KINDS = ("integer", "integer", "integer", "boolean", "string", "double", "date", "decimal")
 SET_FORMS = {

@@ -1,17 +1,12 @@
-"""Where random decisions come from: hypothesis, which can shrink what it drew, or a plain seed, which is fast."""
+"""Where random decisions come from: anything that gives whole numbers, such as a seed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from random import Random
 from typing import TypeVar
 
-from hypothesis import strategies as st
-
 T = TypeVar("T")
-_integers = lru_cache(st.integers)
-
 
 Source = Callable[[int, int], int]
 """Anything that gives a whole number between two bounds, both included; small ones are the simple ones."""
@@ -22,11 +17,6 @@ class Choices:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-
-    @classmethod
-    def of_hypothesis(cls, draw: st.DrawFn) -> Choices:
-        """Decisions that hypothesis can shrink."""
-        return cls(lambda low, high: draw(_integers(low, high)))
 
     @classmethod
     def of_seed(cls, seed: int) -> Choices:

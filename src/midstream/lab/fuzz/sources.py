@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.generators.choices import Choices
-from tests.generators.expressions import Value
-from tests.generators.streams import StreamSpec, TimeSpec
+from midstream.lab.fuzz.choices import Choices
+from midstream.lab.fuzz.expressions import Value
+from midstream.lab.fuzz.streams import StreamSpec, TimeSpec
 
 BOUNDED = ("range", "now", "hop", "tumble")
 ENDLESS = ("unbounded", "rows", "partitioned_rows")

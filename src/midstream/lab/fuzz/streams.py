@@ -13,7 +13,8 @@ from random import Random
 from typing import Any
 
 import pyarrow as pa
-from tests.generators.choices import Choices
+
+from midstream.lab.fuzz.choices import Choices
 
 MOST_ROWS = 12
 LAST_TIME = 40

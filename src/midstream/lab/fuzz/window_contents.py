@@ -6,9 +6,12 @@ This shares nothing with the oracle, which computes intervals.
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
-from tests.generators import Leaf, WindowChoice
+
+from midstream.lab.fuzz.sources import Leaf, WindowChoice
 
 KOLKATA = int(dt.timedelta(hours=5, minutes=30).total_seconds()) * 1_000_000
 
@@ -27,7 +30,9 @@ def _ticks(column: pa.ChunkedArray) -> list[int | None]:
     return list(column.to_pylist())
 
 
-def _chosen(window: WindowChoice, rows: list[int], times, table: pa.Table, instant: int, second: int) -> list[int]:
+def _chosen(
+    window: WindowChoice, rows: list[int], times: Sequence[Any], table: pa.Table, instant: int, second: int
+) -> list[int]:
     match window.form:
         case "raw" | "now":
             return [i for i in rows if times[i] == instant]
@@ -48,10 +53,10 @@ def _last_boundary(window: WindowChoice, instant: int, second: int) -> int:
     return (instant - shift) // (window.slide * second) * (window.slide * second) + shift
 
 
-def _last_rows(window: WindowChoice, rows: list[int], times, table: pa.Table) -> list[int]:
+def _last_rows(window: WindowChoice, rows: list[int], times: Sequence[Any], table: pa.Table) -> list[int]:
     cells = table.to_pylist()
 
-    def order(i: int):
+    def order(i: int) -> Any:
         return times[i], [(0, 0) if value is None else (1, value) for value in list(cells[i].values())[1:]]
 
     groups: dict[object, list[int]] = {}
