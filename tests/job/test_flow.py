@@ -24,7 +24,7 @@ from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.state import JobState
 from midstream.job.task.exchange import GROUPS
 from midstream.job.task.layout import Layout
-from midstream.job.task.reports import FragmentReport, Report
+from midstream.job.task.reports import FragmentReport, Report, StreamCounts, Traffic
 from midstream.job.transitions import after
 from midstream.language import parse
 from midstream.optimizer.plans import plan_query
@@ -122,7 +122,9 @@ class Bare:
         return None
 
     def _report(self, batch: Any, stage: int, slot: int) -> Report:
-        report = Report(stage, slot, rows={"A": 1}, latest={"A": 10 * batch.batch_id}, groups={slot: 1})
+        report = Report(
+            stage, slot, streams=StreamCounts({"A": 1}, {"A": 10 * batch.batch_id}), traffic=Traffic({slot: 1})
+        )
         for part in batch.parts:
             for fragment in part.query.staged.fragments:
                 if fragment.stage == stage:

@@ -86,7 +86,13 @@ def manifest_of(many: Many) -> dict[str, Any]:
 def work_in(batch: Batch) -> dict[tuple[object, ...], tuple[object, ...]]:
     """What slots report of a batch, without times."""
     return {
-        (report.stage, report.slot, *name): (part.rows_in, part.rows_out, part.probed, part.inserted, part.passed)
+        (report.stage, report.slot, *name): (
+            part.rows_in,
+            part.rows_out,
+            part.work.probed,
+            part.work.inserted,
+            part.passed,
+        )
         for report in batch.reports
         for name, part in report.fragments.items()
     }

@@ -73,7 +73,7 @@ def test_real_batches_are_measured(tmp_path):
     assert sum(group.bytes for group in seen.groups) == pytest.approx(held)
     worked = sum(r.seconds[name] for r in batch.reports for name in ("state", "kernel", "write"))
     assert sum(group.seconds for group in seen.groups) == pytest.approx(worked / 2.0)
-    rows = sum(count for report in batch.reports for count in report.groups.values())
+    rows = sum(count for report in batch.reports for count in report.traffic.groups.values())
     assert sum(group.rate for group in seen.groups) == pytest.approx(rows / 2.0)
     assert all(group.owner == str(slot) for group, slot in zip(seen.groups, batch.slots.routing, strict=True))
 

@@ -99,7 +99,7 @@ def test_a_group_is_spread_and_comes_home_and_nothing_is_written_for_it(name, tm
     for part in parts[3:6]:
         batch = chain.batch(part)
         assert [(g.group, len(g.slots), g.resting) for g in batch.slots.spread] == [(group, 3, "")]
-    shared = {slot for report in batch.reports for slot in [report.slot] if report.groups.get(group)}
+    shared = {slot for report in batch.reports for slot in [report.slot] if report.traffic.groups.get(group)}
     assert len(shared) > 1
     chain.driver.apply(GroupBroughtHome(group))
     chain.batch(parts[6])
@@ -225,7 +225,7 @@ def test_a_hot_key_is_found_and_spread_and_comes_home_when_it_cools(tmp_path):
         chain = opened() if i in (7, 12, 20) else chain
         batch = chain.batch(part)
         shared.append([group.group for group in batch.slots.spread if group.active])
-        counts = [sum(report.groups.values()) for report in batch.reports]
+        counts = [sum(report.traffic.groups.values()) for report in batch.reports]
         evenness.append(max(counts) * len(counts) / sum(counts))
     begun = next(i for i, groups in enumerate(shared) if groups)
     ended = next(i for i, groups in enumerate(shared) if i > begun and not groups)
@@ -255,7 +255,7 @@ def test_rebalancing_that_is_asked_for_spreads_hot_groups_and_brings_cooled_ones
         batch = chain.batch(part)
         assert bool(batch.slots.spread) == (2 <= i < 12)
         if i == 3:
-            counts = [sum(report.groups.values()) for report in batch.reports]
+            counts = [sum(report.traffic.groups.values()) for report in batch.reports]
             assert max(counts) < 1.4 * sum(counts) / 4
     told = chain.manifest.slots.moves
     assert [len(move["spread"]) - len(move["brought_home"]) for move in told] == [1, -1]

@@ -322,7 +322,7 @@ def test_a_batch_whose_rows_were_observed_twice_is_counted_anew(spark):
     told = {"rows0": 8, "latest0": 7, "runs": [0, 1, 1]}
     pushed.observed = SimpleNamespace(get=told)  # type: ignore[assignment]
     passed = Report(0, 0)
-    passed.rows["A"] = 2
-    assert [(r.rows, r.latest) for r in pushed.account([passed])] == [({"A": 3}, {"A": 7})]
+    passed.streams.rows["A"] = 2
+    assert [(r.streams.rows, r.streams.latest) for r in pushed.account([passed])] == [({"A": 3}, {"A": 7})]
     told["runs"] = [0, 1, 2]
-    assert [r.rows for r in pushed.account([passed])] == [{"A": 6}]
+    assert [r.streams.rows for r in pushed.account([passed])] == [{"A": 6}]

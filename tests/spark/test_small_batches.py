@@ -20,10 +20,13 @@ from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.spark import small_batches
 from midstream.cluster.spark.small_batches import DRIVER, EXECUTORS, SmallBatches, most_bytes
 from midstream.errors import JobError
+from midstream.job.arriving.incoming import Incoming
+from midstream.job.batch import RunOptions
 from midstream.job.in_place import Arrivals
+from midstream.job.slots.slot_layout import SlotLayout
 from midstream.job.task.layout import PORT
 from midstream.job.task.memory import Memory
-from midstream.job.task.reports import Report
+from midstream.job.task.reports import Report, StreamCounts
 
 QUERIES = {
     "join": "SELECT A.k, A.v AS a, B.v AS b FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k",
@@ -67,7 +70,7 @@ class Steps:
     def run(self, steps: Any, dealt: Any, count: int) -> list[Report]:
         if self.error is not None:
             raise self.error
-        return [Report(0, 0, rows={"A": sum(rows.num_rows for rows in dealt[0])})]
+        return [Report(0, 0, streams=StreamCounts({"A": sum(rows.num_rows for rows in dealt[0])}))]
 
 
 def framed(size: int | None, rows: int = 10) -> Any:
@@ -76,11 +79,11 @@ def framed(size: int | None, rows: int = 10) -> Any:
 
 def batch(state: int = 0, registers: Any = None) -> Any:
     before = Manifest("x", 0, segments={"q": {0: {0: [SimpleNamespace(bytes=state)]}}})  # type: ignore[list-item]
-    arriving = SimpleNamespace(row_bytes=100, split=lambda rows: {0: rows}, payload=lambda port, rows: rows)
+    layout = SimpleNamespace(row_bytes=100, split=lambda rows: {0: rows}, payload=lambda port, rows: rows)
     streams = {0: SimpleNamespace(name="A", timestamps="external", time=PORT)}
     return SimpleNamespace(
-        before=before, memory=Memory(8000), slots=2, routing=[0] * 256, registers_now=registers, batch_id=1,
-        arriving=arriving, streams=streams, routes={}, steps=list,
+        before=before, batch_id=1, incoming=Incoming(streams, layout, registers=registers),  # type: ignore[arg-type]
+        slots=SlotLayout(2, (0,) * 256), options=RunOptions(Memory(8000)), steps=lambda memory: [],
         arrivals=Arrivals({}), delivery=lambda stream: None,
     )  # fmt: skip
 
@@ -91,7 +94,7 @@ def small(**options: Any) -> SmallBatches:
 
 def test_a_batch_is_taken_by_the_driver_if_its_plan_states_few_bytes():
     reports = small().run(batch(), framed(1000))
-    assert reports is not None and [r.place for r in reports] == [DRIVER] and reports[0].rows == {"A": 10}
+    assert reports is not None and [r.place for r in reports] == [DRIVER] and reports[0].streams.rows == {"A": 10}
     assert small().run(batch(), framed(1001)) is None
 
 
@@ -112,7 +115,7 @@ def test_rows_that_were_packed_tightly_are_known_from_the_last_batch():
     runner, tight = small(), framed(1000, 1_000_000)
     assert runner.run(batch(), tight) is not None
     assert runner.run(batch(), framed(1000)) is None
-    runner.ran_elsewhere(batch(), [Report(0, 0, rows={"A": 1})])
+    runner.ran_elsewhere(batch(), [Report(0, 0, streams=StreamCounts({"A": 1}))])
     assert runner.run(batch(), framed(1000)) is not None
 
 

@@ -205,11 +205,11 @@ class Watcher:
         """Counts the rows that came to slots: what Spark has left out before is no work for any plan."""
         for alias, (stream, _) in self.sources.items():
             rows = sum(
-                r.rows.get(stream, 0) - r.late.get(stream, 0) - r.unusable.get(stream, 0)
+                r.streams.rows.get(stream, 0) - r.streams.late.get(stream, 0) - r.streams.unusable.get(stream, 0)
                 for r in reports
                 if r.stage == 0
             )
-            latest = [r.latest[stream] for r in reports if stream in r.latest]
+            latest = [r.streams.latest[stream] for r in reports if stream in r.streams.latest]
             if latest:
                 self.adaptive.observer.count(alias, rows, max(latest))
 
@@ -222,7 +222,7 @@ class Watcher:
                 self.adaptive.observer.absorb(alias, put_together(samples))
 
     def _has_rows(self, report: Report, alias: str) -> bool:
-        return self.sources[alias][0] in report.latest
+        return self.sources[alias][0] in report.streams.latest
 
     def _note_work(self, reports: list[Report], migrated: bool) -> None:
         if migrated:

@@ -31,6 +31,7 @@ from midstream.job.task.reports import Report, require_all
 from midstream.job.task.samples import SampleRequest
 from midstream.job.task.sides import NEW, Side
 from midstream.job.task.step import StageStep
+from midstream.job.task.stream_reading import StreamReading
 from midstream.job.task.tracks import Track
 from midstream.job.task.works import FragmentWork, MigrationWork, SharedWork
 from midstream.migration.legality import keeps_intervals
@@ -167,25 +168,30 @@ class Batch:
                 self.batch_id,
                 stage,
                 stage == self.stages - 1,
-                self.incoming.streams,
-                dict(self.registers),
+                self.slots.count,
                 self.incoming.layout if stage == 0 else exchanged,
                 exchanged,
                 self.slots.routing,
                 self._works(stage, ports),
-                self.options.samples if stage == 0 else (),
-                memory or self.options.memory,
-                dict(self.incoming.reaches.by_stream),
-                self.slots.count,
+                self._reading() if stage == 0 else None,
                 self.slots.has_copies,
-                self.incoming.keys,
-                {port: self.delivery(stream.name) for port, stream in self.incoming.streams.items()}
-                if self.slots.shared
-                else {},
-                self.arrivals.copies if stage == 0 else {},
+                memory or self.options.memory,
             )
             for stage in range(self.stages)
         ]
+
+    def _reading(self) -> StreamReading:
+        """How slots read the rows of streams."""
+        incoming = self.incoming
+        return StreamReading(
+            incoming.streams,
+            dict(self.registers),
+            dict(incoming.reaches.by_stream),
+            incoming.keys,
+            self.options.samples,
+            {port: self.delivery(s.name) for port, s in incoming.streams.items()} if self.slots.shared else {},
+            self.arrivals.copies,
+        )
 
     def _works(self, stage: int, ports: Ports) -> tuple[FragmentWork | SharedWork, ...]:
         return tuple(self.sharing.gathered([work for part in self.parts for work in self._work(part, stage, ports)]))

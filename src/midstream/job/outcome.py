@@ -105,7 +105,7 @@ class Outcome:
         """Counts by stream, with those of the reports."""
         total = dict(before)
         for report in self.batch.reports:
-            for stream, count in getattr(report, kind).items():
+            for stream, count in getattr(report.streams, kind).items():
                 total[stream] = total.get(stream, 0) + count
         return total
 
@@ -114,7 +114,7 @@ class Outcome:
         """The newest time of each stream."""
         latest = dict(self.before.streams.latest)
         for report in self.batch.reports:
-            for stream, ticks in report.latest.items():
+            for stream, ticks in report.streams.latest.items():
                 latest[stream] = max(latest.get(stream, BEGINNING), ticks)
         return latest
 
@@ -138,7 +138,7 @@ class Outcome:
     def _raise_silent(self, registers: dict[str, int]) -> None:
         """Streams that had no rows in this batch say how far they are, so that nobody waits for them."""
         declared = list(self.batch.incoming.streams.values())
-        heard = {stream for report in self.batch.reports for stream, count in report.rows.items() if count}
+        heard = {stream for report in self.batch.reports for stream, count in report.streams.rows.items() if count}
         for silent in declared:
             if not silent.on_demand or silent.name in heard:
                 continue
@@ -151,7 +151,7 @@ class Outcome:
         batch, before, moved = self.batch, self.before.slots, self.batch.changes.moved
         now = [0] * len(batch.slots.routing)
         for report in batch.reports:
-            for group, count in report.groups.items():
+            for group, count in report.traffic.groups.items():
                 now[group] += count
         return Slots(
             routing=list(batch.slots.routing),

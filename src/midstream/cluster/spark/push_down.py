@@ -100,10 +100,10 @@ class PushDown:
         dropped = Report(-1, -1)
         for port in self.conditions:
             name = self.streams[port].name
-            passed = sum(report.rows.get(name, 0) for report in reports)
-            dropped.rows[name] = max(0, record[f"rows{port}"] - passed)
+            passed = sum(report.streams.rows.get(name, 0) for report in reports)
+            dropped.streams.rows[name] = max(0, record[f"rows{port}"] - passed)
             if record[f"latest{port}"] is not None:
-                dropped.latest[name] = record[f"latest{port}"]
+                dropped.streams.latest[name] = record[f"latest{port}"]
         return [dropped]
 
     def _counted_anew(self) -> dict[str, int]:

@@ -105,7 +105,7 @@ class SmallBatches:
 
     def ran_elsewhere(self, batch: Batch, reports: Sequence[Report]) -> None:
         """Learns from a batch that executors ran how many bytes its rows were."""
-        self._grown(sum(sum(report.rows.values()) for report in reports) * batch.incoming.layout.row_bytes)
+        self._grown(sum(sum(report.streams.rows.values()) for report in reports) * batch.incoming.layout.row_bytes)
 
     def _grown(self, real: int) -> None:
         if self._known is not None:

@@ -31,12 +31,14 @@ class Reaches:
         """Decides by what all slots report up to when rows are believed; true if that is more than before."""
         more = False
         for name, reach in self.by_stream.items():
-            rows = sum(report.rows.get(name, 0) for report in reports)
+            rows = sum(report.streams.rows.get(name, 0) for report in reports)
             if not reach.step or not rows:
                 continue
-            beyond = merged((span for report in reports for span in report.beyond.get(name, ())), reach.step)
-            within = rows - sum(report.unusable.get(name, 0) for report in reports)
-            latest = max([reach.latest, *(report.latest[name] for report in reports if name in report.latest)])
+            beyond = merged((span for report in reports for span in report.streams.beyond.get(name, ())), reach.step)
+            within = rows - sum(report.streams.unusable.get(name, 0) for report in reports)
+            latest = max(
+                [reach.latest, *(report.streams.latest[name] for report in reports if name in report.streams.latest)]
+            )
             until, doubted = believed(reach, latest, within, beyond, name in self.doubted)
             self.doubted = self.doubted | {name} if doubted else self.doubted - {name}
             if _includes(until, beyond):

@@ -54,7 +54,7 @@ def moved_bytes(reports: Sequence[Report]) -> dict[str, int]:
     """The bytes that rows took between slots in a batch, by pair, stages together; what stays in its slot is none."""
     found: dict[str, int] = {}
     for report in reports:
-        for slot, size in report.sent.items():
+        for slot, size in report.traffic.sent.items():
             if slot != report.slot:
                 pair = f"{report.slot} to {slot}"
                 found[pair] = found.get(pair, 0) + size
@@ -85,8 +85,10 @@ def warnings_of(batch: Batch, manifest: Manifest | None) -> list[str]:
     declared = {declaration.name: declaration for declaration in batch.incoming.streams.values()}
     sentences = []
     for name, declaration in declared.items():
-        late, rows = (sum(getattr(r, kind).get(name, 0) for r in batch.reports) for kind in ("late", "rows"))
-        by = max((report.late_by[name] for report in batch.reports if name in report.late_by), default=None)
+        late, rows = (sum(getattr(r.streams, kind).get(name, 0) for r in batch.reports) for kind in ("late", "rows"))
+        by = max(
+            (report.streams.late_by[name] for report in batch.reports if name in report.streams.late_by), default=None
+        )
         if late:
             sentences.append(late_text(declaration, late, rows, by))
     waiting = manifest.streams.waits if manifest else {}
@@ -141,13 +143,15 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
             total["results"] += part.rows_out
         else:
             total["moved"] += part.rows_out * exchanges_of(batch, query, plans[query], fragment)
-        for name in ("state_rows", "state_bytes", "probed", "matched", "inserted"):
+        for name in ("state_rows", "state_bytes"):
             total[name] += getattr(part, name)
+        for name in ("probed", "matched", "inserted"):
+            total[name] += getattr(part.work, name)
     return {
         "batch_id": batch.batch_id,
-        "rows": _summed(report.rows for report in batch.reports),
-        "late": _summed(report.late for report in batch.reports),
-        "unusable": _summed(report.unusable for report in batch.reports),
+        "rows": _summed(report.streams.rows for report in batch.reports),
+        "late": _summed(report.streams.late for report in batch.reports),
+        "unusable": _summed(report.streams.unusable for report in batch.reports),
         "queries": by_query,
         "registers": dict(manifest.streams.registers) if manifest else {},
         "released": _released(manifest) if manifest else {},

@@ -95,14 +95,14 @@ def _rows(reports: Sequence[Report], group: int) -> Mapping[str, int]:
     """How many rows of a group came of each stream; none if most of its work comes through an exchange."""
     found: dict[str, int] = {}
     for report in reports:
-        for stream, counts in report.arrived.items():
+        for stream, counts in report.traffic.arrived.items():
             found[stream] = found.get(stream, 0) + counts.get(group, 0)
-    everything = sum(report.groups.get(group, 0) for report in reports)
+    everything = sum(report.traffic.groups.get(group, 0) for report in reports)
     arrived = sum(found.values())
     return {name: count for name, count in found.items() if count} if 2 * arrived >= everything else {}
 
 
 def _key(reports: Sequence[Report], group: int) -> str:
     """The key that a group is hot by, in words."""
-    found = [report.hot_keys[group] for report in reports if group in report.hot_keys]
+    found = [report.traffic.hot_keys[group] for report in reports if group in report.traffic.hot_keys]
     return max(found, key=lambda hot: hot[1])[0] if found else ""

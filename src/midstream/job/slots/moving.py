@@ -159,7 +159,7 @@ class Move:
             found[plan.name] = {}
         known = {e.place for plan in self.plans for e in plan.entries()}
         for report in reports:
-            self.rows_sent += sum(report.rows.values())
+            self.rows_sent += sum(report.streams.rows.values())
             for (name, fragment), part in report.fragments.items():
                 if part.entries:
                     found[name].setdefault(fragment, {})[report.slot] = part.entries

@@ -63,7 +63,7 @@ def measured(batch: Batch, interval: float) -> Measured:
         seconds[report.slot] += sum(report.seconds.get(name, 0.0) for name in WORK)
         held[report.slot] += sum(part.state_bytes for part in report.fragments.values())
         rows[report.slot] += sum(part.state_rows for part in report.fragments.values())
-        for group, count in report.groups.items():
+        for group, count in report.traffic.groups.items():
             counts[group] += count
     lately = list(batch.before.slots.loads) if batch.before is not None else []
     lately = lately or [0.0] * len(counts)
@@ -97,7 +97,7 @@ def _elsewhere(groups: Sequence[SpreadGroup], reports: Sequence[Report]) -> list
     found = []
     for shared in groups:
         arrived = {
-            report.slot: report.arrived.get(shared.spread, {}).get(shared.group, 0)
+            report.slot: report.traffic.arrived.get(shared.spread, {}).get(shared.group, 0)
             for report in reports
             if report.stage == 0
         }
@@ -112,7 +112,7 @@ def _share(count: float, total: float) -> float:
 def _ticks(manifest: Manifest | None, reports: Sequence[Report]) -> float:
     """How far event time has come with a batch."""
     before = {} if manifest is None else manifest.streams.latest
-    latest = [(s, t) for report in reports for s, t in report.latest.items()]
+    latest = [(s, t) for report in reports for s, t in report.streams.latest.items()]
     return float(max((t - before[s] for s, t in latest if before.get(s, BEGINNING) > BEGINNING), default=0))
 
 

@@ -52,10 +52,10 @@ class Intake:
     ) -> tuple[pa.RecordBatch, Ticks]:
         """The usable rows of a stream, in order, with their ticks."""
         name = declaration.name
-        self.report.rows[name] = self.report.rows.get(name, 0) + rows.num_rows
+        self.report.streams.rows[name] = self.report.streams.rows.get(name, 0) + rows.num_rows
         ticks, valid = ticks_of(rows.column(declaration.time), name)
         if valid is not None:
-            self._bury(name, rows, ~valid, "null time", self.report.unusable)
+            self._bury(name, rows, ~valid, "null time", self.report.streams.unusable)
             rows, ticks = _where(rows, ticks, valid)
         if declaration.timestamps != "external":
             rows, ticks = restamped(declaration, rows, ticks, max(register, reach.latest))
@@ -64,25 +64,27 @@ class Intake:
         if len(ticks) and register > BEGINNING:
             late = ticks < register
             if late.any():
-                self._bury(name, rows, late, "late", self.report.late)
-                self.report.late_by[name] = max(self.report.late_by.get(name, 0), register - int(ticks.min()))
+                self._bury(name, rows, late, "late", self.report.streams.late)
+                self.report.streams.late_by[name] = max(
+                    self.report.streams.late_by.get(name, 0), register - int(ticks.min())
+                )
                 rows, ticks = _where(rows, ticks, ~late)
         if len(ticks):
-            self.report.latest[name] = max(self.report.latest.get(name, BEGINNING), int(ticks.max()))
+            self.report.streams.latest[name] = max(self.report.streams.latest.get(name, BEGINNING), int(ticks.max()))
         return in_order(rows, ticks)
 
     def _within(self, name: str, rows: pa.RecordBatch, ticks: Ticks, reach: Reach) -> tuple[pa.RecordBatch, Ticks]:
         """The rows whose times are believed."""
         odd = ~in_range(ticks)
         if odd.any():
-            self._bury(name, rows, odd, OUT_OF_RANGE, self.report.unusable)
+            self._bury(name, rows, odd, OUT_OF_RANGE, self.report.streams.unusable)
             rows, ticks = _where(rows, ticks, ~odd)
         beyond = ticks > reach.until
         if beyond.any():
-            self._bury(name, rows, beyond, TOO_FAR_AHEAD, self.report.unusable)
+            self._bury(name, rows, beyond, TOO_FAR_AHEAD, self.report.streams.unusable)
             if reach.step:
-                spans = [*self.report.beyond.get(name, ()), *spans_of(ticks[beyond], reach.step)]
-                self.report.beyond[name] = merged(spans, reach.step)
+                spans = [*self.report.streams.beyond.get(name, ()), *spans_of(ticks[beyond], reach.step)]
+                self.report.streams.beyond[name] = merged(spans, reach.step)
             rows, ticks = _where(rows, ticks, ~beyond)
         return rows, ticks
 

@@ -81,7 +81,7 @@ class SendStep:
                     wanted = np.isin(slots, list(parcel.into))
                     elements, slots = elements.where(wanted), slots[wanted]
                 if len(elements):
-                    report.rows[parcel.query] = report.rows.get(parcel.query, 0) + len(elements)
+                    report.streams.rows[parcel.query] = report.streams.rows.get(parcel.query, 0) + len(elements)
                     yield exchange.rows(parcel.port, slots, elements)
 
 

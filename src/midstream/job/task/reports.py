@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +14,7 @@ from midstream.checkpoint.file_entries import DeadLetterFile, ResultFile
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.errors import InternalError, MidstreamError
 from midstream.job.task.samples import OperatorReport, Samples
+from midstream.operators.base import Work
 
 
 @dataclass(slots=True)
@@ -24,9 +26,8 @@ class FragmentReport:
     rows_out: int = 0
     state_rows: int = 0
     state_bytes: int = 0
-    probed: int = 0
-    matched: int = 0
-    inserted: int = 0
+    work: Work = field(default_factory=Work)
+    """What its operators did; what several fragments share is counted for one of them."""
     passed: int = 0
     migrated: bool | None = None
     """Whether a migration under way could end here; None if there is none."""
@@ -44,41 +45,30 @@ class FragmentReport:
 
 
 @dataclass(slots=True)
-class Report:
-    """What a stage did in a slot."""
+class StreamCounts:
+    """What came of streams in a slot, by stream."""
 
-    stage: int
-    slot: int
-    fragments: dict[tuple[str, int], FragmentReport] = field(default_factory=dict)
-    results: dict[str, ResultFile] = field(default_factory=dict)
-    """Where what queries, or sides of them, gave is."""
-    latest: dict[str, int] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
+    latest: dict[str, int] = field(default_factory=dict)
+    """The newest time of usable rows."""
     late: dict[str, int] = field(default_factory=dict)
     late_by: dict[str, int] = field(default_factory=dict)
     """How far late rows were behind the register, at most."""
     unusable: dict[str, int] = field(default_factory=dict)
     beyond: dict[str, list[tuple[int, int, int]]] = field(default_factory=dict)
     """Rows beyond the reach of a stream that may have gone on there, as spans."""
-    dead_letters: list[DeadLetterFile] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=dict)
-    samples: Samples = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Which rows came to a slot, and which left it."""
+
     groups: dict[int, int] = field(default_factory=dict)
     """How many rows of each partition group came, or were sent on."""
     arrived: dict[str, dict[int, int]] = field(default_factory=dict)
     """How many rows of each partition group came of each stream, of which this slot accounts for them."""
     hot_keys: dict[int, tuple[str, float]] = field(default_factory=dict)
     """Of groups with much of a stream's rows: the key that came most often, and its part of the group's rows."""
-    error: MidstreamError | None = None
-    blamed: tuple[str, ...] = ()
-    """The queries, or sides of them, that were at work when something failed."""
-    set_aside: dict[str, int] = field(default_factory=dict)
-    """Rows that made a query's expressions fail, and were left out for it, by query."""
-
-    place: str = ""
-    """Where the slot ran, if the cluster says so."""
-    executor: str = ""
-    """The executor that ran it, if there are any."""
     sent: dict[int, int] = field(default_factory=dict)
     """How many bytes of rows went to each slot of the next stages."""
 
@@ -99,6 +89,38 @@ class Report:
         for known in (self.groups, *(() if stream is None else (self.arrived.setdefault(stream, {}),))):
             # Most often nothing has been counted yet.
             known.update({group: known.get(group, 0) + count for group, count in found.items()} if known else found)
+
+
+@dataclass(slots=True)
+class Report:
+    """What a stage did in a slot."""
+
+    stage: int
+    slot: int
+    fragments: dict[tuple[str, int], FragmentReport] = field(default_factory=dict)
+    results: dict[str, ResultFile] = field(default_factory=dict)
+    """Where what queries, or sides of them, gave is."""
+    streams: StreamCounts = field(default_factory=StreamCounts)
+    traffic: Traffic = field(default_factory=Traffic)
+    dead_letters: list[DeadLetterFile] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    samples: Samples = field(default_factory=dict)
+    error: MidstreamError | None = None
+    blamed: tuple[str, ...] = ()
+    """The queries, or sides of them, that were at work when something failed."""
+    set_aside: dict[str, int] = field(default_factory=dict)
+    """Rows that made a query's expressions fail, and were left out for it, by query."""
+
+    place: str = ""
+    """Where the slot ran, if the cluster says so."""
+    executor: str = ""
+    """The executor that ran it, if there are any."""
+
+    def lap(self, name: str, since: float) -> float:
+        """Adds the time since a moment to what was spent on something; gives the moment now."""
+        now = time.perf_counter()
+        self.seconds[name] = self.seconds.get(name, 0.0) + now - since
+        return now
 
     def to_bytes(self) -> bytes:
         """The report as it travels."""
