@@ -42,7 +42,7 @@ def empty_database() -> Any:
     try:
         import duckdb
     except ImportError as error:
-        raise JobError("DuckDB judges the chaos job, and it is missing", hint="pip install duckdb") from error
+        raise JobError("DuckDB is the judge, and it is missing", hint="pip install duckdb") from error
     return duckdb.connect(config={"threads": 1})
 
 

@@ -8,14 +8,15 @@ from decimal import Decimal
 from functools import cache
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from midstream.lab.chaos.judge import empty_database
+
 
 @cache
-def _connection() -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(":memory:", config={"threads": 1})
+def _connection() -> Any:
+    connection = empty_database()
     connection.execute("SET TimeZone = 'UTC'")
     return connection
 
