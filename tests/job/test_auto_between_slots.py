@@ -1,4 +1,4 @@
-"""`auto` for plans of several stages: what fits into a batch is moved, for anything larger both plans run."""
+"""`auto` for plans of several stages: what fits into a batch is moved at once, anything larger bit by bit."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from midstream.api import ask
 from midstream.job.migrations import migrating
 from midstream.job.queries.running_query import MigrationUnderWay
 from midstream.job.slots.relocation import shipped_rows
+from midstream.migration import costs
 from midstream.optimizer.plans import plan_query
 
 
@@ -22,7 +23,7 @@ def migrated(chain: Chain) -> MigrationUnderWay:
     return chain.query.migration
 
 
-@pytest.mark.parametrize(("rows", "expected"), [(None, "moving_state"), (10**9, "genmig")])
+@pytest.mark.parametrize(("rows", "expected"), [(None, "moving_state"), (10**9, "moving_state_paced")])
 def test_auto_chooses_by_what_a_batch_can_carry(rows, expected, tmp_path, monkeypatch):
     inputs = tables(rows=90, last=180)
     question = ask(KEYS, inputs)
@@ -33,13 +34,29 @@ def test_auto_chooses_by_what_a_batch_can_carry(rows, expected, tmp_path, monkey
     if rows is not None:
         monkeypatch.setattr(migrating, "shipped_rows", lambda *_: rows)
     migration = migrated(chain)
-    assert {told["strategy"] for told in migration.decision["predictions"]} == {"moving_state", "genmig"}
+    assert {told["strategy"] for told in migration.decision["predictions"]} == {
+        "moving_state",
+        "moving_state_paced",
+        "genmig",
+    }
     assert migration.strategy == expected
     for part in parts[3:]:
         chain.batch(part)
     chain.batch({}, end=True)
     assert chain.query.plan.text == "(A (B C))"
     assert ms.snapshot_equal(chain.results(), ms.reference(KEYS, inputs))
+
+
+def test_auto_runs_both_plans_where_a_window_is_shorter_than_moving_it(tmp_path, monkeypatch):
+    """A batch carries so little that a window has passed before its state is moved."""
+    monkeypatch.setattr(migrating, "shipped_rows", lambda *_: 10**9)
+    monkeypatch.setattr(costs, "SHARE", 0.001)
+    monkeypatch.setattr(costs, "LEAST_WORK", 1)
+    question = ask(KEYS, tables(rows=90, last=180))
+    chain = Chain(question.plan, question.catalog, tmp_path, slots=3, plan="((A B) C)", adaptive=Policy("suggest"))
+    for part in chain.cut(question.tables, 45)[:3]:
+        chain.batch(part)
+    assert migrated(chain).strategy == "genmig"
 
 
 def test_auto_runs_both_plans_while_streams_are_not_watched(tmp_path):

@@ -115,7 +115,7 @@ def test_strategies_inside_tasks_are_refused_over_several_stages(strategy, tmp_p
     chain = Chain(question.plan, question.catalog, tmp_path, plan="((A B) C)")
     with pytest.raises(ms.MigrationError, match="several stages") as refused:
         chain.migrate("(A (B C))", strategy)
-    assert refused.value.hint == "use genmig or genmig_reference_point or moving_state"
+    assert refused.value.hint == "use genmig or genmig_reference_point or moving_state_paced or moving_state"
 
 
 def test_every_batch_of_a_migration_side_by_side_can_be_told(tmp_path):

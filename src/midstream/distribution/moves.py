@@ -115,7 +115,7 @@ def plan_move(old: Staged, old_plan: p.PhysicalNode, new: Staged, functions: Fun
     """How each fragment of the new plan is filled, producers first; refuses what does not follow from the old plan."""
     contents = Contents(Box(old_plan, functions))
     # Of a window that is kept both in every slot and spread, the latter is cheaper to read.
-    origins = dict(sorted(_origins(old, functions), key=lambda named: not named[1].placed.everywhere))
+    origins = dict(sorted(origins_of(old, functions), key=lambda named: not named[1].placed.everywhere))
     fills: list[FragmentFill] = []
     wanted: set[int] = set()
     for fragment in reversed(new.fragments):
@@ -128,7 +128,8 @@ def plan_move(old: Staged, old_plan: p.PhysicalNode, new: Staged, functions: Fun
     return fills[::-1]
 
 
-def _origins(old: Staged, functions: Functions) -> Iterator[tuple[StateName, Origin]]:
+def origins_of(old: Staged, functions: Functions) -> Iterator[tuple[StateName, Origin]]:
+    """The states of a plan by name, where they are and where their rows lie."""
     for fragment in old.fragments:
         box = Box(fragment.plan, functions)
         placements = Placements(fragment, old.routes)

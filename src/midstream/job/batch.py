@@ -29,7 +29,7 @@ from midstream.job.task.layout import Layout
 from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report, require_all
 from midstream.job.task.samples import SampleRequest
-from midstream.job.task.sides import NEW, Side
+from midstream.job.task.sides import NEW, Side, Unheard
 from midstream.job.task.step import StageStep
 from midstream.job.task.stream_reading import StreamReading
 from midstream.job.task.tracks import Track
@@ -208,6 +208,9 @@ class Batch:
                 found.append(Part(name, query, name))
             elif migration.done:
                 found.append(Part(name, migration.target, name + NEW))
+            elif migration.replays:
+                found.append(Part(name, query, name))
+                found.append(Part(name + NEW, migration.target, name + NEW, Unheard(BEGINNING, True, False)))
             else:
                 split, target = migration.decision["split_after"], migration.target
                 whole = keeps_intervals(query.plan.physical) and keeps_intervals(target.plan.physical)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from midstream.algebra.time import INFINITY
 from midstream.checkpoint.manifest import Manifest
 from midstream.distribution.routing import Routing
 from midstream.distribution.spread_groups import reads_alone
@@ -18,6 +19,7 @@ from midstream.job.position import Position
 from midstream.job.queries.fingerprints import Fingerprints
 from midstream.job.slots.doubled_moves import moves_doubled, relocated_doubled
 from midstream.job.slots.relocation import Relocated, current_routing, relocated
+from midstream.job.slots.replays import Pace
 from midstream.job.slots.rerouting import Rerouter
 from midstream.job.slots.slot_layout import SlotLayout
 from midstream.job.state import JobState
@@ -52,12 +54,16 @@ def make(state: JobState, at: Circumstances, sifted: frozenset[str] = frozenset(
     merges = None if state.faults.stopped else state.spread.merging
     better = None if doubles else at.rerouter.better(state.queries, state.routes, state.sort_bits, merges)
     spreading = state.spread.beginning(at.before, state.queries, state.faults.stopped, old, state.wanted, better)
+    # Nothing comes after the last batch, so nothing is left for later ones.
+    registers = at.incoming.registers or {}
+    ends = bool(registers) and all(register == INFINITY for register in registers.values())
+    pace = Pace.of(at.before, state.faults.stopped, ends)
 
     def relocate(
         since: Manifest | None, wanted: Routing | None, placed: Mapping[str, Filled] | None
     ) -> Flow[Relocated]:
         uri, queries, memory = at.position.checkpoint, state.queries, at.options.memory
-        return relocated(uri, batch_id, since, queries, old, wanted, memory, upgrade, better, placed)
+        return relocated(uri, batch_id, since, queries, old, wanted, memory, upgrade, better, placed, pace)
 
     moved = yield from relocated_doubled(batch_id, spreading.start, state.queries, old, state.wanted, relocate)
     before, spread = spreading.after(moved.before, moved.queries, moved.routing)

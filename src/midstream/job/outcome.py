@@ -22,6 +22,7 @@ from midstream.job.migrations.migration_account import Account, extra
 from midstream.job.queries.plan_graph import plans_of
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.slots.doubled_moves import doubled_after
+from midstream.job.slots.replays import resting
 from midstream.job.task.reports import FragmentReport
 from midstream.job.task.sides import NEW, base_name
 
@@ -215,13 +216,13 @@ class Outcome:
                 given.setdefault(base_name(name), []).append(file)
         return given
 
-    def _segments(self) -> dict[str, dict[int, dict[int, list[SegmentEntry]]]]:
+    def _segments(self) -> dict[str, Mapping[int, Mapping[int, Sequence[SegmentEntry]]]]:
         found: dict[str, dict[int, dict[int, list[SegmentEntry]]]] = {part.name: {} for part in self.batch.parts}
         for report in self.batch.reports:
             for (name, fragment), part in report.fragments.items():
                 if name in found and part.entries:
                     found[name].setdefault(fragment, {})[report.slot] = part.entries
-        return found
+        return {**found, **resting(self.before, self.batch.queries)}
 
     def _released(self, query: RunningQuery) -> int:
         plans = at_work(query, self.batch.slots.count)
@@ -232,6 +233,8 @@ class Outcome:
         """How far the results of a plan are complete in the slots that run by it."""
         # What must wait was worked through up to the last registers only; the rest is complete up to the new ones.
         migration = query.migration
+        if migration is not None and migration.replays:
+            return self._complete(query)
         if migration is not None and migration.apart:
             first = migration.decision["split_after"] + 1
             old, new = (self._complete(q) for q in (query, migration.target))
@@ -259,7 +262,9 @@ class Outcome:
         migration = query.migration
         if migration is None or migration.done or migration.cancelling:
             return None
-        if migration.apart:
+        if migration.replays:
+            done = False  # it ends between two batches
+        elif migration.apart:
             first = migration.decision["split_after"] + 1
             done = all(q.passed(self.batch.advance_to(query)) >= first for q in (query, migration.target))
         else:

@@ -23,6 +23,7 @@ from midstream.algebra.plan import (
 )
 from midstream.algebra.time import BEGINNING
 from midstream.migration.moving_state_paced import LEAST_WORK, SHARE
+from midstream.migration.moving_state_replayed import REPLAY
 from midstream.migration.protocol import Decision, Situation
 from midstream.optimizer.estimates import Estimator
 from midstream.optimizer.plans import Plan
@@ -82,7 +83,7 @@ class Predictor:
                 work = self._filling + 2 * self.situation.shipped
                 return Prediction(strategy, 0.0, work, self._missing_rows, self._silence(work))
             case "moving_state_paced":
-                return self._paced()
+                return self._replayed() if decision.get(REPLAY) else self._paced()
             case "parallel_track":
                 return self._side_by_side(strategy, decision["old_until"], joint=1.0)
             case "genmig_reference_point":
@@ -118,6 +119,23 @@ class Predictor:
             2 * self._missing_rows,
             self._silence(per_batch),
             batches * self.batch_ticks * self.excess,
+        )
+
+    def _replayed(self) -> Prediction:
+        """All that is kept of streams is read, sent and goes through the new plan, some of it with each batch."""
+        stored = stored_inputs(self.new.logical)
+        leaves = [relation for (names, _), relation in stored.items() if len(names) == 1]
+        sent, held = (sum(map(self._held, some)) for some in (leaves, stored.values()))
+        arriving = sum(self.estimator.flow(leaf).rate for leaf in leaves) * self.batch_ticks
+        batches = -(-sent // max(LEAST_WORK, SHARE * arriving))
+        duration, work = batches * self.batch_ticks, 2 * sent + 2 * held
+        return Prediction(
+            "moving_state_paced",
+            duration,
+            work + duration * self._handled(self.new.logical),
+            sent + held,
+            self._silence(work / max(1, batches)),
+            duration * self.excess,
         )
 
     def _silence(self, work: float) -> float:

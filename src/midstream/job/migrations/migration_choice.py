@@ -19,6 +19,7 @@ from midstream.migration.auto import Auto
 from midstream.migration.execution import SingleBox
 from midstream.migration.in_part import way, way_decided
 from midstream.migration.legality import emission_class, is_to_stream
+from midstream.migration.moving_state_replayed import MovingStateReplayed
 from midstream.migration.predict import predicted
 from midstream.migration.protocol import Decision, Situation, Strategy
 from midstream.migration.registry import strategy_named
@@ -27,7 +28,12 @@ from midstream.operators.box import Box
 KEEPS_AHEAD = "keeps_ahead"
 """What a decision says if the old side keeps what it leaves out, so that it can go on alone."""
 
-BETWEEN_SLOTS = ("genmig", "genmig_reference_point", "moving_state")
+BETWEEN_SLOTS: dict[str, Strategy] = {
+    "genmig": strategy_named("genmig"),
+    "genmig_reference_point": strategy_named("genmig_reference_point"),
+    "moving_state_paced": MovingStateReplayed(),
+    "moving_state": strategy_named("moving_state"),
+}
 """The strategies for plans that lie in different slots, as `auto` prefers them while streams are not watched."""
 
 
@@ -45,9 +51,10 @@ def legal_strategy(query: RunningQuery, target: RunningQuery, asked: str, part: 
     if asked == "auto":
         legal = [name for name in BETWEEN_SLOTS if name != "genmig_reference_point" and _legal(query, target, name)]
         if len(legal) > 1:
-            return Auto({name: strategy_named(name) for name in legal}), True
-        # Where none is legal, the refusal of the last one says why.
-        strategy = strategy_named(legal[0] if legal else BETWEEN_SLOTS[-1])
+            return Auto({name: BETWEEN_SLOTS[name] for name in legal}), True
+        # Where none is legal, the refusal of moving_state says why.
+        strategy = BETWEEN_SLOTS[legal[0] if legal else "moving_state"]
+    strategy = BETWEEN_SLOTS.get(strategy.name, strategy)
     _require(query, target, strategy)
     return strategy, True
 
@@ -63,7 +70,7 @@ def _require(query: RunningQuery, target: RunningQuery, strategy: Strategy) -> N
     way(strategy, query.plan, target.plan, query.functions, "whole")
     if strategy.name == "moving_state":
         plan_move(query.staged, query.plan.physical, target.staged, query.functions)
-    elif any(is_to_stream(plan.plan.physical) for plan in (query, target)):
+    elif strategy.name != "moving_state_paced" and any(is_to_stream(plan.plan.physical) for plan in (query, target)):
         raise MigrationError(
             f"{strategy.name} cannot migrate query {query.name}: it gives a stream, and its plans have several stages",
             detail="ISTREAM, DSTREAM and RSTREAM must see one relation, and each side has only its own part of it",
@@ -101,6 +108,8 @@ def require_cancellable(query: RunningQuery) -> MigrationUnderWay:
         old = SingleBox(Box(query.plan.physical, query.functions), lambda _: None)
         strategy.open(old, Box(migration.target.plan.physical, query.functions), dict(migration.decision)).cancel()
         return migration
+    if migration.replays:
+        return migration
     if not migration.decision.get(KEEPS_AHEAD):
         raise MigrationError(
             f"the migration of query {query.name} cannot be cancelled",
@@ -133,7 +142,7 @@ def _keeps_above_ways(query: RunningQuery) -> bool:
 
 def _legal(query: RunningQuery, target: RunningQuery, name: str) -> bool:
     try:
-        _require(query, target, strategy_named(name))
+        _require(query, target, BETWEEN_SLOTS[name])
     except MigrationError:
         return False
     return True

@@ -45,6 +45,11 @@ class MigrationUnderWay:
         """Whether the state is moved between slots, before the batch that begins and ends the migration."""
         return self.apart and self.strategy == "moving_state"
 
+    @property
+    def replays(self) -> bool:
+        """Whether what the old plan has kept goes through the new one, some of it before each batch."""
+        return self.apart and self.strategy == "moving_state_paced"
+
     @staticmethod
     def resumed(target: RunningQuery, record: Mapping[str, Any]) -> MigrationUnderWay:
         """The migration that a manifest tells of."""

@@ -55,7 +55,7 @@ class PlanMove:
         """Decides what is sent and what stays where it is."""
         for shipment in self.shipments():
             stored = {} if shipment.origin is None else self.stored.get(shipment.origin.fragment, {})
-            self.reused[_key(shipment)] = reuse_of(shipment, stored, old, new).into(self.into)
+            self.reused[shipment_key(shipment)] = reuse_of(shipment, stored, old, new).into(self.into)
 
     def entries(self) -> Iterator[SegmentEntry]:
         """All segments that were there before, whole or in the parts that new slots name."""
@@ -67,9 +67,13 @@ class PlanMove:
         """All that new fragments ask for."""
         return (shipment for fill in self.fills for shipment in fill.shipments)
 
+    def frontier_of(self, shipment: Shipment, frontiers: Mapping[int, int]) -> int:
+        """Until when what a shipment holds must have ended not to be sent; `frontiers` are those of fragments."""
+        return frontiers[shipment.fragment]
+
     def reuse(self, shipment: Shipment) -> SegmentReuse:
         """What becomes of the segments that a shipment is read from."""
-        return self.reused[_key(shipment)]
+        return self.reused[shipment_key(shipment)]
 
     @property
     def in_place(self) -> bool:
@@ -102,7 +106,8 @@ class PlanMove:
         return found
 
 
-def _key(shipment: Shipment) -> tuple[int, str, str, StateName]:
+def shipment_key(shipment: Shipment) -> tuple[int, str, str, StateName]:
+    """What tells a shipment of a plan from all others."""
     return shipment.fragment, shipment.what, shipment.name, (shipment.name, shipment.key)
 
 
@@ -172,7 +177,7 @@ class Move:
         for plan in self.working:
             for shipment in plan.shipments():
                 if plan.reuse(shipment).sent:
-                    found[plan.name, _key(shipment)] = shipment.schema
+                    found[plan.name, shipment_key(shipment)] = shipment.schema
             for fill in plan.fills:
                 if plan.gives(fill):
                     found[plan.name, (_GIVEN, fill.fragment.number)] = fill.fragment.plan.schema
@@ -184,8 +189,8 @@ class Move:
             Parcel(
                 plan.name,
                 shipment,
-                ports[plan.name, _key(shipment)],
-                frontiers[shipment.fragment],
+                ports[plan.name, shipment_key(shipment)],
+                plan.frontier_of(shipment, frontiers),
                 reused.sent,
                 frozenset(reused.parted),
                 plan.into,
@@ -205,7 +210,7 @@ class Move:
                 fill,
                 plan.new.functions,
                 frontiers[fill.fragment.number],
-                {ports[p]: s for s in fill.shipments if (p := (plan.name, _key(s))) in ports},
+                {ports[p]: s for s in fill.shipments if (p := (plan.name, shipment_key(s))) in ports},
                 {(s.name, s.key): plan.reuse(s).kept for s in fill.shipments if s.what == "state"},
                 {(s.name, s.key): plan.reuse(s).parted for s in fill.shipments if s.what == "state"},
                 {ports[plan.name, (_GIVEN, f.fragment)]: f.stream.alias for f in given},

@@ -19,11 +19,13 @@ from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.slots.doubling import Doubling
 from midstream.job.slots.local_moves import after_move, pair_moves, put_together, unified
 from midstream.job.slots.moving import Move, PlanMove
+from midstream.job.slots.replays import Pace, Replay, after_replays, replays
 from midstream.job.slots.rerouting import Rerouting
 from midstream.job.slots.spreading import SpreadGroups
 from midstream.job.task.exchange import GROUP_BITS, default_routing
 from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report, require_all
+from midstream.job.task.sides import base_name
 
 ANOTHER_NUMBER = "another number of slots"
 
@@ -122,6 +124,7 @@ def relocated(
     upgrade: int | None = None,
     rerouting: Rerouting | None = None,
     placed: Mapping[str, Filled] | None = None,
+    pace: Pace | None = None,
 ) -> Flow[Relocated]:
     """Has the state moved that a batch wants elsewhere.
 
@@ -129,13 +132,18 @@ def relocated(
 
     State that is sorted by key alone is sorted by groups of `upgrade` bits when it changes slots. A `rerouting` moves
     the state of the queries that are cut another way by it. Queries that are `placed` have their state in the wanted
-    slots already.
+    slots already. Of what goes through new plans bit by bit, the `pace` says how much.
     """
     named = {} if before is None or wanted is None else _named(queries, before, old, wanted, upgrade)
     named = None if named is None else {**named, **(placed or {})}
     new = old if named is None or wanted is None else wanted
     under_way = {name: q.migration for name, q in queries.items() if q.migration is not None}
-    going = {name: m for name, m in under_way.items() if m.moves or (m.apart and m.cancelling)}
+    replayed = {} if before is None else replays(queries, before, pace or Pace())
+    going = {
+        name: m
+        for name, m in under_way.items()
+        if m.moves or (m.apart and m.cancelling) or (m.replays and (before is None or _is_over(replayed.get(name))))
+    }
     targets = {name: _after(query) if name in going else query for name, query in queries.items()}
     recut = {} if rerouting is None else rerouting.queries
     targets = {**targets, **recut}
@@ -143,13 +151,15 @@ def relocated(
     if upgrade is not None:
         targets = {name: query.sorted_by_group(upgrade) for name, query in targets.items()}
     started = time.time()
-    if before is None or (new.groups == old.groups and not going and not recut):
+    if before is None or (new.groups == old.groups and not going and not recut and not replayed):
         ended = _ended(queries, going, batch_id, before, started, [])
         return Relocated(before, targets, new, ended, upgraded=upgrade is not None)
     moving = [name for name in queries if name in going or name in recut or new.groups != old.groups]
     plans: list[PlanMove] = []
     united: dict[str, list[dict[str, Any]]] = {}
     for name in moving:
+        if name in going and going[name].replays:
+            continue
         if named is not None and name in named:
             targets[name] = after_move(targets[name], new.slots)
             continue
@@ -168,10 +178,11 @@ def relocated(
                 feeds=name in going and going[name].cancelling,
             )
         )
-    move = Move(checkpoint, batch_id, plans, old, new, memory)
+    move = Move(checkpoint, batch_id, [*plans, *replayed.values()], old, new, memory)
     reports: list[Report] = (yield MoveState(move)) if move.working else []
     require_all(reports, move.stages, new.slots, batch_id)
     segments = {**before.segments, **put_together(move.segments(reports)), **(named or {})}
+    segments = after_replays(segments, replayed, [name for name, m in going.items() if m.replays])
     moved = None
     if new.groups != old.groups or rerouting is not None:
         moved = _move_record(move, upgrade is not None, rerouting)
@@ -224,7 +235,11 @@ def _between_plans(
 def _after(query: RunningQuery) -> RunningQuery:
     """The query by the plan that its state is moved to: the target, or its own plan if the migration is cancelled."""
     assert query.migration is not None
-    return query.migration.target if query.migration.moves else query.after_batch
+    return query.after_batch if query.migration.cancelling else query.migration.target
+
+
+def _is_over(replay: Replay | None) -> bool:
+    return replay is not None and not replay.rest
 
 
 def _ended(
@@ -239,7 +254,7 @@ def _ended(
     found = {}
     for name, migration in going.items():
         frontier = BEGINNING if before is None else before.advanced_to.get(name, BEGINNING)
-        parts = [part for report in reports for place, part in report.fragments.items() if place[0] == name]
+        parts = [part for report in reports for place, part in report.fragments.items() if base_name(place[0]) == name]
         twice, held = sum(p.processed_twice for p in parts), sum(p.extra_rows for p in parts)
         account = (migration.account or Account.opened(frontier, started)).after(
             frontier, time.time(), True, twice, held

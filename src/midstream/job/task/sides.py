@@ -25,6 +25,9 @@ AHEAD = " ahead of the split"
 NEW = "~new"
 """What is added to a query's name for the plan that it migrates to."""
 
+REST = "~rest"
+"""What is added to it for what the old plan has kept that the new one has yet to be given, bit by bit."""
+
 LEAVING, COMING = "~leaving", "~coming"
 """What is added to it for groups that move, in the slots that they leave and in those that they come to."""
 
@@ -54,6 +57,20 @@ class Side:
         return results.clipped(first, INFINITY) if self.new else results.clipped(BEGINNING, first)
 
 
+class Unheard(Side):
+    """A new plan that takes all that comes and gives no results yet, because the old one answers for all time."""
+
+    __slots__ = ()
+
+    def fed(self, elements: Elements) -> list[Elements]:
+        """Everything."""
+        return [elements]
+
+    def given(self, results: Elements) -> Elements:
+        """Nothing."""
+        return results.slice(0, 0)
+
+
 def left_out(source: Source) -> SortedState:
     """The state that keeps what the old side leaves out of a source."""
     return SortedState(f"{source.stream.alias}{AHEAD}", (), source.schema, None)
@@ -61,4 +78,4 @@ def left_out(source: Source) -> SortedState:
 
 def base_name(name: str) -> str:
     """The query's name, whichever side or track it is."""
-    return name.removesuffix(NEW).removesuffix(LEAVING).removesuffix(COMING)
+    return name.removesuffix(NEW).removesuffix(REST).removesuffix(LEAVING).removesuffix(COMING)

@@ -57,7 +57,7 @@ class FillWork:
     received: Mapping[int, str]
     port: int
     ahead: Mapping[str, Entries] | None = None
-    """What it is fed with afterwards, silently, by source; None: it is not fed."""
+    """What it is fed with afterwards, silently, by source, besides parcels for sources; None: it is not fed."""
     into: frozenset[int] | None = None
     """The slots in which it is filled; None: all."""
 
@@ -117,6 +117,11 @@ class Filling:
     def _feed(self, ahead: Mapping[str, Entries]) -> None:
         """Takes what the fragment has left out so far, and what others gave because of theirs."""
         box = SingleBox(self.box, self._give)
+        for port, shipment in self.work.parcels.items():
+            if shipment.what == "leaf":
+                for part in self.sent.get(port, ()):
+                    box.feed(shipment.name, part)
+                    self._spill_box()
         for alias, entries in ahead.items():
             for entry in entries.get(self.slot, ()):
                 elements = open_segment(self.files, entry).elements

@@ -1,0 +1,171 @@
+"""Moving state between plans in different slots over several batches, beside the running job.
+
+What the old plan had kept of its streams when a migration began is immutable segments; the manifest names what of it
+the new plan has yet to be given. Before each batch the next range of hashes of all these segments is sent to the slots
+where the new plan reads its streams, and goes through its fragments. So a batch carries about as much besides its own
+rows as is wanted, and a key's rows of all streams go together. The last range ends the migration: the batch after it
+runs by the new plan alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from midstream.algebra.time import BEGINNING
+from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.packs import ALL_HASHES, SegmentEntry
+from midstream.distribution.balancing import MEMORY
+from midstream.distribution.moves import Shipment
+from midstream.distribution.replay import plan_replay
+from midstream.distribution.routing import Routing
+from midstream.job.queries.running_query import RunningQuery
+from midstream.job.slots.moving import PlanMove, Stored, shipment_key
+from midstream.job.slots.segment_reuse import SegmentReuse
+from midstream.job.task.sides import NEW, REST
+from midstream.migration.moving_state_paced import LEAST_WORK, SHARE
+
+Stages = Mapping[str, Stored]
+"""The segments of plans by name."""
+
+Ranges = dict[int, dict[int, list[SegmentEntry]]]
+"""Parts of segments, by fragment and slot."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How much is moved before a batch: so many rows of each query, or all; queries that are `idle` wait."""
+
+    rows: int | None = None
+    idle: Collection[str] = ()
+
+    @staticmethod
+    def of(before: Manifest | None, idle: Collection[str], everything: bool = False) -> Pace:
+        """A share of what batches have brought lately, or `everything`."""
+        if everything or before is None:
+            return Pace(None, idle)
+        # Of loads a part is remembered from batch to batch, so they add up to several batches' rows.
+        lately = sum(before.slots.loads) * (1 - MEMORY)
+        return Pace(max(LEAST_WORK, round(SHARE * lately)), idle)
+
+
+@dataclass(slots=True)
+class Replay(PlanMove):
+    """What is moved before one batch: `sending` of what the old plan kept, through the new plan as it is by now."""
+
+    sending: Stored = field(default_factory=dict)
+    rest: Ranges = field(default_factory=dict)
+    """What is left for later batches."""
+    query: RunningQuery | None = None
+    """The query by its old plan."""
+
+    def __post_init__(self) -> None:
+        PlanMove.__post_init__(self)
+        assert self.query is not None
+        old, functions = self.query, self.new.functions
+        leaves = plan_replay(old.staged, old.plan.physical, self.new.staged, functions)
+        self.fills = [replace(f, shipments=(*f.shipments, *leaves[f.fragment.number])) for f in self.fills]
+
+    def decide_reuse(self, old: Routing, new: Routing) -> None:
+        """The new plan keeps what it has; what the old one kept of streams is sent."""
+        PlanMove.decide_reuse(self, old, new)
+        for shipment in self.shipments():
+            if shipment.what == "leaf":
+                self.reused[shipment_key(shipment)] = SegmentReuse(sent=self._sent(shipment))
+
+    def _sent(self, shipment: Shipment) -> dict[int, Sequence[SegmentEntry]]:
+        origin = shipment.origin
+        if origin is None:
+            return {}
+        slots = self.sending.get(origin.fragment, {})
+        mine = {slot: [e for e in entries if (e.state, e.key) == origin.name] for slot, entries in slots.items()}
+        return {slot: entries for slot, entries in mine.items() if entries}
+
+    def frontier_of(self, shipment: Shipment, frontiers: Mapping[int, int]) -> int:
+        """A row goes through all stages, and later ones may be behind."""
+        return min(frontiers.values())
+
+    @property
+    def in_place(self) -> bool:
+        """Whether there is nothing to send."""
+        return not any(entries for slots in self.sending.values() for entries in slots.values())
+
+
+def replays(queries: Mapping[str, RunningQuery], before: Manifest, pace: Pace) -> dict[str, Replay]:
+    """What is moved before the next batch, by query."""
+    found: dict[str, Replay] = {}
+    for name, query in queries.items():
+        migration = query.migration
+        if migration is None or not migration.replays or migration.cancelling or name in pace.idle:
+            continue
+        kept = before.segments.get(name + REST, {}) if migration.begun is not None else _kept(query, before)
+        sending, rest = parted(kept, pace.rows)
+        target = migration.target
+        stored = before.segments.get(name + NEW, {})
+        frontier = before.advanced_to.get(name, BEGINNING)
+        found[name] = Replay(
+            name + NEW, target, target, stored, frontier, feeds=True, sending=sending, rest=rest, query=query
+        )
+    return found
+
+
+def _kept(query: RunningQuery, before: Manifest) -> Ranges:
+    """What the old plan has kept of its streams."""
+    assert query.migration is not None
+    new = query.migration.target.staged
+    leaves = plan_replay(query.staged, query.plan.physical, new, query.functions)
+    origins = {s.origin.fragment: set[object]() for ss in leaves.values() for s in ss if s.origin is not None}
+    for shipment in (s for shipments in leaves.values() for s in shipments if s.origin is not None):
+        assert shipment.origin is not None
+        origins[shipment.origin.fragment].add(shipment.origin.name)
+    stored = before.segments.get(query.name, {})
+    return {
+        number: {
+            slot: [e for e in entries if (e.state, e.key) in names] for slot, entries in stored.get(number, {}).items()
+        }
+        for number, names in origins.items()
+    }
+
+
+def parted(kept: Stored, rows: int | None) -> tuple[Ranges, Ranges]:
+    """The next ranges of some segments with about so many rows (None: all), and what is left then."""
+    every = list(_entries(kept))
+    total = sum(entry.rows for entry in every)
+    if rows is None or total <= rows:
+        return _within(kept, 0, ALL_HASHES), {}
+    since = min(entry.hash_from for entry in every)
+    until = since + max(1, (ALL_HASHES - since) * rows // total)
+    return _within(kept, since, until), _within(kept, until, ALL_HASHES)
+
+
+def _within(kept: Stored, since: int, until: int) -> Ranges:
+    found: Ranges = {}
+    for number, slots in kept.items():
+        for slot, entries in slots.items():
+            parts = [e.part(since, until) for e in entries if e.hash_from < until and since < e.hash_to]
+            if parts:
+                found.setdefault(number, {})[slot] = parts
+    return found
+
+
+def _entries(kept: Stored) -> Iterator[SegmentEntry]:
+    return (entry for slots in kept.values() for entries in slots.values() for entry in entries)
+
+
+def after_replays(segments: Stages, replayed: Mapping[str, Replay], over: Collection[str]) -> dict[str, Stored]:
+    """The segments of all plans with what is left, and the new plans in the place of the old where that is `over`."""
+    found = dict(segments)
+    for name, replay in replayed.items():
+        found[name + REST] = replay.rest
+    for name in over:
+        filled = found.pop(name + NEW, {})
+        found.pop(name + REST, None)
+        if name in replayed:  # otherwise the migration is cancelled
+            found[name] = filled
+    return found
+
+
+def resting(before: Manifest, queries: Mapping[str, RunningQuery]) -> dict[str, Stored]:
+    """What the manifest of a batch goes on to name for queries whose migrations have yet to send it."""
+    migrating = (name for name, q in queries.items() if q.migration is not None and q.migration.replays)
+    return {name + REST: before.segments[name + REST] for name in migrating if name + REST in before.segments}
