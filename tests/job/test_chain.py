@@ -109,7 +109,7 @@ def test_plans_of_several_stages_migrate_side_by_side(query, tmp_path):
         assert as_multiset(got) == as_multiset(expected)
 
 
-@pytest.mark.parametrize("strategy", ["moving_state_paced", "parallel_track", "genmig_shortened"])
+@pytest.mark.parametrize("strategy", ["parallel_track", "genmig_shortened"])
 def test_strategies_inside_tasks_are_refused_over_several_stages(strategy, tmp_path):
     question = ask(KEYS, tables())
     chain = Chain(question.plan, question.catalog, tmp_path, plan="((A B) C)")
