@@ -10,7 +10,7 @@ from typing import Any
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.physical.routed import WindowName
-from midstream.algebra.time import INFINITY
+from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.fragments import Fragment
