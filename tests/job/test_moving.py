@@ -152,6 +152,25 @@ def cancelled(query: str, strategy: str, after: int, folder: Path) -> Chain:
     return chain
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_state_that_has_moved_is_not_given_up(again, tmp_path):
+    inputs = tables(rows=60, last=120)
+    question = ask(ONE_KEY, inputs)
+    chain = Chain(question.plan, question.catalog, tmp_path, slots=3, plan="((A B) C)")
+    parts = chain.cut(question.tables, 15)
+    for i, part in enumerate(parts):
+        if i == 3:
+            chain.migrate("(A (B C))", "moving_state")
+        if i == 4:
+            chain = Chain(question.plan, question.catalog, tmp_path) if again else chain
+            with pytest.raises(ms.MigrationError, match="moving_state cannot be cancelled"):
+                chain.driver.cancel_migration("q")
+        chain.batch(part)
+    chain.batch({}, end=True)
+    assert chain.query.plan.text == "(A (B C))"
+    assert ms.snapshot_equal(chain.results(), ms.run(ONE_KEY, inputs))
+
+
 def test_nothing_to_cancel_is_said(tmp_path):
     question = ask(KEYS, tables())
     chain = Chain(question.plan, question.catalog, tmp_path)

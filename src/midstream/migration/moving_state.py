@@ -63,7 +63,7 @@ def require_one_emission(strategy: str, old: Plan, new: Plan) -> None:
 
 
 class MovedState:
-    """The new box, filled from the old one; the old one stays as it was until the new one is fed."""
+    """The new box, filled from the old one; nothing remains to be done once it has begun."""
 
     def __init__(self, old: SingleBox, new: Box) -> None:
         self.old = old
@@ -115,8 +115,12 @@ class MovedState:
         return self.new
 
     def cancel(self) -> SingleBox:
-        """Leaves the old box."""
-        return self.old
+        """Refused: what has come since is in the new box alone."""
+        raise MigrationError(
+            "a migration by moving_state cannot be cancelled",
+            detail="the state has moved, and rows that have come since are in the new plan's alone",
+            hint="migrate back",
+        )
 
     def states(self) -> Iterator[SortedState]:
         """The new box's states."""
