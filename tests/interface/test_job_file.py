@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from midstream.errors import JobError
+from midstream.errors import JobError, QueryError
 from midstream.interface.jobs.job_file import job_of, read_job
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -22,7 +22,7 @@ def described(**changes):
     for key, value in changes.items():
         table, _, name = key.rpartition("__")
         place: Any = job
-        for part in table.split("__"):
+        for part in filter(None, table.split("__")):
             place = place[part]
         place[name] = value
     return job
@@ -147,3 +147,12 @@ def test_a_stream_says_whose_its_times_are_and_how_far_it_may_be_behind(tmp_path
         described(streams__A__skew="2 seconds", streams__B={"format": "rate", "timestamps": "internal"}), tmp_path
     )
     assert [(s.timestamps, s.skew) for s in job.streams] == [("external", "2 seconds"), ("internal", None)]
+
+
+def test_links_are_read_and_refused_by_their_place():
+    sited = described(job__sites={"eu": [0], "us": [1]}, links={"eu <-> us": "80 ms, 10 MB/s"})
+    assert job_of(sited, Path()).options.links == {"eu <-> us": "80 ms, 10 MB/s"}
+    with pytest.raises(QueryError, match="names the site 'asia', which is not declared"):
+        job_of({**sited, "links": {"eu -> asia": "80 ms, 10 MB/s"}}, Path())
+    with pytest.raises(JobError, match="links must be a table"):
+        job_of({**sited, "links": "fast"}, Path())

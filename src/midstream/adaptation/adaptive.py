@@ -127,11 +127,12 @@ class Adaptive:
         if self.batches < self.policy.warm_up or self.batches % self.policy.check_every:
             return None
         passed = self.observer.passed_ticks - self.checked_at
-        if passed <= 0 or not self.observer.fresh:
+        relinked = self.controller.links_changed
+        if passed <= 0 or not (self.observer.fresh or relinked):
             return None
         self.checked_at = self.observer.passed_ticks
         jumped, statistics = self.observer.jumped, self.observer.snapshot()
-        changed = self.drift.noticed(statistics, jumped)
+        changed = self.drift.noticed(statistics, jumped) or relinked
         if not changed and not self.controller.busy(statistics.moment):
             self.observer.note_sample(True)
             return None

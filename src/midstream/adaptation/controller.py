@@ -11,6 +11,7 @@ Pure: time, statistics and measured work come in, a decision comes out.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -23,6 +24,8 @@ from midstream.html import escaped, section
 from midstream.optimizer.cost import Constants
 from midstream.optimizer.estimates import Estimator
 from midstream.optimizer.plans import Plan, best_plan
+from midstream.optimizer.sites.links import Links, changes
+from midstream.optimizer.sites.topology import Topology
 
 Action = Literal["stay", "suggest", "migrate", "rollback"]
 HOUR = 3600.0
@@ -65,6 +68,16 @@ class Decision:
         }
 
 
+def sentence(parts: Sequence[str]) -> str:
+    """Some statements as one sentence.
+
+    >>> sentence(["the link from eu to us went from 1 ms, 1 MB/s to nothing"])
+    'The link from eu to us went from 1 ms, 1 MB/s to nothing.'
+    """
+    text = "; ".join(parts)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
 @dataclass(slots=True)
 class Candidate:
     """A plan that has been better lately: by how much in all, and in how many looks on end."""
@@ -85,6 +98,15 @@ class Watch:
     predicted: float = 0.0
     old_predicted: float = 0.0
     ticks: int = 0
+    linked: float = 0.0
+    linked_predicted: float = 0.0
+    old_linked: float = 0.0
+    """Seconds on links: measured, predicted, and predicted of the plan before."""
+
+    @property
+    def longer(self) -> float:
+        """By how many seconds a tick rows took longer on links than predicted, if the old plan's would not have."""
+        return max(0.0, self.linked - max(self.linked_predicted, self.old_linked)) / max(1, self.ticks)
 
 
 @dataclass(slots=True)
@@ -113,11 +135,18 @@ class Regimes:
 
 @dataclass(slots=True)
 class Controller:
-    """Decides for one query; `window` is its longest window in ticks, `spread` says that its rows lie in slots."""
+    """Decides for one query; `window` is its longest window in ticks, `spread` says that its rows lie in slots.
+
+    `topology` says where these are, `weighed` are the links by which plans were last weighed, and `news` what was new
+    about them: it stays part of the reasons until it has led to something.
+    """
 
     policy: Policy
     window: int
     spread: bool = False
+    topology: Topology | None = None
+    weighed: Links | None = None
+    news: str = ""
     candidates: dict[Relation, Candidate] = field(default_factory=dict)
     migrated_at: deque[float] = field(default_factory=deque)
     corrections: dict[Relation, float] = field(default_factory=dict)
@@ -138,8 +167,9 @@ class Controller:
         Nothing is weighed if nothing has `changed` and no plan is gathering evidence.
         """
         prices = (self.policy.constants or Constants()).by_tick(plan.query.domain)
-        estimator = Estimator(statistics, plan.emission, prices, self.spread)
-        back = self._watch(estimator, statistics.moment, plan, passed, measured_work)
+        estimator = Estimator(statistics, plan.emission, prices, self.spread, self.topology)
+        self._note_links()
+        back = self._watch(estimator, statistics, plan, passed, measured_work)
         if back is not None or not (changed or self.candidates):
             return back
         best = best_plan(plan.query, plan.emission, estimator)
@@ -149,6 +179,18 @@ class Controller:
         chosen = self._strongest(estimator, best)
         return self._decide(now, estimator, plan, chosen, cost, statistics.moment)
 
+    @property
+    def links_changed(self) -> bool:
+        """Whether links are others than those by which plans were last weighed."""
+        return self.topology is not None and self.weighed is not None and self.weighed != self.topology.links
+
+    def _note_links(self) -> None:
+        if self.topology is None:
+            return
+        if self.weighed is not None and self.links_changed:
+            self.news = f"{sentence(changes(self.weighed, self.topology.links))} "
+        self.weighed = dict(self.topology.links)
+
     def busy(self, moment: int) -> bool:
         """Whether it is following something: a plan that has been better, or one that is new."""
         return bool(self.candidates) or (self.watching is not None and moment >= self.watching.settled)
@@ -157,6 +199,7 @@ class Controller:
         """Learns that a migration has been made."""
         self.migrated_at.append(now)
         self.candidates.clear()
+        self.news = ""
         settled = moment + self.window
         self.watching = Watch(before, settled + int(self.policy.watch * self.window), settled)
 
@@ -208,7 +251,8 @@ class Controller:
         action: Action = "stay"
         if target.logical == plan.logical:
             why = f"The running plan {plan.text} is the best known: it costs {work(cost, domain)}. Staying."
-            return Decision(moment, action, plan, plan, cost, cost, 0.0, 0.0, why)
+            news, self.news = self.news, ""
+            return Decision(moment, action, plan, plan, cost, cost, 0.0, 0.0, f"{news}{why}")
         if better > cost * (1 - policy.least_gain):
             why = (
                 f"A plan that is less than {policy.least_gain:.0%} better is not worth a change. Staying."
@@ -234,31 +278,48 @@ class Controller:
                 f"It has been better by {amount(candidate.gained)} already and would save {amount(saving)} in the "
                 f"{length(lasting, domain)} for which that is expected to last. {doing}."
             )
-        return Decision(moment, action, plan, target, cost, better, price, candidate.gained, f"{facts} {why}")
+        reason = f"{self.news}{facts} {why}"
+        return Decision(moment, action, plan, target, cost, better, price, candidate.gained, reason)
 
     def _watch(
-        self, estimator: Estimator, moment: int, plan: Plan, passed: int, measured: float | None
+        self, estimator: Estimator, statistics: Statistics, plan: Plan, passed: int, measured: float | None
     ) -> Decision | None:
         """Follows a new plan; a decision only if it goes back."""
-        watch = self.watching
+        watch, moment = self.watching, statistics.moment
         if watch is None or measured is None or moment < watch.settled:
             return None
+        now, before = estimator.cost(plan.logical), estimator.cost(watch.before.logical)
         watch.measured += measured * passed
-        watch.predicted += estimator.cost(plan.logical).work * passed
-        watch.old_predicted += estimator.cost(watch.before.logical).work * passed
+        watch.predicted += now.work * passed
+        watch.old_predicted += before.work * passed
+        watch.linked += (statistics.linked or 0.0) * passed
+        watch.linked_predicted += now.linked * passed
+        watch.old_linked += before.linked * passed
         watch.ticks += passed
         if moment < watch.until or watch.predicted <= 0:
             return None
         self.watching = None
-        off = watch.measured / watch.predicted
-        if off <= 1 + self.policy.tolerance or watch.measured <= watch.old_predicted:
+        off, what = self._off(estimator, watch, plan)
+        if not what:
             return None
         self.corrections[plan.logical] = off
         cost, old = self._cost(estimator, plan), self._cost(estimator, watch.before)
         price = migration_cost(plan.logical, watch.before.logical, estimator)
         action: Action = "rollback" if self.policy.mode == "auto" else "suggest"
         reason = (
-            f"Since the migration to {plan.text} its work is {off:.2f} times what was predicted, and more than "
-            f"{watch.before.text} would do. Going back, and from now on counting {off:.2f} times its predicted cost."
+            f"Since the migration to {plan.text} {what} than {watch.before.text} would do. "
+            f"Going back, and from now on counting {off:.2f} times its predicted cost."
         )
         return Decision(moment, action, plan, watch.before, cost, old, price, 0.0, reason)
+
+    def _off(self, estimator: Estimator, watch: Watch, plan: Plan) -> tuple[float, str]:
+        """How far a watched plan is off its prediction, and in what; nothing if it is as good as was thought."""
+        off = watch.measured / watch.predicted
+        if off > 1 + self.policy.tolerance and watch.measured > watch.old_predicted:
+            return off, f"its work is {off:.2f} times what was predicted, and more"
+        cost, longer = estimator.per_tick(plan.logical), estimator.constants.second * watch.longer
+        late = watch.linked > (1 + self.policy.tolerance) * watch.linked_predicted
+        if late and longer > self.policy.least_gain * cost:
+            ratio = watch.linked / max(watch.linked_predicted, 1e-12)
+            return 1 + longer / cost, f"its rows take {ratio:.2f} times as long on links as predicted, and longer"
+        return off, ""

@@ -26,6 +26,7 @@ from midstream.adaptation.smoothing import Excursion, Smoothed
 from midstream.algebra.statistics import Estimate
 from midstream.optimizer.plans import Plan
 from midstream.optimizer.shapes import shape_text
+from midstream.optimizer.sites.links import links_from_json, links_to_json
 
 Kept = dict[str, Any]
 PlanOf = Callable[[str], Plan]
@@ -164,7 +165,11 @@ def _keep_controller(controller: Controller) -> Kept:
             watching.predicted,
             watching.old_predicted,
             watching.ticks,
+            watching.linked,
+            watching.linked_predicted,
+            watching.old_linked,
         ],
+        "weighed": None if controller.weighed is None else [links_to_json(controller.weighed), controller.news],
         "regimes": [None if regimes.best is None else regimes.best.text, regimes.since, list(regimes.lasted)],
     }
 
@@ -176,6 +181,8 @@ def _restore_controller(controller: Controller, kept: Mapping[str, Any], plan_of
     controller.corrections = {plan_of(text).logical: factor for text, factor in kept["corrections"]}
     watching = kept["watching"]
     controller.watching = None if watching is None else Watch(plan_of(watching[0]), *watching[1:])
+    if (weighed := kept.get("weighed")) is not None:
+        controller.weighed, controller.news = links_from_json(weighed[0]), weighed[1]
     best, controller.regimes.since, lasted = kept["regimes"]
     controller.regimes.best = None if best is None else plan_of(best)
     controller.regimes.lasted.clear()

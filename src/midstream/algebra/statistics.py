@@ -140,6 +140,7 @@ class Statistics:
     """One snapshot. Streams go by alias, keys and selectivities by the text of the expression.
 
     `batch_ticks` is how much time a batch spans, on average; `moment` the instant up to which streams were seen.
+    `linked` is how many seconds per tick the running plan's rows took on links between sites, if there are any.
     """
 
     streams: Mapping[str, StreamStatistics] = field(default_factory=_frozen)
@@ -148,6 +149,7 @@ class Statistics:
     operators: tuple[OperatorStatistics, ...] = ()
     batch_ticks: float | None = None
     moment: int = 0
+    linked: float | None = None
 
     @property
     def state_bytes(self) -> int:

@@ -19,7 +19,9 @@ from midstream.errors import JobError, MidstreamError, QueryError
 
 REQUESTS, TAKEN, REFUSED, ANSWERS = (f"control/{kind}" for kind in ("requests", "taken", "refused", "answers"))
 
-CHANGING = frozenset({"migrate", "cancel", "schedule", "rebalance", "rescale", "adapt", "add", "drop", "resume"})
+CHANGING = frozenset(
+    {"migrate", "cancel", "schedule", "rebalance", "rescale", "adapt", "add", "drop", "resume", "links"}
+)
 """The commands whose effect is seen in manifests."""
 
 WITHDRAWN = b"null"

@@ -65,7 +65,8 @@ class Session:
       by age, size or batches: `{"results": "30 days", "dead_letters": "1 GB", "replaced": "500 batches"}`; else all is
       kept.
     - `sites` are named sets of slots, `{"eu": [0, 1], "us": [2, 3]}`, at which streams may live. Slots are fixed then,
-      and they are not pinned to hosts.
+      and they are not pinned to hosts. `links` say what sending between two sites takes, a latency and a rate:
+      `{"eu <-> us": "80 ms, 10 MB/s"}`, or `"eu -> us"` for one way. Adaptive queries weigh plans by them.
     - A session with a `name` goes on only with a checkpoint of that name, or one that has none yet.
     - If the code of one of the `functions` that queries of the checkpoint call has changed, the start is refused,
       unless `changed_functions` is "accept".
@@ -110,25 +111,11 @@ class Session:
         changed_functions: ChangedFunctions = SessionOptions.changed_functions,
         retention: Mapping[str, str] | None = None,
         sites: Mapping[str, Sequence[int]] | None = None,
+        links: Mapping[str, str] | None = None,
     ) -> None:
-        options = SessionOptions(
-            functions,
-            scheduling,
-            clock,
-            slots,
-            retained,
-            carry,
-            memory_per_slot,
-            rebalancing,
-            group_bits,
-            metrics_retained,
-            name,
-            small_batches,
-            changed_functions,
-            retention,
-            sites,
-        )
-        self._prepare(options, spark, checkpoint, on)
+        first = functions, scheduling, clock, slots, retained, carry, memory_per_slot, rebalancing, group_bits
+        more = metrics_retained, name, small_batches, changed_functions, retention, sites, links
+        self._prepare(SessionOptions(*first, *more), spark, checkpoint, on)
 
     def _prepare(
         self, options: SessionOptions, spark: Any, checkpoint: Any, on: str | Callable[[Files], Backend] | None
@@ -323,6 +310,14 @@ class Session:
         and one with a range keeps to it.
         """
         self._needs_checkpoint("slots")
+
+    def links(self, wanted: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The links between sites; with `wanted`, such as `{"eu -> us": "2 s, 100 KB/s"}`, these change.
+
+        Adaptive queries weigh their plans again after the next batch, and say so in their `decisions`; a restart keeps
+        what was changed.
+        """
+        self._needs_checkpoint("sites")
 
     def adapt(self, name: str, mode: str) -> dict[str, str]:
         """Changes how a query adapts while it runs: "off", "suggest" or "auto"; a restart keeps it."""

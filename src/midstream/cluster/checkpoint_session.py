@@ -38,7 +38,7 @@ from midstream.job.arriving.attention import reads_of, wait_text, waits
 from midstream.job.batch import TICKS
 from midstream.job.commits import Commits
 from midstream.job.ending import finish, release
-from midstream.job.events import ErrorPolicySet, Scheduled, StreamsArrive
+from midstream.job.events import ErrorPolicySet, Scheduled, SettingsChanged, StreamsArrive
 from midstream.job.finished import is_finished
 from midstream.job.job import Job
 from midstream.job.migrations.forecast import forecast
@@ -49,6 +49,7 @@ from midstream.job.queries.changed_functions import fingerprints
 from midstream.job.queries.faults import on_error_of
 from midstream.job.queries.rewording import Text
 from midstream.job.slots.doubled_moves import protocol_named
+from midstream.job.slots.links import Located, links_summary
 from midstream.job.slots.relocation import require_slots
 from midstream.job.slots.sites import home_of, require_fixed, require_same_home, require_slots_of_sites, sites_of
 from midstream.job.slots.slot_decisions import deciders
@@ -56,6 +57,7 @@ from midstream.job.state import JobState
 from midstream.job.task.memory import Memory
 from midstream.language import parse
 from midstream.optimizer.plans import Plan
+from midstream.optimizer.sites.links import links_of
 from midstream.scheduling.schedule import Schedule, schedule_of
 
 
@@ -77,6 +79,7 @@ class CheckpointSession(Session):
         self._job = Job(self._backend.cluster, commits, state, memory)
         self._sites = sites_of(options.sites)
         require_fixed(self._sites, rebalancing=options.rebalancing, slots_that_come_and_go=self._range)
+        self._job.watchers.located = Located(self._sites, links_of(options.links, self._sites))
         self._job.deciding = deciders(options.rebalancing, self._range)
         self._code, self._changed_functions = fingerprints(self.functions), options.changed_functions
         self._declared: dict[str, dict[str, Any]] = {}
@@ -231,6 +234,14 @@ class CheckpointSession(Session):
                 f"{slots} slots are outside of slots = {self._range}", hint="open the session without a range"
             )
         return self._job.rescale(slots)
+
+    def links(self, wanted: Mapping[str, str] | None = None) -> dict[str, str]:
+        job = self._job
+        with job.gate:
+            if wanted:
+                changed = job.watchers.located.changed(job.state.settings.links, wanted)
+                job.apply(SettingsChanged({"links": changed}))
+            return links_summary(job.watchers.located.links(job.state.settings.links))
 
     def adapt(self, name: str, mode: str) -> dict[str, str]:
         record = forecast(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from midstream.algebra.declarations import Catalog
@@ -17,11 +17,12 @@ from midstream.cluster.query import Query
 from midstream.errors import JobError, MidstreamError
 from midstream.job.events import AddingRecorded, DroppingRecorded
 from midstream.job.job import Job
-from midstream.job.migrations.forecast import forecast
+from midstream.job.migrations.forecast import forecast, moved_text
 from midstream.job.migrations.local_plans import migrating_to, plan_text
 from midstream.job.outputs.accounts import adaptivity_of, history_of, known_tick, shared_with
 from midstream.job.queries.faults import faults_summary
 from midstream.job.requests import without_deadline
+from midstream.job.slots.links import links_summary
 from midstream.language import parse
 from midstream.optimizer.growth import growth
 
@@ -73,6 +74,9 @@ class Commanded(Protocol):
 
     def rescale(self, slots: int) -> bool:
         """Changes the number of slots."""
+
+    def links(self, wanted: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The links between sites, changed as is wanted."""
 
     def adapt(self, name: str, mode: str) -> dict[str, str]:
         """Changes how a query adapts."""
@@ -148,6 +152,8 @@ class Listener:
                 return {"changes": session.rebalance(request.get("routing"), protocol=wanted_by)}
             case {"command": "rescale", "slots": int(slots)}:
                 return {"changes": session.rescale(slots)}
+            case {"command": "links", "links": dict(wanted_links)}:
+                return {"links": session.links(wanted_links)}
             case {"command": "adapt", "query": str(name), "mode": str(mode)}:
                 return session.adapt(name, mode)
             case {"command": "forecast", "of": dict(wanted)}:
@@ -186,6 +192,7 @@ def status(session: Commanded) -> dict[str, Any]:
         "slot_decisions": session.slot_decisions,
         "spread": list(known.slots.spread),
         "scheduling": job.state.settings.scheduling,
+        "links": links_summary(job.watchers.located.links(job.state.settings.links)),
         "streams": {
             name: {
                 "rows": known.streams.rows.get(name, 0),
@@ -209,6 +216,7 @@ def status(session: Commanded) -> dict[str, Any]:
                 "warnings": list(growth(query.plan.physical)),
                 "shared_with": shared_with(known, name),
                 "adaptivity": adaptivity_of(job, name),
+                "moved": moved_text(job, query),
                 **faults_summary(job.state.faults.stopped.get(name), known.account(name).set_aside),
                 "waits_for": known.streams.waits.get(name),
             }

@@ -48,6 +48,7 @@ class SessionOptions:
     changed_functions: ChangedFunctions = "refuse"
     retention: Mapping[str, str] | None = None
     sites: Mapping[str, Sequence[int]] | None = None
+    links: Mapping[str, str] | None = None
 
     def __post_init__(self) -> None:
         if self.changed_functions not in ("refuse", "accept"):

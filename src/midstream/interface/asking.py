@@ -15,6 +15,7 @@ from midstream.checkpoint import lease
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.control import Request, ask
 from midstream.errors import InputError, JobError
+from midstream.optimizer.sites.links import HINT
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_\-]*")
 LONGEST_TEXT = 100_000
@@ -69,6 +70,13 @@ def _duration(field: str, value: Any) -> str | int | None:
     return int(value) if isinstance(value, str) and value.strip().isdecimal() else value
 
 
+def _links(field: str, value: Any) -> dict[str, str]:
+    """Links by the sites they are between; what they mean is for the job to judge."""
+    if not isinstance(value, Mapping) or len(value) > 1000:
+        raise InputError(f"{field} must be a table of links, not {value!r:.80}", hint=HINT)
+    return {_text("a link", ends): _text("a link", link) for ends, link in value.items()}
+
+
 def _one_of(*known: str) -> Check:
     def check(field: str, value: Any) -> str:
         if value not in known:
@@ -98,6 +106,7 @@ COMMANDS: Mapping[str, Mapping[str, Check]] = {
     "resume": {"query": _name},
     "rebalance": {"protocol": _one_of(*PROTOCOLS)},
     "rescale": {"slots": _number},
+    "links": {"links": _links},
     "adapt": {"query": _name, "mode": _one_of("off", "suggest", "auto")},
     "stop": {},
 }

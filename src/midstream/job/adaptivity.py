@@ -21,16 +21,16 @@ from midstream.adaptation.observer import Attention, Observer
 from midstream.adaptation.policy import Policy
 from midstream.adaptation.sampling import LOOK_AT, put_together
 from midstream.adaptation.snapshot import keep, restore
-from midstream.adaptation.summary import operators_summary, statistics_summary
-from midstream.algebra.expressions import columns_of
-from midstream.algebra.statistics import OperatorStatistics, Statistics
+from midstream.algebra.statistics import Statistics
 from midstream.checkpoint.manifest import Manifest
 from midstream.errors import MidstreamError
 from midstream.job.migrations.verifying import copy_name
 from midstream.job.queries.running_query import RunningQuery
+from midstream.job.slots.links import Located, Told, link_seconds
 from midstream.job.task.reports import Report
 from midstream.job.task.samples import OperatorReport, SampleRequest
 from midstream.job.task.sides import base_name
+from midstream.job.watched import per_tick, sources_of, summary_of
 from midstream.operators.base import Work
 from midstream.optimizer.cost import Constants
 from midstream.optimizer.plans import Plan, plan_query
@@ -67,7 +67,7 @@ class Watcher:
         self.current = query.plan
         """The plan that runs, as the session has it: plans are known by their texts."""
         self._begin(query.plan)
-        self.sources = _sources_of(query, self.adaptive.observer)
+        self.sources = sources_of(query, self.adaptive.observer)
         self.one_stage = False
         self.slots: dict[int, SlotWatcher] = {}
         """The watchers of slots that decide for themselves."""
@@ -81,6 +81,8 @@ class Watcher:
         self.decided: Decision | None = None
         self.operators: dict[tuple[int, int], OperatorReport] = {}
         self.operators_since = 0
+        self.linked = 0.0
+        """The seconds that rows took on links since operators were last looked at."""
         self.summary: dict[str, Any] = {}
         self.slot_wishes: dict[int, dict[str, Any]] = {}
         """What slots have decided for themselves and begins with the next batch."""
@@ -109,7 +111,7 @@ class Watcher:
     def _recall(self, kept: Mapping[str, Any]) -> None:
         restore(self.adaptive, kept, self.plan_of)
         self.wish, self.summary = kept["wish"], kept["observed"]
-        self.operators_since = kept["operators_since"]
+        self.operators_since, self.linked = kept["operators_since"], kept.get("linked", 0.0)
         for fragment, number, summary in kept["operators"]:
             self.operators[fragment, number] = OperatorReport(**{**summary, "work": Work(**summary["work"])})
 
@@ -128,6 +130,7 @@ class Watcher:
         migrating = verifying or (query.migration is not None and not query.migration.done)
         self._count(reports)
         self._absorb(reports)
+        self._note_links(reports)
         self._note_work([r for r in reports if r.slot not in query.local], query.migration is not None)
         self.wish, self.decided = None, None
         if query.migration is not None and query.migration.cancelling:
@@ -171,7 +174,7 @@ class Watcher:
 
     def account(self) -> dict[str, Any]:
         """What is known now, as plain values."""
-        return _summary(self.observed)
+        return summary_of(self.observed)
 
     @property
     def observed(self) -> Statistics:
@@ -199,6 +202,7 @@ class Watcher:
             "observed": self.summary,
             "operators": [[*place, asdict(report)] for place, report in self.operators.items()],
             "operators_since": self.operators_since,
+            **({"linked": self.linked} if self.linked else {}),
         }
 
     def _count(self, reports: list[Report]) -> None:
@@ -224,9 +228,15 @@ class Watcher:
     def _has_rows(self, report: Report, alias: str) -> bool:
         return self.sources[alias][0] in report.streams.latest
 
+    def _note_links(self, reports: list[Report]) -> None:
+        topology = self.adaptive.controller.topology
+        if topology is not None:
+            self.linked += link_seconds(reports, self.name, topology)
+
     def _note_work(self, reports: list[Report], migrated: bool) -> None:
         if migrated:
             self.operators.clear()
+            self.linked = 0.0
             self.operators_since = self.adaptive.observer.passed_ticks
             return
         held: dict[tuple[int, int], OperatorReport] = {}
@@ -245,18 +255,19 @@ class Watcher:
     def _watched(self, statistics: Statistics) -> Statistics:
         """Statistics with what the operators did since the last time."""
         watched = self._with_operators(statistics)
-        self.summary = _summary(watched)
+        self.summary = summary_of(watched)
         self.operators = {
             place: OperatorReport(o.label, Work(), 0.0, 0.0, 0.0, 0.0, o.state_rows, o.state_bytes)
             for place, o in self.operators.items()
         }
-        self.operators_since = self.adaptive.observer.passed_ticks
+        self.operators_since, self.linked = self.adaptive.observer.passed_ticks, 0.0
         return watched
 
     def _with_operators(self, statistics: Statistics) -> Statistics:
         ticks = max(1, self.adaptive.observer.passed_ticks - self.operators_since)
-        found = tuple(_per_tick(report, ticks) for _, report in sorted(self.operators.items()))
-        return replace(statistics, operators=found)
+        found = tuple(per_tick(report, ticks) for _, report in sorted(self.operators.items()))
+        linked = None if self.adaptive.controller.topology is None else self.linked / ticks
+        return replace(statistics, operators=found, linked=linked)
 
     def _planned(self, decision: Decision, query: RunningQuery, way: Way) -> Decision:
         """The decision, with a wish for the next batch; the decision to stay if nothing can carry it out."""
@@ -311,6 +322,8 @@ class Watchers:
     """What seeing the last batch took."""
     constants: Constants = field(default_factory=Constants)
     """What plans are weighed by where the session runs."""
+    located: Located = field(default_factory=Located)
+    """Where slots are."""
 
     def watch(self, query: RunningQuery, policy: Policy) -> None:
         """Watches a query from its next batch on."""
@@ -329,10 +342,11 @@ class Watchers:
         asked = (watcher.request(batch_id, slots) for watcher in self.by_query.values())
         return tuple(request for request in asked if request is not None)
 
-    def after(self, batch: Batch, way: Way) -> dict[str, Any]:
-        """What the manifest of a batch that was run is to keep, by query."""
+    def after(self, batch: Batch, way: Way, links: Told = ()) -> dict[str, Any]:
+        """What the manifest of a batch that was run is to keep, by query; `links` were changed while the job ran."""
         started = time.perf_counter()
         before = {} if batch.before is None else batch.before.accounts
+        topology = self.located.topology(batch.slots.count, links)
         kept = {}
         for name in batch.queries:
             watcher = self.by_query.get(name)
@@ -342,6 +356,7 @@ class Watchers:
                     kept[name] = {**known, "mode": "off", "wish": None, "decided": None}
                 continue
             if batch.incoming.has_rows:
+                watcher.adaptive.controller.topology = topology
                 watcher.see(batch, way, copy_name(name) in batch.queries)
             kept[name] = watcher.kept()
         self.seconds = time.perf_counter() - started
@@ -361,38 +376,3 @@ class Watchers:
             if name == stream
             for column in columns
         }
-
-
-def _sources_of(query: RunningQuery, observer: Observer) -> dict[str, tuple[str, tuple[str, ...]]]:
-    """Per alias the stream, and the columns that the query reads of it or that are interesting about it."""
-    wanted = observer.wanted
-    found = {}
-    for source in query.sources:
-        alias = source.stream.alias
-        terms = [t for terms in wanted.keys.get(alias, {}).values() for t in terms]
-        terms += [condition for _, condition in wanted.selections.get(alias, ())]
-        terms += [condition for _, condition, owners in wanted.pairs if alias in owners]
-        names = set(source.schema.names).union(*(columns_of(term) for term in terms))
-        own = (name.removeprefix(f"{alias}.") for name in sorted(names) if name.startswith(f"{alias}."))
-        found[alias] = source.stream.name, tuple(own)
-    return found
-
-
-def _summary(statistics: Statistics) -> dict[str, Any]:
-    return {**statistics_summary(statistics), "operators": operators_summary(statistics), "moment": statistics.moment}
-
-
-def _per_tick(report: OperatorReport, ticks: int) -> OperatorStatistics:
-    work = report.work
-    return OperatorStatistics(
-        report.label,
-        work.taken / ticks,
-        work.given / ticks,
-        work.probed / ticks,
-        work.inserted / ticks,
-        work.matched / ticks,
-        report.seconds / report.rows if report.rows else None,
-        report.purging / report.purges if report.purges else None,
-        report.state_rows,
-        report.state_bytes,
-    )

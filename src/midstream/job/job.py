@@ -198,8 +198,8 @@ class Job:
         incoming = batch.incoming
         carried = {d.name: incoming.layout.schemas[port].names for port, d in incoming.streams.items()}
         way = partial(require_way, self.state, carried=carried)
-        knowledge, slots = self.watchers.after(batch, way), self.deciding
-        if slots is None:
+        knowledge = self.watchers.after(batch, way, self.state.settings.links)
+        if (slots := self.deciding) is None:
             return Decided(knowledge)
         spread = self.state.spread.copy()
         routing = slots.after(batch, self.state.wanted is not None, spread)

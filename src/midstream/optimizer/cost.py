@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from midstream.algebra.time import TimeDomain
+from midstream.optimizer.sites.topology import Transfers
 
 SECOND = 1_000_000
 """How many ticks of timestamps are a second."""
@@ -25,6 +26,7 @@ class Constants:
     Where ticks are microseconds, state is paid for by the second: what a plan is worth must not hang on the clock.
     Where rows are spread, `exchange` is that of sending a tuple to another slot between two stages, `copy` that of a
     tuple that arrives in one slot more, and `stage` that of a further stage, once a batch however many tuples it takes.
+    `second` is how many probes a second is worth, by which what links take is weighed.
     """
 
     probe: float = 1.0
@@ -37,19 +39,23 @@ class Constants:
     exchange: float = 8.0
     stage: float = 0.0
     copy: float = 5.0
+    second: float = 4_000_000.0
 
     def by_tick(self, domain: TimeDomain) -> Constants:
         """The same by the ticks of a domain."""
         return self if domain.is_integer else replace(self, state=self.state / SECOND)
 
 
-SPARK = Constants(exchange=25.0, stage=3_000_000.0, copy=12.0)
+SPARK = Constants(exchange=25.0, stage=3_000_000.0, copy=12.0, second=3_300_000.0)
 """The same where slots are executors of Spark."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Tuples per tick, and what is kept."""
+    """Tuples per tick, what is kept, and the seconds per tick that rows take on links between sites.
+
+    `transfers` are the bytes that travel, where slots are known.
+    """
 
     probed: float = 0.0
     inserted: float = 0.0
@@ -62,6 +68,8 @@ class Cost:
     moved: float = 0.0
     stages: float = 0.0
     copied: float = 0.0
+    linked: float = 0.0
+    transfers: Transfers | None = None
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(
@@ -76,6 +84,8 @@ class Cost:
             self.moved + other.moved,
             self.stages + other.stages,
             self.copied + other.copied,
+            self.linked + other.linked,
+            _both(self.transfers, other.transfers),
         )
 
     @property
@@ -88,4 +98,11 @@ class Cost:
         c = constants
         handling = c.probe * self.probed + c.insert * self.inserted + c.match * self.matched + c.give * self.given
         handling += c.evaluate * self.evaluated + c.row * self.rows + c.exchange * self.moved + c.stage * self.stages
-        return handling + c.copy * self.copied + c.state * self.state_bytes / 1000
+        handling += c.copy * self.copied + c.second * self.linked
+        return handling + c.state * self.state_bytes / 1000
+
+
+def _both(left: Transfers | None, right: Transfers | None) -> Transfers | None:
+    if left is None or right is None:
+        return left or right
+    return left + right

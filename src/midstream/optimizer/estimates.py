@@ -8,6 +8,7 @@ arrives, so rates are sums of products, one for each part to be the last. Neithe
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import TypedDict
 
 import pyarrow as pa
 
@@ -34,11 +35,12 @@ from midstream.algebra.plan import (
 from midstream.algebra.statistics import UNKNOWN, Estimate, KeyProfile, Statistics
 from midstream.algebra.windows import Hop, Rows, Unbounded
 from midstream.optimizer.cost import ROW_OVERHEAD, Constants, Cost
-from midstream.optimizer.exchanges import Placed, single
+from midstream.optimizer.exchanges import Meeting, Placed, single
 from midstream.optimizer.graph_estimates import Flow, GraphEstimator
 from midstream.optimizer.join_graph import Inputs, JoinGraph, join_graph
 from midstream.optimizer.origins import origin
 from midstream.optimizer.routed.weighing import routed_cost
+from midstream.optimizer.sites.topology import Topology
 
 GUESSED_RATE = 1.0
 GUESSED_ENDLESS = 1_000_000.0
@@ -69,12 +71,14 @@ class Estimator:
         emission: Emission | None = None,
         constants: Constants | None = None,
         spread: bool = False,
+        topology: Topology | None = None,
     ) -> None:
-        """`spread`: rows lie on many machines by their keys.
+        """`spread`: rows lie on many machines by their keys; `topology` says where slots are.
 
         So a multi-way join needs one key for all its inputs, and rows that are joined by another key than before move.
         """
         self.spread = spread
+        self.topology = topology if spread else None
         self.statistics = statistics
         self.emission = emission
         self.constants = constants or Constants()
@@ -271,8 +275,7 @@ class Estimator:
         if not has_key(plan):
             matched = left.rate * right.population + right.rate * left.population
         rates = left.rate + right.rate
-        kept = {key: _kept(left)[key] + _kept(right)[key] for key in _kept(left)}
-        return Cost(probed=rates, inserted=rates, matched=matched, given=given, **kept)
+        return Cost(probed=rates, inserted=rates, matched=matched, given=given, **_kept(left, right))
 
     def _multi_join_cost(self, plan: MultiJoin) -> Cost:
         graph = GraphEstimator(_one_graph(plan), self)
@@ -295,29 +298,37 @@ class Estimator:
         known = next((g for g in self._graphs.values() if g.graph.part(plan) is not None), None)
         if known is None:
             return Cost()
-        moved, further, _ = self._meeting(known, plan)
-        return Cost(moved=moved, stages=further / self.batch_ticks(known.leaves[0]))
+        found, further = self._meeting(known, plan)
+        return Cost(
+            moved=found.moved,
+            stages=further / self.batch_ticks(known.leaves[0]),
+            linked=known.linked(found),
+            transfers=found.transfers,
+        )
 
-    def _meeting(self, known: GraphEstimator, plan: Relation) -> tuple[float, int, Placed]:
-        """The rows that move for a join, the further stages it needs, and where its result lies."""
+    def _meeting(self, known: GraphEstimator, plan: Relation) -> tuple[Meeting, int]:
+        """How the inputs of a join meet, and the further stages that this needs."""
         while len(plan.inputs) == 1:  # a selection lets rows lie where they are
             plan = plan.inputs[0]
         parts: list[tuple[Inputs, Placed | None]] = []
         for child in plan.inputs:
             inputs = known.graph.part(child)
             if inputs is None:
-                return 0.0, 0, single(self.flow(plan).rate)
-            parts.append((inputs, self._meeting(known, child)[2] if inputs.bit_count() > 1 else None))
-        moved, placed = known.meeting(parts)
-        return moved, placed.stage - max(0 if place is None else place.stage for _, place in parts), placed
+                return Meeting(0.0, self._anywhere(plan)), 0
+            parts.append((inputs, self._meeting(known, child)[0].placed if inputs.bit_count() > 1 else None))
+        found = known.meeting(parts)
+        return found, found.placed.stage - max(0 if place is None else place.stage for _, place in parts)
+
+    def _anywhere(self, plan: Relation) -> Placed:
+        flow = self.flow(plan)
+        return single(flow.rate, flow.width, () if self.topology is None else self.topology.everywhere)
 
     def _slice_cost(self, plan: Relation) -> Cost:
         flows = [self.flow(r) for r in plan.inputs]
         rate, population = sum(f.rate for f in flows), sum(f.population for f in flows)
         slide = self.emission.grid.slide if self.emission else 1
-        kept = {key: sum(_kept(f)[key] for f in flows) for key in ("state_rows", "state_bytes")}
         given = self.flow(plan).rate
-        return Cost(inserted=rate, given=given, evaluated=rate + population / max(1, slide), **kept)
+        return Cost(inserted=rate, given=given, evaluated=rate + population / max(1, slide), **_kept(*flows))
 
 
 @lru_cache(maxsize=1024)
@@ -347,8 +358,14 @@ def _mean_validity(spec: object) -> float:
     return float(longest_validity(spec) or 1)  # type: ignore[arg-type]
 
 
-def _kept(flow: Flow) -> dict[str, float]:
-    return {"state_rows": flow.population, "state_bytes": flow.population * (flow.width + ROW_OVERHEAD)}
+class _Kept(TypedDict):
+    state_rows: float
+    state_bytes: float
+
+
+def _kept(*flows: Flow) -> _Kept:
+    rows = sum(flow.population for flow in flows)
+    return _Kept(state_rows=rows, state_bytes=sum(f.population * (f.width + ROW_OVERHEAD) for f in flows))
 
 
 def _width(schema: pa.Schema) -> float:

@@ -188,7 +188,7 @@ class _Scaled(Estimator):
 
 
 def _with(estimator: Estimator, statistics: Statistics) -> Estimator:
-    return Estimator(statistics, estimator.emission, estimator.constants, estimator.spread)
+    return Estimator(statistics, estimator.emission, estimator.constants, estimator.spread, estimator.topology)
 
 
 def _rates(plan: Plan, estimator: Estimator) -> dict[str, float]:

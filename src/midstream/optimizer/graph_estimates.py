@@ -12,8 +12,10 @@ from midstream.algebra.expressions import Expression
 from midstream.algebra.plan import Relation
 from midstream.algebra.statistics import UNKNOWN, Estimate, Statistics
 from midstream.optimizer.cost import ROW_OVERHEAD, Constants, Cost
-from midstream.optimizer.exchanges import Placed, meeting, single
+from midstream.optimizer.exchanges import Meeting, Placed, meeting, single
 from midstream.optimizer.join_graph import Inputs, JoinGraph, bits
+from midstream.optimizer.sites.homes import site_of
+from midstream.optimizer.sites.topology import Topology
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class Known(Protocol):
     statistics: Statistics
     constants: Constants
     spread: bool
+    topology: Topology | None
 
     def flow(self, plan: Relation) -> Flow:
         """What a plan gives."""
@@ -53,6 +56,8 @@ class GraphEstimator:
         self.graph = graph
         self.estimator = estimator
         self.constants = estimator.constants
+        self.topology = estimator.topology
+        self.homes = [None if self.topology is None else site_of(relation) for relation in graph.inputs]
         self.leaves = [estimator.flow(graph.leaf(i)) for i in range(len(graph.inputs))]
         self._selectivities: dict[Inputs, float] = {}
         self._classes = graph.term_texts
@@ -193,14 +198,32 @@ class GraphEstimator:
         """The classes of equal terms of which both sets have some."""
         return tuple(n for n, members in enumerate(self._members) if members & left and members & right)
 
-    def meeting(self, parts: Several[tuple[Inputs, Placed | None]]) -> tuple[float, Placed]:
-        """The rows per tick that must move so that some sets can be joined, and where the result lies."""
+    def meeting(self, parts: Several[tuple[Inputs, Placed | None]]) -> Meeting:
+        """How some sets meet so that they can be joined: what moves, and where the result lies."""
         together = 0
         for inputs, _ in parts:
             together |= inputs
         keys = [n for n, members in enumerate(self._members) if all(members & inputs for inputs, _ in parts)]
-        placed = [single(self.flow(inputs).rate) if place is None else place for inputs, place in parts]
-        return meeting(placed, keys, self.flow(together).rate)
+        placed = [self._arriving(inputs) if place is None else place for inputs, place in parts]
+        given = self.flow(together)
+        return meeting(placed, keys, Placed(given.rate, width=given.width), self.topology, self.moving)
+
+    def _arriving(self, inputs: Inputs) -> Placed:
+        """Where an input is when it comes in: by any key, or at its site."""
+        flow, topology = self.flow(inputs), self.topology
+        home = self.homes[inputs.bit_length() - 1] if inputs.bit_count() == 1 else None
+        at = () if topology is None else topology.home(home)
+        return single(flow.rate, flow.width, at) if home is None else Placed(flow.rate, width=flow.width, at=at)
+
+    def linked(self, found: Meeting) -> float:
+        """The seconds per tick that rows take on links so that some sets can meet."""
+        if self.topology is None or found.transfers is None:
+            return 0.0
+        return self.topology.seconds(found.transfers, self.batch_ticks)
+
+    def moving(self, found: Meeting) -> float:
+        """What bringing some sets together costs, without further stages."""
+        return self.constants.exchange * found.moved + self.constants.second * self.linked(found)
 
     def route(self, masks: tuple[Inputs, ...], start: int, order: tuple[int, ...]) -> Cost:
         """What the probes of one part's tuples cost; `masks` are the sets of inputs that the parts are."""

@@ -107,10 +107,10 @@ def _moving(estimator: GraphEstimator, parts: Sequence[Ordered]) -> tuple[float,
     """What it costs to bring the rows of parts together, and where they lie then."""
     if not estimator.estimator.spread:
         return 0.0, None
-    rows, placed = estimator.meeting([(part.inputs, part.placed) for part in parts])
-    further = placed.stage - max(0 if part.placed is None else part.placed.stage for part in parts)
+    found = estimator.meeting([(part.inputs, part.placed) for part in parts])
+    further = found.placed.stage - max(0 if part.placed is None else part.placed.stage for part in parts)
     waiting = further / estimator.batch_ticks
-    return estimator.constants.exchange * rows + estimator.constants.stage * waiting, placed
+    return estimator.moving(found) + estimator.constants.stage * waiting, found.placed
 
 
 def _parts(inputs: Inputs) -> Iterator[tuple[Inputs, Inputs]]:

@@ -25,6 +25,7 @@ from midstream.optimizer.rewrite import normalize
 from midstream.optimizer.routed.shapes import routed_shape
 from midstream.optimizer.routed.text import Ways
 from midstream.optimizer.shapes import Wanted, leaves_of, parse_shape, shape_text, shaped
+from midstream.optimizer.sites.topology import Topology
 from midstream.optimizer.variants import Mark, marked, possible_marks
 
 MANY = 200
@@ -84,10 +85,11 @@ def plan_query(
     statistics: Statistics | None = None,
     constants: Constants | None = None,
     spread: bool = False,
+    topology: Topology | None = None,
 ) -> Plan:
     """The plan of a query: the wanted one, or the optimizer's choice by what is known of the streams.
 
-    `spread`: rows lie on many machines by their keys.
+    `spread`: rows lie on many machines by their keys; `topology` says where these are.
     """
     emission = emission_of(query, emit_every)
     if isinstance(wanted, Plan):
@@ -96,7 +98,7 @@ def plan_query(
         return Plan(query, wanted.logical, emission)
     if wanted is None:
         prices = (constants or Constants()).by_tick(query.domain)
-        return best_plan(query, emission, Estimator(statistics or UNKNOWN, emission, prices, spread))
+        return best_plan(query, emission, Estimator(statistics or UNKNOWN, emission, prices, spread, topology))
     if not isinstance(wanted, str):
         raise QueryError(f"a plan is a Plan or a text, not {type(wanted).__name__}")
     return Plan(query, _shaped(normalize(query), parse_shape(wanted)), emission)
@@ -174,11 +176,12 @@ def enumerate_plans(
     statistics: Statistics | None = None,
     constants: Constants | None = None,
     spread: bool = False,
+    topology: Topology | None = None,
 ) -> list[Plan]:
     """Equivalent plans of a query, best first: the optimizer's choice, trees, multi-way and routed joins, variants."""
     emission = emission_of(query, emit_every)
     prices = (constants or Constants()).by_tick(query.domain)
-    estimator = Estimator(statistics or UNKNOWN, emission, prices, spread)
+    estimator = Estimator(statistics or UNKNOWN, emission, prices, spread, topology)
     normal = normalize(query)
     best = best_plan(query, emission, estimator)
     found: dict[Relation, float] = {best.logical: float("-inf")}

@@ -13,7 +13,7 @@ from midstream.errors import JobError
 from midstream.interface.asking import asked
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import USER_ERROR, ends_clearly
-from midstream.interface.cli.forecasts import migration_forecast
+from midstream.interface.cli.forecasts import links_text, migration_forecast
 from midstream.interface.cli.output import note, show_json, show_text
 from midstream.interface.cli.status_text import (
     adaptivity_lines,
@@ -30,6 +30,7 @@ from midstream.interface.cli.status_text import (
 from midstream.interface.cli.stored_plan import stored_plan
 from midstream.interface.leaving import dropped, repaired, resumed, stopped
 from midstream.interface.slots import slots_named
+from midstream.optimizer.sites.links import link_texts
 
 Checkpoint = Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The checkpoint of the running job.")]
 
@@ -63,6 +64,7 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
         )
     if moving := answer.get("moving"):
         lines.append(f"{moving['groups']} groups move by {moving['protocol']} since batch {moving['since']}")
+    lines += [f"link {ends}: {link}" for ends, link in answer.get("links", {}).items()]
     lines += between_slots_lines(answer.get("last_batch"))
     lines += shared_group_lines(answer)
     lines += retention_lines(answer)
@@ -75,6 +77,7 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
         lines += [migration_line(record) for record in query["history"]]
         lines += [f"  warning: {sentence}" for sentence in query.get("warnings", ())]
         lines += waits_lines(query.get("waits_for"))
+        lines += [f"  {line}" for line in query.get("moved", ())]
         lines += adaptivity_lines(query["adaptivity"])
     lines += requests_lines(answer.get("requests", {}))
     show_text("\n".join(lines))
@@ -311,6 +314,32 @@ def adapt(
     show_json(answer) if json else show_text(
         f"adaptivity of query {query} changes from {answer['from']} to {answer['to']}"
     )
+
+
+@ends_clearly
+def links(
+    checkpoint: Checkpoint,
+    changed: Annotated[
+        list[str] | None, typer.Argument(metavar="[LINK]...", help="A link, such as 'eu -> us: 2 s, 100 KB/s'.")
+    ] = None,
+    dry_run: DryRun = False,
+    timeout: Patience = 60.0,
+    json: options.Json = False,
+) -> None:
+    """Show the links between the sites of a running job, or tell it that some have become others.
+
+    \b
+    Example:
+      midstream links orders.checkpoint
+      midstream links orders.checkpoint "eu -> us: 2 s, 100 KB/s"
+      midstream links orders.checkpoint "eu <-> us: 80 ms, 10 MB/s" --dry-run
+    """
+    wanted = link_texts(changed or [])
+    if not wanted:
+        answer = {"links": _asked(checkpoint, timeout, command="status")["links"]}
+    else:
+        answer = _asked(checkpoint, timeout, dry_run=dry_run, command="links", links=wanted)
+    show_json(answer) if json else show_text(links_text(answer))
 
 
 def _status(checkpoint: str, timeout: float) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from midstream.algebra.quantities import length
+from midstream.algebra.quantities import amount, length
 from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME
 
 
@@ -26,4 +26,16 @@ def migration_forecast(record: dict[str, Any]) -> str:
             lines.append(f"  {each['strategy']:24}refused: {each['why']}")
     if not record["observed"]:
         lines.append("  the query is not adaptive: its streams are not watched, so figures are rough")
+    return "\n".join(lines)
+
+
+def links_text(record: dict[str, Any]) -> str:
+    """The links between sites; in a forecast also what would change, and the plans that would be the best then."""
+    lines = [f"link {ends}: {link}" for ends, link in record["links"].items()] or ["there are no links between sites"]
+    for name, query in record.get("queries", {}).items():
+        if query["best"] == query["plan"]:
+            lines.append(f"query {name}: {query['plan']} would still be the best plan")
+        else:
+            costs = f"{amount(query['cost'])} against {amount(query['best_cost'])}"
+            lines.append(f"query {name}: {query['best']} would be better than {query['plan']} ({costs} per tick)")
     return "\n".join(lines)

@@ -22,6 +22,7 @@ from midstream.job.queries.faults import OnError
 from midstream.job.slots.group_bits import chosen_bits
 from midstream.job.slots.sites import Sites, home_of, sites_of
 from midstream.job.task.memory import Memory, bytes_of
+from midstream.optimizer.sites.links import links_of
 
 MISSING = ""
 """What stands for a text that is missing, in a job with mistakes."""
@@ -126,7 +127,9 @@ def job_of(content: Mapping[str, Any], folder: Path, name: str | None = None) ->
 
 def _described(content: Mapping[str, Any], folder: Path, name: str | None) -> tuple[JobFile, list[Mistake]]:
     mistakes: list[Mistake] = []
-    top = _Section("", content, dict.fromkeys(("job", "streams", "queries", "spark"), Key((dict,), "")), mistakes)
+    top = _Section(
+        "", content, dict.fromkeys(("job", "streams", "queries", "spark", "links"), Key((dict,), "")), mistakes
+    )
     job = top.section("job", JOB_KEYS)
     sites = _sites(job)
     streams = tuple(_stream(stream, top, folder, sites) for stream in top.names("streams"))
@@ -142,13 +145,13 @@ def _described(content: Mapping[str, Any], folder: Path, name: str | None) -> tu
             bool(job.optional("ticks")),
             {key: str(value) for key, value in (top.optional("spark") or {}).items()},
             "local" if job.choice("on", "spark") == "local" else "spark",
-            _options(job, job.optional("name") or name, sites),
+            _options(job, job.optional("name") or name, sites, _links(top, sites)),
         ),
         mistakes,
     )
 
 
-def _options(job: _Section, name: str | None, sites: Sites) -> SessionOptions:
+def _options(job: _Section, name: str | None, sites: Sites, links: Mapping[str, str]) -> SessionOptions:
     usual = SessionOptions()
     return SessionOptions(
         scheduling=job.optional("scheduling"),
@@ -163,12 +166,21 @@ def _options(job: _Section, name: str | None, sites: Sites) -> SessionOptions:
         small_batches=_small_batches(job),
         retention=_retention(job),
         sites=sites,
+        links=links,
     )
 
 
 def _sites(job: _Section) -> Sites:
     with job.noting("sites"):
         return sites_of(job.optional("sites"))
+    return {}
+
+
+def _links(top: _Section, sites: Sites) -> Mapping[str, str]:
+    wanted: Mapping[str, str] = top.optional("links") or {}
+    with top.noting("links"):
+        links_of(wanted, sites)
+        return wanted
     return {}
 
 

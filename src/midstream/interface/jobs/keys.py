@@ -98,6 +98,11 @@ def job_schema() -> dict[str, Any]:
             "job": _table(JOB_KEYS),
             "streams": {**named, "additionalProperties": _table(STREAM_KEYS)},
             "queries": {"type": "object", "additionalProperties": _table(QUERY_KEYS)},
+            "links": {
+                "type": "object",
+                "description": 'What sending between two sites takes: "eu -> us" = "80 ms, 10 MB/s", or "eu <-> us".',
+                "additionalProperties": {"type": "string"},
+            },
             "spark": {
                 "type": "object",
                 "description": "Settings of the Spark session.",

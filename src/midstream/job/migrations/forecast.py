@@ -19,8 +19,10 @@ from midstream.distribution.routing import Routing
 from midstream.errors import JobError, MigrationError, QueryError
 from midstream.job.job import Job
 from midstream.job.migrations.migration_choice import decide, legal_strategy, require_cancellable
+from midstream.job.outputs.expected_moves import expected_moves, sent_by_site, topology_now
 from midstream.job.queries.plan_graph import graph_of
 from midstream.job.queries.running_query import RunningQuery
+from midstream.job.slots.links import links_summary
 from midstream.job.slots.relocation import require_slots, rerouted, shipped_rows
 from midstream.job.task.exchange import default_routing
 from midstream.migration.predict import predicted
@@ -28,7 +30,8 @@ from midstream.migration.protocol import Situation
 from midstream.migration.registry import STRATEGIES
 from midstream.optimizer.estimates import Estimator
 from midstream.optimizer.growth import growth
-from midstream.optimizer.plans import Plan, enumerate_plans, plan_query
+from midstream.optimizer.plans import Plan, best_plan, enumerate_plans, plan_query
+from midstream.optimizer.sites.links import changes
 
 OFFERED = 12
 """How many plans are offered for a query."""
@@ -58,6 +61,8 @@ def forecast(job: Job, request: Request, parse: Parse) -> Record:
         case {"command": "rescale", "slots": int(slots)}:
             require_slots(slots, 2**job.state.group_bits)
             return _reroute(job, Routing(tuple(default_routing(slots, 2**job.state.group_bits)), slots))
+        case {"command": "links", "links": dict(wanted_links)}:
+            return _links(job, wanted_links)
         case {"command": "adapt", "query": str(name), "mode": str(mode)}:
             return _adapt(job, query_named(job, name), mode)
         case {"command": "resume", "query": str(name)}:
@@ -83,7 +88,7 @@ def offered_plans(job: Job, query: RunningQuery) -> list[Record]:
     estimator = None
     if observed is not None and observed.streams:
         prices = job.watchers.constants.by_tick(query.plan.query.domain)
-        estimator = Estimator(observed, query.plan.emission, prices, True)
+        estimator = Estimator(observed, query.plan.emission, prices, True, topology_now(job))
     plans = {plan.text: plan for plan in _plans(job, query, observed)}
     plans.setdefault(query.plan.text, query.plan)
     costs = {text: None if estimator is None else estimator.per_tick(p.logical) for text, p in plans.items()}
@@ -94,27 +99,27 @@ def offered_plans(job: Job, query: RunningQuery) -> list[Record]:
 
 
 def moved_text(job: Job, query: RunningQuery) -> list[str]:
-    """How many rows of a query went through exchanges in the last batch, beside what the optimizer expects."""
+    """What of a query went through exchanges in the last batch, beside what the optimizer expects."""
     counts = (job.commits.progress or {}).get("queries", {}).get(query.name)
     if counts is None or query.staged.stages == 1:
         return []
-    expected = _moved(job, query)
-    beside = "" if expected is None else f", {expected:,.0f} were expected"
-    return [f"Rows between stages in the last batch: {counts['moved']:,}{beside}"]
+    expected = expected_moves(job, query)
+    told = (counts["moved"], None if expected is None else expected.rows)
+    lines = [f"Rows between stages in the last batch: {_beside(*told)}"]
+    sizes, sent = {} if expected is None else expected.bytes, sent_by_site(job, counts["sent"])
+    for pair in sorted({*sent, *sizes}):
+        wanted = None if expected is None else sizes.get(pair, 0.0)
+        lines.append(f"Bytes from {pair} in the last batch: {_beside(sent.get(pair, 0), wanted)}")
+    return lines
 
 
-def _moved(job: Job, query: RunningQuery) -> float | None:
-    """The rows that the optimizer expects to move in a batch, if the query is watched."""
-    watcher = job.watchers.by_query.get(query.name)
-    observed = None if watcher is None else watcher.observed
-    if observed is None or not observed.streams or not observed.batch_ticks:
-        return None
-    prices = job.watchers.constants.by_tick(query.plan.query.domain)
-    return Estimator(observed, query.plan.emission, prices, True).cost(query.plan.logical).moved * observed.batch_ticks
+def _beside(counted: int, expected: float | None) -> str:
+    return f"{counted:,}" + ("" if expected is None else f", {expected:,.0f} were expected")
 
 
 def _plans(job: Job, query: RunningQuery, observed: Statistics | None) -> list[Plan]:
-    return enumerate_plans(query.plan.query, query.emit_every, 64, observed, job.watchers.constants, spread=True)
+    constants, topology = job.watchers.constants, topology_now(job)
+    return enumerate_plans(query.plan.query, query.emit_every, 64, observed, constants, True, topology)
 
 
 def _migrate(job: Job, query: RunningQuery, plan: str, part: str) -> Record:
@@ -208,6 +213,24 @@ def _reroute(job: Job, wanted: Routing) -> Record:
         "skew": [round(skew(now.groups, loads, now.slots), 3), round(skew(wanted.groups, loads, wanted.slots), 3)],
         "waits": any(q.migrates and not (q.migration and q.migration.moves) for q in job.queries.values()),
     }
+
+
+def _links(job: Job, wanted: Mapping[str, str]) -> Record:
+    """The plans that would be the best if links were others, of the queries that are watched."""
+    located, told = job.watchers.located, job.state.settings.links
+    later = located.changed(told, wanted)
+    queries = {}
+    for name, watcher in job.watchers.by_query.items():
+        query, observed = query_named(job, name), watcher.observed
+        if observed.streams:
+            prices = job.watchers.constants.by_tick(query.plan.query.domain)
+            topology = located.topology(job.state.slots, later)
+            estimator = Estimator(observed, query.plan.emission, prices, True, topology)
+            best = best_plan(query.plan.query, query.plan.emission, estimator)
+            costs = {"cost": estimator.per_tick(query.plan.logical), "best_cost": estimator.per_tick(best.logical)}
+            queries[name] = {"plan": query.plan.text, "best": best.text, **costs}
+    now, then = located.links(told), located.links(later)
+    return {"changes": changes(now, then), "links": links_summary(then), "queries": queries}
 
 
 def _adapt(job: Job, query: RunningQuery, mode: str) -> Record:

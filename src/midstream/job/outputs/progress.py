@@ -50,11 +50,14 @@ def exchanges_of(batch: Batch, plan: str, staged: Staged, number: int) -> int:
     return stages * (batch.slots.count if fragment.route.everywhere else 1)
 
 
-def moved_bytes(reports: Sequence[Report]) -> dict[str, int]:
-    """The bytes that rows took between slots in a batch, by pair, stages together; what stays in its slot is none."""
+def moved_bytes(reports: Sequence[Report], query: str | None = None) -> dict[str, int]:
+    """The bytes that rows, of one query or of all, took between slots in a batch, by pair, stages together.
+
+    What stays in its slot is none.
+    """
     found: dict[str, int] = {}
     for report in reports:
-        for slot, size in report.traffic.sent.items():
+        for slot, size in (report.traffic.sent if query is None else report.traffic.sent_of.get(query, {})).items():
             if slot != report.slot:
                 pair = f"{report.slot} to {slot}"
                 found[pair] = found.get(pair, 0) + size
@@ -132,12 +135,13 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
     """What a batch did, for people and programs."""
     parts = [part for report in batch.reports for part in report.fragments.items()]
     seconds = seconds_of(batch.reports, batch.job_seconds)
-    by_query: dict[str, dict[str, int]] = {}
+    by_query: dict[str, dict[str, Any]] = {}
     plans = {part.name: part.query.staged for part in batch.parts}
     for (query, fragment), part in parts:
         total = by_query.setdefault(
             base_name(query),
-            {k: 0 for k in ("results", "state_rows", "state_bytes", "probed", "matched", "inserted", "moved")},
+            {k: 0 for k in ("results", "state_rows", "state_bytes", "probed", "matched", "inserted", "moved")}
+            | {"sent": moved_bytes(batch.reports, base_name(query))},
         )
         if plans[query].fragment(fragment).reader is None:
             total["results"] += part.rows_out

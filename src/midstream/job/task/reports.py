@@ -71,13 +71,17 @@ class Traffic:
     """Of groups with much of a stream's rows: the key that came most often, and its part of the group's rows."""
     sent: dict[int, int] = field(default_factory=dict)
     """How many bytes of rows went to each slot of the next stages."""
+    sent_of: dict[str, dict[int, int]] = field(default_factory=dict)
+    """The same by query."""
 
-    def count_sent(self, slots: npt.NDArray[np.integer], size: int) -> None:
-        """Counts rows of so many bytes together on their way to slots."""
+    def count_sent(self, query: str, slots: npt.NDArray[np.integer], size: int) -> None:
+        """Counts a query's rows of so many bytes together on their way to slots."""
         counts = np.bincount(slots).tolist() if len(slots) else []
+        own = self.sent_of.setdefault(query, {})
         for slot, count in enumerate(counts):
             if count:
-                self.sent[slot] = self.sent.get(slot, 0) + size * count // len(slots)
+                for sent in (self.sent, own):
+                    sent[slot] = sent.get(slot, 0) + size * count // len(slots)
 
     def count_groups(self, groups: npt.NDArray[np.integer], stream: str | None = None) -> None:
         """Counts rows by their partition groups, those that arrive of a stream; what all goes to one slot has none."""

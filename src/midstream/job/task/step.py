@@ -278,7 +278,7 @@ class StageStep:
             output, slots = to_every_slot(output, self.slots)
         else:
             slots = self._slots(work, slot, output, report)
-        report.traffic.count_sent(slots, output.columns.nbytes + 2 * output.valid_from.nbytes)
+        report.traffic.count_sent(base_name(work.query), slots, output.columns.nbytes + 2 * output.valid_from.nbytes)
         return self.exchange.rows(work.port, slots, output)
 
     def _slots(self, work: FragmentWork, slot: int, output: Elements, report: Report) -> Slots:

@@ -16,22 +16,16 @@ from midstream.optimizer.join_graph import JoinGraph, Routed, bits, leaf_name
 from midstream.optimizer.routed.conditions import Conditions
 from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay
 from midstream.optimizer.routed.text import Ways
+from midstream.optimizer.sites.homes import site_of
 
 
 def conditions_of(graph: JoinGraph) -> Conditions:
     """The streams of a join graph by name, and which of them each condition reads."""
     names = [leaf_name(relation) for relation in graph.inputs]
     sets = [frozenset(names[i] for i in bits(mask)) for mask in graph.masks]
-    homes = [(name, _site(relation)) for name, relation in zip(names, graph.inputs, strict=True)]
+    homes = [(name, site_of(relation)) for name, relation in zip(names, graph.inputs, strict=True)]
     sites = {name: site for name, site in homes if site is not None}
     return Conditions(tuple(names), frozenset(read for read in sets if len(read) > 1), sites)
-
-
-def _site(relation: Relation) -> str | None:
-    """Where the stream lives whose window a relation is."""
-    while len(relation.inputs) == 1:
-        relation = relation.inputs[0]
-    return relation.site if isinstance(relation, Stream) else None
 
 
 def may_route(graph: JoinGraph) -> bool:

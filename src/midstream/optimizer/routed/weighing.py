@@ -6,6 +6,9 @@ slot for a window in every slot. What several ways share is paid once: a window 
 ways probe it, and the rows that fill it are also those that set out on their own way by this key. What the first probes
 read arrives there: once by one of these routes, as in any plan, and once more by each of the others. Rows that a later
 stage reads pass through the stages before it, and each further stage costs its latency once a batch.
+
+Where streams live at sites, their rows come in there: nothing is read in place, a window by key is kept at the site of
+its stream, and whatever travels takes the links between sites.
 """
 
 from __future__ import annotations
@@ -18,12 +21,13 @@ from midstream.algebra.placements import Placement
 from midstream.optimizer.cost import ROW_OVERHEAD, Constants, Cost
 from midstream.optimizer.join_graph import Inputs, JoinGraph, Routed
 from midstream.optimizer.routed.shapes import may_route
+from midstream.optimizer.sites.topology import INTERVAL, Shares, Topology, Travelling
 
 MOST = 8
 """Up to how many streams routed joins are weighed."""
 
 SLOTS = 4
-"""How many slots a window in every slot is taken to be copied to."""
+"""How many slots a window in every slot is taken to be copied to where their number is not known."""
 
 CLOSE = 1e-9
 
@@ -57,12 +61,25 @@ class Joins(Protocol):
     def spread(self) -> bool: ...
     @property
     def batch_ticks(self) -> float: ...
+    @property
+    def topology(self) -> Topology | None: ...
+    @property
+    def homes(self) -> Sequence[str | None]: ...
 
     def flow(self, inputs: Inputs) -> Flowing:
         """What the join of a set of inputs gives."""
 
     def classes_between(self, left: Inputs, right: Inputs) -> Classes:
         """The classes of equal terms of which both sets have some."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """How rows get to where they are read: by a key to the slots of a site (None: all), stay, or go to every slot."""
+
+    by: Classes
+    everywhere: bool
+    site: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +93,12 @@ class _Hop:
     by: Classes
     everywhere: bool
     leg: int
+    site: str | None = None
 
     @property
-    def route(self) -> tuple[Classes, bool]:
+    def route(self) -> _Route:
         """How rows get to the window: by a key or where they are, or to every slot."""
-        return (() if self.everywhere else self.by), self.everywhere
+        return _Route((), True) if self.everywhere else _Route(self.by, False, self.site)
 
 
 @dataclass(slots=True)
@@ -93,12 +111,14 @@ class _Sums:
     matched: float = 0.0
     given: float = 0.0
     moved: float = 0.0
-    windows: set[tuple[int, Classes, bool]] = field(default_factory=set)
-    """Streams, the key their window is kept by, and whether it is in every slot."""
-    read: dict[tuple[int, tuple[Classes, bool]], set[int]] = field(default_factory=dict)
+    windows: set[tuple[int, _Route, Classes]] = field(default_factory=set)
+    """Streams, the route by which rows get to their window, and the key that it is probed by."""
+    read: dict[tuple[int, _Route], set[int]] = field(default_factory=dict)
     """Streams' rows by the route they take, and the stages that read them."""
+    travelling: Travelling | None = None
+    """What goes between sites."""
 
-    def reads(self, stream: int, route: tuple[Classes, bool], stage: int) -> None:
+    def reads(self, stream: int, route: _Route, stage: int) -> None:
         """Notes that a stage reads a stream's rows."""
         self.read.setdefault((stream, route), set()).add(stage)
 
@@ -106,19 +126,27 @@ class _Sums:
 def routed_cost(joins: Joins, orders: Orders, placements: Placements) -> Cost:
     """The joint cost of the ways of all streams."""
     ways = [_way(joins, head, order, placements[head]) for head, order in enumerate(orders)]
-    sums = _Sums(max(way[-1].leg for way in ways))
+    topology = joins.topology
+    sums = _Sums(max(way[-1].leg for way in ways), travelling=None if topology is None else Travelling(topology))
     for head, way in enumerate(ways):
         _follow(joins, head, way, sums)
     inserted = rows = size = moved = 0.0
-    for stream, by, everywhere in sums.windows:
-        flow, copies = joins.leaves[stream], SLOTS if everywhere and joins.spread else 1
+    slots = _slots(joins)
+    for stream, route, _ in sums.windows:
+        flow, copies = joins.leaves[stream], slots if route.everywhere and joins.spread else 1
         inserted += copies * flow.rate
         rows += copies * flow.population
         size += copies * flow.population * (flow.width + ROW_OVERHEAD)
-        route = (() if everywhere else by), everywhere
         sums.read.setdefault((stream, route), {1})
-    for (stream, (_, everywhere)), stages in sums.read.items():
-        moved += joins.leaves[stream].rate * sum(stage - 1 for stage in stages) * (SLOTS if everywhere else 1)
+    before = 1 if _at_sites(joins) else 0
+    for (stream, route), stages in sums.read.items():
+        passed = sum(stage - 1 + before for stage in stages)
+        moved += joins.leaves[stream].rate * passed * (slots if route.everywhere else 1)
+        if sums.travelling is not None:
+            for stage in stages:
+                if before or stage > 1:
+                    _send_rows(joins, stream, route, sums.travelling)
+    transfers = None if sums.travelling is None else sums.travelling.transfers
     return Cost(
         probed=sums.probed,
         inserted=inserted,
@@ -127,9 +155,30 @@ def routed_cost(joins: Joins, orders: Orders, placements: Placements) -> Cost:
         state_rows=rows,
         state_bytes=size,
         moved=sums.moved + moved if joins.spread else 0.0,
-        stages=(sums.last - 1) / joins.batch_ticks if joins.spread else 0.0,
-        copied=_copied(joins, sums) if joins.spread else 0.0,
+        stages=(sums.last - 1 + before) / joins.batch_ticks if joins.spread else 0.0,
+        copied=_copied(joins, sums) if joins.spread and not before else 0.0,
+        linked=0.0 if topology is None or transfers is None else topology.seconds(transfers, joins.batch_ticks),
+        transfers=transfers,
     )
+
+
+def _slots(joins: Joins) -> int:
+    return SLOTS if joins.topology is None else len(joins.topology.slots)
+
+
+def _at_sites(joins: Joins) -> bool:
+    """Whether some streams come in at sites: then all that is read goes through an exchange."""
+    return any(home is not None for home in joins.homes)
+
+
+def _send_rows(joins: Joins, stream: int, route: _Route, travelling: Travelling) -> None:
+    """A stream's rows travel from where they come in, in the first exchange."""
+    leaf, topology = joins.leaves[stream], travelling.topology
+    start, size = topology.home(joins.homes[stream]), leaf.rate * (leaf.width + INTERVAL)
+    if route.everywhere:
+        travelling.send_everywhere(0, start, size)
+    elif route.by:
+        travelling.send(0, start, topology.home(route.site), size)
 
 
 def _copied(joins: Joins, sums: _Sums) -> float:
@@ -137,8 +186,8 @@ def _copied(joins: Joins, sums: _Sums) -> float:
     total = 0.0
     for stream, leaf in enumerate(joins.leaves):
         first = [route for (known, route), stages in sums.read.items() if known == stream and 1 in stages]
-        by_key = sum(1 for by, everywhere in first if by and not everywhere)
-        everywhere = SLOTS if any(everywhere for _, everywhere in first) else 0
+        by_key = sum(1 for route in first if route.by and not route.everywhere)
+        everywhere = _slots(joins) if any(route.everywhere for route in first) else 0
         total += leaf.rate * (max(1, by_key) + everywhere - 1)
     return total
 
@@ -146,13 +195,15 @@ def _copied(joins: Joins, sums: _Sums) -> float:
 def _way(joins: Joins, head: int, order: tuple[int, ...], placed: tuple[Placement, ...]) -> list[_Hop]:
     hops: list[_Hop] = []
     inside, leg, together = 1 << head, 0, list[Classes]()
+    here: str | None = None
     for target, placement in zip(order, placed, strict=True):
         by, everywhere = joins.classes_between(inside, 1 << target), placement is Placement.SOURCE
-        stays = everywhere or by in together
+        home = joins.homes[target]
+        stays = everywhere or (by in together and home == here)
         leg += 1 if not hops or not stays else 0
         if not everywhere:
-            together = [by] if by else []
-        hops.append(_Hop(target, by, everywhere, leg))
+            together, here = [by] if by else [], home
+        hops.append(_Hop(target, by, everywhere, leg, home))
         inside |= 1 << target
     return hops
 
@@ -161,15 +212,18 @@ def _follow(joins: Joins, head: int, way: list[_Hop], sums: _Sums) -> None:
     """Adds up the way of one stream."""
     inside, here = 1 << head, joins.leaves[head]
     size, population, leg = here.rate, here.population, 0
+    place = _Place(joins, head)
     for hop in way:
         stage = sums.last if hop.leg == way[-1].leg else hop.leg
         if leg == 0:
-            starts = ((), False) if hop.everywhere else (hop.by, not hop.by)
+            starts = _Route((), False) if hop.everywhere else _Route(hop.by, not hop.by, hop.site if hop.by else None)
             sums.reads(head, starts, stage)
+            place.go(hop)
         elif hop.leg > leg:
-            sums.moved += size * (stage - leg) * (1 if hop.by else SLOTS)
+            sums.moved += size * (stage - leg) * (1 if hop.by else _slots(joins))
+            place.send(leg, hop, size * (joins.flow(inside).width + INTERVAL), sums.travelling)
         leg = hop.leg
-        sums.windows.add((hop.target, hop.by, hop.everywhere))
+        sums.windows.add((hop.target, hop.route, hop.by))
         if hop.target < head:
             sums.reads(hop.target, hop.route, stage)
         reached = inside | 1 << hop.target
@@ -179,6 +233,29 @@ def _follow(joins: Joins, head: int, way: list[_Hop], sums: _Sums) -> None:
         sums.matched += grown if hop.by else size * joins.leaves[hop.target].population
         size, inside, population = grown, reached, after
     sums.given += size
+
+
+class _Place:
+    """Where partial results of a way are."""
+
+    def __init__(self, joins: Joins, head: int) -> None:
+        self.topology = joins.topology
+        self.at: Shares = () if self.topology is None else self.topology.home(joins.homes[head])
+
+    def go(self, hop: _Hop) -> None:
+        """They are where a probe takes place."""
+        if self.topology is not None and not hop.everywhere:
+            self.at = self.topology.home(hop.site)
+
+    def send(self, exchange: int, hop: _Hop, size: float, travelling: Travelling | None) -> None:
+        """They travel there, so many bytes per tick."""
+        if travelling is None:
+            return
+        if hop.by:
+            travelling.send(exchange, self.at, travelling.topology.home(hop.site), size)
+        else:
+            travelling.send_everywhere(exchange, self.at, size)
+        self.go(hop)
 
 
 def routed_worth(joins: Joins, orders: Orders, placements: Placements) -> float:

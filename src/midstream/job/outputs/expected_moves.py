@@ -1,0 +1,56 @@
+"""What the optimizer expects the rows of a query to take between slots in a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from midstream.job.job import Job
+from midstream.job.queries.running_query import RunningQuery
+from midstream.optimizer.estimates import Estimator
+from midstream.optimizer.sites.topology import Topology, topology_of
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The rows that move in a batch, and the bytes between sites, by pair."""
+
+    rows: float
+    bytes: Mapping[str, float]
+
+
+def topology_now(job: Job) -> Topology | None:
+    """Where the slots of a job are, and the links between them; None for a job without sites."""
+    return job.watchers.located.topology(job.state.slots, job.state.settings.links)
+
+
+def expected_moves(job: Job, query: RunningQuery) -> Expected | None:
+    """What is expected of the running plan of a query, if it is watched."""
+    watcher = job.watchers.by_query.get(query.name)
+    observed = None if watcher is None else watcher.observed
+    if observed is None or not observed.streams or not observed.batch_ticks:
+        return None
+    topology = topology_now(job) or topology_of({}, job.state.slots)
+    prices = job.watchers.constants.by_tick(query.plan.query.domain)
+    cost = Estimator(observed, query.plan.emission, prices, True, topology).cost(query.plan.logical)
+    ticks = observed.batch_ticks
+    sizes = {} if cost.transfers is None else topology.by_name(cost.transfers)
+    return Expected(cost.moved * ticks, {_named(*pair): size * ticks for pair, size in sizes.items()})
+
+
+def sent_by_site(job: Job, sent: Mapping[str, int]) -> dict[str, int]:
+    """Bytes from slot to slot in a batch, as they are counted, by pair of sites."""
+    topology = topology_now(job) or topology_of({}, job.state.slots)
+    found: dict[str, int] = {}
+    for pair, size in sent.items():
+        ends = [int(slot) for slot in pair.split(" to ")]
+        if max(ends) < len(topology.slots):
+            name = _named(*(topology.slots[slot] for slot in ends))
+            found[name] = found.get(name, 0) + size
+    return found
+
+
+def _named(sender: str, receiver: str) -> str:
+    if sender == receiver:
+        return "slot to slot" + (f" at {sender}" if sender else "")
+    return f"{sender or 'elsewhere'} to {receiver or 'elsewhere'}"

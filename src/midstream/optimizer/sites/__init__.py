@@ -1,0 +1,1 @@
+"""Where streams live, and what sending rows between sites costs."""
