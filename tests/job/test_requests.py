@@ -36,6 +36,7 @@ REQUESTED: dict[str, dict[str, Any]] = {
     "add": {"query": "more", "cql": OTHER},
     "drop": {"query": "other"},
     "rebalance": {"routing": OPPOSITE},
+    "cancel_rebalance": {},
     "schedule": {"scheduling": "bfs"},
 }
 
@@ -87,6 +88,8 @@ class Job(Many):
                 self.drop(name)
             case {"command": "rebalance", "routing": routing}:
                 self.driver.rebalance(routing)
+            case {"command": "cancel_rebalance"}:
+                self.driver.cancel_move()
             case {"command": "schedule", "scheduling": name}:
                 self.driver.apply(Scheduled(name))
         return {}
@@ -155,6 +158,9 @@ def test_a_request_is_carried_out_once_wherever_the_job_dies(command, point, tmp
     if command == "cancel":
         job.migrate_query("q", "(A (B C))", "genmig")
         job.batch(part(1))
+    if command == "cancel_rebalance":
+        job.driver.rebalance(OPPOSITE, protocol="split_time_balancing")
+        job.batch(part(1))
     put(tmp_path, command=command, **REQUESTED[command])
     died = dying_at(monkeypatch, point)
     with pytest.raises(Crash):
@@ -175,7 +181,10 @@ def test_a_request_is_carried_out_once_wherever_the_job_dies(command, point, tmp
     assert job.driver.queries["q"].plan.text == ("(A (B C))" if command == "migrate" else "((A B) C)")
     assert ("more" in job.manifest.queries) == (command == "add")
     assert ("other" in job.manifest.queries) == (command != "drop")
-    assert len(job.manifest.slots.moves) == (command == "rebalance")
+    assert [move.get("status", "done") for move in job.manifest.slots.moves] == {
+        "rebalance": ["done"],
+        "cancel_rebalance": ["cancelled"],
+    }.get(command, [])
     assert (list(job.manifest.slots.routing) == OPPOSITE) == (command == "rebalance")
     assert (job.manifest.settings.scheduling == "bfs") == (command == "schedule")
     assert as_multiset(job.table("q")) == expected()

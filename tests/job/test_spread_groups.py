@@ -17,10 +17,12 @@ from tests.job.chain import Chain
 import midstream as ms
 from midstream.adaptation.balance import BalanceController
 from midstream.adaptation.hot_groups import HotController
+from midstream.algebra.plan import Relation
 from midstream.api import ask
 from midstream.distribution.spread_groups import SpreadGroup
 from midstream.job.batch import Batch
 from midstream.job.events import GroupBroughtHome, GroupSpread
+from midstream.job.migrations.forecast import forecast
 from midstream.job.slots.slot_decisions import Measured, SlotDecisions, measured
 from midstream.job.slots.spreading import merging_for
 
@@ -239,6 +241,10 @@ def test_a_hot_key_is_found_and_spread_and_comes_home_when_it_cools(tmp_path):
     assert ms.snapshot_equal(chain.results(), answer(JOIN, inputs))
 
 
+def parse_nothing(cql: str) -> Relation:
+    raise AssertionError(cql)
+
+
 def test_rebalancing_that_is_asked_for_spreads_hot_groups_and_brings_cooled_ones_home(tmp_path):
     rng, rows = np.random.default_rng(1), 1200
     ticks = np.sort(rng.integers(0, 200, rows))
@@ -251,6 +257,10 @@ def test_rebalancing_that_is_asked_for_spreads_hot_groups_and_brings_cooled_ones
     parts = chain.cut(inputs, 100)
     for i, part in enumerate(parts):
         if i in (2, 12):
+            foretold = forecast(chain.driver, {"command": "rebalance"}, parse_nothing)
+            assert foretold["changes"]
+            assert (len(foretold["spread"]), len(foretold["brought_home"])) == ((1, 0) if i == 2 else (0, 1))
+            assert i == 12 or f"with k = {HOT}, has" in foretold["spread"][0]["reason"]
             assert chain.driver.rebalance(None)
         batch = chain.batch(part)
         assert bool(batch.slots.spread) == (2 <= i < 12)

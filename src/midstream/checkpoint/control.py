@@ -20,7 +20,10 @@ from midstream.errors import JobError, MidstreamError, QueryError
 REQUESTS, TAKEN, REFUSED, ANSWERS = (f"control/{kind}" for kind in ("requests", "taken", "refused", "answers"))
 
 CHANGING = frozenset(
-    {"migrate", "cancel", "schedule", "rebalance", "rescale", "adapt", "add", "drop", "resume", "links"}
+    {
+        *("migrate", "cancel", "schedule", "rebalance", "cancel_rebalance", "rescale"),
+        *("adapt", "add", "drop", "resume", "links"),
+    }
 )
 """The commands whose effect is seen in manifests."""
 

@@ -65,8 +65,18 @@ def moving_groups(manifest: Manifest) -> dict[str, Any] | None:
     record = manifest.slots.doubled
     if record is None:
         return None
-    changed = sum(old != new for old, new in zip(manifest.slots.routing, record["groups"], strict=True))
-    return {"protocol": record["protocol"], "groups": changed, "since": record["begun"], "trigger": record["trigger"]}
+    now, wanted = manifest.slots.routing, manifest.slots.wanted
+    changed = sum(old != new for old, new in zip(now, record["groups"], strict=True))
+    # Groups of further pairs of slots follow; another number of slots deals all groups anew.
+    follows = wanted is not None and wanted.slots == manifest.slots.count
+    queued = sum(a != b for a, b in zip(record["groups"], wanted.groups, strict=True)) if wanted and follows else 0
+    return {
+        "protocol": record["protocol"],
+        "groups": changed,
+        "queued": queued,
+        "since": record["begun"],
+        "trigger": record["trigger"],
+    }
 
 
 def measured(store: CheckpointStore, manifest: Manifest | None) -> dict[str, Any]:

@@ -303,6 +303,13 @@ class Session:
         """
         self._needs_checkpoint("slots")
 
+    def cancel_rebalance(self) -> None:
+        """Has groups that are on their way by "split_time" or "ptlb" stay in their slots, with the next batch.
+
+        Nothing is lost or doubled. A move that has not begun is forgotten.
+        """
+        self._needs_checkpoint("slots")
+
     def rescale(self, slots: int) -> bool:
         """Changes the number of slots and moves the state, beginning with the next batch.
 

@@ -219,6 +219,9 @@ class CheckpointSession(Session):
     def rebalance(self, routing: Sequence[int] | None = None, *, protocol: str = "auto") -> bool:
         return self._job.rebalance(routing, protocol=protocol_named(protocol))
 
+    def cancel_rebalance(self) -> None:
+        self._job.cancel_move()
+
     def _keep_to_range(self) -> None:
         """Has a checkpoint with too few or too many slots go over to the nearest number that is asked for."""
         state = self._job.state

@@ -72,6 +72,9 @@ class Commanded(Protocol):
     def rebalance(self, routing: Sequence[int] | None = None, *, protocol: str = "auto") -> bool:
         """Reassigns partition groups to slots."""
 
+    def cancel_rebalance(self) -> None:
+        """Has groups that are on their way stay in their slots."""
+
     def rescale(self, slots: int) -> bool:
         """Changes the number of slots."""
 
@@ -150,6 +153,9 @@ class Listener:
             case {"command": "rebalance"}:
                 wanted_by = request.get("protocol", "auto")
                 return {"changes": session.rebalance(request.get("routing"), protocol=wanted_by)}
+            case {"command": "cancel_rebalance"}:
+                session.cancel_rebalance()
+                return {"cancelled": True}
             case {"command": "rescale", "slots": int(slots)}:
                 return {"changes": session.rescale(slots)}
             case {"command": "links", "links": dict(wanted_links)}:

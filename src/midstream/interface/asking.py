@@ -105,6 +105,7 @@ COMMANDS: Mapping[str, Mapping[str, Check]] = {
     "drop": {"query": _stored_name},
     "resume": {"query": _name},
     "rebalance": {"protocol": _one_of(*PROTOCOLS)},
+    "cancel_rebalance": {},
     "rescale": {"slots": _number},
     "links": {"links": _links},
     "adapt": {"query": _name, "mode": _one_of("off", "suggest", "auto")},

@@ -50,6 +50,11 @@ class Part:
     side: Side | None = None
     track: Track | None = None
 
+    @property
+    def marked(self) -> bool:
+        """Whether it has groups that leave by PTLB: they stay with their plan."""
+        return self.track is not None and self.track.marked
+
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
@@ -221,6 +226,7 @@ class Batch:
     def _tracks(self, doubling: Doubling, query: RunningQuery) -> list[Part]:
         """A query of which groups move, in the tracks by which it runs."""
         keys = {name: route.key for name, route in self.incoming.routes.items() if route.key}
+        # A plan that it goes over to keeps intervals if it does: others are refused while groups move.
         whole = all(keeps_intervals(own.plan.physical) for own in (query, *query.local.values()))
         tracks = doubling.tracks(query.name, keys, whole)
         return [Part(query.name + suffix, query, query.name + suffix, track=track) for suffix, track in tracks]
@@ -246,7 +252,7 @@ class Batch:
                 self._stored(part, fragment.number),
                 ports.numbers.get((part.name, fragment.number), -2),
                 {ports.numbers[part.name, r.fragment]: r.stream.alias for r in fragment.received},
-                self._migration(query, fragment.number),
+                self._migration(part, query, fragment.number),
                 part.side,
                 self.options.scheduling,
                 self.sharing.start(query.name),
@@ -266,9 +272,9 @@ class Batch:
         kept = part.query.staged.windows
         return {name: self._stored(part, kept[name]) for name in probed_windows(fragment.plan)} if kept else {}
 
-    def _migration(self, query: RunningQuery, fragment: int) -> MigrationWork | None:
+    def _migration(self, part: Part, query: RunningQuery, fragment: int) -> MigrationWork | None:
         migration = query.migration
-        if migration is None or migration.apart or fragment != query.staged.root.number:
+        if migration is None or migration.apart or fragment != query.staged.root.number or part.marked:
             return None
         begins = migration.begun is None or migration.begun == self.batch_id
         return MigrationWork(

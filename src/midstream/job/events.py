@@ -177,6 +177,13 @@ class Rebalanced:
 
 
 @dataclass(frozen=True, slots=True)
+class MoveCancelled:
+    """Groups whose rows go to two slots, or that wait for another slot, stay where they were."""
+
+    trigger: str = "asked for"
+
+
+@dataclass(frozen=True, slots=True)
 class Rescaled:
     """Groups are to be dealt to another number of slots."""
 
@@ -260,6 +267,7 @@ Event = (
     | MigrationWithdrawn
     | VerifiedMigrationsBegun
     | Rebalanced
+    | MoveCancelled
     | Rescaled
     | SlotsDecided
     | GroupSpread

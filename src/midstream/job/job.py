@@ -48,6 +48,7 @@ from midstream.job.events import (
     Event,
     MigrationAsked,
     MigrationCancelled,
+    MoveCancelled,
     Opened,
     QueryDropped,
     QueryResumed,
@@ -329,6 +330,10 @@ class Job:
     def rebalance(self, routing: Sequence[int] | None, trigger: str = "asked for", protocol: str = "mslb") -> bool:
         """Deals groups to slots anew, beginning with the next batch that can; false if nothing would change."""
         return self._changes_slots(Rebalanced(routing, trigger, protocol))
+
+    def cancel_move(self, trigger: str = "asked for") -> None:
+        """Has groups that are on their way to other slots stay where they were, from the next batch on."""
+        self.apply(MoveCancelled(trigger))
 
     def rescale(self, slots: int, trigger: str = "asked for") -> bool:
         """Deals groups to another number of slots, beginning with the next batch that can; false if it is the same."""

@@ -65,7 +65,9 @@ def make(state: JobState, at: Circumstances, sifted: frozenset[str] = frozenset(
         uri, queries, memory = at.position.checkpoint, state.queries, at.options.memory
         return relocated(uri, batch_id, since, queries, old, wanted, memory, upgrade, better, placed, pace)
 
-    moved = yield from relocated_doubled(batch_id, spreading.start, state.queries, old, state.wanted, relocate)
+    moved = yield from relocated_doubled(
+        batch_id, spreading.start, state.queries, old, state.wanted, relocate, state.faults.stopped
+    )
     before, spread = spreading.after(moved.before, moved.queries, moved.routing)
     queries = {
         name: replace(query, share=False) if name in sifted or reads_alone(query.staged, spread) else query

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from midstream.algebra.declarations import StreamDeclaration
-from midstream.algebra.time import BEGINNING
+from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.file_entries import ResultFile, SourceFile
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.packs import SegmentEntry
@@ -269,6 +269,7 @@ class Outcome:
             done = all(q.passed(self.batch.advance_to(query)) >= first for q in (query, migration.target))
         else:
             done = all(part.migrated is not False for part in self._roots(query, None if slot is None else (slot,)))
+            done = done and not self._leaves_by_its_plan(query)
         begun = self.batch.batch_id if migration.begun is None else migration.begun
         account = self._account(query, migration, slot).to_json()
         return {**migration.to_json(), "begun": begun, "done": done, "account": account}
@@ -291,12 +292,20 @@ class Outcome:
         return any(file.first_from < until and file.last_from >= since for file in files)
 
     def _roots(self, query: RunningQuery, slots: Collection[int] | None) -> list[FragmentReport]:
-        root = (query.name, query.staged.root.number)
+        """What the query's root reports in some slots, in all tracks that migrate with it."""
+        root = query.staged.root.number
+        places = [(part.name, root) for part in self.batch.parts() if part.query.name == query.name and not part.marked]
         return [
-            report.fragments[root]
+            report.fragments[place]
             for report in self.batch.reports
-            if root in report.fragments and (slots is None or report.slot in slots)
+            for place in places
+            if place in report.fragments and (slots is None or report.slot in slots)
         ]
+
+    def _leaves_by_its_plan(self, query: RunningQuery) -> bool:
+        """Whether groups leave by the query's old plan, which it then needs for another batch."""
+        parts = (part for part in self.batch.parts() if part.query.name == query.name)
+        return self.batch.advance_to(query) < INFINITY and any(part.marked for part in parts)
 
     def _finished_migration(self, query: RunningQuery) -> list[dict[str, Any]]:
         """The migration that this batch ends, if any."""

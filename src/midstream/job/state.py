@@ -24,7 +24,7 @@ from midstream.job.queries.declared import require_readable_windows, require_sam
 from midstream.job.queries.faults import Faults
 from midstream.job.queries.replacing import name_of_old
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.slots.doubled_moves import AUTO, require_protocol, require_rest
+from midstream.job.slots.doubled_moves import AUTO, cancelled_move, require_protocol, require_rest
 from midstream.job.slots.group_bits import chosen_bits, require_bits
 from midstream.job.slots.hot_decisions import hottest, spread_hot
 from midstream.job.slots.protocol_choice import cheapest_protocol
@@ -39,6 +39,7 @@ from midstream.job.slots.relocation import (
 from midstream.job.slots.sites import require_no_homes
 from midstream.job.slots.spreading import SpreadGroups
 from midstream.job.task.exchange import GROUP_BITS, bits_of, default_routing
+from midstream.job.task.sides import COMING, LEAVING
 from midstream.migration.protocol import Situation
 from midstream.optimizer.plans import Plan
 
@@ -212,8 +213,16 @@ class JobState:
         """The protocol that is asked for, or the cheapest, and why."""
         if protocol == AUTO:
             return cheapest_protocol(self.manifest, self.queries, self.by_group, self.routing, wanted)
-        require_protocol(protocol, self.queries, self.by_group, self.routing, wanted)
+        require_protocol(protocol, self.queries, self.by_group)
         return protocol, ""
+
+    def cancel_move(self, trigger: str) -> None:
+        """Has groups that move to two slots, or wait for other slots, stay where they were."""
+        moving = self.manifest is not None and self.manifest.slots.doubled is not None
+        waiting = self.wanted is not None and self.wanted.slots == self.slots
+        if moving or not waiting:
+            self.manifest = cancelled_move(self.manifest, self.queries, trigger)
+        self.wanted = None if waiting else self.wanted
 
     def rescale(self, slots: int, trigger: str) -> None:
         """Deals groups to another number of slots, beginning with the next batch that can."""
@@ -274,9 +283,9 @@ class JobState:
             return Situation(query.sources)
         latest, registers = self.manifest.streams.latest, self.manifest.streams.registers
         aliases = {source.stream.alias: source.stream.name for source in query.sources}
-        stages = self.manifest.segments.get(query.name, {})
+        tracks = [self.manifest.segments.get(query.name + track, {}) for track in ("", LEAVING, COMING)]
         ends: dict[str, int] = {}
-        for entry in (e for slots in stages.values() for entries in slots.values() for e in entries):
+        for entry in (e for stages in tracks for slots in stages.values() for own in slots.values() for e in own):
             ends[entry.state] = max(ends.get(entry.state, BEGINNING), entry.latest_to)
         return Situation(
             query.sources,

@@ -23,6 +23,7 @@ from midstream.job.events import (
     MigrationAsked,
     MigrationCancelled,
     MigrationWithdrawn,
+    MoveCancelled,
     Opened,
     QueriesForgotten,
     QueryAdded,
@@ -65,6 +66,8 @@ def after(state: JobState, event: Event) -> tuple[JobState, tuple[Action, ...]]:
             begin_verified(state, observed)
         case Rebalanced(routing, trigger, protocol):
             state.rebalance(routing, trigger, protocol)
+        case MoveCancelled(trigger):
+            state.cancel_move(trigger)
         case Rescaled(slots, trigger):
             state.rescale(slots, trigger)
         case SlotsDecided(decided, spread):

@@ -13,7 +13,7 @@ from midstream.errors import JobError
 from midstream.interface.asking import asked
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import USER_ERROR, ends_clearly
-from midstream.interface.cli.forecasts import links_text, migration_forecast
+from midstream.interface.cli.forecasts import links_text, migration_forecast, rebalance_forecast
 from midstream.interface.cli.output import note, show_json, show_text
 from midstream.interface.cli.status_text import (
     adaptivity_lines,
@@ -258,6 +258,10 @@ def _cancel(checkpoint: str, query: str | None, plan: str | None, timeout: float
 def rebalance(
     checkpoint: Checkpoint,
     protocol: Annotated[str, typer.Option(help="How groups move: auto, mslb, split_time or ptlb.")] = "auto",
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Keep groups that are on their way in the slots they have.")
+    ] = False,
+    dry_run: DryRun = False,
     timeout: Patience = 60.0,
     json: options.Json = False,
 ) -> None:
@@ -267,10 +271,15 @@ def rebalance(
     Example:
       midstream rebalance orders.checkpoint
       midstream rebalance orders.checkpoint --protocol split_time
+      midstream rebalance orders.checkpoint --cancel
     """
-    answer = _asked(checkpoint, timeout, command="rebalance", protocol=protocol)
+    if cancel:
+        answer = _asked(checkpoint, timeout, command="cancel_rebalance")
+        show_json(answer) if json else show_text("groups stay in the slots they have")
+        return
+    answer = _asked(checkpoint, timeout, dry_run=dry_run, command="rebalance", protocol=protocol)
     changes = "groups move with the next batch" if answer["changes"] else "the load is balanced already"
-    show_json(answer) if json else show_text(changes)
+    show_json(answer) if json else show_text(rebalance_forecast(answer) if dry_run else changes)
 
 
 @ends_clearly

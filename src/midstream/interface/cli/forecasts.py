@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from midstream.algebra.quantities import amount, length
+from midstream.algebra.quantities import amount, length, size
 from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME
+
+
+def rebalance_forecast(record: dict[str, Any]) -> str:
+    """What dealing groups evenly would move, and which groups slots would share."""
+    lines = []
+    if record["groups"]:
+        moved = f"{record['groups']} partition groups would move by {record['protocol']}"
+        lines.append(f"{moved}, with about {size(record['state_bytes'])} of state")
+    for group in record["spread"]:
+        lines.append(f"group {group['group']} would be shared by {group['slots']} slots: {group['reason']}")
+    lines += [f"group {group} would come home to one slot" for group in record["brought_home"]]
+    return "\n".join(lines) or "the load is balanced already"
 
 
 def migration_forecast(record: dict[str, Any]) -> str:

@@ -14,17 +14,22 @@ from midstream.adaptation.policy import mode_of
 from midstream.algebra.plan import Relation
 from midstream.algebra.statistics import Statistics
 from midstream.checkpoint.control import Request
+from midstream.checkpoint.status import moving_groups
 from midstream.distribution.balancing import skew
 from midstream.distribution.routing import Routing
 from midstream.errors import JobError, MigrationError, QueryError
+from midstream.job.events import MoveCancelled, Rebalanced
 from midstream.job.job import Job
 from midstream.job.migrations.migration_choice import decide, legal_strategy, require_cancellable
 from midstream.job.outputs.expected_moves import expected_moves, sent_by_site, topology_now
 from midstream.job.queries.plan_graph import graph_of
 from midstream.job.queries.running_query import RunningQuery
+from midstream.job.slots.both_at_once import require_both
+from midstream.job.slots.doubled_moves import AUTO, protocol_named
 from midstream.job.slots.links import links_summary
-from midstream.job.slots.relocation import require_slots, rerouted, shipped_rows
+from midstream.job.slots.relocation import require_slots, shipped_rows
 from midstream.job.task.exchange import default_routing
+from midstream.job.transitions import after
 from midstream.migration.predict import predicted
 from midstream.migration.protocol import Situation
 from midstream.migration.registry import STRATEGIES
@@ -56,8 +61,10 @@ def forecast(job: Job, request: Request, parse: Parse) -> Record:
         case {"command": "drop", "query": str(name)}:
             return _drop(job, query_named(job, name))
         case {"command": "rebalance"}:
-            wanted = rerouted(job.state.routing, job.state.loads, None, "", job.state.spread)
-            return _reroute(job, job.state.routing if wanted is None else wanted)
+            return _rebalance(job, protocol_named(request.get("protocol", AUTO)))
+        case {"command": "cancel_rebalance"}:
+            after(job.state, MoveCancelled())
+            return {"cancelled": None if job.manifest is None else moving_groups(job.manifest)}
         case {"command": "rescale", "slots": int(slots)}:
             require_slots(slots, 2**job.state.group_bits)
             return _reroute(job, Routing(tuple(default_routing(slots, 2**job.state.group_bits)), slots))
@@ -130,6 +137,7 @@ def _migrate(job: Job, query: RunningQuery, plan: str, part: str) -> Record:
         )
     chosen = plan_query(query.plan.query, plan, query.emit_every)
     target = job.state.target(query, chosen)
+    require_both(job.manifest, query, target)
     auto, apart = legal_strategy(query, target, "auto", part)
     known = replace(job.state.situation(query), old=query.plan, new=chosen, functions=query.functions)
     watcher = job.watchers.by_query.get(query.name)
@@ -231,6 +239,25 @@ def _links(job: Job, wanted: Mapping[str, str]) -> Record:
             queries[name] = {"plan": query.plan.text, "best": best.text, **costs}
     now, then = located.links(told), located.links(later)
     return {"changes": changes(now, then), "links": links_summary(then), "queries": queries}
+
+
+def _rebalance(job: Job, protocol: str) -> Record:
+    """What dealing groups evenly would move, which groups slots would come to share, and which would go home."""
+    now, then = job.state, after(job.state, Rebalanced(None, "", protocol))[0]
+    wanted = now.routing if then.wanted is None or then.wanted is now.wanted else then.wanted
+    begun = [group for number, group in then.spread.groups.items() if number not in now.spread.groups]
+    home = sorted(now.spread.groups.keys() - then.spread.groups.keys())
+    record = _reroute(job, wanted)
+    spread = [
+        {"group": group.group, "stream": group.spread, "slots": group.ways, "reason": group.reason} for group in begun
+    ]
+    return {
+        **record,
+        "changes": record["changes"] or bool(begun) or bool(home),
+        "protocol": wanted.protocol,
+        "spread": spread,
+        "brought_home": home,
+    }
 
 
 def _adapt(job: Job, query: RunningQuery, mode: str) -> Record:

@@ -14,6 +14,7 @@ from midstream.job.migrations.migration_choice import decide, legal_strategy, re
 from midstream.job.migrations.moving_migrations import BY_GROUP
 from midstream.job.migrations.verifying import Verification, copy_name, with_copy
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
+from midstream.job.slots.both_at_once import require_both
 from midstream.job.slots.doubled_moves import moves_doubled, require_rest
 from midstream.job.slots.relocation import shipped_rows
 from midstream.job.state import JobState
@@ -25,8 +26,9 @@ def begin_migration(state: JobState, asked: MigrationAsked) -> None:
     """Starts a migration with the next batch; plans in several stages go as a whole."""
     query = state.queries[asked.query]
     require_at_work(state, asked.query)
-    require_rest(state.manifest)
+    require_both(state.manifest, query, asked.target)
     if asked.verify is not None:
+        require_rest(state.manifest)
         _begin_with_copy(state, query, asked, asked.verify)
     elif asked.slots is not None or query.local:
         state.verifications.require_rest(asked.query)
@@ -131,8 +133,8 @@ def require_way(
     `carried` are the columns of streams that batches bring; `alone` asks about one slot by itself.
     """
     require_untried(state, query.name, plan)
-    require_rest(state.manifest)
     target = state.target(query, plan)
+    require_both(state.manifest, query, target)
     if alone:
         require_slots_of(query, target, [0], 1)
     legal_strategy(query, target, strategy)

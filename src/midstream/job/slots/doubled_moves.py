@@ -10,7 +10,7 @@ routing and by the new one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,10 +25,11 @@ from midstream.distribution.routing import Routing
 from midstream.errors import MigrationError
 from midstream.job.actions import Flow
 from midstream.job.batch import Batch
-from midstream.job.migrations.moving_migrations import grouped_states
+from midstream.job.migrations.moving_migrations import grouped_states, in_tasks
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.slots.doubling import BY_GROUPS, WHOLE, Doubling, doubling_of, require_few_pairs
-from midstream.job.slots.relocation import Relocated
+from midstream.job.slots.both_at_once import PTLB, SPLIT_TIME, holds_up
+from midstream.job.slots.doubling import BY_GROUPS, CANCELLED, WHOLE, Doubling, at_once, doubling_of
+from midstream.job.slots.relocation import Relocated, waits_for_migrations
 from midstream.job.slots.segment_reuse import MOST_RANGES, ranges_of_groups
 from midstream.job.task.sides import COMING, LEAVING
 
@@ -38,9 +39,28 @@ Relocate = Callable[[Manifest | None, Routing | None, Mapping[str, Filled] | Non
 """Moves state that is due: goes on from a manifest to wanted slots, in which some queries have their state already."""
 
 AUTO = "auto"
-MSLB, SPLIT_TIME, PTLB = "mslb", "split_time_balancing", "ptlb"
+MSLB = "mslb"
 DOUBLED = frozenset({SPLIT_TIME, PTLB})
 """The protocols by which rows of moving groups go to two slots."""
+
+
+def cancelled_move(manifest: Manifest | None, queries: Mapping[str, RunningQuery], trigger: str) -> Manifest:
+    """The manifest with which groups that move to two slots stay where they were; refuses where none do."""
+    record = None if manifest is None else manifest.slots.doubled
+    if manifest is None or record is None:
+        raise MigrationError(
+            "no partition groups are moving",
+            detail="a move by mslb is over between two batches",
+            hint="rebalance() with a routing moves groups back",
+        )
+    migrating = sorted(name for name in record["queries"] if name in queries and in_tasks(queries[name]))
+    if migrating and record["protocol"] == PTLB:
+        raise MigrationError(
+            f"the move of groups by ptlb cannot be cancelled while query {migrating[0]} migrates",
+            detail="what leaves has stayed with the old plan",
+            hint="cancel the migration first, or let both end",
+        )
+    return replace(manifest, slots=replace(manifest.slots, doubled={**record, CANCELLED: trigger}))
 
 
 def moves_doubled(manifest: Manifest | None, wanted: Routing | None) -> bool:
@@ -68,17 +88,25 @@ def relocated_doubled(
     old: Routing,
     wanted: Routing | None,
     relocate: Relocate,
+    stopped: Collection[str] = (),
 ) -> Flow[Relocated]:
-    """What a batch goes on from, with the move of groups that begins, goes on or ends with it."""
+    """What a batch goes on from, with the move of groups that begins, goes on or ends with it.
+
+    Queries that are `stopped` are not at work.
+    """
     known = doubling_of(before)
+    # Marked states lose their marks when their query is at work.
+    if before is not None and known is not None and known.cancelled and not set(known.queries) & set(stopped):
+        return _went_back(known, batch_id, (yield from relocate(_back(known, before, queries), None, None)))
     if before is not None and known is not None:
-        if known.over() is None:
+        others = {name: query for name, query in queries.items() if name not in known.queries}
+        if known.over() is None or waits_for_migrations(others, before, old, known.target):
             return replace((yield from relocate(before, None, None)), doubling=known.only(queries.__contains__))
         rest = replace(before, slots=replace(before.slots, doubled=None))
         return _ended(known, (yield from relocate(rest, known.target, _placed(known, before, queries))))
     if before is None or wanted is None or wanted.protocol not in DOUBLED or wanted.groups == old.groups:
         return (yield from relocate(before, wanted, None))
-    if any(query.migrates for query in queries.values()):
+    if any(holds_up(wanted.protocol, query) for query in queries.values()):
         return (yield from relocate(before, None, None))
     cut, made = _begun(batch_id, before, queries, old, wanted)
     if not made.queries:
@@ -91,6 +119,36 @@ def _ended(known: Doubling, moved: Relocated) -> Relocated:
     return replace(moved, moved=None if moved.moved is None else {**moved.moved, **record})
 
 
+def _back(known: Doubling, before: Manifest, queries: Mapping[str, RunningQuery]) -> Manifest:
+    """The manifest as if groups had never begun to move: what has come to other slots is forgotten.
+
+    Both slots have given the results of all rows that have come, each for its side, so the sender can go on alone.
+    """
+    segments = {name: stored for name, stored in before.segments.items() if not name.endswith((LEAVING, COMING))}
+    for name, how in known.queries.items():
+        if how == BY_GROUPS and name in queries:
+            segments[name] = _together(before.segments.get(name, {}), before.segments.get(name + LEAVING, {}))
+    return replace(before, segments=segments)
+
+
+def _went_back(known: Doubling, batch_id: int, moved: Relocated) -> Relocated:
+    """What a batch that cancels a move goes on from; marked states are not shared before they are written without."""
+    record = {
+        "batch": batch_id,
+        "trigger": known.cancelled,
+        "slots": [known.target.slots] * 2,
+        "groups": 0,
+        "rows_sent": 0,
+        "bytes_written": 0,
+        "protocol": known.protocol,
+        "start_batch": known.begun,
+        "status": "cancelled",
+    }
+    alone = {name: moved.ended.get(name, []) for name in known.queries if name in moved.queries}
+    alone = {name: ended for name, ended in alone.items() if not moved.queries[name].migrates}
+    return replace(moved, moved=record, ended={**moved.ended, **alone})
+
+
 def _begun(
     batch_id: int, before: Manifest, queries: Mapping[str, RunningQuery], old: Routing, wanted: Routing
 ) -> tuple[Manifest, Doubling]:
@@ -98,7 +156,7 @@ def _begun(
     fit = {name: query for name, query in queries.items() if _fits(wanted.protocol, query) and name in before.queries}
     latest = before.streams.latest
     ends = [_latest_end(own.plan.physical, latest) for query in fit.values() for own in _plans(query)]
-    made = Doubling.begin(wanted.protocol, old, wanted, batch_id, max(ends, default=BEGINNING))
+    made = Doubling.begin(wanted.protocol, old, at_once(old, wanted), batch_id, max(ends, default=BEGINNING))
     segments, how = dict(before.segments), dict[str, str]()
     for name, query in fit.items():
         if not _remembers(query):
@@ -139,17 +197,24 @@ def _placed(known: Doubling, before: Manifest, queries: Mapping[str, RunningQuer
         if name not in queries:
             continue
         kept = [before.segments.get(name, {})] if how == BY_GROUPS else []
-        filled = placed.setdefault(name, {})
-        for stored in (*kept, before.segments.get(name + COMING, {})):
-            for number, slots in stored.items():
-                for slot, entries in slots.items():
-                    filled.setdefault(number, {}).setdefault(slot, []).extend(entries)
+        placed[name] = _together(*kept, before.segments.get(name + COMING, {}))
     return placed
 
 
+def _together(*parts: Stored) -> Filled:
+    """The segments of several tracks, by fragment and slot."""
+    filled: Filled = {}
+    for stored in parts:
+        for number, slots in stored.items():
+            for slot, entries in slots.items():
+                filled.setdefault(number, {}).setdefault(slot, []).extend(entries)
+    return filled
+
+
 def _plans(query: RunningQuery) -> list[RunningQuery]:
-    """The query by every plan that some slot runs."""
-    return [query, *query.local.values()]
+    """The query by every plan that some slot runs or goes over to."""
+    running = [query, *query.local.values()]
+    return [*running, *(own.migration.target for own in running if own.migration is not None)]
 
 
 def _remembers(query: RunningQuery) -> bool:
@@ -192,9 +257,7 @@ def protocol_named(name: str) -> str:
     return AUTO if name == AUTO else protocol_of(name).name
 
 
-def require_protocol(
-    protocol: str, queries: Mapping[str, RunningQuery], by_group: bool, old: Routing, new: Routing
-) -> None:
+def require_protocol(protocol: str, queries: Mapping[str, RunningQuery], by_group: bool) -> None:
     """Refuses a protocol by which the groups of a job cannot move."""
     protocol_of(protocol)
     if protocol not in DOUBLED:
@@ -206,7 +269,6 @@ def require_protocol(
         )
     for query in queries.values():
         require_doubled(protocol, query)
-    require_few_pairs(protocol, old, new)
 
 
 def _latest_end(plan: PhysicalNode, latest: Mapping[str, int]) -> int:

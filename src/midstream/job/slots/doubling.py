@@ -20,7 +20,6 @@ from midstream.distribution.protocols.processor import Facts, ProcessorState
 from midstream.distribution.protocols.registry import protocol_of
 from midstream.distribution.protocols.split import Answer, PutFlag, SplitState, split_state
 from midstream.distribution.routing import Routing
-from midstream.errors import MigrationError
 from midstream.job.task.sides import COMING, LEAVING
 from midstream.job.task.tracks import ELSEWHERE, Limit, Track
 
@@ -29,6 +28,9 @@ JOB = "job"
 
 DELETE = "delete"
 """The last phase of all protocols that double rows."""
+
+CANCELLED = "cancelled"
+"""What the record of a move says if it is to be undone, and why."""
 
 BY_GROUPS, WHOLE = "groups", "whole"
 """How a query is doubled: its moving groups alone, or all of it, where rows of different groups meet."""
@@ -49,6 +51,8 @@ class Doubling:
     split: SplitState
     processors: Mapping[str, ProcessorState]
     passed: Mapping[str, int] = field(default_factory=dict)
+    cancelled: str = ""
+    """Why the groups are to stay where they were; empty if they move on."""
 
     @staticmethod
     def begin(protocol: str, old: Routing, new: Routing, batch_id: int, latest_end: int) -> Doubling:
@@ -166,6 +170,7 @@ class Doubling:
             "split": self.split.to_json(),
             "processors": [state.to_json() for state in self.processors.values()],
             "passed": dict(self.passed),
+            **({CANCELLED: self.cancelled} if self.cancelled else {}),
         }
 
     @staticmethod
@@ -181,6 +186,7 @@ class Doubling:
             SplitState.from_json(record["split"]),
             {state.name: state for state in processors},
             dict(record["passed"]),
+            record.get(CANCELLED, ""),
         )
 
 
@@ -193,15 +199,14 @@ def pairs(old: Routing, new: Routing) -> dict[tuple[int, int], tuple[int, ...]]:
     return found
 
 
-def require_few_pairs(protocol: str, old: Routing, new: Routing) -> None:
-    """Refuses more moves at once than machines remember."""
-    count = len(pairs(old, new))
-    if count >= REMEMBERED:
-        raise MigrationError(
-            f"{protocol} cannot move groups between {count} pairs of slots at once",
-            detail=f"at most {REMEMBERED - 1} moves can be under way",
-            hint="move groups of fewer slots, or use mslb, which is over between two batches",
-        )
+def at_once(old: Routing, new: Routing) -> Routing:
+    """The routing that one move comes to: groups of no more pairs of slots leave than machines remember moves.
+
+    The others leave once these have come to their slots.
+    """
+    leaving = {group for groups in list(pairs(old, new).values())[: REMEMBERED - 1] for group in groups}
+    dealt = zip(old.groups, new.groups, strict=True)
+    return replace(new, groups=tuple(there if g in leaving else here for g, (here, there) in enumerate(dealt)))
 
 
 def doubling_of(manifest: Manifest | None) -> Doubling | None:

@@ -17,7 +17,8 @@ from midstream.distribution.move_costs import Moved, predict, told_costs
 from midstream.distribution.routing import Routing
 from midstream.errors import MigrationError
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.slots.doubled_moves import MSLB, PTLB, SPLIT_TIME, require_protocol, runs_whole
+from midstream.job.slots.both_at_once import PTLB, SPLIT_TIME
+from midstream.job.slots.doubled_moves import MSLB, require_protocol, runs_whole
 
 ORDER = (MSLB, SPLIT_TIME, PTLB)
 """All protocols, those first that are taken if costs are equal."""
@@ -41,16 +42,16 @@ class Terms:
     doubled: bool
 
     @staticmethod
-    def of(queries: Queries, by_group: bool, old: Routing, new: Routing | None = None) -> Terms:
-        """For the queries of a job, whatever groups move, or for another routing."""
-        found = [name for name in ORDER if _is_right(name, queries, by_group, old, new or old)]
+    def of(queries: Queries, by_group: bool) -> Terms:
+        """For the queries of a job, whatever groups move."""
+        found = [name for name in ORDER if _is_right(name, queries, by_group)]
         carried = 0.0 if by_group and not any(query.local for query in queries.values()) else 1.0
         return Terms(tuple(found), carried, any(runs_whole(query) for query in queries.values()))
 
 
-def _is_right(protocol: str, queries: Queries, by_group: bool, old: Routing, new: Routing) -> bool:
+def _is_right(protocol: str, queries: Queries, by_group: bool) -> bool:
     try:
-        require_protocol(protocol, queries, by_group, old, new)
+        require_protocol(protocol, queries, by_group)
     except MigrationError:
         return False
     return True
@@ -60,7 +61,7 @@ def cheapest_protocol(
     manifest: Manifest | None, queries: Queries, by_group: bool, old: Routing, new: Routing
 ) -> tuple[str, str]:
     """The protocol for a move that is asked for, and why; time is event time, so that nothing reads a clock."""
-    terms = Terms.of(queries, by_group, old, new)
+    terms = Terms.of(queries, by_group)
     if manifest is None or len(terms.protocols) == 1:
         return MSLB, ""
     moved, window = _moved(manifest, queries, old, new, terms), _window(queries)

@@ -134,8 +134,10 @@ def relocated(
     the state of the queries that are cut another way by it. Queries that are `placed` have their state in the wanted
     slots already. Of what goes through new plans bit by bit, the `pace` says how much.
     """
-    named = {} if before is None or wanted is None else _named(queries, before, old, wanted, upgrade)
-    named = None if named is None else {**named, **(placed or {})}
+    placed = placed or {}
+    others = {name: query for name, query in queries.items() if name not in placed}
+    named = {} if before is None or wanted is None else _named(others, before, old, wanted, upgrade)
+    named = None if named is None else {**named, **placed}
     new = old if named is None or wanted is None else wanted
     under_way = {name: q.migration for name, q in queries.items() if q.migration is not None}
     replayed = {} if before is None else replays(queries, before, pace or Pace())
@@ -201,6 +203,11 @@ def shipped_rows(query: RunningQuery, target: RunningQuery, manifest: Manifest |
         return 0
     move.decide_reuse(routing, routing)
     return sum(e.rows for reused in move.reused.values() for entries in reused.sent.values() for e in entries)
+
+
+def waits_for_migrations(queries: Mapping[str, RunningQuery], before: Manifest, old: Routing, wanted: Routing) -> bool:
+    """Whether some queries migrate in a way that keeps their state from other slots."""
+    return _named(queries, before, old, wanted, None) is None
 
 
 def _named(

@@ -193,7 +193,7 @@ class SlotDecisions:
         moving = frozenset(range(len(slots.routing))) if waiting else frozenset[int]()
         fixed = {*range(len(seen.groups), len(seen.groups) + len(seen.shared)), *(group for group, _ in seen.shared)}
         loads = (*seen.groups, *(load for _, load in seen.shared))
-        terms = Terms.of(batch.queries, slots.by_group, Routing(slots.routing, slots.count))
+        terms = Terms.of(batch.queries, slots.by_group)
         decision = balance.consider(
             loads, names, terms.protocols, moving, fixed=fixed, carried=terms.carried, doubled=terms.doubled
         )

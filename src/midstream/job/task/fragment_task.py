@@ -16,6 +16,7 @@ from midstream.checkpoint.names import name_for
 from midstream.checkpoint.packs import SegmentEntry, StateKey, open_states
 from midstream.errors import JobError
 from midstream.job.task.kept_tasks import HeldSegments
+from midstream.job.task.marked_states import MARKED, unmarked
 from midstream.job.task.memory import Memory
 from midstream.job.task.memory_limits import bind, frontiers, mapped_states, write_packs
 from midstream.job.task.output_buffer import ForwardBuffer, OutputBuffer, ResultsBuffer
@@ -151,16 +152,19 @@ class FragmentTask:
 
     def _fill(self, execution: Execution) -> None:
         names = self._named(execution)
-        for entry in self.entries:
-            if (entry.state, entry.key) not in names:
+        own = [entry for entry in self.entries if (entry.state, entry.key) in names]
+        others = [entry for entry in self.entries if (entry.state, entry.key) not in names]
+        back = unmarked(self.files, others, self.work.fragment.plan, self.work.functions)
+        for entry in others:
+            if not entry.state.startswith(MARKED):
                 raise JobError(
                     f"the checkpoint holds a state of query {base_name(self.work.query)} that its plan does not have",
                     detail=f"{entry.state} by ({', '.join(entry.key)}); the plan is {self.work.plan.text}",
                     hint="use the plan and the version that made the checkpoint, or a new checkpoint",
                 )
-        stored = open_states(self.files, self.entries, {name: state.schema for (name, _), state in names.items()})
+        stored = open_states(self.files, own, {name: state.schema for (name, _), state in names.items()})
         for name, state in names.items():
-            state.replace_segments(stored.get(name, ()))
+            state.replace_segments([*stored.get(name, ()), *back.get(name, ())])
 
     def _named(self, execution: Execution) -> dict[StateKey, SortedState]:
         """All states under the names they are stored by, with what the old side of a split has left out."""

@@ -13,15 +13,13 @@ from midstream.algebra.physical import Source
 from midstream.checkpoint.packs import StateKey, open_states
 from midstream.distribution.old_track import holds_old
 from midstream.job.task.fragment_task import FragmentTask
+from midstream.job.task.marked_states import MARKED
 from midstream.job.task.reports import FragmentReport
 from midstream.migration.execution import Execution
 from midstream.migration.marks import mark_segment, marked_plan, with_mark
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements
 from midstream.operators.state.sorted_state import SortedState
-
-MARKED = "marked/"
-"""What stands before the names of states whose rows are marked."""
 
 
 class MarkedTask(FragmentTask):

@@ -1,0 +1,74 @@
+"""Plans that change while groups move by a protocol that sends their rows to two slots: what may go on at once.
+
+While groups move, a query of one stage runs in tracks: the groups that stay, those that leave and those that come. A
+track is an execution over the rows of its groups, and every strategy takes an execution to another plan without a
+change in its results. So all tracks migrate alike, by one decision, and each still answers for its own side of the
+split time. A track that comes to its slots while a migration is under way opens it with nothing in its states.
+
+What leaves by PTLB has marks in its states. It needs no other plan, because it is forgotten when nothing old is left,
+so it stays with the one it has, and the migration of the other tracks ends after the move. A migration that has begun
+before such a move has states without a place for marks: the move waits for its end.
+
+Plans of several stages, or with other routes, run side by side in different slots. To do that once for each routing
+would take four of them, so such a migration and a move wait for each other.
+"""
+
+from __future__ import annotations
+
+from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.names import REHEARSED, is_rehearsal
+from midstream.errors import MigrationError
+from midstream.job.migrations.migration_choice import fit_one_box
+from midstream.job.migrations.moving_migrations import in_tasks
+from midstream.job.queries.running_query import RunningQuery
+from midstream.migration.legality import keeps_intervals
+
+SPLIT_TIME, PTLB = "split_time_balancing", "ptlb"
+
+
+def holds_up(protocol: str, query: RunningQuery) -> str:
+    """Why groups of a query cannot begin to move by a protocol as long as it migrates; empty if they can."""
+    if query.migration is not None and query.migration.apart:
+        return f"query {query.name} migrates between plans that lie in different slots"
+    if is_rehearsal(query.name):
+        return f"a migration of query {query.name.removesuffix(REHEARSED)} is verified"
+    if any(not _same_form(own, own.migration.target) for own in _plans(query) if own.migration is not None):
+        return f"query {query.name} migrates between plans of which one keeps the intervals of rows"
+    if protocol == PTLB and in_tasks(query):
+        return f"query {query.name} migrates, and its states have no place for marks"
+    return ""
+
+
+def held_up(manifest: Manifest | None, query: RunningQuery) -> str:
+    """Why a query, whatever it is to go over to, cannot migrate before groups have moved; empty if it can."""
+    record = None if manifest is None else manifest.slots.doubled
+    if record is None or query.name not in record["queries"] or len(query.staged.fragments) == 1:
+        return ""
+    return f"groups move by {record['protocol']} since batch {record['begun']}, and its plan has several stages"
+
+
+def require_both(manifest: Manifest | None, query: RunningQuery, target: RunningQuery) -> None:
+    """Raises a MigrationError if a query cannot go over to a plan while its groups move."""
+    record = None if manifest is None else manifest.slots.doubled
+    if record is None or query.name not in record["queries"]:
+        return
+    if fit_one_box(query, target) and _same_form(query, target):
+        return
+    reason = "its plans have several stages, or need rows in other slots"
+    if not _same_form(query, target):
+        reason = "one of its plans keeps the intervals of rows, and the other does not"
+    raise MigrationError(
+        f"query {query.name} cannot go over to {target.plan.text or 'another plan'} while groups move "
+        f"by {record['protocol']}, since batch {record['begun']}",
+        detail=reason,
+        hint="ask again once the groups have moved, as status says, or cancel the move",
+    )
+
+
+def _plans(query: RunningQuery) -> list[RunningQuery]:
+    return [query, *query.local.values()]
+
+
+def _same_form(query: RunningQuery, target: RunningQuery) -> bool:
+    """Whether results of both plans are cut at the split time in one way: whole, or not."""
+    return keeps_intervals(query.plan.physical) == keeps_intervals(target.plan.physical)

@@ -1,0 +1,196 @@
+"""Groups move to two slots while plans change, in any order: no result is lost, doubled or out of order."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+
+import pytest
+from tests.job.chain import Chain
+from tests.job.test_chain import GROUPS, STAGES, THREE, as_multiset, tables
+from tests.job.test_doubled_moves import SPLIT, moved
+from tests.job.test_local_plans import DISTINCT, ENTERED, HOPS, LEFT, many_keys, opened
+from tests.profiles import always
+
+import midstream as ms
+from midstream.api import ask
+from midstream.checkpoint.status import moving_groups
+from midstream.migration.registry import STRATEGIES
+
+QUERIES = {
+    "join": THREE,
+    "groups": GROUPS,
+    "distinct": DISTINCT,
+    "istream": ENTERED,
+    "dstream": LEFT,
+    "hops": HOPS,
+    "filtered": f"{THREE} AND A.v < 25 AND C.v > 3",
+}
+PLANS = ("((A B) C)", "(A (B C))", "((A C) B)", "A: B C, B: A C, C: B A")
+WANTED = [1] * 100 + [2] * 50 + [0] * 106
+
+
+@pytest.mark.parametrize("strategy", sorted({*STRATEGIES} - {"auto"}))
+@pytest.mark.parametrize(("protocol", "first"), [(SPLIT, "move"), (SPLIT, "migration"), ("ptlb", "move")])
+def test_groups_move_while_their_query_migrates(protocol, first, strategy, tmp_path):
+    inputs = many_keys(rows=80, last=160)
+    chain = opened(THREE, inputs, tmp_path)
+    both, done = 0, None
+    for number, part in enumerate(chain.cut(inputs, 16)):
+        if number == (4 if first == "move" else 5):
+            assert chain.driver.rebalance(WANTED, protocol=protocol)
+        if number == (5 if first == "move" else 4):
+            chain.migrate("(A (B C))", strategy)
+        chain.batch(part)
+        both += chain.manifest.slots.doubled is not None and "q" in chain.manifest.migration
+        done = number if done is None and list(chain.manifest.slots.routing) == WANTED else done
+    # Once states have moved, the end of a migration takes one batch.
+    assert both or (first == "migration" and strategy.startswith("moving_state")), "one waited for the other"
+    assert done is not None and chain.moves == 0
+    assert chain.query.plan.text == "(A (B C))" and chain.query.migration is None
+    assert not [name for name in chain.manifest.segments if "~" in name]
+    chain.batch({}, end=True)
+    assert as_multiset(chain.results()) == as_multiset(ms.run(THREE, inputs))
+
+
+def random_run(name: str, seed: int, folder) -> None:
+    """A query whose groups move and whose plans change at random moments, with restarts."""
+    query, rng = QUERIES[name], random.Random(seed)
+    inputs = many_keys(rows=50, last=120, seed=seed % 7)
+    chain = opened(query, inputs, folder, slots=rng.randint(2, 4))
+    both, log = 0, []
+    for part in chain.cut(inputs, rng.choice([5, 9, 16])):
+        for _ in range(rng.randint(0, 2)):
+            step = rng.choice(["move", "move", "migrate", "migrate", "local", "cancel", "back", "restart", "rescale"])
+            state = chain.driver.state
+            with suppress(ms.MidstreamError):
+                match step:
+                    case "move":
+                        wanted = moved(state.routing.groups, state.slots, rng, 200)
+                        chain.driver.rebalance(wanted, protocol=rng.choice([SPLIT, SPLIT, "ptlb", "mslb", "auto"]))
+                    case "migrate":
+                        chain.migrate(rng.choice(PLANS), rng.choice(sorted(STRATEGIES)), rng.choice(["auto", "whole"]))
+                    case "local":
+                        slots = [rng.randrange(state.slots)]
+                        chain.migrate(rng.choice(PLANS), rng.choice(sorted(STRATEGIES)), slots=slots)
+                    case "cancel":
+                        chain.driver.cancel_migration("q")
+                    case "back":
+                        chain.driver.cancel_move()
+                    case "rescale" if rng.random() < 0.3:
+                        chain.driver.rescale(rng.randint(1, 4))
+                    case "restart" if state.manifest is not None:
+                        question = ask(query, inputs)
+                        chain = Chain(question.plan, question.catalog, folder)
+                log.append(f"{chain.next_batch}: {step}")
+        chain.batch(part)
+        both += chain.manifest.slots.doubled is not None and chain.query.migrates
+    chain.batch({}, end=True)
+    difference = ms.snapshot_equal(chain.results(), ms.run(query, inputs))
+    assert difference, f"{difference}\n{name} {seed} both {both}\n{log}"
+    if name in ("join", "filtered"):
+        assert as_multiset(chain.results()) == as_multiset(ms.run(query, inputs)), f"{name} {seed}\n{log}"
+
+
+@pytest.mark.parametrize(("name", "seed"), always(14, [(name, seed) for seed in range(12) for name in sorted(QUERIES)]))
+def test_moves_and_migrations_at_random_moments(name, seed, tmp_path):
+    random_run(name, seed, tmp_path)
+
+
+def test_plans_in_different_slots_and_groups_that_move_wait_for_each_other(tmp_path):
+    inputs = tables(rows=60, last=160)
+    question = ask(STAGES, inputs)
+    chain = Chain(question.plan, question.catalog, tmp_path, slots=2, plan="((A B) C)")
+    parts = chain.cut(question.tables, 12)
+    for part in parts[:3]:
+        chain.batch(part)
+    assert chain.driver.rebalance([1] * 100 + [0] * 156, protocol=SPLIT)
+    chain.batch(parts[3])
+    refusal = r"query q cannot go over to \(A \(B C\)\) while groups move by split_time_balancing, since batch 3"
+    with pytest.raises(ms.MigrationError, match=refusal) as caught:
+        chain.migrate("(A (B C))", "genmig")
+    assert "several stages" in str(caught.value.detail)
+    chain.batch(parts[4])
+    assert chain.manifest.slots.doubled is not None
+
+
+@pytest.mark.parametrize("protocol", [SPLIT, "ptlb"])
+@pytest.mark.parametrize(("name", "scattered"), [("join", False), ("join", True), ("groups", False), ("stages", False)])
+def test_a_move_is_cancelled(name, scattered, protocol, tmp_path):
+    query, inputs = {**QUERIES, "stages": STAGES}[name], many_keys(rows=80, last=160)
+    if protocol == "ptlb" and name != "join":
+        pytest.skip("refused")
+    chain = opened(query, inputs, tmp_path)
+    before = chain.driver.state.routing.groups
+    wanted = [(slot + 1) % 3 if group % 2 else slot for group, slot in enumerate(before)] if scattered else WANTED
+    for number, part in enumerate(chain.cut(inputs, 16)):
+        if number == 4:
+            chain.driver.rebalance(wanted, protocol=protocol)
+        if number == 6:
+            assert chain.manifest.slots.doubled is not None
+            chain.driver.cancel_move("a test")
+        chain.batch(part)
+        if number == 6:
+            assert chain.manifest.slots.doubled is None and chain.driver.state.wanted is None
+            assert not [name for name in chain.manifest.segments if "~" in name]
+            assert not [entry for entry in chain.manifest.entries() if entry.state.startswith("marked/")]
+    assert list(chain.manifest.slots.routing) == list(before)
+    record = chain.manifest.slots.moves[-1]
+    assert (record["batch"], record["status"], record["start_batch"]) == (6, "cancelled", 4)
+    chain.batch({}, end=True)
+    assert ms.snapshot_equal(chain.results(), ms.run(query, inputs))
+    if name == "join":
+        assert as_multiset(chain.results()) == as_multiset(ms.run(query, inputs))
+
+
+def test_a_move_that_has_not_begun_is_forgotten_and_none_is_not_cancelled(tmp_path):
+    inputs = many_keys(rows=20)
+    chain = opened(THREE, inputs, tmp_path)
+    parts = chain.cut(inputs, 16)
+    with pytest.raises(ms.MigrationError, match="no partition groups are moving"):
+        chain.driver.cancel_move()
+    chain.batch(parts[0])
+    chain.driver.rebalance(WANTED)
+    chain.driver.cancel_move()
+    chain.batch(parts[1])
+    assert list(chain.manifest.slots.routing) != WANTED
+    with pytest.raises(ms.MigrationError, match="no partition groups are moving"):
+        chain.driver.cancel_move()
+
+
+def test_a_move_by_ptlb_whose_query_migrates_is_not_cancelled(tmp_path):
+    inputs = many_keys(rows=80, last=160)
+    chain = opened(THREE, inputs, tmp_path)
+    for number, part in enumerate(chain.cut(inputs, 16)):
+        if number == 4:
+            chain.driver.rebalance(WANTED, protocol="ptlb")
+            chain.migrate("(A (B C))", "genmig")
+        if number == 5:
+            with pytest.raises(ms.MigrationError, match="cannot be cancelled while query q migrates"):
+                chain.driver.cancel_move()
+            chain.driver.cancel_migration("q")
+        if number == 6:
+            chain.driver.cancel_move()
+        chain.batch(part)
+    assert list(chain.manifest.slots.routing) != WANTED and chain.query.plan.text == "((A B) C)"
+    chain.batch({}, end=True)
+    assert as_multiset(chain.results()) == as_multiset(ms.run(THREE, inputs))
+
+
+def test_groups_of_many_pairs_of_slots_move_one_after_the_other(tmp_path):
+    inputs = many_keys(rows=60, last=200)
+    chain = opened(THREE, inputs, tmp_path, slots=10)
+    rng = random.Random(1)
+    wanted = [rng.randrange(10) for _ in range(256)]
+    moving = []
+    for number, part in enumerate(chain.cut(inputs, 5)):
+        if number == 2:
+            assert chain.driver.rebalance(wanted, protocol=SPLIT)
+        chain.batch(part)
+        told = moving_groups(chain.manifest)
+        moving += [(told["groups"], told["queued"])] if told else []
+    assert list(chain.manifest.slots.routing) == wanted and len(chain.manifest.slots.moves) == 2
+    (first, later), (last, none) = moving[0], moving[-1]
+    assert first > last == later > none == 0
+    chain.batch({}, end=True)
+    assert as_multiset(chain.results()) == as_multiset(ms.run(THREE, inputs))
