@@ -15,6 +15,7 @@ from tests.profiles import always
 import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint.status import moving_groups
+from midstream.job.events import MoveCancelled
 from midstream.migration.registry import STRATEGIES
 
 QUERIES = {
@@ -76,7 +77,7 @@ def random_run(name: str, seed: int, folder) -> None:
                     case "cancel":
                         chain.driver.cancel_migration("q")
                     case "back":
-                        chain.driver.cancel_move()
+                        chain.driver.apply(MoveCancelled())
                     case "rescale" if rng.random() < 0.3:
                         chain.driver.rescale(rng.randint(1, 4))
                     case "restart" if state.manifest is not None:
@@ -128,7 +129,7 @@ def test_a_move_is_cancelled(name, scattered, protocol, tmp_path):
             chain.driver.rebalance(wanted, protocol=protocol)
         if number == 6:
             assert chain.manifest.slots.doubled is not None
-            chain.driver.cancel_move("a test")
+            chain.driver.apply(MoveCancelled("a test"))
         chain.batch(part)
         if number == 6:
             assert chain.manifest.slots.doubled is None and chain.driver.state.wanted is None
@@ -148,14 +149,14 @@ def test_a_move_that_has_not_begun_is_forgotten_and_none_is_not_cancelled(tmp_pa
     chain = opened(THREE, inputs, tmp_path)
     parts = chain.cut(inputs, 16)
     with pytest.raises(ms.MigrationError, match="no partition groups are moving"):
-        chain.driver.cancel_move()
+        chain.driver.apply(MoveCancelled())
     chain.batch(parts[0])
     chain.driver.rebalance(WANTED)
-    chain.driver.cancel_move()
+    chain.driver.apply(MoveCancelled())
     chain.batch(parts[1])
     assert list(chain.manifest.slots.routing) != WANTED
     with pytest.raises(ms.MigrationError, match="no partition groups are moving"):
-        chain.driver.cancel_move()
+        chain.driver.apply(MoveCancelled())
 
 
 def test_a_move_by_ptlb_whose_query_migrates_is_not_cancelled(tmp_path):
@@ -167,10 +168,10 @@ def test_a_move_by_ptlb_whose_query_migrates_is_not_cancelled(tmp_path):
             chain.migrate("(A (B C))", "genmig")
         if number == 5:
             with pytest.raises(ms.MigrationError, match="cannot be cancelled while query q migrates"):
-                chain.driver.cancel_move()
+                chain.driver.apply(MoveCancelled())
             chain.driver.cancel_migration("q")
         if number == 6:
-            chain.driver.cancel_move()
+            chain.driver.apply(MoveCancelled())
         chain.batch(part)
     assert list(chain.manifest.slots.routing) != WANTED and chain.query.plan.text == "((A B) C)"
     chain.batch({}, end=True)

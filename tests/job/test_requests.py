@@ -22,7 +22,7 @@ from midstream.checkpoint.status import stored_status
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import InputError, JobError
 from midstream.job import requests
-from midstream.job.events import Scheduled
+from midstream.job.events import MoveCancelled, Scheduled
 from midstream.job.task.exchange import GROUPS
 
 OTHER = "SELECT k, v FROM A [RANGE 5]"
@@ -89,7 +89,7 @@ class Job(Many):
             case {"command": "rebalance", "routing": routing}:
                 self.driver.rebalance(routing)
             case {"command": "cancel_rebalance"}:
-                self.driver.cancel_move()
+                self.driver.apply(MoveCancelled())
             case {"command": "schedule", "scheduling": name}:
                 self.driver.apply(Scheduled(name))
         return {}

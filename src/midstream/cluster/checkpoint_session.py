@@ -38,7 +38,7 @@ from midstream.job.arriving.attention import reads_of, wait_text, waits
 from midstream.job.batch import TICKS
 from midstream.job.commits import Commits
 from midstream.job.ending import finish, release
-from midstream.job.events import ErrorPolicySet, Scheduled, SettingsChanged, StreamsArrive
+from midstream.job.events import ErrorPolicySet, MoveCancelled, Scheduled, SettingsChanged, StreamsArrive
 from midstream.job.finished import is_finished
 from midstream.job.job import Job
 from midstream.job.migrations.forecast import forecast
@@ -220,7 +220,7 @@ class CheckpointSession(Session):
         return self._job.rebalance(routing, protocol=protocol_named(protocol))
 
     def cancel_rebalance(self) -> None:
-        self._job.cancel_move()
+        self._job.apply(MoveCancelled())
 
     def _keep_to_range(self) -> None:
         """Has a checkpoint with too few or too many slots go over to the nearest number that is asked for."""

@@ -48,7 +48,6 @@ from midstream.job.events import (
     Event,
     MigrationAsked,
     MigrationCancelled,
-    MoveCancelled,
     Opened,
     QueryDropped,
     QueryResumed,
@@ -331,18 +330,13 @@ class Job:
         """Deals groups to slots anew, beginning with the next batch that can; false if nothing would change."""
         return self._changes_slots(Rebalanced(routing, trigger, protocol))
 
-    def cancel_move(self, trigger: str = "asked for") -> None:
-        """Has groups that are on their way to other slots stay where they were, from the next batch on."""
-        self.apply(MoveCancelled(trigger))
-
     def rescale(self, slots: int, trigger: str = "asked for") -> bool:
         """Deals groups to another number of slots, beginning with the next batch that can; false if it is the same."""
         return self._changes_slots(Rescaled(slots, trigger))
 
     def _changes_slots(self, event: Rebalanced | Rescaled) -> bool:
         with self.gate:
-            before = self.state
-            now = self.apply(event)
+            before, now = self.state, self.apply(event)
             return now.wanted is not before.wanted or now.spread.groups != before.spread.groups
 
     def adapt(self, name: str, mode: str) -> None:

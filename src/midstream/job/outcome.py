@@ -294,7 +294,7 @@ class Outcome:
     def _roots(self, query: RunningQuery, slots: Collection[int] | None) -> list[FragmentReport]:
         """What the query's root reports in some slots, in all tracks that migrate with it."""
         root = query.staged.root.number
-        places = [(part.name, root) for part in self.batch.parts() if part.query.name == query.name and not part.marked]
+        places = [(part.name, root) for part in self.batch.parts if part.query.name == query.name and not part.marked]
         return [
             report.fragments[place]
             for report in self.batch.reports
@@ -304,7 +304,7 @@ class Outcome:
 
     def _leaves_by_its_plan(self, query: RunningQuery) -> bool:
         """Whether groups leave by the query's old plan, which it then needs for another batch."""
-        parts = (part for part in self.batch.parts() if part.query.name == query.name)
+        parts = (part for part in self.batch.parts if part.query.name == query.name)
         return self.batch.advance_to(query) < INFINITY and any(part.marked for part in parts)
 
     def _finished_migration(self, query: RunningQuery) -> list[dict[str, Any]]:
