@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from midstream.adaptation.alarm import Alarm
-from midstream.adaptation.observer import Attention, Observer
+from midstream.adaptation.observer import Observer
+from midstream.adaptation.sampling_pace import Attention
 from midstream.adaptation.smoothing import Smoothed
 from midstream.inputs import catalog_of
 from midstream.lab.bench.adaptivity_runs import Meter
@@ -59,13 +60,13 @@ def fed(attention: Attention, batches: int, settle: bool) -> list[bool]:
     observer, looked = Observer(QUERY, attention=attention), []
     for number in range(batches):
         ticks = np.arange(10, dtype=np.int64) + 10 * number
-        looked.append(observer.looking)
+        looked.append(observer.pace.due)
         for alias in "AB":
             columns = pa.RecordBatch.from_arrays([pa.array(ticks % 7)], [f"{alias}.k"])
             observer.take(alias, Elements(columns, ticks, ticks + 100), ticks)
         observer.end_batch()
         if looked[-1] and settle:
-            observer.note_sample(nothing_new=True)
+            observer.pace.note_sample(nothing_new=True)
     return looked
 
 
@@ -83,13 +84,13 @@ def test_no_four_windows_pass_without_a_look():
 
 def test_a_batch_can_be_looked_at_after_it_has_come():
     observer = Observer(QUERY, attention=Attention(resting=4))
-    observer.looking = False
+    observer.pace.due = False
     ticks = np.arange(50, dtype=np.int64)
     columns = pa.RecordBatch.from_arrays([pa.array(ticks % 7)], ["A.k"])
     observer.take("A", Elements(columns, ticks, ticks + 100), ticks)
     assert observer.keys["A.k"].rows == 0 and observer.batch_rows == 50
-    observer.look_back()
-    assert observer.keys["A.k"].rows == 50 and observer.looking
+    observer.sample_at_once()
+    assert observer.keys["A.k"].rows == 50 and observer.pace.due
 
 
 @pytest.mark.parametrize("factor", [2.0, 0.5, 4.0])

@@ -16,21 +16,21 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint import manifest as manifests
 from midstream.checkpoint.file_entries import DeadLetterFile, ListFile, MetricsFile, ResultFile, SourceFile, Superseded
 from midstream.checkpoint.manifest import FORMAT_VERSION, Manifest, QueryEntry
-from midstream.checkpoint.packs import ALL_HASHES, SegmentEntry
+from midstream.checkpoint.packs import ALL_HASHES, HashRange, SegmentEntry
 from midstream.checkpoint.records import Asked, Fault, Outputs, QueryAccount, SetAside, Settings, Slots, Streams, Wanted
 from midstream.errors import InternalError, JobError
 
 names = st.text(min_size=1, max_size=12)
 ticks = st.one_of(st.sampled_from([BEGINNING, INFINITY, 0]), st.integers(-(2**62), 2**62))
 counts = st.integers(0, 2**40)
-hash_ranges = st.one_of(st.just((0, ALL_HASHES)), st.tuples(st.integers(0, 2**63), st.integers(2**63, ALL_HASHES)))
+hash_ranges = st.builds(HashRange, st.integers(0, 2**63), st.integers(2**63, ALL_HASHES), counts)
 make: Any = SegmentEntry
 entries = st.builds(
-    lambda texts, numbers, times, part: make(*texts, *numbers, *times, 7, *part),
+    lambda texts, numbers, times, part: make(*texts, *numbers, *times, 7, part),
     st.tuples(names, st.lists(names, max_size=2).map(tuple), names),
     st.tuples(counts, counts, counts, counts, st.integers(-5, 5), counts),
     st.tuples(ticks, ticks, ticks),
-    hash_ranges,
+    st.none() | hash_ranges,
 )
 by_stage = st.dictionaries(
     st.integers(0, 3), st.dictionaries(st.integers(0, 9), st.lists(entries, max_size=4).map(tuple), max_size=3)

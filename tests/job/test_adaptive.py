@@ -259,7 +259,7 @@ def test_turned_off_a_query_keeps_its_decisions_and_stays(tmp_path):
     question = ask(query, tables)
     parts = Chain(question.plan, question.catalog, tmp_path / "cut", plan="(A (B C))").cut(question.tables, 150)
     chain = chain_of(question, tmp_path / "q", "(A (B C))", Policy("auto"))
-    for part in itertools.takewhile(lambda _: chain.driver.watchers.by_query["q"].wish is None, parts):
+    for part in itertools.takewhile(lambda _: chain.driver.watchers.by_query["q"].wishes.whole is None, parts):
         chain.batch(part)
     before = decisions_of(chain.driver, "q")
     assert before[-1]["action"] == "migrate"
@@ -275,7 +275,7 @@ def test_a_wish_waits_for_a_driver(tmp_path):
     question = ask(query, tables)
     chain = chain_of(question, tmp_path, "(A (B C))", Policy("auto"))
     parts = chain.cut(question.tables, 150)
-    while chain.driver.watchers.by_query["q"].wish is None:
+    while chain.driver.watchers.by_query["q"].wishes.whole is None:
         chain.batch(parts[chain.next_batch])
     assert chain.query.migration is None
     chain = chain_of(question, tmp_path, None, Policy("auto"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -151,7 +152,8 @@ def test_what_depends_on_the_order_of_rows_is_refused_by_name(query, what, tmp_p
 
 
 def entry(rows: int, hash_from: int = 0, hash_to: int = 2**64) -> SegmentEntry:
-    return SegmentEntry("s", ("k",), "f", 64, 1, rows, rows, 0, 0, 0, 0, 0, 0, hash_from, hash_to)
+    whole = SegmentEntry("s", ("k",), "f", 64, 1, rows, rows, 0, 0, 0, 0, 0, 0)
+    return replace(whole.part(hash_from, hash_to), rows=rows)
 
 
 def test_ranges_of_hashes_together_are_everything():

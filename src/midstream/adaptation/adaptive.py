@@ -14,8 +14,9 @@ from typing import Any, Protocol
 from midstream.adaptation.alarm import Alarm
 from midstream.adaptation.controller import Controller, Decision
 from midstream.adaptation.drift import Drift
-from midstream.adaptation.observer import Attention, Observer
+from midstream.adaptation.observer import Observer
 from midstream.adaptation.policy import Policy
+from midstream.adaptation.sampling_pace import Attention
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import longest_validity
 from midstream.algebra.plan import Window, walk_plan
@@ -102,7 +103,7 @@ class Adaptive:
         settled = isinstance(query.execution, SingleBox) and query.migrating_to is None
         box = query.execution.box if settled else None
         if box is not None and self.alarm.rings(box, self.observer.batch_rows):
-            self.observer.look_back()
+            self.observer.sample_at_once()
         watched = partial(self.observer.watched, box) if box is not None else None
         decision = self.end_batch(query.plan, watched)
         if decision is None:
@@ -134,14 +135,14 @@ class Adaptive:
         jumped, statistics = self.observer.jumped, self.observer.snapshot()
         changed = self.drift.noticed(statistics, jumped) or relinked
         if not changed and not self.controller.busy(statistics.moment):
-            self.observer.note_sample(True)
+            self.observer.pace.note_sample(True)
             return None
         statistics = watched(statistics)
         work = sum(o.probed + o.inserted for o in statistics.operators)
         decision = self.controller.consider(self.clock(), statistics, plan, passed, work, changed)
         following = bool(self.controller.candidates)
-        self.observer.note_sample(not changed and not following)
-        self.observer.follow(following)
+        self.observer.pace.note_sample(not changed and not following)
+        self.observer.pace.follow(following, len(self.observer.sources))
         return decision
 
     def called_off(self, plan: Plan, reason: str) -> None:

@@ -1,7 +1,7 @@
 """Watches a running query's sources and operators, and says what it saw as one snapshot.
 
-Rates and operators are counted in every batch. Keys and selections are looked at in few batches and in a bounded run of
-rows of each, so that looking costs little however large batches are.
+Rates and operators are counted in every batch. Keys and selections are sampled in few batches and in a bounded run of
+rows of each, so that sampling costs little however large batches are.
 """
 
 from __future__ import annotations
@@ -14,39 +14,17 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.adaptation.key_counts import MOST_SAMPLED, HeavyValues, KeyCounts
+from midstream.adaptation.operator_rates import OperatorRates
 from midstream.adaptation.sampling import LOOK_AT, Sample, Sampler
+from midstream.adaptation.sampling_pace import Attention, SamplingPace
 from midstream.adaptation.smoothing import Smoothed
-from midstream.adaptation.timings import Timings
 from midstream.adaptation.wanted_statistics import WantedStatistics, wanted_statistics_of
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import longest_validity
 from midstream.algebra.plan import Relation, Stream, Window, streams_of, walk_plan
-from midstream.algebra.statistics import Estimate, OperatorStatistics, Statistics, StreamStatistics
-from midstream.operators.base import Work
+from midstream.algebra.statistics import Estimate, Statistics, StreamStatistics
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements, Ticks
-
-FIRST_LOOKS = 4
-COUNTED = ("taken", "given", "probed", "inserted", "matched")
-
-
-@dataclass(frozen=True, slots=True)
-class Attention:
-    """How often keys are looked at, and how many of their values are remembered.
-
-    So many batches lie between two looks, at least and at most: the more, the more rows a batch has. While there is
-    something to follow, so many batches more are looked at one after the other, if they have `enough` rows of a source
-    to show more than chance. While looks show nothing new, the distance between them doubles, up to `resting` times but
-    not beyond four windows: where something else would tell that a look is due.
-    """
-
-    apart: tuple[int, int] = (2, 12)
-    rows_per_look: int = 1000
-    following: int = 0
-    enough: int = 0
-    resting: int = 1
-    most_sampled: int | None = None
-    """How many values of all keys together; None: as many of each as there may be."""
 
 
 @dataclass(slots=True)
@@ -75,19 +53,13 @@ class Observer:
     ) -> None:
         self.wanted: WantedStatistics = wanted_statistics_of(query)
         self.sampler = Sampler(self.wanted, functions or {})
-        self.attention = attention or Attention()
-        self.timings = Timings(clock) if clock else None
+        self.pace = SamplingPace(attention or Attention())
+        self.rates = OperatorRates(clock)
         self.batch_ticks = Smoothed(0.9)
         self.latest: int | None = None
         self.newest: int | None = None
         self.passed_ticks = 0
         self.batches = 0
-        self.apart = self.attention.apart[0]
-        self.since_look = 0
-        self.looking = True
-        self.followed = 0
-        self.last_rows = 0
-        self.rest = 1
         self.fresh = False
         self.jumped = False
         self._unseen: list[tuple[str, Elements]] = []
@@ -96,20 +68,19 @@ class Observer:
         self.heavy = [HeavyValues() for _ in self.wanted.classes]
         shared = {text: heavy for c, heavy in zip(self.wanted.classes, self.heavy, strict=True) for text in c}
         texts = [text for found in self.wanted.keys.values() for text in found]
-        total = self.attention.most_sampled
+        total = self.pace.attention.most_sampled
         most = MOST_SAMPLED if total is None else max(128, total // max(1, len(texts)))
         self.keys = {text: KeyCounts(shared.get(text) or HeavyValues(), most=most) for text in texts}
-        self._work: dict[int, tuple[Work, int]] = {}
 
     def take(self, alias: str, elements: Elements, ticks: Ticks) -> None:
         """Sees the rows that a source is about to be fed with."""
         self.count(alias, len(ticks), int(ticks.max()))
-        if self.looking:
-            self._look(alias, elements)
-        elif self.attention.resting > 1:
+        if self.pace.due:
+            self._sample(alias, elements)
+        elif self.pace.attention.resting > 1:
             self._unseen.append((alias, elements))
 
-    def _look(self, alias: str, elements: Elements) -> None:
+    def _sample(self, alias: str, elements: Elements) -> None:
         if len(elements) == 0:
             return
         columns = elements.columns
@@ -118,12 +89,13 @@ class Observer:
             columns = columns.slice((self.batches * 7919) % (len(elements) - LOOK_AT), LOOK_AT)
         self.absorb(alias, self.sampler.sample(alias, columns, width))
 
-    def look_back(self) -> None:
-        """Looks, before the batch is over, at the rows it brought, if it has not, and soon again."""
+    def sample_at_once(self) -> None:
+        """Samples, before the batch is over, the rows that it brought, if that was not done, and soon again."""
         for alias, elements in self._unseen:
-            self._look(alias, elements)
+            self._sample(alias, elements)
         self._unseen.clear()
-        self.looking, self.rest = True, 1
+        self.pace.due = True
+        self.pace.hurry()
 
     @property
     def batch_rows(self) -> int:
@@ -136,7 +108,7 @@ class Observer:
         self.newest = latest if self.newest is None else max(self.newest, latest)
 
     def absorb(self, alias: str, sample: Sample) -> None:
-        """Learns from a look at some of the rows of a source."""
+        """Learns from a sample of the rows of a source."""
         source = self.sources[alias]
         source.width = sample.width
         for number, (text, _) in enumerate(self.wanted.selections.get(alias, ())):
@@ -170,23 +142,10 @@ class Observer:
             source.rows += source.batch_rows
             rows += source.batch_rows
             source.batch_rows = 0
-        self.last_rows = rows
-        self.fresh = self.fresh or self.looking or self.jumped
+        self.fresh = self.fresh or self.pace.due or self.jumped
         if self.jumped:
-            self.rest = 1
-        self._decide_sampling(rows)
-
-    def follow(self, something: bool) -> None:
-        """Learns whether there is something to follow, such as a plan that has just become better."""
-        if not something:
-            self.followed = 0
-        elif self.followed < self.attention.following and self.last_rows >= self.attention.enough * len(self.sources):
-            self.followed += 1
-            self.looking, self.since_look = True, 0
-
-    def note_sample(self, nothing_new: bool) -> None:
-        """Learns whether the last look has shown something: if not, the next may wait longer."""
-        self.rest = min(2 * self.rest, self.attention.resting) if nothing_new else max(1, self.rest // 2)
+            self.pace.hurry()
+        self.pace.end_batch(self.batches, rows, self._longest_rest())
 
     def _begin(self, newest: int) -> None:
         """The first batch has an end but no beginning, so it says nothing about rates."""
@@ -195,51 +154,23 @@ class Observer:
             source.rows += source.batch_rows
             source.batch_rows = 0
 
-    def _decide_sampling(self, rows: int) -> None:
-        self.since_look += 1
-        least, most = self.attention.apart
-        usual = min(most, max(least, rows // self.attention.rows_per_look))
-        self.apart = max(usual, min(self.rest * usual, self._longest_rest()))
-        self.looking = self.batches < FIRST_LOOKS or self.since_look >= self.apart
-        if self.looking:
-            self.since_look = 0
-
     def _longest_rest(self) -> int:
         """In how many batches four windows pass: less than half of the time for which a change is expected to pay."""
         windows = [source.window for source in self.sources.values() if source.window is not None]
         return int(4 * max(windows, default=0) / max(1.0, self.batch_ticks.value))
 
     def _fade(self, source: Source) -> float:
-        """Keys are remembered for about half a window, at least for four looks and at most for twenty."""
+        """Keys are remembered for about half a window, at least for four samples and at most for twenty."""
         span = self.batch_ticks.value
         if source.window is None or span <= 0:
             return 0.9
-        between = max(1.0, span * self.apart)
-        looks = min(20.0, max(4.0, source.window / 2 / between))
-        return 1 - 1 / looks
+        between = max(1.0, span * self.pace.apart)
+        samples = min(20.0, max(4.0, source.window / 2 / between))
+        return 1 - 1 / samples
 
     def watched(self, box: Box, statistics: Statistics) -> Statistics:
         """Statistics with what the running box's operators did since the last time; times them, if there is a clock."""
-        if self.timings is not None:
-            self.timings.attach(box)
-        seen, found = {}, []
-        for node, operator in zip(box.nodes, box.operators, strict=True):
-            before, since = self._work.get(id(operator), (Work(), 0))
-            ticks = max(1, self.passed_ticks - since)
-            done = replace(operator.work)
-            seconds = self.timings.per_row(operator) if self.timings else None
-            purge = self.timings.purge(operator) if self.timings else None
-            rows = sum(state.rows for state in operator.states)
-            size = sum(state.bytes for state in operator.states)
-            rates = {name: (getattr(done, name) - getattr(before, name)) / ticks for name in COUNTED}
-            found.append(
-                OperatorStatistics(
-                    node.label, **rates, seconds_per_row=seconds, purge_seconds=purge, state_rows=rows, state_bytes=size
-                )
-            )
-            seen[id(operator)] = (done, self.passed_ticks)
-        self._work = seen
-        return replace(statistics, operators=tuple(found))
+        return replace(statistics, operators=self.rates.since_last_time(box, self.passed_ticks))
 
     def snapshot(self) -> Statistics:
         """All that is known now; `fresh` says whether there is more to know since, `jumped` whether a rate jumped."""

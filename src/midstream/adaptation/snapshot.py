@@ -31,8 +31,9 @@ from midstream.optimizer.sites.links import links_from_json, links_to_json
 Kept = dict[str, Any]
 PlanOf = Callable[[str], Plan]
 
-_COUNTED = ("latest", "newest", "passed_ticks", "batches", "apart", "since_look")
-_COUNTERS = (*_COUNTED, "looking", "followed", "rest", "fresh", "jumped")
+_COUNTERS = ("latest", "newest", "passed_ticks", "batches", "fresh", "jumped")
+_PACE = {"apart": "apart", "since": "since_look", "due": "looking", "followed": "followed", "rest": "rest"}
+"""How manifests name what a pace depends on."""
 
 
 def keep(adaptive: Adaptive) -> Kept:
@@ -78,6 +79,7 @@ def keep_observer(observer: Observer) -> Kept:
     """What an observer knows of the streams."""
     return {
         **{name: getattr(observer, name) for name in _COUNTERS},
+        **{name: getattr(observer.pace, own) for own, name in _PACE.items()},
         "batch_ticks": _keep_smoothed(observer.batch_ticks),
         "sources": {alias: _keep_source(source) for alias, source in observer.sources.items()},
         "keys": {text: _keep_counts(counts) for text, counts in observer.keys.items()},
@@ -89,6 +91,8 @@ def restore_observer(observer: Observer, kept: Mapping[str, Any]) -> None:
     """Has an observer of the same query know what was kept."""
     for name in _COUNTERS:
         setattr(observer, name, kept[name])
+    for own, name in _PACE.items():
+        setattr(observer.pace, own, kept[name])
     observer.batch_ticks = _smoothed(kept["batch_ticks"])
     for alias, source in observer.sources.items():
         _restore_source(source, kept["sources"][alias])

@@ -6,15 +6,14 @@ State ids are long and stand in many entries, file names likewise: each is writt
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import astuple, fields
 from operator import attrgetter
 from typing import Any
 
-from midstream.checkpoint.packs import SegmentEntry, StateKey
+from midstream.checkpoint.packs import HashRange, SegmentEntry, StateKey
 
 _TEXTS = ("state", "key", "file")
-_PARTS = ("hash_from", "hash_to", "whole")
-_NUMBERS = tuple(f.name for f in fields(SegmentEntry) if f.name not in (*_TEXTS, *_PARTS))
+_NUMBERS = tuple(f.name for f in fields(SegmentEntry) if f.name not in (*_TEXTS, "hashes"))
 _numbers = attrgetter(*_NUMBERS)
 _make: Callable[..., SegmentEntry] = SegmentEntry
 
@@ -46,7 +45,7 @@ class Writer:
             "file": [files.setdefault(e.file, len(files)) for e in entries],
         }
         columns.update(zip(_NUMBERS, map(list, zip(*map(_numbers, entries), strict=True)), strict=False))
-        parts = [[i, e.hash_from, e.hash_to, e.whole] for i, e in enumerate(entries) if e.is_part]
+        parts = [[i, *astuple(e.hashes)] for i, e in enumerate(entries) if e.hashes is not None]
         return {**columns, "parts": parts} if parts else columns
 
     def texts(self) -> dict[str, Any]:
@@ -73,12 +72,11 @@ class Reader:
         """The entries that were written."""
         if not columns["state"]:
             return ()
-        parts = {i: part for i, *part in columns.get("parts", ())}
+        parts = {i: HashRange(*part) for i, *part in columns.get("parts", ())}
         states, files = self._states, self._files
         rows = zip(columns["state"], columns["file"], *(columns[name] for name in _NUMBERS), strict=True)
         if not parts:
             return tuple(_make(*states[state], files[file], *numbers) for state, file, *numbers in rows)
         return tuple(
-            _make(*states[state], files[file], *numbers, *parts.get(i, ()))
-            for i, (state, file, *numbers) in enumerate(rows)
+            _make(*states[state], files[file], *numbers, parts.get(i)) for i, (state, file, *numbers) in enumerate(rows)
         )

@@ -31,6 +31,16 @@ StateKey = tuple[str, Key]
 
 
 @dataclass(frozen=True, slots=True)
+class HashRange:
+    """Which hashes of a stored segment an entry stands for: those in `[start, end)`."""
+
+    start: int
+    end: int
+    whole: int
+    """How many rows the stored segment has."""
+
+
+@dataclass(frozen=True, slots=True)
 class SegmentEntry:
     """Where a segment is, and what is known of it without opening it."""
 
@@ -47,10 +57,8 @@ class SegmentEntry:
     earliest_to: int
     latest_to: int
     checksum: int
-    hash_from: int = 0
-    hash_to: int = ALL_HASHES
-    whole: int = 0
-    """How many rows the stored segment has, if this is a part of it."""
+    hashes: HashRange | None = None
+    """The part of the stored segment that it is; None: all of it."""
 
     @property
     def place(self) -> str:
@@ -66,7 +74,22 @@ class SegmentEntry:
     @property
     def is_part(self) -> bool:
         """Whether it stands for some hashes of the stored segment only."""
-        return self.hash_from > 0 or self.hash_to < ALL_HASHES
+        return self.hashes is not None
+
+    @property
+    def hash_from(self) -> int:
+        """The first hash that it may hold."""
+        return 0 if self.hashes is None else self.hashes.start
+
+    @property
+    def hash_to(self) -> int:
+        """The first hash after those that it may hold."""
+        return ALL_HASHES if self.hashes is None else self.hashes.end
+
+    @property
+    def stored_rows(self) -> int:
+        """How many rows the stored segment has."""
+        return self.rows if self.hashes is None else self.hashes.whole or self.rows
 
     def part(self, hash_from: int, hash_to: int) -> SegmentEntry:
         """The elements with hashes in `[hash_from, hash_to)`: a partition group moves by naming its part elsewhere.
@@ -78,14 +101,14 @@ class SegmentEntry:
             return self
         share = max(0, hash_to - hash_from) / (self.hash_to - self.hash_from)
         rows, size = round(share * self.rows), round(share * self.bytes)
-        whole = self.whole or self.rows
-        return replace(self, hash_from=hash_from, hash_to=hash_to, rows=rows, bytes=size, whole=whole)
+        return replace(self, rows=rows, bytes=size, hashes=HashRange(hash_from, hash_to, self.stored_rows))
 
     def counted(self, segment: Segment) -> SegmentEntry:
         """The entry with what its segment turned out to hold."""
-        if not self.is_part or len(segment) == self.rows:
+        if self.hashes is None or len(segment) == self.rows:
             return self
-        return replace(self, rows=len(segment), bytes=segment.bytes, whole=self.whole or self.rows)
+        hashes = replace(self.hashes, whole=self.stored_rows)
+        return replace(self, rows=len(segment), bytes=segment.bytes, hashes=hashes)
 
 
 def write_pack(files: Files, path: str, states: Mapping[StateKey, Sequence[Segment]]) -> list[SegmentEntry]:
@@ -218,7 +241,7 @@ def _batch(content: pa.Buffer, files: Files, entry: SegmentEntry) -> pa.RecordBa
         batch = pa.ipc.open_stream(content).read_next_batch()
     except (pa.ArrowException, OSError, StopIteration) as error:
         raise _damaged(files, entry, f"the segment at {entry.offset} cannot be read: {error}") from error
-    if batch.num_rows != (entry.whole or entry.rows) or tuple(batch.schema.names[:3]) != _TIMES:
+    if batch.num_rows != entry.stored_rows or tuple(batch.schema.names[:3]) != _TIMES:
         raise _damaged(files, entry, f"the segment at {entry.offset} is not the one the manifest speaks of")
     return batch
 

@@ -96,6 +96,19 @@ class MigrationFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class Period:
+    """When a migration took place: in which batches, and the instant from which on the new plan answers, if it has one.
+
+    `time` says whether instants are integers or timestamps.
+    """
+
+    start_batch: int | None = None
+    end_batch: int | None = None
+    split_time: float | None = None
+    time: str = "integer"
+
+
+@dataclass(frozen=True, slots=True)
 class StoredMigration(Recorded):
     """A migration of a query, past or under way; or, with the status `started`, the query's own start."""
 
@@ -108,20 +121,37 @@ class StoredMigration(Recorded):
     status: str
     trigger: str
     part: str | None
-    start_batch: int | None
-    end_batch: int | None
-    split_time: float | None = None
+    period: Period = field(default_factory=Period)
     forecasts: tuple[Forecast, ...] = ()
     actual: MigrationFigures | None = None
     target: PlanGraph | None = None
     note: str = ""
-    time: str = "integer"
     record: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     """All that was recorded of it."""
     slots: tuple[int, ...] | None = None
     """The slots that migrated by themselves; None: all of them together."""
     verified: Mapping[str, Any] | None = None
     """What was compared where the migration was verified, and the first difference, if there is one."""
+
+    @property
+    def start_batch(self) -> int | None:
+        """The batch with which it began."""
+        return self.period.start_batch
+
+    @property
+    def end_batch(self) -> int | None:
+        """The batch with which it ended; None while it is under way."""
+        return self.period.end_batch
+
+    @property
+    def split_time(self) -> float | None:
+        """The instant from which on the new plan answers, if there is one."""
+        return self.period.split_time
+
+    @property
+    def time(self) -> str:
+        """Whether instants are integers or timestamps."""
+        return self.period.time
 
     @property
     def forecast(self) -> Forecast | None:

@@ -11,27 +11,27 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from midstream.adaptation.adaptive import WAYS, Adaptive, refused
 from midstream.adaptation.controller import Decision
-from midstream.adaptation.observer import Attention, Observer
+from midstream.adaptation.observer import Observer
 from midstream.adaptation.policy import Policy
 from midstream.adaptation.sampling import LOOK_AT, put_together
+from midstream.adaptation.sampling_pace import Attention
 from midstream.adaptation.snapshot import keep, restore
 from midstream.algebra.statistics import Statistics
 from midstream.checkpoint.manifest import Manifest
 from midstream.errors import MidstreamError
 from midstream.job.migrations.verifying import copy_name
+from midstream.job.operator_totals import OperatorTotals
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.links import Located, Told, link_seconds
 from midstream.job.task.reports import Report
-from midstream.job.task.samples import OperatorReport, SampleRequest
-from midstream.job.task.sides import base_name
-from midstream.job.watched import per_tick, sources_of, summary_of
-from midstream.operators.base import Work
+from midstream.job.task.samples import SampleRequest
+from midstream.job.watched import sources_of, summary_of
 from midstream.optimizer.cost import Constants
 from midstream.optimizer.plans import Plan, plan_query
 
@@ -52,6 +52,14 @@ Way = Callable[..., None]
 """Raises a MigrationError if a query cannot go over to a plan by a strategy; `alone`: in one slot."""
 
 
+@dataclass(slots=True)
+class Wishes:
+    """What was decided and begins with the next batch: for the query, and by slots for themselves."""
+
+    whole: dict[str, Any] | None = None
+    by_slot: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+
 class Watcher:
     """Watches one query."""
 
@@ -68,7 +76,6 @@ class Watcher:
         """The plan that runs, as the session has it: plans are known by their texts."""
         self._begin(query.plan)
         self.sources = sources_of(query, self.adaptive.observer)
-        self.one_stage = False
         self.slots: dict[int, SlotWatcher] = {}
         """The watchers of slots that decide for themselves."""
 
@@ -77,15 +84,10 @@ class Watcher:
         self.adaptive = Adaptive(
             plan, self.policy, clock=self.clock, observer=observer, spread=True, remembered=DECISIONS
         )
-        self.wish: dict[str, Any] | None = None
+        self.wishes = Wishes()
         self.decided: Decision | None = None
-        self.operators: dict[tuple[int, int], OperatorReport] = {}
-        self.operators_since = 0
-        self.linked = 0.0
-        """The seconds that rows took on links since operators were last looked at."""
+        self.operators = OperatorTotals()
         self.summary: dict[str, Any] = {}
-        self.slot_wishes: dict[int, dict[str, Any]] = {}
-        """What slots have decided for themselves and begins with the next batch."""
 
     def plan_of(self, text: str) -> Plan:
         """A plan of the query by its text."""
@@ -100,7 +102,7 @@ class Watcher:
         self.as_of = batch_id
         if not kept:
             return
-        self.slot_wishes = {int(slot): wish for slot, wish in kept.get("slot_wishes", {}).items()}
+        self.wishes.by_slot = {int(slot): wish for slot, wish in kept.get("slot_wishes", {}).items()}
         try:
             self._recall(kept)
         except (KeyError, TypeError, ValueError, MidstreamError) as error:
@@ -110,15 +112,13 @@ class Watcher:
 
     def _recall(self, kept: Mapping[str, Any]) -> None:
         restore(self.adaptive, kept, self.plan_of)
-        self.wish, self.summary = kept["wish"], kept["observed"]
-        self.operators_since, self.linked = kept["operators_since"], kept.get("linked", 0.0)
-        for fragment, number, summary in kept["operators"]:
-            self.operators[fragment, number] = OperatorReport(**{**summary, "work": Work(**summary["work"])})
+        self.wishes.whole, self.summary = kept["wish"], kept["observed"]
+        self.operators.recall(kept)
 
     def request(self, batch_id: int, slots: int) -> SampleRequest | None:
         """What slots are to look at in a batch, if anything."""
         observer = self.adaptive.observer
-        if not observer.looking and not any(slot.adaptive.observer.looking for slot in self.slots.values()):
+        if not observer.pace.due and not any(slot.adaptive.observer.pace.due for slot in self.slots.values()):
             return None
         most = min(LOOK_AT, max(128, ROWS_OF_ALL_SLOTS // slots))
         return SampleRequest(self.name, observer.wanted, self.functions, self.sources, batch_id, most)
@@ -126,27 +126,32 @@ class Watcher:
     def see(self, batch: Batch, way: Way, verifying: bool = False) -> None:
         """Sees a batch that was run, and decides; nothing is decided while the query or a copy of it migrates."""
         query, reports = self._query(batch), self._reports(batch)
-        self.one_stage = len(query.staged.fragments) == 1
+        only_watches = self._only_watches(query)
         migrating = verifying or (query.migration is not None and not query.migration.done)
         self._count(reports)
         self._absorb(reports)
-        self._note_links(reports)
-        self._note_work([r for r in reports if r.slot not in query.local], query.migration is not None)
-        self.wish, self.decided = None, None
+        topology = self.adaptive.controller.topology
+        if topology is not None:
+            self.operators.linked += link_seconds(reports, self.name, topology)
+        if query.migration is not None:
+            self.operators.forget(self.adaptive.observer.passed_ticks)
+        else:
+            self.operators.add(self.name, [r for r in reports if r.slot not in query.local])
+        self.wishes.whole, self.decided = None, None
         if query.migration is not None and query.migration.cancelling:
             self.adaptive.controller.called_off()
-        after, looked = query.after_batch, self.adaptive.observer.looking
+        after, sampled = query.after_batch, self.adaptive.observer.pace.due
         self.current = after.plan
-        decision = self.adaptive.end_batch(after.plan, None if migrating or self.only_watches else self._watched)
+        decision = self.adaptive.end_batch(after.plan, None if migrating or only_watches else self._watched)
         if decision is not None:
             if decision.action in ("migrate", "rollback"):
                 decision = self._planned(decision, after, way)
             self.adaptive.remember(decision)
             self.decided = decision
-        if looked and (decision is None or migrating):
+        if sampled and (decision is None or migrating):
             self.summary = self.account()
         self.as_of = batch.batch_id
-        if self.only_watches:
+        if only_watches:
             self._let_slots_see(batch, way, verifying)
 
     def _let_slots_see(self, batch: Batch, way: Way, verifying: bool) -> None:
@@ -157,12 +162,11 @@ class Watcher:
             if watcher.decided is not None:
                 self.decided = watcher.decided
                 self.adaptive.remember(watcher.decided)
-        self.slot_wishes = {slot: w.wish for slot, w in self.slots.items() if w.wish is not None}
+        self.wishes.by_slot = {slot: w.wishes.whole for slot, w in self.slots.items() if w.wishes.whole is not None}
 
-    @property
-    def only_watches(self) -> bool:
+    def _only_watches(self, query: RunningQuery) -> bool:
         """Whether it decides nothing, because each slot does."""
-        return self.policy.per_slot and self.one_stage
+        return self.policy.per_slot and len(query.staged.fragments) == 1
 
     def _query(self, batch: Batch) -> RunningQuery:
         """The query by the plan that is decided about."""
@@ -179,7 +183,7 @@ class Watcher:
     @property
     def observed(self) -> Statistics:
         """What is known now."""
-        # Telling is no occasion to decide: what was fresh stays so.
+        # Reading must not clear the `fresh` flag.
         observer = self.adaptive.observer
         news = observer.fresh, observer.jumped
         statistics = observer.snapshot()
@@ -193,16 +197,15 @@ class Watcher:
 
     def kept(self) -> dict[str, Any]:
         """All of it for a manifest."""
+        by_slot = self.wishes.by_slot
         return {
             **keep(self.adaptive),
             "mode": self.policy.mode,
-            "wish": self.wish,
-            **({"slot_wishes": {str(s): wish for s, wish in self.slot_wishes.items()}} if self.slot_wishes else {}),
+            "wish": self.wishes.whole,
+            **({"slot_wishes": {str(s): wish for s, wish in by_slot.items()}} if by_slot else {}),
             "decided": None if self.decided is None else self.decided.as_dict(),
             "observed": self.summary,
-            "operators": [[*place, asdict(report)] for place, report in self.operators.items()],
-            "operators_since": self.operators_since,
-            **({"linked": self.linked} if self.linked else {}),
+            **self.operators.to_json(),
         }
 
     def _count(self, reports: list[Report]) -> None:
@@ -221,53 +224,24 @@ class Watcher:
         for alias in self.sources:
             place = self.name, alias
             samples = [report.samples[place] for report in reports if place in report.samples]
-            # A slot that could not look would leave a gap in what the others say.
+            # A slot that could not sample would leave a gap in what the others say.
             if samples and len(samples) == sum(1 for r in reports if r.stage == 0 and self._has_rows(r, alias)):
                 self.adaptive.observer.absorb(alias, put_together(samples))
 
     def _has_rows(self, report: Report, alias: str) -> bool:
         return self.sources[alias][0] in report.streams.latest
 
-    def _note_links(self, reports: list[Report]) -> None:
-        topology = self.adaptive.controller.topology
-        if topology is not None:
-            self.linked += link_seconds(reports, self.name, topology)
-
-    def _note_work(self, reports: list[Report], migrated: bool) -> None:
-        if migrated:
-            self.operators.clear()
-            self.linked = 0.0
-            self.operators_since = self.adaptive.observer.passed_ticks
-            return
-        held: dict[tuple[int, int], OperatorReport] = {}
-        for report in reports:
-            for (name, fragment), part in report.fragments.items():
-                if base_name(name) != self.name:
-                    continue
-                for number, operator in enumerate(part.operators):
-                    held.setdefault((fragment, number), OperatorReport(operator.label)).add(operator)
-        for place, seen in held.items():
-            before = self.operators.get(place)
-            if before is not None:
-                seen.add(replace(before, state_rows=0, state_bytes=0))
-            self.operators[place] = seen
-
     def _watched(self, statistics: Statistics) -> Statistics:
         """Statistics with what the operators did since the last time."""
         watched = self._with_operators(statistics)
         self.summary = summary_of(watched)
-        self.operators = {
-            place: OperatorReport(o.label, Work(), 0.0, 0.0, 0.0, 0.0, o.state_rows, o.state_bytes)
-            for place, o in self.operators.items()
-        }
-        self.operators_since, self.linked = self.adaptive.observer.passed_ticks, 0.0
+        self.operators.restart(self.adaptive.observer.passed_ticks)
         return watched
 
     def _with_operators(self, statistics: Statistics) -> Statistics:
-        ticks = max(1, self.adaptive.observer.passed_ticks - self.operators_since)
-        found = tuple(per_tick(report, ticks) for _, report in sorted(self.operators.items()))
-        linked = None if self.adaptive.controller.topology is None else self.linked / ticks
-        return replace(statistics, operators=found, linked=linked)
+        now = self.adaptive.observer.passed_ticks
+        linked = None if self.adaptive.controller.topology is None else self.operators.linked_per_tick(now)
+        return replace(statistics, operators=self.operators.statistics(now), linked=linked)
 
     def _planned(self, decision: Decision, query: RunningQuery, way: Way) -> Decision:
         """The decision, with a wish for the next batch; the decision to stay if nothing can carry it out."""
@@ -278,7 +252,7 @@ class Watcher:
             except MidstreamError as error:
                 refusals.append(f"{strategy}: {error.message}")
                 continue
-            self.wish = {
+            self.wishes.whole = {
                 "from": decision.plan.text,
                 "plan": decision.target.text,
                 "strategy": strategy,
@@ -295,8 +269,7 @@ class SlotWatcher(Watcher):
         self.slot = slot
         super().__init__(batch.queries[whole.name].in_slot(slot), whole.policy, whole.clock)
 
-    @property
-    def only_watches(self) -> bool:
+    def _only_watches(self, query: RunningQuery) -> bool:
         return False
 
     def _query(self, batch: Batch) -> RunningQuery:
@@ -309,8 +282,8 @@ class SlotWatcher(Watcher):
         super().see(batch, partial(way, alone=True), verifying)
         if self.decided is not None:
             self.decided = replace(self.decided, reason=f"In slot {self.slot}: {self.decided.reason}")
-        if self.wish is not None:
-            self.wish["reason"] = f"In slot {self.slot}: {self.wish['reason']}"
+        if (wish := self.wishes.whole) is not None:
+            wish["reason"] = f"In slot {self.slot}: {wish['reason']}"
 
 
 @dataclass(slots=True)

@@ -16,6 +16,18 @@ Clock = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredCosts:
+    """What a migration has cost: time by the clock, rows of work and of memory, and time without a result."""
+
+    wall_seconds: float
+    batches: int
+    processed_twice: int
+    peak_extra_rows: int
+    longest_silence: int
+    longest_silence_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class MigrationRecord:
     """One migration, after its end. Application times are ticks; `split_time` lies half a tick after `split_after`."""
 
@@ -29,17 +41,42 @@ class MigrationRecord:
     split_after: int | None
     started_at: int
     ended_at: int
-    wall_seconds: float
-    batches: int
-    processed_twice: int
-    peak_extra_rows: int
-    longest_silence: int
-    longest_silence_seconds: float
+    costs: MeasuredCosts
     predicted: dict[str, Any] | None = None
     part: str | None = None
     """Which part of the plans migrated, as the old and the new plan have it; None: all of it."""
     verified: Verified | None = None
     """What was found where the migration was rehearsed before; its figures are then those of the rehearsal."""
+
+    @property
+    def wall_seconds(self) -> float:
+        """How long it took by the clock."""
+        return self.costs.wall_seconds
+
+    @property
+    def batches(self) -> int:
+        """Over how many batches it went."""
+        return self.costs.batches
+
+    @property
+    def processed_twice(self) -> int:
+        """Rows that both plans took."""
+        return self.costs.processed_twice
+
+    @property
+    def peak_extra_rows(self) -> int:
+        """Rows that were held for its sake alone, at most."""
+        return self.costs.peak_extra_rows
+
+    @property
+    def longest_silence(self) -> int:
+        """The longest application time without a result."""
+        return self.costs.longest_silence
+
+    @property
+    def longest_silence_seconds(self) -> float:
+        """The longest time by the clock without a result."""
+        return self.costs.longest_silence_seconds
 
     @property
     def split_time(self) -> float | None:
@@ -69,8 +106,24 @@ class MigrationRecord:
     def as_dict(self) -> dict[str, Any]:
         """All fields as plain values."""
         plain = asdict(replace(self, verified=None))
+        costs = plain.pop("costs")
         verified = None if self.verified is None else self.verified.to_json()
-        return {**plain, "verified": verified, "split_time": self.split_time, "duration": self.duration}
+        return {**plain, **costs, "verified": verified, "split_time": self.split_time, "duration": self.duration}
+
+
+class Silence:
+    """The longest time for which no result left, in application time and by the clock."""
+
+    def __init__(self, frontier: int, now: float) -> None:
+        self.since, self.since_seconds = frontier, now
+        self.longest, self.longest_seconds = 0, 0.0
+
+    def observe(self, frontier: int, now: float, released: int) -> None:
+        """Sees how far time has come, and how many results left."""
+        self.longest = max(self.longest, frontier - self.since)
+        self.longest_seconds = max(self.longest_seconds, now - self.since_seconds)
+        if released:
+            self.since, self.since_seconds = frontier, now
 
 
 class Recorder:
@@ -81,10 +134,10 @@ class Recorder:
     ) -> None:
         self.trigger, self.plans, self.strategy, self.split_after = trigger, plans, strategy, split_after
         self.clock = clock
-        self.started_at = self.last_frontier = self.heard_at = frontier
-        self.started = self.heard = clock()
+        self.started_at = self.last_frontier = frontier
+        self.started = clock()
+        self.silence = Silence(frontier, self.started)
         self.batches = 0
-        self.silence, self.silence_seconds = 0, 0.0
         self.predicted: dict[str, Any] | None = None
         self.part: str | None = None
         self.verified: Verified | None = None
@@ -95,15 +148,19 @@ class Recorder:
         if BEGINNING < frontier < INFINITY:
             self.last_frontier = frontier
         if self.started_at == BEGINNING:  # some stream had not come yet: time starts with the first frontier
-            self.started_at = self.heard_at = self.last_frontier
-        now = self.clock()
-        self.silence = max(self.silence, self.last_frontier - self.heard_at)
-        self.silence_seconds = max(self.silence_seconds, now - self.heard)
-        if released:
-            self.heard_at, self.heard = self.last_frontier, now
+            self.started_at = self.silence.since = self.last_frontier
+        self.silence.observe(self.last_frontier, self.clock(), released)
 
     def close(self, outcome: str, figures: Figures) -> MigrationRecord:
         """The record of the whole migration."""
+        costs = MeasuredCosts(
+            self.clock() - self.started,
+            self.batches,
+            figures.processed_twice,
+            figures.peak_extra_rows,
+            self.silence.longest,
+            self.silence.longest_seconds,
+        )
         return MigrationRecord(
             self.trigger,
             *self.plans,
@@ -112,12 +169,7 @@ class Recorder:
             self.split_after,
             self.started_at,
             self.last_frontier,
-            self.clock() - self.started,
-            self.batches,
-            figures.processed_twice,
-            figures.peak_extra_rows,
-            self.silence,
-            self.silence_seconds,
+            costs,
             self.predicted,
             self.part,
             self.verified,

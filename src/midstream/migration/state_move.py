@@ -77,6 +77,8 @@ class Backlog:
     shape: Callable[[Elements], Elements]
     through: Operator | None = None
     port: int = 0
+    like: Operator | None = None
+    """The operator that has these inputs in the new box."""
 
     @property
     def left(self) -> int:
@@ -151,7 +153,6 @@ class StateMove:
         self.open_ports = {(h.operator, 0 if h.port is None else h.port) for h in self.unmatched}
         self.feeds: list[Feed] = []
         self.backlogs: list[Backlog] = []
-        self.twins: list[tuple[Operator, Operator]] = []
         self.rows_sent = self.rows_heard = 0
         self.on_work: OnWork = lambda *_: None
         self.portions = Portions()
@@ -237,8 +238,8 @@ class StateMove:
         live = next(state for port, state in ports_of(self.new.operators[here]) if port == 0)
         rest = SortedState(f"rest of {node.inputs[0].content}", (), live.schema, None)
         twin = build(node, self.functions)
-        self.backlogs.append(Backlog(wire, rest, partial(parts_of, live), lambda part: part, twin))
-        self.twins.append((twin, self.new.operators[here]))
+        source = partial(parts_of, live)
+        self.backlogs.append(Backlog(wire, rest, source, lambda part: part, twin, like=self.new.operators[here]))
 
     def _feed_known_ports(self, node: p.PhysicalNode, here: int) -> None:
         if not self.follows:
@@ -266,7 +267,7 @@ class StateMove:
         """Takes over what matches and reads what is to be sent."""
         self.take_over(frontier)
         self.new.restore(frontier)
-        for twin, live in self.twins:
+        for twin, live in self._twins():
             twin.restore(frontier)
             if isinstance(twin, SymmetricJoin | MultiwayJoin) and isinstance(live, SymmetricJoin | MultiwayJoin):
                 twin.at_once = live.at_once
@@ -277,6 +278,12 @@ class StateMove:
             content = backlog.read(frontier)
             for elements in [content] if isinstance(content, Elements) else content:
                 backlog.rest.append(elements, np.zeros(len(elements), np.uint64))
+
+    def _twins(self) -> Iterator[tuple[Operator, Operator]]:
+        """The joins through which backlogs are sent, with the operators that they stand for."""
+        for backlog in self.backlogs:
+            if backlog.through is not None and backlog.like is not None:
+                yield backlog.through, backlog.like
 
     def take_over(self, frontier: int) -> None:
         """Gives every matched state what its twin in the old box holds now."""
@@ -316,7 +323,9 @@ class StateMove:
     def work(self) -> int:
         """Rows taken and stored and pairs looked at so far."""
         moved = self.new.work
-        return moved.matched + moved.inserted + moved.taken + sum(t.work.taken + t.work.matched for t, _ in self.twins)
+        return (
+            moved.matched + moved.inserted + moved.taken + sum(t.work.taken + t.work.matched for t, _ in self._twins())
+        )
 
     def hear(self, wire: Wire, batch: Elements) -> None:
         """Sends along a wire what the old box has just learned."""

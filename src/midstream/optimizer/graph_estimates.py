@@ -60,19 +60,19 @@ class GraphEstimator:
         self.homes = [None if self.topology is None else site_of(relation) for relation in graph.inputs]
         self.leaves = [estimator.flow(graph.leaf(i)) for i in range(len(graph.inputs))]
         self._selectivities: dict[Inputs, float] = {}
-        self._classes = graph.term_texts
+        classes = graph.term_texts
         self._others = [
             (mask, estimator.selectivity(condition).value)
             for condition, mask in graph.other_conditions
             if mask.bit_count() > 1
         ]
-        self._members = [self._owners(terms) for terms in self._classes]
+        self._members = [self._owners(terms) for terms in classes]
         # One term per input: the others of the class are equal to it before any join.
-        self._terms = [{mask: text for text, mask in reversed(terms)} for terms in self._classes]
+        self._terms = [{mask: text for text, mask in reversed(terms)} for terms in classes]
         self._measured = bool(estimator.statistics.keys)
         self._keyed: dict[Inputs, Inputs] = {}
         self._sides: dict[Inputs, float] = {}
-        self._within: list[dict[Inputs, float]] = [{} for _ in self._classes]
+        self._within: list[dict[Inputs, float]] = [{} for _ in classes]
         self._flows: dict[Inputs, Flow] = {}
 
     @property
@@ -129,7 +129,7 @@ class GraphEstimator:
         known = self._selectivities.get(inputs)
         if known is None:
             known = 1.0
-            for number in range(len(self._classes)):
+            for number in range(len(self._terms)):
                 known *= self._equal_within(number, inputs)
             for mask, value in self._others:
                 if not mask & ~inputs:

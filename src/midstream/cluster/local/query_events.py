@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from midstream.checkpoint.inspect import tick
-from midstream.checkpoint.stored import Forecast, MigrationFigures, StoredMigration
+from midstream.checkpoint.stored import Forecast, MigrationFigures, Period, StoredMigration
 from midstream.migration.history import MigrationRecord
 from midstream.optimizer.plans import Plan
 
@@ -17,7 +17,7 @@ def event_of(query: str, plan: Plan, event: Mapping[str, Any]) -> StoredMigratio
     note = f"shares {with_whom}" if event.get("shares") else f"shared {with_whom}" if with_whom else ""
     kind = str(event["event"])
     return StoredMigration(
-        query, "", plan.text, "", kind, kind, None, None, None, note=note, time=_time(plan), record=event
+        query, "", plan.text, "", kind, kind, None, Period(time=_time(plan)), note=note, record=event
     )
 
 
@@ -43,12 +43,9 @@ def migration_of(query: str, plan: Plan, record: MigrationRecord) -> StoredMigra
         record.outcome,
         record.trigger,
         record.part,
-        None,
-        None,
-        record.split_time,
+        Period(split_time=record.split_time, time=_time(plan)),
         forecasts,
         figures,
-        time=_time(plan),
         record={"event": "migrated", "record": record, **record.as_dict()},
         verified=None if record.verified is None else record.verified.to_json(),
     )

@@ -29,7 +29,7 @@ from midstream.distribution.routed.calls import (
 )
 from midstream.distribution.routed.channel import Acknowledged, Channel, Envelope
 from midstream.distribution.routed.cost import Costs
-from midstream.distribution.routed.member import Member
+from midstream.distribution.routed.membership import Member
 from midstream.distribution.routed.modification import Setting
 from midstream.distribution.routed.probing import Prober
 from midstream.distribution.routed.site import Ask, Copy, Fetch, Parcel, Partial, Plans, Result, Rows, Site

@@ -15,7 +15,8 @@ from midstream.cluster.simulated.links import Link
 from midstream.cluster.simulated.routed_join import Arrive, Meter, ResultsNode, RoutedNode, Setup
 from midstream.distribution.routed.calls import MemberEvent
 from midstream.distribution.routed.cost import Costs
-from midstream.distribution.routed.member import Member, centralized_members, distributed_members
+from midstream.distribution.routed.member import centralized_members, distributed_members
+from midstream.distribution.routed.membership import Member
 from midstream.distribution.routed.modification import Setting
 from midstream.distribution.routed.network import RESULTS
 from midstream.distribution.routed.probing import Prober
@@ -63,7 +64,6 @@ class RoutedRun:
     def __post_init__(self) -> None:
         checked(self.plan, self.query.conditions)
         setting, network = Setting(self.query.conditions, self.costs), self.costs.network
-        self.leader = network.nodes[0]
         making = centralized_members if self.mode == "centralized" else distributed_members
         # Repair passes a token along every way, again and again: it takes time with the square of their length.
         least = 20 + (3 * len(self.query.streams) ** 2 if self.mode == "distributed" else 0)
@@ -77,6 +77,11 @@ class RoutedRun:
             self.simulation.add(node, partial(RoutedNode, node, self.setup))
         self.simulation.add(RESULTS, partial(ResultsNode, self.setup))
         self.last_batch = -1
+
+    @property
+    def leader(self) -> str:
+        """The node that lets changes happen one after another."""
+        return self.costs.network.nodes[0]
 
     @property
     def meter(self) -> Meter:

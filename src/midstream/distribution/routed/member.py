@@ -11,8 +11,7 @@ The state can be written down after every transition. Nothing here knows how mes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from midstream.distribution.routed import track as tracks
 from midstream.distribution.routed.calls import (
@@ -32,74 +31,15 @@ from midstream.distribution.routed.calls import (
     Started,
 )
 from midstream.distribution.routed.centralized import Coordinator
-from midstream.distribution.routed.distributed import Repairing, received, repairing_nodes, triggered
+from midstream.distribution.routed.distributed import received, repairing_nodes, triggered
+from midstream.distribution.routed.membership import Draft, Lead, Member, Stepped, everyone
 from midstream.distribution.routed.modification import Setting
-from midstream.distribution.routed.network import Line
 from midstream.distribution.routed.node_sets import keepers, node_sets
 from midstream.distribution.routed.repair import Message
-from midstream.distribution.routed.statistics import Statistics, StreamStatistics
+from midstream.distribution.routed.statistics import Statistics
 from midstream.distribution.routed.track import Drained, GiveUp, Prepare, Share, Tick, Track
-from midstream.distribution.routed.wire import on_the_wire
+from midstream.distribution.routed.turns import directed, line_reported, next_turn, reported, requested, started
 from midstream.optimizer.routed.plan import JoinPlan
-
-
-@on_the_wire
-@dataclass(frozen=True)
-class Draft:
-    """A change in which this node modifies its share; `called` has the end of modification, when it is there."""
-
-    change: int
-    starter: str
-    since: float
-    node: Repairing
-    called: Called | None = None
-
-
-@on_the_wire
-@dataclass(frozen=True)
-class Lead:
-    """What the leader keeps: who waits for a turn, the change in progress, and how far old plans have drained."""
-
-    nodes: tuple[str, ...]
-    drained: int = 0
-    changes: int = 0
-    change: int | None = None
-    since: float = 0.0
-    waiting: tuple[str, ...] = ()
-    coordinator: Coordinator | None = None
-    planned: JoinPlan | None = None
-    wanted: JoinPlan | None = None
-    absent: tuple[str, ...] = ()
-    started: Mapping[str, int] = field(default_factory=dict)
-    orders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-@on_the_wire
-@dataclass(frozen=True)
-class Member:
-    """A node's plans and its part in changing them. `base` is its share for repairs, None in centralized mode.
-
-    `retired` has for a plan the batch from which on all streams start under it.
-    """
-
-    stream: str
-    leader: str
-    patience: float
-    track: Track
-    base: Repairing | None = None
-    draft: Draft | None = None
-    wanted: StreamStatistics | None = None
-    asked: float | None = None
-    lead: Lead | None = None
-    retired: Mapping[int, int] = field(default_factory=dict)
-
-    @property
-    def node(self) -> str:
-        """The node's name."""
-        return self.track.node
-
-
-Stepped = tuple[Member, tuple[MemberMessage, ...]]
 
 
 def step(member: Member, event: MemberEvent, setting: Setting) -> Stepped:
@@ -124,14 +64,13 @@ def _stepped(member: Member, event: MemberEvent, setting: Setting) -> Stepped:
         case LineMeasured(receiver, line):
             return member, (LineReport(member.leader, member.node, receiver, line),)
         case LineReport(_, sender, receiver, line):
-            return _line_reported(member, sender, receiver, line, setting)
+            return line_reported(member, sender, receiver, line, setting)
         case Directed(plan):
-            lead = replace(_leading(member), wanted=plan, waiting=("report",))
-            return _next_turn(replace(member, lead=lead), setting)
+            return directed(member, plan, setting)
         case Report(_, stream, own):
-            return _reported(member, stream, own, setting)
+            return reported(member, stream, own, setting)
         case Request(_, node):
-            return _requested(member, node, setting)
+            return requested(member, node, setting)
         case Granted(_, change, epoch):
             return _granted(member, change, epoch, setting)
         case Repair(_, change, starter, message):
@@ -139,7 +78,7 @@ def _stepped(member: Member, event: MemberEvent, setting: Setting) -> Stepped:
         case Called():
             return _called(member, event, setting)
         case Started():
-            return _started(member, event)
+            return started(member, event)
         case Retired(_, epoch, batch):
             return replace(member, retired={**member.retired, epoch: batch}), ()
         case NewEpoch():
@@ -164,62 +103,11 @@ def _asking(member: Member) -> Stepped:
     return replace(member, asked=member.track.now), (Request(member.leader, member.node),)
 
 
-def _reported(member: Member, stream: str, own: StreamStatistics, setting: Setting) -> Stepped:
-    lead = _leading(member)
-    assert lead.coordinator is not None
-    lead = replace(lead, coordinator=lead.coordinator.with_report(stream, own), waiting=("report",))
-    return _next_turn(replace(member, lead=lead), setting)
-
-
-def _line_reported(member: Member, sender: str, receiver: str, line: Line, setting: Setting) -> Stepped:
-    """Plans again for a line that has changed; repairs go by the lines that all nodes know, and do nothing."""
-    lead = _leading(member)
-    if lead.coordinator is None:
-        return member, ()
-    coordinator = lead.coordinator.with_line(sender, receiver, line, setting)
-    lead = replace(lead, coordinator=coordinator, waiting=("report",))
-    return _next_turn(replace(member, lead=lead), setting)
-
-
-def _requested(member: Member, node: str, setting: Setting) -> Stepped:
-    lead = _leading(member)
-    if node not in lead.waiting:
-        lead = replace(lead, waiting=(*lead.waiting, node))
-    return _next_turn(replace(member, lead=lead), setting)
-
-
-def _next_turn(member: Member, setting: Setting) -> Stepped:
-    """Starts the next change if none is in progress and old plans have drained."""
-    lead = _leading(member)
-    if lead.change is not None or not lead.waiting or lead.drained < member.track.epoch:
-        return member, ()
-    epoch = member.track.epoch + 1
-    change = lead.changes + 1
-    lead = replace(lead, changes=change, since=member.track.now)
-    if lead.coordinator is None:
-        first, *rest = lead.waiting
-        lead = replace(lead, change=change, waiting=tuple(rest), absent=())
-        return replace(member, lead=lead), (Granted(first, change, epoch),)
-    coordinator = lead.coordinator
-    found = coordinator.modified(setting, lead.wanted)
-    lead = replace(lead, waiting=())
-    if not found.affected:
-        return replace(member, lead=replace(lead, wanted=None)), ()
-    nodes = tuple(sorted({*found.affected, member.node}))
-    absent = tuple(n for n in lead.nodes if n not in nodes)
-    decided = coordinator.decided(found.plan, lead.wanted is not None)
-    lead = replace(lead, change=change, planned=found.plan, absent=absent, coordinator=decided)
-    kept, home = keepers(found.sets), setting.costs.network.home
-    by_node = {home(s): tuple(sorted(kept.get(s, ()))) for s in setting.conditions.streams}
-    shares = {node: Share(found.sets[node], by_node[node]) for node in nodes}
-    return replace(member, lead=lead), tuple(Prepare(n, change, epoch, nodes, shares[n]) for n in nodes)
-
-
 def _granted(member: Member, change: int, epoch: int, setting: Setting) -> Stepped:
     """Starts to repair all ways by what this node now knows of its stream."""
     member = replace(member, asked=None)
     if member.base is None or member.wanted is None or epoch != member.track.epoch + 1:
-        return member, tuple(GiveUp(to, change, member.node) for to in _everyone(member))
+        return member, tuple(GiveUp(to, change, member.node) for to in everyone(member))
     node, sent = triggered(member.base, member.wanted, setting)
     draft = Draft(change, member.node, member.track.now, node)
     return _drafted(replace(member, draft=draft, wanted=None), sent, setting)
@@ -250,7 +138,7 @@ def _drafted(member: Member, sent: tuple[Message, ...], setting: Setting) -> Ste
         epoch, orders = member.track.epoch + 1, draft.node.orders
         if not notified:
             # No operator changes, but rates along the ways may have: all nodes go on from what they know now.
-            return member, (*out, *(NewEpoch(to, draft.change, epoch, orders) for to in _everyone(member)))
+            return member, (*out, *(NewEpoch(to, draft.change, epoch, orders) for to in everyone(member)))
         members = tuple(sorted({*notified, member.node, member.leader}))
         out += [Called(m, draft.change, epoch, members, orders, notified.get(m, 0)) for m in members]
     elif draft.called is not None:
@@ -329,23 +217,13 @@ def _renumbered(member: Member, message: NewEpoch) -> Member:
     return replace(member, track=track, base=base, draft=None, lead=lead)
 
 
-def _started(member: Member, message: Started) -> Stepped:
-    """Counts the streams that start under a new plan; plans run one after another, so only one is counted at a time."""
-    lead = _leading(member)
-    started = {**lead.started, message.stream: message.batch}
-    if len(started) < len(lead.nodes):
-        return replace(member, lead=replace(lead, started=started)), ()
-    last = max(started.values())
-    return replace(member, lead=replace(lead, started={})), tuple(Retired(n, message.epoch, last) for n in lead.nodes)
-
-
 def _drained(member: Member, epoch: int, setting: Setting) -> Stepped:
     member, sent = _on_track(member, Drained(epoch), setting)
     member = replace(member, retired={e: batch for e, batch in member.retired.items() if e > epoch})
     if member.lead is None:
         return member, sent
     member = replace(member, lead=replace(member.lead, drained=max(member.lead.drained, epoch)))
-    member, more = _next_turn(member, setting)
+    member, more = next_turn(member, setting)
     return member, (*sent, *more)
 
 
@@ -355,7 +233,7 @@ def _ticked(member: Member, tick: Tick, setting: Setting) -> Stepped:
     out, now = list(sent), tick.now
     draft, move = member.draft, member.track.move
     if draft is not None and draft.starter == member.node and now - draft.since > member.patience and move is None:
-        out += [GiveUp(to, draft.change, member.node) for to in _everyone(member)]
+        out += [GiveUp(to, draft.change, member.node) for to in everyone(member)]
     lead = member.lead
     if lead is not None and lead.change is not None and now - lead.since > 3 * member.patience:
         busy = member.track.move is not None and member.track.move.change == lead.change
@@ -363,23 +241,10 @@ def _ticked(member: Member, tick: Tick, setting: Setting) -> Stepped:
             member, more = _on_track(member, GiveUp(member.node, lead.change, member.node), setting)
             out += more
     if member.lead is not None:
-        member, more = _next_turn(member, setting)
+        member, more = next_turn(member, setting)
         out += more
     member, more = _asking(member)
     return member, (*out, *more)
-
-
-def _everyone(member: Member) -> tuple[str, ...]:
-    """All nodes with streams."""
-    if member.lead is not None:
-        return member.lead.nodes
-    assert member.base is not None
-    return tuple(member.base.nodes)
-
-
-def _leading(member: Member) -> Lead:
-    assert member.lead is not None, f"{member.node} does not lead"
-    return member.lead
 
 
 def centralized_members(

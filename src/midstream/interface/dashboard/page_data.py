@@ -121,7 +121,7 @@ def _then(job: StoredJob, name: str, old: str, new: str, batch: int) -> StoredMi
         known = past.query == name and past.new_plan == new and begun is not None and ended is not None
         if known and (begun or 0) <= batch <= (ended or 0):
             return past
-    return StoredMigration(name, old, new, "", "under way", "", None, None, None, target=join_tree(new))
+    return StoredMigration(name, old, new, "", "under way", "", None, target=join_tree(new))
 
 
 def _query(query: StoredQuery) -> Record:

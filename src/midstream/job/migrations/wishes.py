@@ -18,12 +18,12 @@ def wishes(watchers: Watchers, state: JobState) -> Iterator[MigrationAsked]:
     for name, watcher in watchers.by_query.items():
         if name not in state.queries or name in state.faults.stopped:
             continue
-        query, wish = state.queries[name], watcher.wish
+        query, wish = state.queries[name], watcher.wishes.whole
         if query.migration is not None:
             continue
         if wish is not None and copy_name(name) not in state.queries and query.plan.text == wish["from"]:
             yield _asked(state, query, wish, verify=watcher.adaptive.verify, observed=watcher.observed)
-        for slot, wanted in watcher.slot_wishes.items():
+        for slot, wanted in watcher.wishes.by_slot.items():
             own = query.in_slot(slot)
             if slot < state.slots and own.migration is None and own.plan.text == wanted["from"]:
                 yield _asked(state, query, wanted, slots=[slot], observed=watcher.observed)

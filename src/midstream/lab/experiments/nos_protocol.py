@@ -14,7 +14,8 @@ from midstream.cluster.simulated import Disk, Link, Simulation, Step
 from midstream.distribution.routed import member as members
 from midstream.distribution.routed.calls import Called, Measured, MemberEvent, Repair
 from midstream.distribution.routed.greedy import greedy_plan
-from midstream.distribution.routed.member import Member, centralized_members, distributed_members
+from midstream.distribution.routed.member import centralized_members, distributed_members
+from midstream.distribution.routed.membership import Member
 from midstream.distribution.routed.node_sets import Update
 from midstream.distribution.routed.track import PREPARING, Full, Prepare
 from midstream.lab.experiments.nos_workload import CHANGING, HIGH, LINE, LOW, at_rate, setting, statistics
