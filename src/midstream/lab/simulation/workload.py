@@ -30,14 +30,21 @@ QUERIES = {
     "all": "SELECT COUNT(*) AS n, MAX(v) AS m FROM B [RANGE 14]",
     "changes": "SELECT ISTREAM k, COUNT(*) AS n FROM A [RANGE 25] GROUP BY k",
     "sequence": "SELECT A.v, B.v AS u FROM A FOLLOWED BY B CHRONICLE ON A.k = B.k WITHIN 9",
+    "both": "SELECT A.k, A.v, C.v AS w FROM A [RANGE 12] FULL JOIN C [RANGE 9] ON A.k = C.k",
+    "common": "SELECT k, v FROM A [RANGE 18] INTERSECT SELECT k, v FROM C [RANGE 18]",
+    "gone": "SELECT DSTREAM k, v FROM B [RANGE 7] WHERE v > 0",
+    "average": "SELECT A.k, AVG(B.v) AS a, MIN(A.v) AS m FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k GROUP BY A.k",
+    "pairs": "SELECT A.v, C.v AS w FROM A [RANGE 6], C [RANGE 6] WHERE A.v < C.v",
 }
 OTHER_TEXT = "SELECT A.k, A.v FROM A [RANGE 20], C [RANGE 10] WHERE A.k = C.k AND A.v > 1"
 """What a query is replaced by."""
 
+ROUTED = "A -> B -> C, B -> A -> C, C -> B -> A"
 PLANS = {
     "join": ("(A B)", "(B A)"),
-    "three": ("((A B) C)", "(A (B C))", "((A C) B)", "A: B C, B: A C, C: B A"),
-    "keys": ("((A B) C)", "(A (B C))", "A: B C, B: A C, C: B A"),
+    "three": ("((A B) C)", "(A (B C))", "((A C) B)", "A: B C, B: A C, C: B A", ROUTED),
+    "keys": ("((A B) C)", "(A (B C))", "A: B C, B: A C, C: B A", ROUTED),
+    "average": ("(A B)", "(B A)"),
 }
 STRATEGIES = (
     "auto",
@@ -93,7 +100,7 @@ class Workload:
                 name = random.choice(able)
                 plan, strategy = random.choice(PLANS[name]), random.choice(STRATEGIES)
                 record = {"query": name, "plan": plan, "strategy": strategy, "trigger": f"request {number}"}
-                return {"command": "migrate", **record, "part": random.choice(["auto", "whole"])}
+                return {"command": "migrate", **record, "part": random.choice(["auto", "whole"]), **self._terms(random)}
             case "cancel":
                 return {"command": "cancel", "query": name}
             case "add" if self.coming:
@@ -115,22 +122,33 @@ class Workload:
                 return random.choice([{"command": "fly"}, {"command": "migrate", "query": name}, {"query": 3}])
         return {"command": "status"}
 
+    def _terms(self, random: Random) -> dict[str, Any]:
+        """How a migration is to be: of some slots alone, or verified."""
+        match random.randrange(8):
+            case 0:
+                return {"slots": random.sample(range(self.slots), random.randint(1, self.slots))}
+            case 1:
+                return {"verify": random.choice([1, 10])}
+        return {}
+
 
 def _files(random: Random, batches: int) -> dict[str, dict[str, pa.Table]]:
     found: dict[str, dict[str, pa.Table]] = {name: {} for name in STREAMS}
+    hot = random.choice([0.0, 0.0, 0.0, 0.8])
     at = 0
     for number in range(batches):
         for name in STREAMS:
             if random.random() < 0.9:
-                found[name][f"{number:03d}"] = _rows(random, at, random.randint(0, 12))
+                found[name][f"{number:03d}"] = _rows(random, at, random.randint(0, 12), hot)
         at += random.randint(1, 14)
     return found
 
 
-def _rows(random: Random, at: int, count: int) -> pa.Table:
+def _rows(random: Random, at: int, count: int, hot: float) -> pa.Table:
+    """Rows about an instant; the part `hot` of them has one key."""
     columns: dict[str, list[int | None]] = {"k": [], "v": [], "ts": []}
     for _ in range(count):
-        columns["k"].append(None if random.random() < 0.05 else random.randint(0, 4))
+        columns["k"].append(None if random.random() < 0.05 else 0 if random.random() < hot else random.randint(0, 4))
         columns["v"].append(random.randint(0, 5))
         back = random.randint(0, 2 * LATENESS) if random.random() < 0.25 else 0
         columns["ts"].append(max(0, at + random.randint(0, 6) - back))
