@@ -171,6 +171,22 @@ def test_state_that_has_moved_is_not_given_up(again, tmp_path):
     assert ms.snapshot_equal(chain.results(), ms.run(ONE_KEY, inputs))
 
 
+def test_a_migration_that_is_asked_for_right_after_another_was_cancelled_is_begun_once(tmp_path):
+    inputs = tables(rows=60, last=120)
+    question = ask(ONE_KEY, inputs)
+    chain = Chain(question.plan, question.catalog, tmp_path, slots=3, plan="((A B) C)")
+    parts = chain.cut(question.tables, 15)
+    for i, part in enumerate(parts):
+        if i == 3:
+            chain.migrate("(A (B C))", "genmig")
+            chain.driver.cancel_migration("q")
+            chain.migrate("(A (B C))", "parallel_track")
+        chain.batch(part)
+    chain.batch({}, end=True)
+    assert [record["status"] for record in history_of(chain.driver, chain.query)] == ["cancelled", "done"]
+    assert ms.snapshot_equal(chain.results(), ms.run(ONE_KEY, inputs))
+
+
 def test_nothing_to_cancel_is_said(tmp_path):
     question = ask(KEYS, tables())
     chain = Chain(question.plan, question.catalog, tmp_path)

@@ -75,12 +75,13 @@ class RunOptions:
 class Changes:
     """What was changed before a batch began.
 
-    `ended` are records of migrations that were over by then: their states were moved, or they were cancelled. `moved`
-    is the record of a move to other slots. `recut` are the queries whose state was moved because streams arrive another
-    way.
+    `ended` are records of migrations that were over by then: their states were moved, or they were cancelled;
+    `arrived` are the queries with the former. `moved` is the record of a move to other slots. `recut` are the queries
+    whose state was moved because streams arrive another way.
     """
 
     ended: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
+    arrived: frozenset[str] = frozenset()
     moved: dict[str, Any] | None = None
     recut: Mapping[str, RunningQuery] = field(default_factory=dict)
 

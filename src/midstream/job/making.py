@@ -93,6 +93,7 @@ def make(state: JobState, at: Circumstances, sifted: frozenset[str] = frozenset(
         replace(at.options, scheduling=state.settings.scheduling, sifted=sifted),
         Changes(
             _together(state.cancelled, moved.ended),
+            frozenset(moved.ended),
             spreading.record(moved.moved, batch_id, moved.routing, spread),
             {} if better is None else better.queries,
         ),

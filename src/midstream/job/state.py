@@ -158,7 +158,7 @@ class JobState:
         self.spread.arrived = hottest(batch.reports, manifest.slots.loads)
         self.queries.update({name: query for name, query in batch.changes.recut.items() if name in self.queries})
         self.queries.update(
-            {name: batch.queries[name].after_batch for name in batch.changes.ended if name in self.queries}
+            {name: batch.queries[name].after_batch for name in batch.changes.arrived if name in self.queries}
         )
         if self.by_group and not sorted_before:
             self.queries = {name: query.sorted_by_group(self.group_bits) for name, query in self.queries.items()}
