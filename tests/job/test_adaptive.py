@@ -27,7 +27,7 @@ from midstream.interface.demo.check import compare
 from midstream.interface.demo.streams import SECOND, START, Scenario, generate
 from midstream.job.adaptivity import ATTENTION
 from midstream.job.migrations.wishes import wishes
-from midstream.job.outputs.accounts import decisions_of, history_of, statistics_of
+from midstream.job.outputs.accounts import adaptivity_of, decisions_of, history_of, statistics_of
 from midstream.job.task.samples import SampleRequest, Samples, add_samples, sampled
 from midstream.lab.bench.adaptivity_streams import Phase, chain_columns, chain_query, record
 
@@ -358,3 +358,24 @@ def test_a_query_whose_intermediate_results_explode_goes_over_to_a_routed_join(t
     (record,) = history_of(chain.driver, chain.query)
     assert record["status"] == "done" and record["trigger"] == migration["reason"]
     assert as_multiset(got) == as_multiset(ms.run(query, tables))
+
+
+def test_nothing_is_decided_while_groups_move_that_keep_a_query_from_other_plans(tmp_path, caplog):
+    query, inputs = shifting()
+    question = ask(query, inputs)
+    chain = chain_of(question, tmp_path, "(A (B C))", EAGER, 2)
+    parts = chain.cut(question.tables, 200)
+    for number, part in enumerate(parts):
+        if number == 4:
+            chain.driver.rebalance([1] * 100 + [0] * 156, protocol="split_time_balancing")
+        before = len(decisions_of(chain.driver, "q"))
+        chain.batch(part)
+        told = adaptivity_of(chain.driver, "q")
+        assert told is not None
+        if chain.manifest.slots.doubled is not None:
+            assert len(decisions_of(chain.driver, "q")) == before
+            assert told["waits"] == "groups move by split_time_balancing since batch 4, and its plan has several stages"
+        else:
+            assert not told["waits"]
+    assert [move["start_batch"] for move in chain.manifest.slots.moves if "protocol" in move] == [4]
+    assert "stays with its plan" not in caplog.text

@@ -29,6 +29,7 @@ from midstream.job.migrations.verifying import copy_name
 from midstream.job.operator_totals import OperatorTotals
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.links import Located, Told, link_seconds
+from midstream.job.slots.both_at_once import held_up
 from midstream.job.task.reports import Report
 from midstream.job.task.samples import SampleRequest
 from midstream.job.watched import sources_of, summary_of
@@ -124,10 +125,14 @@ class Watcher:
         return SampleRequest(self.name, observer.wanted, self.functions, self.sources, batch_id, most)
 
     def see(self, batch: Batch, way: Way, verifying: bool = False) -> None:
-        """Sees a batch that was run, and decides; nothing is decided while the query or a copy of it migrates."""
+        """Sees a batch that was run, and decides; nothing is decided while the query or a copy of it migrates.
+
+        Nor is it while groups move that keep the query from it.
+        """
         query, reports = self._query(batch), self._reports(batch)
         only_watches = self._only_watches(query)
         migrating = verifying or (query.migration is not None and not query.migration.done)
+        migrating = migrating or bool(held_up(batch.slots.doubling, query))
         self._count(reports)
         self._absorb(reports)
         topology = self.adaptive.controller.topology

@@ -10,6 +10,8 @@ from midstream.job.job import Job
 from midstream.job.migrations.local_plans import status_of, under_way
 from midstream.job.migrations.verifying import copy_name
 from midstream.job.queries.running_query import RunningQuery
+from midstream.job.slots.both_at_once import held_up
+from midstream.job.slots.doubling import doubling_of
 from midstream.job.task.sides import base_name
 
 
@@ -69,12 +71,13 @@ def decisions_of(job: Job, query: str) -> list[dict[str, Any]]:
 
 
 def adaptivity_of(job: Job, query: str) -> dict[str, Any] | None:
-    """The mode of an adaptive query and its last decision; None if it is not adaptive."""
+    """The mode of an adaptive query, its last decision, and why it decides nothing now; None if it is not adaptive."""
     watcher, decisions = job.watchers.by_query.get(query), decisions_of(job, query)
     if watcher is None and not decisions:
         return None
     mode = "off" if watcher is None else watcher.policy.mode
-    return {"mode": mode, "decision": decisions[-1] if decisions else None}
+    waits = held_up(doubling_of(job.manifest), job.queries[query]) if query in job.queries else ""
+    return {"mode": mode, "decision": decisions[-1] if decisions else None, "waits": waits}
 
 
 def states_of(manifest: Manifest, query: str) -> dict[str, dict[str, int]]:

@@ -21,6 +21,7 @@ from midstream.errors import MigrationError
 from midstream.job.migrations.migration_choice import fit_one_box
 from midstream.job.migrations.moving_migrations import in_tasks
 from midstream.job.queries.running_query import RunningQuery
+from midstream.job.slots.doubling import Doubling
 from midstream.migration.legality import keeps_intervals
 
 SPLIT_TIME, PTLB = "split_time_balancing", "ptlb"
@@ -39,12 +40,11 @@ def holds_up(protocol: str, query: RunningQuery) -> str:
     return ""
 
 
-def held_up(manifest: Manifest | None, query: RunningQuery) -> str:
+def held_up(doubling: Doubling | None, query: RunningQuery) -> str:
     """Why a query, whatever it is to go over to, cannot migrate before groups have moved; empty if it can."""
-    record = None if manifest is None else manifest.slots.doubled
-    if record is None or query.name not in record["queries"] or len(query.staged.fragments) == 1:
+    if doubling is None or query.name not in doubling.queries or len(query.staged.fragments) == 1:
         return ""
-    return f"groups move by {record['protocol']} since batch {record['begun']}, and its plan has several stages"
+    return f"groups move by {doubling.protocol} since batch {doubling.begun}, and its plan has several stages"
 
 
 def require_both(manifest: Manifest | None, query: RunningQuery, target: RunningQuery) -> None:

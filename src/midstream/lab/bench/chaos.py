@@ -220,6 +220,7 @@ class Conductor:
             {"command": "add", "query": name, "cql": COMING[name].cql},
             {"command": "drop", "query": name},
             {"command": "rebalance", "routing": routing, "protocol": protocol},
+            {"command": "cancel_rebalance"},
             {"command": "rescale", "slots": self.random.randint(1, 3)},
             {"command": "schedule", "scheduling": self.random.choice(["dfs", "bfs", "chain"])},
         ]

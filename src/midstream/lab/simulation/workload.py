@@ -95,7 +95,7 @@ class Workload:
         name = random.choice(names)
         able = [n for n in names if n in PLANS]
         kinds = ["add", "rebalance", "rescale", "schedule", "status", "drop", "odd"]
-        match random.choice([*(["migrate"] * 5 if able else []), "cancel", *kinds]):
+        match random.choice([*(["migrate"] * 5 if able else []), "cancel", "cancel_rebalance", *kinds]):
             case "migrate":
                 name = random.choice(able)
                 plan, strategy = random.choice(PLANS[name]), random.choice(STRATEGIES)
@@ -103,6 +103,8 @@ class Workload:
                 return {"command": "migrate", **record, "part": random.choice(["auto", "whole"]), **self._terms(random)}
             case "cancel":
                 return {"command": "cancel", "query": name}
+            case "cancel_rebalance":
+                return {"command": "cancel_rebalance"}
             case "add" if self.coming:
                 name = random.choice(sorted(self.coming))
                 return {"command": "add", "query": name, "cql": self.coming[name]}
