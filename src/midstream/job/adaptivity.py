@@ -28,8 +28,8 @@ from midstream.errors import MidstreamError
 from midstream.job.migrations.verifying import copy_name
 from midstream.job.operator_totals import OperatorTotals
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.slots.links import Located, Told, link_seconds
 from midstream.job.slots.both_at_once import held_up
+from midstream.job.slots.links import Located, Told, link_seconds
 from midstream.job.task.reports import Report
 from midstream.job.task.samples import SampleRequest
 from midstream.job.watched import sources_of, summary_of
