@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.checkpoint.making import flip, manifest, pack
@@ -140,7 +141,7 @@ def test_files_are_safe_before_the_manifest_appears(tmp_path, monkeypatch):
     name = local_files._give_name
 
     def noted(unfinished, final, *how):
-        order.append(f"name {final.relative_to(tmp_path).as_posix()}")
+        order.append(f"name {Path(final).relative_to(tmp_path).as_posix()}")
         name(unfinished, final, *how)
 
     monkeypatch.setattr(local_files, "_give_name", noted)

@@ -14,6 +14,7 @@ from tests.operators.columns import AWKWARD, NESTED, random_columns, rows_of
 from midstream.algebra.semantics.values import row_identity, row_order
 from midstream.errors import InternalError
 from midstream.operators.ordering import group_rows, total_order
+from midstream.operators.sorting import order_by
 
 seeds = st.integers(0, 2**32)
 
@@ -30,6 +31,25 @@ def test_the_total_order_is_that_of_the_oracle(seed: int) -> None:
     expected = sorted(range(length), key=lambda i: (*(int(a[i]) for a in leading), row_order(rows[i])))
     order = total_order(columns, leading)
     assert (list(range(length)) if order is None else order.tolist()) == expected
+
+
+def drawn_key(chance: random.Random, length: int) -> np.ndarray:
+    """Numbers of some kind: few or many different ones, near the ends of what the kind can hold too."""
+    kind = chance.choice([np.bool_, np.int32, np.int64, np.uint64, np.float64])
+    if kind in (np.bool_, np.float64):
+        return np.array([chance.choice([0, 1, 2.5]) for _ in range(length)]).astype(kind)
+    limits = np.iinfo(kind)
+    low = chance.choice([limits.min, 0, limits.max - 3])
+    high = chance.choice([min(low + 3, limits.max), limits.max])
+    return np.array([chance.randint(low, high) for _ in range(length)], kind)
+
+
+@given(seeds)
+def test_several_keys_sort_positions_as_one_after_the_other_do(seed: int) -> None:
+    chance = random.Random(seed)
+    length = chance.randint(1, 40)
+    keys = [drawn_key(chance, length) for _ in range(chance.randint(1, 4))]
+    assert order_by(keys).tolist() == sorted(range(length), key=lambda i: [key[i].item() for key in keys])
 
 
 def test_a_strictly_increasing_leading_array_needs_no_sorting() -> None:

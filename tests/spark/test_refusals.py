@@ -49,9 +49,9 @@ def late(parts: dict[str, pa.RecordBatch]) -> dict[str, pa.RecordBatch]:
 def test_a_refused_write_is_told_and_the_job_resumes(folder, number, tmp_path, monkeypatch):
     write, failing = local_files._write, [False]
 
-    def write_or_fail(path: Path, *rest: Any) -> None:
-        if failing[0] and path.is_relative_to(tmp_path / folder):
-            raise OSError(number, os.strerror(number), str(path))
+    def write_or_fail(path: str, *rest: Any) -> None:
+        if failing[0] and Path(path).is_relative_to(tmp_path / folder):
+            raise OSError(number, os.strerror(number), path)
         write(path, *rest)
 
     monkeypatch.setattr(local_files, "_write", write_or_fail)

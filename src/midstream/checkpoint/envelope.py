@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
@@ -25,7 +26,7 @@ Upgrades = Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]]
 
 def seal(kind: str, version: int, content: dict[str, Any]) -> bytes:
     """Content in an envelope; equal content gives equal bytes."""
-    body = _json(content)
+    body = object_text(content).encode()
     encoding, length = "json", len(body)
     if length >= COMPRESS_FROM:
         encoding, body = "zstd", pa.compress(body, codec="zstd", asbytes=True)
@@ -95,12 +96,47 @@ def _supported(found: int, version: int, upgrades: Upgrades, name: str) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A value whose JSON is made already."""
+
+    text: str
+
+
+class Fixed(dict[str, Any]):
+    """A record that does not change any more: its JSON is made once, however many files it goes into."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, content: Mapping[str, Any]) -> None:
+        super().__init__(content)
+        self.text = _text(content)
+
+
+def object_text(content: Mapping[str, Any]) -> str:
+    """An object as JSON; values that are `Ready` are taken as they are, and come last.
+
+    >>> object_text({"b": Ready("[1]"), "c": {"a": None}})
+    '{"c":{"a":null},"b":[1]}'
+    """
+    ready = sorted((name, value.text) for name, value in content.items() if isinstance(value, Ready))
+    plain = _text({name: value for name, value in content.items() if not isinstance(value, Ready)})
+    parts = [*([plain[1:-1]] if len(plain) > 2 else []), *(f"{_text(name)}:{text}" for name, text in ready)]
+    return "{" + ",".join(parts) + "}"
+
+
+def list_text(records: Iterable[Mapping[str, Any]]) -> str:
+    """Records as a JSON list."""
+    return "[" + ",".join(r.text if isinstance(r, Fixed) else _text(r) for r in records) + "]"
+
+
 def _json(value: Any) -> bytes:
+    return _text(value).encode()
+
+
+def _text(value: Any) -> str:
     try:
-        text = json.dumps(
-            value, separators=(",", ":"), sort_keys=True, ensure_ascii=False, allow_nan=False, default=_number
-        )
-        return text.encode()
+        return _ENCODER.encode(value)
     except (ValueError, TypeError) as error:
         raise InternalError("a manifest holds what JSON cannot say", detail=str(error)) from error
 
@@ -112,3 +148,6 @@ def _number(value: Any) -> Any:
     if isinstance(value, Real):
         return float(value)
     raise TypeError(f"{type(value).__name__} {value!r:.100}")
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), sort_keys=True, ensure_ascii=False, allow_nan=False, default=_number)

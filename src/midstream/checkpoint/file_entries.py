@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from midstream.checkpoint.names import LISTS
 
+_IN_LISTS = f"{LISTS}/"
+
 
 @dataclass(frozen=True, slots=True)
 class ResultFile:
@@ -74,4 +76,4 @@ class Superseded:
     @property
     def is_list(self) -> bool:
         """Whether it names others."""
-        return self.path.startswith(f"{LISTS}/")
+        return self.path.startswith(_IN_LISTS)

@@ -89,6 +89,8 @@ class Lease:
         self.beats = 0
         self.holder = holder
         self.clock = clock
+        self._said = _content(holder)
+        """What the holder's newest file says; it names the holder, so nobody else writes the same."""
 
     @classmethod
     def take(
@@ -128,6 +130,9 @@ class Lease:
 
     def check(self) -> None:
         """Fails if somebody else holds the lease by now."""
+        newest = _newest(self.files)
+        if newest is not None and newest[1] == self._said:
+            return
         present = seen(self.files)
         if present is None or not self._is_mine(present):
             raise LostLease(
@@ -151,8 +156,8 @@ class Lease:
         return (present.number, present.holder.owner) == (self.number, self.holder.owner)
 
     def _say(self, holder: Holder) -> None:
-        self.holder, self.beats = holder, self.beats + 1
-        self.files.write_atomic(_path(self.number, self.beats), _content(holder), point="lease", sync=False)
+        self.holder, self.beats, self._said = holder, self.beats + 1, _content(holder)
+        self.files.write_atomic(_path(self.number, self.beats), self._said, point="lease", sync=False)
         self._sweep()
 
     def _sweep(self) -> None:
@@ -171,19 +176,29 @@ class Lease:
 
 def seen(files: Files) -> Seen | None:
     """The newest lease file; none if nobody ever held the lease."""
+    newest = _newest(files)
+    if newest is None:
+        return None
+    path, content = newest
+    try:
+        number = int(path.rpartition("/")[2].partition("-")[0])
+        return Seen(path, number, _holder(json.loads(content)))
+    except (ValueError, TypeError, KeyError) as error:
+        raise JobError(
+            f"the lease file {files.full(path)} is damaged",
+            hint="make sure that no driver runs on this checkpoint, then delete the file",
+        ) from error
+
+
+def _newest(files: Files) -> tuple[str, bytes] | None:
+    """The path and the content of the newest lease file; none if there is none."""
     paths = [path for path in files.list(FOLDER) if not path.rpartition("/")[2].startswith(".")]
     if not paths:
         return None
     try:
-        number = int(paths[-1].rpartition("/")[2].partition("-")[0])
-        return Seen(paths[-1], number, _holder(json.loads(files.read(paths[-1]))))
+        return paths[-1], files.read(paths[-1])
     except MissingFile:
-        return seen(files)  # a newer one has been made, and this one swept away
-    except (ValueError, TypeError, KeyError) as error:
-        raise JobError(
-            f"the lease file {files.full(paths[-1])} is damaged",
-            hint="make sure that no driver runs on this checkpoint, then delete the file",
-        ) from error
+        return _newest(files)  # a newer one has been made, and this one swept away
 
 
 def likely_holder(files: Files) -> Holder | None:

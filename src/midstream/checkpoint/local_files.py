@@ -45,8 +45,9 @@ class LocalFiles(Files):
         once: Callable[[], None] | None = None,
     ) -> None:
         final = self._path(path)
-        unfinished = final.with_name(f".{final.name}.{secrets.token_hex(4)}{TEMPORARY}")
-        with storage_errors("write", str(final)):
+        folder, name = os.path.split(final)
+        unfinished = os.path.join(folder, f".{name}.{secrets.token_hex(4)}{TEMPORARY}")
+        with storage_errors("write", final):
             try:
                 reach(f"{point}.before_write")
                 _write(unfinished, pieces_of(data), point, self.private)
@@ -58,14 +59,14 @@ class LocalFiles(Files):
                 reach(f"{point}.after_rename")
             except BaseException:
                 with contextlib.suppress(OSError):
-                    unfinished.unlink(missing_ok=True)
+                    os.unlink(unfinished)
                 raise
             if sync:
-                _sync(final.parent)
+                _sync(folder)
 
     def read(self, path: str) -> bytes:
-        with storage_errors("read", self.full(path)):
-            return self._path(path).read_bytes()
+        with storage_errors("read", self.full(path)), open(self._path(path), "rb") as file:
+            return file.read()
 
     def mapped(self, path: str) -> maps.Mapped:
         return maps.mapped(self.full(path))
@@ -73,14 +74,12 @@ class LocalFiles(Files):
     def list(self, dir: str) -> Paths:
         found: Paths = []
         with storage_errors("list", self.full(dir)):
-            for folder, _, names in os.walk(self._path(dir), onerror=_unless_missing):
-                here = Path(folder).relative_to(self.uri).as_posix()
-                found.extend(f"{here}/{name}" if here != "." else name for name in names)
+            _walk(self._path(dir), f"{dir}/" if dir else "", found)
         return sorted(found)
 
     def delete(self, path: str) -> None:
-        with storage_errors("delete", self.full(path)):
-            self._path(path).unlink(missing_ok=True)
+        with storage_errors("delete", self.full(path)), contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path(path))
         self.forget(path)
 
     def forget(self, path: str) -> None:
@@ -88,28 +87,42 @@ class LocalFiles(Files):
 
     def make(self, dir: str) -> None:
         with storage_errors("make the folder", self.full(dir)):
-            _make_folder(self._path(dir), self.private)
+            _make_folder(Path(self._path(dir)), self.private)
 
     def exists(self, path: str) -> bool:
         with storage_errors("look for", self.full(path)):
-            return self._path(path).is_file()
+            return os.path.isfile(self._path(path))
 
     def sync(self, dir: str) -> None:
         with storage_errors("sync", self.full(dir)):
             _sync(self._path(dir))
 
-    def _path(self, path: str) -> Path:
-        return Path(self.uri, path)
+    def _path(self, path: str) -> str:
+        return os.path.join(self.uri, path) if path else self.uri
 
 
-def _write(path: Path, pieces: Sequence[Data], point: str, private: bool) -> None:
+def _walk(folder: str, prefix: str, found: Paths) -> None:
+    """Adds the files under a folder, with a prefix; there are none in one that is missing."""
+    try:
+        entries = os.scandir(folder)
+    except FileNotFoundError:
+        return
+    with entries:
+        for entry in entries:
+            if not entry.is_dir():
+                found.append(prefix + entry.name)
+            elif not entry.is_symlink():
+                _walk(entry.path, f"{prefix}{entry.name}/", found)
+
+
+def _write(path: str, pieces: Sequence[Data], point: str, private: bool) -> None:
     def opener(name: str, flags: int) -> int:
         return os.open(name, flags, 0o600 if private else 0o666)
 
     try:
         file = open(path, "xb", opener=opener)  # noqa: SIM115
     except FileNotFoundError:
-        _make_folder(path.parent, private)
+        _make_folder(Path(path).parent, private)
         file = open(path, "xb", opener=opener)  # noqa: SIM115
     with file:
         write_halting(file, pieces, point)
@@ -126,7 +139,7 @@ def _make_folder(folder: Path, private: bool) -> None:
         _sync(made.parent)
 
 
-def _give_name(unfinished: Path, final: Path, only_if_absent: bool, point: str) -> None:
+def _give_name(unfinished: str, final: str, only_if_absent: bool, point: str) -> None:
     if not only_if_absent:
         os.replace(unfinished, final)
         return
@@ -139,18 +152,18 @@ def _give_name(unfinished: Path, final: Path, only_if_absent: bool, point: str) 
             raise
         _claim(unfinished, final, point)  # a mounted file system without links
     else:
-        unfinished.unlink()
+        os.unlink(unfinished)
 
 
-def _claim(unfinished: Path, final: Path, point: str) -> None:
+def _claim(unfinished: str, final: str, point: str) -> None:
     def write(place: str) -> None:
         _make_folder(Path(place).parent, True)
         os.rename(unfinished, place)
 
-    claims.create(pafs.LocalFileSystem(), str(final), write, point)
+    claims.create(pafs.LocalFileSystem(), final, write, point)
 
 
-def _sync(folder: Path) -> None:
+def _sync(folder: str | Path) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -159,8 +172,3 @@ def _sync(folder: Path) -> None:
             raise
     finally:
         os.close(handle)
-
-
-def _unless_missing(error: OSError) -> None:
-    if not isinstance(error, FileNotFoundError):
-        raise error

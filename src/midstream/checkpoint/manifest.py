@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from midstream.checkpoint.entries_format import Reader, Writer
-from midstream.checkpoint.envelope import Upgrades, damaged, seal, unseal
+from midstream.checkpoint.envelope import Ready, Upgrades, damaged, list_text, object_text, seal, unseal
 from midstream.checkpoint.file_entries import ListFile
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.checkpoint.records import Asked, Outputs, QueryAccount, Settings, Slots, Streams
@@ -146,7 +146,8 @@ def _content(manifest: Manifest) -> dict[str, Any]:
     writer = Writer()
     return {
         **{name: getattr(manifest, name) for name in _PLAIN},
-        **{name: written(getattr(manifest, name)) for name in _RECORDS},
+        **{name: written(getattr(manifest, name)) for name in _RECORDS if name != "outputs"},
+        "outputs": _outputs(manifest.outputs),
         "queries": {name: asdict(entry) for name, entry in manifest.queries.items()},
         "accounts": {name: written(account) for name, account in manifest.accounts.items()},
         "segments": {
@@ -155,6 +156,13 @@ def _content(manifest: Manifest) -> dict[str, Any]:
         },
         **writer.texts(),
     }
+
+
+def _outputs(outputs: Outputs) -> Ready:
+    found = written(outputs)
+    if outputs.recent:
+        found["recent"] = Ready(list_text(outputs.recent))
+    return Ready(object_text(found))
 
 
 def _slots(slots: Mapping[int, Sequence[SegmentEntry]], writer: Writer) -> dict[int, Any]:

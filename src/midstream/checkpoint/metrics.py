@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from midstream.checkpoint.envelope import Fixed
 from midstream.checkpoint.file_entries import MetricsFile, Superseded
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
@@ -83,9 +84,8 @@ def completed(manifest: Manifest, seconds: Mapping[str, float]) -> Manifest:
     if not manifest.outputs.recent or not seconds:
         return manifest
     last = manifest.outputs.recent[-1]
-    return manifest.with_outputs(
-        recent=[*manifest.outputs.recent[:-1], {**last, "seconds": {**last["seconds"], **seconds}}]
-    )
+    whole = Fixed({**last, "seconds": {**last["seconds"], **seconds}})
+    return manifest.with_outputs(recent=[*manifest.outputs.recent[:-1], whole])
 
 
 def metrics_of(files: Files, manifest: Manifest | None, batches: int | None = None) -> pa.Table:

@@ -49,5 +49,5 @@ def batch_of(path: str) -> int | None:
     >>> batch_of("state/000000000007-00-0002-abc.pack"), batch_of("state/notes.txt")
     (7, None)
     """
-    found = _BATCH.match(path.rpartition("/")[2])
+    found = _BATCH.match(path, path.rfind("/") + 1)
     return int(found[1]) if found else None

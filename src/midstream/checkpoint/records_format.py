@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
+from functools import cache
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -45,12 +46,18 @@ _ROW: dict[type, Callable[[Any], tuple[Any, ...]]] = {
 
 def written(record: Any) -> dict[str, Any]:
     """The fields of a record that are not as at the beginning."""
-    found = {}
-    for f in fields(record):
-        value = getattr(record, f.name)
-        if value != (f.default_factory() if f.default_factory is not MISSING else f.default):
-            found[f.name] = _written((type(record), f.name), value)
+    found, kind = {}, type(record)
+    for name, beginning in _beginnings(kind).items():
+        value = getattr(record, name)
+        if value != beginning:
+            found[name] = _written((kind, name), value)
     return found
+
+
+@cache
+def _beginnings(kind: type) -> dict[str, Any]:
+    """What each field of a record is at a job's beginning."""
+    return {f.name: f.default_factory() if f.default_factory is not MISSING else f.default for f in fields(kind)}
 
 
 def _written(place: tuple[type, str], value: Any) -> Any:

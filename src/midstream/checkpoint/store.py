@@ -135,12 +135,13 @@ class CheckpointStore:
         path, content = manifest_path(manifest.batch_id), manifest.to_bytes()
         self._refuse_what_is_behind(manifest)
         reach("commit.before_sync")
-        folders = {f.rpartition("/")[0] for f in manifest.files() if batch_of(f) == manifest.batch_id}
+        named = _named(manifest)
+        folders = {f.rpartition("/")[0] for f in named.files if batch_of(f) == manifest.batch_id}
         syncs = [begin(self.files.sync, folder) for folder in sorted(folders)]
         try:
             once = partial(wait_for, syncs)
             self.files.write_atomic(path, content, only_if_absent=True, point="manifest", once=once)
-            self._named[manifest.batch_id] = _named(manifest)
+            self._named[manifest.batch_id] = named
         except AlreadyThere as error:
             if self.files.read(path) == content:
                 return

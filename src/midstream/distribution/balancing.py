@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+import numpy as np
+
 ENOUGH = 1.1
 """How far above the mean a slot may be without a group leaving it."""
 
@@ -29,8 +31,8 @@ def remembered(loads: Sequence[float], now: Sequence[int]) -> list[float]:
     >>> remembered([10, 0], [0, 5])
     [8.0, 5.0]
     """
-    before = loads or [0.0] * len(now)
-    return [round(MEMORY * old + new, 1) for old, new in zip(before, now, strict=True)]
+    before = np.asarray(loads or np.zeros(len(now)))
+    return np.round(MEMORY * before + now, 1).tolist()  # type: ignore[no-any-return]
 
 
 def slot_loads(routing: Sequence[int], loads: Sequence[float], slots: int) -> list[float]:

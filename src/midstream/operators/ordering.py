@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 
 from midstream.errors import InternalError
 from midstream.operators.elements import Indices, Mask
-from midstream.operators.vectors import Numbers, is_number_like, numbers_of, validity_of
+from midstream.operators.sorting import order_by
+from midstream.operators.vectors import Numbers, gather, is_number_like, numbers_of, validity_of
 
 
 def total_order(batch: pa.RecordBatch | Sequence[pa.Array], leading: Sequence[Numbers] = ()) -> Indices | None:
@@ -64,7 +65,7 @@ def _sorted_by_numbers(leading: Sequence[Numbers], length: int) -> tuple[Indices
     order: Indices | None = None
     keys = list(leading)
     if not _nondecreasing(keys):
-        order = np.argsort(keys[0], kind="stable") if len(keys) == 1 else np.lexsort(keys[::-1])
+        order = order_by(keys)
         keys = [key.take(order) for key in keys]
     return order, _ties(np.arange(length), keys)
 
@@ -100,9 +101,9 @@ def _refined(order: Indices | None, ties: _Ties, column: pa.Array) -> tuple[Indi
     """The order and its ties after looking at one more column in the tied places."""
     rows = ties.rows if order is None else order.take(ties.rows)
     everywhere = order is None and len(rows) == len(column)
-    keys = [ties.groups, *_sort_keys(column if everywhere else column.take(pa.array(rows)))]
+    keys = [ties.groups, *_sort_keys(column if everywhere else gather(column, rows))]
     if not _nondecreasing(keys):
-        inner = np.lexsort(keys[::-1])
+        inner = order_by(keys)
         keys = [key.take(inner) for key in keys]
         order = np.arange(len(column)) if order is None else order.copy()
         order[ties.rows] = rows.take(inner)

@@ -123,7 +123,7 @@ class SmallBatches:
         if table is None:
             return None
         for piece in table.to_batches():
-            for port, part in batch.incoming.layout.split(piece).items():
+            for port, part in batch.incoming.layout.split([piece]).items():
                 stream = batch.incoming.streams[port].name
                 own, delivery = batch.arrivals.routes.get(stream, STAY), batch.delivery(stream)
                 for to, route in ((port, own), *further(batch.arrivals.copies, port)):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
+import numpy as np
+
 from midstream.adaptation.balance import GroupLoad
 from midstream.adaptation.hot_groups import HotController, HotDecision, HotGroup, HotPolicy
 from midstream.distribution.balancing import slot_loads
@@ -36,8 +38,7 @@ def decide(
         loads[number] += load.seconds
     total = sum(loads) or 1.0
     loads = [load / total for load in loads]
-    most = sorted(range(len(loads)), key=lambda group: (-loads[group], group))[:CANDIDATES]
-    known = {g: _hot_group(batch, g, loads[g], spread.groups.get(g)) for g in {*most, *spread.groups}}
+    known = {g: _hot_group(batch, g, loads[g], spread.groups.get(g)) for g in {*_most(loads), *spread.groups}}
 
     decision = controller.consider(known, batch.slots.routing, loads, busy, partial(_refused, batch.queries))
     if decision.group is not None and decision.action == "spread":
@@ -50,8 +51,12 @@ def decide(
 
 def hottest(reports: Sequence[Report], loads: Sequence[float]) -> dict[int, tuple[Mapping[str, int], str]]:
     """Of the groups with most to do lately: how many rows came of each stream, and the key they are hot by."""
-    most = sorted(range(len(loads)), key=lambda group: (-loads[group], group))[:CANDIDATES]
-    return {group: (rows, _key(reports, group)) for group in most if (rows := _rows(reports, group))}
+    return {group: (rows, _key(reports, group)) for group in _most(loads) if (rows := _rows(reports, group))}
+
+
+def _most(loads: Sequence[float]) -> list[int]:
+    """The groups with most to do, the first of equal ones first."""
+    return np.argsort(-np.asarray(loads, float), kind="stable")[:CANDIDATES].tolist()  # type: ignore[no-any-return]
 
 
 def spread_hot(

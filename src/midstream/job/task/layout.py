@@ -47,8 +47,15 @@ class Layout:
         """About how many bytes a row takes; texts and other values without a fixed width count as some."""
         return sum(_width(column.type) for column in self.columns) + 8
 
-    def split(self, table: pa.RecordBatch) -> dict[int, pa.RecordBatch]:
+    def split(self, tables: Iterable[pa.RecordBatch]) -> dict[int, pa.RecordBatch]:
         """The rows of each port that has some, with all columns of the layout."""
+        found: dict[int, list[pa.RecordBatch]] = {}
+        for table in tables:
+            for port, rows in self._split(table).items():
+                found.setdefault(port, []).append(rows)
+        return {port: concatenate_batches(parts) for port, parts in found.items()}
+
+    def _split(self, table: pa.RecordBatch) -> dict[int, pa.RecordBatch]:
         ports = table.column(PORT).to_numpy()
         if len(ports) == 0:
             return {}
@@ -100,8 +107,8 @@ MOST_TEXT = 2**31 - 1
 
 def portions(
     batches: Iterable[pa.RecordBatch], most: int, most_text: int = MOST_TEXT
-) -> Iterator[tuple[pa.RecordBatch | None, bool]]:
-    """All rows, in portions of about so many bytes, each with whether there may be more; the last one may be None.
+) -> Iterator[tuple[list[pa.RecordBatch], bool]]:
+    """All rows, in portions of about so many bytes, each with whether there may be more; the last one may be empty.
 
     No column of a portion is larger than one batch can hold.
     """
@@ -110,11 +117,11 @@ def portions(
     for batch in batches:
         more = np.array([column.nbytes for column in batch.columns], np.int64)
         if held and int((sizes + more).max(initial=0)) > most_text:
-            yield concatenate_batches(held), True
+            yield held, True
             held, sizes = [], 0
         held.append(batch)
         sizes = sizes + more
         if int(sizes.sum()) > most:
-            yield concatenate_batches(held), True
+            yield held, True
             held, sizes = [], 0
-    yield concatenate_batches(held) if held else None, False
+    yield held, False

@@ -130,7 +130,7 @@ class FillStep:
         ports = {port for work in self.work for port in (*work.parcels, *work.received)}
         arriving = {port: ForwardBuffer(self.memory.given // len(ports)) for port in ports}
         for rows, _ in portions(batches, self.memory.input):
-            for port, part in sorted(({} if rows is None else self.layout.split(rows)).items()):
+            for port, part in sorted(self.layout.split(rows).items()):
                 if port in arriving:
                     arriving[port].add(exchange.elements(port, part))
                 else:

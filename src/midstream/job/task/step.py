@@ -21,7 +21,7 @@ from midstream.checkpoint.file_entries import DeadLetterFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.names import name_for
 from midstream.checkpoint.outputs import checksum_of
-from midstream.checkpoint.parallel_writes import SideBySide
+from midstream.checkpoint.parallel_writes import SideBySide, begin, wait_for
 from midstream.errors import InputError, MidstreamError
 from midstream.job.task.exchange import Exchange, Slots, at_site, groups_of, to_every_slot
 from midstream.job.task.fragment_task import FragmentTask
@@ -47,6 +47,9 @@ from midstream.operators.hashing import hash_columns
 from midstream.operators.vectors import gather_rows, numbers_of
 
 Task = FragmentTask | SharedTask
+
+MANY_RESULTS = 20_000
+"""From how many rows on results are written by a thread of their own: for fewer it would take longer to begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,7 @@ class StageStep:
         at = time.perf_counter()
         for rows, more in portions(batches, self.memory.input):
             intake.report.lap("transfer", at)
-            parts = {} if rows is None else self.arriving.split(rows)
+            parts = self.arriving.split(rows)
             for port in sorted(set(parts) - mine):
                 yield self.exchange.onward(parts[port])
             accepted = self._all_accepted(slot, {port: parts[port] for port in sorted(set(parts) & mine)}, intake)
@@ -155,15 +158,30 @@ class StageStep:
                 with _blaming(report, task):
                     task.advance()
         at = report.lap("kernel", at)
-        for task in tasks:
-            report.fragments.update({work.name: noted for work, noted in task.closed()})
-        report.results = write_results(Place(files, self.batch_id, slot, self.stage), _results_of(tasks))
+        self._close(tasks, Place(files, self.batch_id, slot, self.stage), report)
         if (dead := intake.dead.content()) is not None:
             report.dead_letters.append(self._bury(files, slot, dead, intake.dead.rows))
         files.wait()
         report.lap("write", at)
         yield from self._outputs(tasks, slot, report)
         kept.keep(tasks)
+
+    def _close(self, tasks: Sequence[Task], place: Place, report: Report) -> None:
+        """Writes state, and results; beside each other where there are many results."""
+        results = _results_of(tasks)
+
+        def write() -> None:
+            report.results = write_results(place, results)
+
+        many = sum(given.rows for given in results.values()) >= MANY_RESULTS
+        writing = [begin(write)] if many else []
+        try:
+            for task in tasks:
+                report.fragments.update({work.name: noted for work, noted in task.closed()})
+        finally:
+            wait_for(writing)
+        if not many:
+            write()
 
     def _opened(self, slot: int, files: Files, kept: Mapping[tuple[tuple[str, int], ...], Task]) -> list[Task]:
         """The tasks of the batch: those that were kept and can go on, and others opened from segments."""
