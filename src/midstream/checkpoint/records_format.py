@@ -46,7 +46,8 @@ _ROW: dict[type, Callable[[Any], tuple[Any, ...]]] = {
 
 def written(record: Any) -> dict[str, Any]:
     """The fields of a record that are not as at the beginning."""
-    found, kind = {}, type(record)
+    found: dict[str, Any] = {}
+    kind: type = type(record)
     for name, beginning in _beginnings(kind).items():
         value = getattr(record, name)
         if value != beginning:

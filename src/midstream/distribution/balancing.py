@@ -1,9 +1,9 @@
 """Reassigning partition groups to slots when one slot has more to do than others.
 
 Groups move from the fullest slot to the emptiest, each the one that evens the two out best, until no slot has much more
-than the mean or no move would help. So few groups move, and the load of a single group, which cannot be divided, is the
-least that the fullest slot can have. Moving state costs work, so slots must be uneven for a while before groups move by
-themselves, and by enough that it pays.
+than the mean or no move would help; then groups of two slots change places. So few groups move, and the load of a
+single group, which cannot be divided, is the least that the fullest slot can have. Moving state costs work, so slots
+must be uneven for a while before groups move by themselves, and by enough that it pays.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ import numpy as np
 
 ENOUGH = 1.1
 """How far above the mean a slot may be without a group leaving it."""
+
+EVEN = 1.01
+"""The same where groups are dealt anew because it was asked for."""
 
 PATIENCE = 3
 """For how many batches in a row a slot must be overfull before groups move by themselves."""
@@ -55,27 +58,55 @@ def skew(routing: Sequence[int], loads: Sequence[float], slots: int) -> float:
 
 
 def balanced(
-    routing: Sequence[int], loads: Sequence[float], slots: int, fixed: Collection[int] = ()
+    routing: Sequence[int], loads: Sequence[float], slots: int, fixed: Collection[int] = (), enough: float = ENOUGH
 ) -> tuple[int, ...]:
-    """The groups dealt so that no slot has much more than the mean, as far as groups allow; `fixed` ones stay.
+    """The groups dealt so that no slot has `enough` times the mean, as far as groups allow; `fixed` ones stay.
 
     >>> balanced([0, 0, 0, 1], [4, 3, 3, 2], 2)
+    (1, 0, 0, 1)
+    >>> balanced([0, 0, 1, 1], [5, 4, 4, 2], 2, enough=1.0)  # the 5 and the 4 of the other slot change places
     (1, 0, 0, 1)
     """
     dealt = list(routing)
     each = slot_loads(dealt, loads, slots)
-    enough = ENOUGH * sum(each) / slots
+    most = enough * sum(each) / slots
     for _ in range(2 * len(dealt)):
         full, empty = each.index(max(each)), each.index(min(each))
         gap = each[full] - each[empty]
-        movable = [g for g, slot in enumerate(dealt) if slot == full and 0 < loads[g] < gap and g not in fixed]
-        if each[full] <= enough or not movable:
+        if each[full] <= most:
             break
-        group = min(movable, key=lambda g: abs(gap / 2 - loads[g]))
-        dealt[group] = empty
-        each[full] -= loads[group]
-        each[empty] += loads[group]
+        movable = [g for g, slot in enumerate(dealt) if slot == full and 0 < loads[g] < gap and g not in fixed]
+        if movable:
+            chosen: tuple[int, ...] = (min(movable, key=lambda g: abs(gap / 2 - loads[g])),)
+        else:
+            chosen = _exchanged(dealt, loads, each, full, fixed)
+        if not chosen:
+            break
+        to = (empty,) if movable else (dealt[chosen[1]], full)
+        for group, slot in zip(chosen, to, strict=True):
+            each[dealt[group]] -= loads[group]
+            each[slot] += loads[group]
+            dealt[group] = slot
     return tuple(dealt)
+
+
+def _exchanged(
+    dealt: Sequence[int], loads: Sequence[float], each: Sequence[float], full: int, fixed: Collection[int]
+) -> tuple[int, ...]:
+    """The groups of the fullest slot and of another that even the two out best by changing places; none if none do."""
+    own = [g for g, slot in enumerate(dealt) if slot == full and g not in fixed]
+    for other in sorted(set(range(len(each))) - {full}, key=lambda slot: each[slot]):
+        theirs = [g for g, slot in enumerate(dealt) if slot == other and g not in fixed]
+        if not own or not theirs:
+            continue
+        gap = each[full] - each[other]
+        less = np.subtract.outer([loads[g] for g in own], [loads[g] for g in theirs])
+        # A difference that is only rounding would have groups change places without end.
+        fits = (less > gap * 1e-6) & (less < gap * (1 - 1e-6))
+        if fits.any():
+            best = int(np.where(fits, np.abs(gap / 2 - less), np.inf).argmin())
+            return own[best // len(theirs)], theirs[best % len(theirs)]
+    return ()
 
 
 def nearest_groups(loads: Mapping[int, float], amount: float) -> tuple[int, ...]:

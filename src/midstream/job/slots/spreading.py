@@ -16,7 +16,7 @@ from typing import Any
 
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.packs import SegmentEntry
-from midstream.distribution.balancing import balanced, slot_loads
+from midstream.distribution.balancing import EVEN, balanced, slot_loads
 from midstream.distribution.routing import Routing
 from midstream.distribution.spread_groups import Kind, SpreadGroup, copied_streams, kinds_of_states
 from midstream.errors import InternalError, JobError
@@ -67,7 +67,7 @@ class SpreadGroups:
             own[wanted.group] = 0.0
             own += [loads[wanted.group] / len(dealt[-1].slots)] * len(dealt[-1].slots)
             places += dealt[-1].slots
-        return balanced(places, own, routing.slots, range(len(loads), len(own)))[: len(loads)]
+        return balanced(places, own, routing.slots, range(len(loads), len(own)), EVEN)[: len(loads)]
 
     def seen(self, last: Iterable[SpreadGroup]) -> list[SpreadGroup]:
         """The groups as a manifest has them: those that were in the last batch, as they were there."""
