@@ -69,6 +69,9 @@ def check(seed: int, count: int, rows: int, mode: str, link: Link, crashes: int 
         at = random.uniform(0, span * 0.7)
         if mode == "centralized" and random.random() < 0.7:
             run.event(run.leader, Directed(draw_plan(random, run.query.conditions)), at)
+        elif random.random() < 0.4:
+            sender, receiver = random.sample(run.query.streams, 2)
+            run.event(sender, LineMeasured(receiver, Line(random.choice([0.1, 40]), random.choice([10, 1e5]))), at)
         else:
             stream = random.choice(run.query.streams)
             current[stream] = draw_change(random, current[stream])
@@ -133,7 +136,7 @@ def test_migrations_copy_windows():
     assert run.meter.rows["Copy"] > 0 and max(m.track.epoch for m in run.members().values()) > 0
 
 
-def run_with_a_worse_line(seed: int, link: Link) -> tuple[RoutedRun, JoinPlan, JoinPlan]:
+def run_with_a_worse_line(seed: int, link: Link, mode: str = "centralized") -> tuple[RoutedRun, JoinPlan, JoinPlan]:
     """A run in which one line becomes far slower: with the plan before, and the one that is greedy afterwards."""
     random = Random(seed)
     joined = draw_join(random, 3 + seed % 3, 10, window=10)
@@ -149,7 +152,7 @@ def run_with_a_worse_line(seed: int, link: Link) -> tuple[RoutedRun, JoinPlan, J
     after = greedy_plan(
         query.conditions, statistics, replace(costs, network=costs.network.with_lines({(sender, receiver): slow}))
     )
-    run = RoutedRun(query, before, statistics, costs, "centralized", seed, link)
+    run = RoutedRun(query, before, statistics, costs, mode, seed, link)
     run.feed(draw_batches(random, joined, 9), INTERVAL)
     at = 2.5 * INTERVAL
     run.simulation.at(at, lambda: run.simulation.connect(sender, receiver, replace(link, latency=slow.latency)))
@@ -173,6 +176,16 @@ def test_a_line_that_gets_worse_moves_the_placement(seed, link):
         "bytes from" in lead.coordinator.decisions[-1]
         and "take 40 s and 10 bytes/s, not 1 s" in (lead.coordinator.decisions[-1])
     )
+
+
+@pytest.mark.parametrize("link", [Link(latency=2, jitter=3), FAULTY], ids=["jitter", "faulty"])
+@pytest.mark.parametrize("seed", range(30, 33))
+def test_a_line_that_gets_worse_moves_the_placement_by_repairs_too(seed, link):
+    """The nodes find by messages the plan that the leader would have made."""
+    run, before, after = run_with_a_worse_line(seed, link, "distributed")
+    check_in_one_plan(run)
+    nodes = {member.stream: member.base for member in run.members().values() if member.base}
+    assert plan_of(nodes, after.streams) == after != before
 
 
 @pytest.mark.slow

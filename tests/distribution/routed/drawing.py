@@ -33,9 +33,13 @@ def draw_case(random: Random, count: int) -> Case:
         factor = 0.01 if alike else 10 ** random.uniform(-4, -1)
         size = random.choice([20, 150, 600])
         statistics[stream] = StreamStatistics(rate, rate * window, size, factor, selectivities)
-    line = Line(random.choice([0.0005, 0.005, 0.05]), random.choice([128e3, 1e6, 1e7]))
+    line = draw_line(random)
     prices = 1e-7 * 10 ** random.uniform(-1, 1), 1e-6 * 10 ** random.uniform(-1, 1)
     return conditions, statistics, Costs(*prices, node_per_stream(conditions.streams, line))
+
+
+def draw_line(random: Random) -> Line:
+    return Line(random.choice([0.0005, 0.005, 0.05]), random.choice([128e3, 1e6, 1e7]))
 
 
 def draw_change(random: Random, own: StreamStatistics) -> StreamStatistics:

@@ -6,25 +6,26 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from tests.distribution.routed.drawing import draw_case, draw_change, names
+from tests.distribution.routed.drawing import draw_case, draw_change, draw_line, names
 
 from midstream.distribution.routed.centralized import Coordinator
 from midstream.distribution.routed.cost import Costs, violation
-from midstream.distribution.routed.distributed import plan_of, received, repairing_nodes, triggered
+from midstream.distribution.routed.distributed import line_triggered, plan_of, received, repairing_nodes, triggered
 from midstream.distribution.routed.greedy import greedy_plan
 from midstream.distribution.routed.modification import Setting, affected_nodes
-from midstream.distribution.routed.network import Line, node_per_stream
+from midstream.distribution.routed.network import Line, Relined, node_per_stream
 from midstream.distribution.routed.node_sets import head_sets, node_sets
-from midstream.distribution.routed.repair import Compare, Host, Message, Relay
+from midstream.distribution.routed.repair import Begin, Compare, Host, Message, Relay, Settle
 from midstream.distribution.routed.statistics import StreamStatistics
 from midstream.distribution.routed.wire import from_json, to_json
 from midstream.optimizer.routed.conditions import clique
 from midstream.optimizer.routed.plan import head_plan
 
 
-def modify(nodes, stream, own, setting, random, seen=None, trigger=triggered):
+def modify(nodes, stream, own, setting, random, seen=None, trigger=None):
     """Delivers messages in any order until none is left."""
     nodes, before = dict(nodes), nodes[stream].own
+    trigger = trigger or (line_triggered if isinstance(own, Relined) else triggered)
     nodes[stream], sent = trigger(nodes[stream], own, setting)
     queue = list(sent)
     while queue:
@@ -43,24 +44,30 @@ def finished(nodes, starter):
     return {s: replace(node, orders=orders, received=0, sent={}) for s, node in nodes.items()}
 
 
-def check_agreement(random, count, changes=3):
+def check_agreement(random, count, changes=3, lines=0.0):
     conditions, statistics, costs = draw_case(random, count)
     setting = Setting(conditions, costs)
     coordinator = Coordinator(greedy_plan(conditions, statistics, costs), statistics)
     nodes = repairing_nodes(coordinator.plan, statistics, setting)
     for _ in range(changes):
-        stream = random.choice(conditions.streams)
-        own = draw_change(random, coordinator.statistics[stream])
-        coordinator = coordinator.with_report(stream, own)
+        stream, receiver = random.sample(conditions.streams, 2)
+        if random.random() < lines:
+            line = draw_line(random)
+            change: object = Relined(stream, receiver, line)
+            coordinator = coordinator.with_line(stream, receiver, line, setting)
+        else:
+            change = own = draw_change(random, coordinator.statistics[stream])
+            coordinator = coordinator.with_report(stream, own)
         central = coordinator.modified(setting)
-        nodes = modify(nodes, stream, own, setting, random)
+        nodes = modify(nodes, stream, change, setting, random)
         assert plan_of(nodes, conditions.streams) == central.plan
         assert {s: node.node_set for s, node in nodes.items()} == central.sets
         starter = nodes[stream]
         assert not starter.open and not any(node.waiting for node in nodes.values())
         assert {s: n for s, n in starter.sent.items() if n} == {s: n.received for s, n in nodes.items() if n.received}
         assert set(central.affected) <= set(starter.sent)
-        assert violation(central.plan, coordinator.statistics, costs, conditions) is None
+        network = costs.network.with_lines(coordinator.lines)
+        assert violation(central.plan, coordinator.statistics, replace(costs, network=network), conditions) is None
         nodes = finished(nodes, stream)
         coordinator = coordinator.using(central.plan)
 
@@ -71,11 +78,17 @@ def test_centralized_and_distributed_modification_agree():
         check_agreement(random, random.choice([3, 3, 4, 4, 5, 6]))
 
 
+def test_both_agree_after_changes_of_lines_too():
+    random = Random(19)
+    for _ in range(700):
+        check_agreement(random, random.choice([2, 3, 3, 4, 4, 5, 6]), changes=4, lines=0.6)
+
+
 @pytest.mark.slow
 def test_centralized_and_distributed_modification_agree_100_000_times():
     random = Random(18)
     for _ in range(50_000):
-        check_agreement(random, random.choice([3, 3, 3, 4, 4, 5, 8]), changes=2)
+        check_agreement(random, random.choice([3, 3, 3, 4, 4, 5, 8]), changes=2, lines=random.choice([0.0, 0.5]))
 
 
 def test_states_and_messages_survive_being_written_down():
@@ -148,18 +161,38 @@ def test_without_the_added_triggers_plans_differ(printed):
     assert differ
 
 
+def unknown_to_the_other_end(node, own, setting):
+    changed, sent = line_triggered(node, own, setting)
+    begun = [m for m in sent if isinstance(m, Begin | Settle)]
+    return changed, tuple(replace(m, token=replace(m.token, relined=None)) for m in begun)
+
+
+def test_a_line_that_only_one_end_knows_leaves_another_plan():
+    random, differ = Random(23), 0
+    for _ in range(150):
+        conditions, statistics, costs = draw_case(random, 4)
+        setting, (stream, receiver) = Setting(conditions, costs), random.sample(conditions.streams, 2)
+        nodes = repairing_nodes(greedy_plan(conditions, statistics, costs), statistics, setting)
+        own = Relined(stream, receiver, draw_line(random))
+        nodes = modify(nodes, stream, own, setting, random, trigger=unknown_to_the_other_end)
+        known = replace(costs, network=costs.network.with_lines({own.ends: own.line}))
+        differ += plan_of(nodes, conditions.streams) != greedy_plan(conditions, statistics, known)
+    assert differ
+
+
 @pytest.mark.parametrize("count", [4, 8, 16])
 def test_messages_stay_within_their_complexity(count):
     """At most n by one node's report, at most n cubed by repair."""
     random = Random(count)
-    for _ in range(3):
+    for turn in range(4):
         conditions, statistics, costs = draw_case(random, count)
         setting = Setting(conditions, costs)
         plan = greedy_plan(conditions, statistics, costs)
         nodes, seen = repairing_nodes(plan, statistics, setting), list[Message]()
-        stream = random.choice(conditions.streams)
-        own = statistics[stream].grown(statistics[stream].rate * random.choice([0.2, 5]))
-        after = modify(nodes, stream, own, setting, random, seen)
+        stream, receiver = random.sample(conditions.streams, 2)
+        grown = statistics[stream].grown(statistics[stream].rate * random.choice([0.2, 5]))
+        change = Relined(stream, receiver, Line(0.5, 1e4)) if turn == 3 else grown
+        after = modify(nodes, stream, change, setting, random, seen)
         assert len(seen) <= count**3
         hosts = Counter(type(m) for m in seen)[Host]
         assert hosts <= 2 * count * (count - 1)

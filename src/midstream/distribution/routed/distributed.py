@@ -9,6 +9,10 @@ what it was.
 As printed, the algorithm looks only at the cost of the one-way join to the changed stream. The further triggers here
 make it end in the plan of Algorithm 1 after every change (`docs/distributed_joins.md`): the head's own way is repaired,
 later positions are settled although the stream stays, and placements are chosen again wherever the flow changed.
+
+Where a line has changed, only probes of its ends' streams by partial results at the other end cost otherwise. So a
+token goes along every way: a position whose flow is the same and elsewhere stays, any other is settled by a relay. A
+node knows the lines to and from itself, and the token tells it of the one that has changed.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ from dataclasses import dataclass, field, replace
 
 from midstream.distribution.routed.cost import Rank, flows
 from midstream.distribution.routed.modification import Setting
+from midstream.distribution.routed.network import Line, Relined
 from midstream.distribution.routed.node_sets import (
     NOTHING,
     HopOperators,
@@ -31,6 +36,7 @@ from midstream.distribution.routed.node_sets import (
     way_operators,
 )
 from midstream.distribution.routed.repair import (
+    Begin,
     Chosen,
     Compare,
     Exchange,
@@ -68,6 +74,8 @@ class Repairing:
     open: frozenset[str] = frozenset()
     sent: Mapping[str, int] = field(default_factory=dict)
     received: int = 0
+    lines: Mapping[tuple[str, str], Line] = field(default_factory=dict)
+    """The lines to and from the node that have changed since all nodes were told."""
 
     def operators(self, head: str) -> OperatorSet:
         """What the node does for one head."""
@@ -116,6 +124,7 @@ def plan_of(nodes: Mapping[str, Repairing], streams: Sequence[str]) -> JoinPlan:
 
 def triggered(node: Repairing, own: StreamStatistics, setting: Setting) -> tuple[Repairing, tuple[Message, ...]]:
     """The node's stream has other statistics: starts to repair every way that this can concern."""
+    setting = _known(node, setting)
     before, sent = node.own, list[Message]()
     node = replace(node, own=own, open=frozenset(node.orders), sent={}, received=0)
     for head, order in node.orders.items():
@@ -126,11 +135,41 @@ def triggered(node: Repairing, own: StreamStatistics, setting: Setting) -> tuple
             continue
         place = node.places[head]
         if not own.dearer_than(before) and place.position > 0:
-            sent.append(Compare(order[0], token, 0, own))
+            sent.append(Compare(order[0], token, 0, own, node.lines))
             continue
         node, more = _stays(node, token, before, setting)
         sent += more
     return node, tuple(sent)
+
+
+def line_triggered(node: Repairing, relined: Relined, setting: Setting) -> tuple[Repairing, tuple[Message, ...]]:
+    """A line from the node has changed: starts to look at every way."""
+    network = setting.costs.network
+    node = replace(_told(node, relined, setting), open=frozenset(node.orders), sent={}, received=0)
+    sent: list[Message] = []
+    for head, order in node.orders.items():
+        token = Token(node.stream, head, order, relined=relined)
+        if not order:
+            sent.append(Repaired(node.stream, token))
+        elif head == node.stream:
+            sent.append(Settle(order[0], token, 0, starting(head, node.own, network)))
+        else:
+            sent.append(Begin(head, token))
+    return node, tuple(sent)
+
+
+def _told(node: Repairing, relined: Relined | None, setting: Setting) -> Repairing:
+    """The node, once it knows of a changed line that it is an end of."""
+    if relined is None or setting.costs.network.home(node.stream) not in relined.ends:
+        return node
+    return replace(node, lines={**node.lines, relined.ends: relined.line})
+
+
+def _known(node: Repairing, setting: Setting) -> Setting:
+    """What a node goes by: what all nodes know, with the lines that it knows itself."""
+    if not node.lines:
+        return setting
+    return replace(setting, costs=replace(setting.costs, network=setting.costs.network.with_lines(node.lines)))
 
 
 def _stays(
@@ -149,13 +188,19 @@ def received(
     """A node takes a message; `before` are the statistics that the plan in use was made for."""
     if _too_early(node, message):
         return replace(node, waiting=(*node.waiting, message)), ()
-    node, sent = _taken(node, message, setting, before)
+    node = _told(node, _relined(message), setting)
+    node, sent = _taken(node, message, _known(node, setting), before)
     if isinstance(message, Exchanged) and node.waiting:
         waiting, node = node.waiting, replace(node, waiting=())
         for earlier in waiting:
             node, more = received(node, earlier, setting, before)
             sent = [*sent, *more]
     return node, tuple(sent)
+
+
+def _relined(message: Message) -> Relined | None:
+    token = None if isinstance(message, Host) else message.token
+    return None if token is None else token.relined
 
 
 def _too_early(node: Repairing, message: Message) -> bool:
@@ -177,8 +222,13 @@ def _taken(
         case Settle(token=token, position=position, flow=flow):
             if flow == node.places[token.head].flow:
                 # A flow knows what it has met in which order: nothing before or at this position has changed.
-                return node, [Repaired(token.starter, token)]
+                if token.relined is None:
+                    return node, [Repaired(token.starter, token)]
+                if flow.node not in token.relined.ends:
+                    return node, [_passed(node, token, position, flow, setting)]
             return _ask(node, token, position, flow, setting)
+        case Begin(token=token):
+            return node, [Settle(token.order[0], token, 0, starting(token.head, node.own, setting.costs.network))]
         case Relay():
             return node, [_relayed(node, message, setting)]
         case Chosen(token=token, position=position, flow=flow):
@@ -211,13 +261,22 @@ def _compared(node: Repairing, message: Compare, setting: Setting) -> Message:
     """The starter's stream takes this node's place if it is cheaper here, else the next one is asked."""
     token, position = message.token, message.position
     flow = node.places[token.head].flow
-    theirs = setting.costs.rank(flow, token.starter, message.own, setting.conditions)
+    known = replace(setting.costs, network=setting.costs.network.with_lines(message.lines))
+    theirs = known.rank(flow, token.starter, message.own, setting.conditions)
     if theirs < _rank(node, flow, setting):
         return Exchange(token.starter, node.stream, token, node.places[token.head], flow)
     following = token.order[position + 1]
     if following == token.starter:
         return Stays(following, token)
-    return Compare(following, token, position + 1, message.own)
+    return Compare(following, token, position + 1, message.own, message.lines)
+
+
+def _passed(node: Repairing, token: Token, position: int, flow: Flow, setting: Setting) -> Message:
+    """Hands on what flows out of a position that stays as it is."""
+    if position == len(token.order) - 1:
+        return Repaired(token.starter, token)
+    join = OneWay(node.stream, node.places[token.head].placement)
+    return Settle(token.order[position + 1], token, position + 1, setting.costs.joined(flow, join, node.own))
 
 
 def _ask(node: Repairing, token: Token, position: int, flow: Flow, setting: Setting) -> tuple[Repairing, list[Message]]:

@@ -31,9 +31,10 @@ from midstream.distribution.routed.calls import (
     Started,
 )
 from midstream.distribution.routed.centralized import Coordinator
-from midstream.distribution.routed.distributed import received, repairing_nodes, triggered
+from midstream.distribution.routed.distributed import line_triggered, received, repairing_nodes, triggered
 from midstream.distribution.routed.membership import Draft, Lead, Member, Stepped, everyone
 from midstream.distribution.routed.modification import Setting
+from midstream.distribution.routed.network import Relined
 from midstream.distribution.routed.node_sets import keepers, node_sets
 from midstream.distribution.routed.repair import Message
 from midstream.distribution.routed.statistics import Statistics
@@ -62,7 +63,9 @@ def _stepped(member: Member, event: MemberEvent, setting: Setting) -> Stepped:
         case Measured(own):
             return _asking(replace(member, wanted=own))
         case LineMeasured(receiver, line):
-            return member, (LineReport(member.leader, member.node, receiver, line),)
+            if member.base is None:
+                return member, (LineReport(member.leader, member.node, receiver, line),)
+            return _asking(_relined(member, Relined(member.node, receiver, line)))
         case LineReport(_, sender, receiver, line):
             return line_reported(member, sender, receiver, line, setting)
         case Directed(plan):
@@ -93,9 +96,9 @@ def _stepped(member: Member, event: MemberEvent, setting: Setting) -> Stepped:
 
 def _asking(member: Member) -> Stepped:
     """Reports or asks for a turn, unless the node has done so."""
-    if member.wanted is None:
+    if member.wanted is None and not member.relined:
         return member, ()
-    if member.base is None:
+    if member.base is None and member.wanted is not None:
         own = member.wanted
         return replace(member, wanted=None), (Report(member.leader, member.stream, own),)
     if member.asked is not None or (member.draft is not None and member.draft.starter == member.node):
@@ -103,14 +106,25 @@ def _asking(member: Member) -> Stepped:
     return replace(member, asked=member.track.now), (Request(member.leader, member.node),)
 
 
+def _relined(member: Member, relined: Relined) -> Member:
+    """Notes a line that has changed, in the place of what was known of it."""
+    others = tuple(known for known in member.relined if known.ends != relined.ends)
+    return replace(member, relined=(*others, relined))
+
+
 def _granted(member: Member, change: int, epoch: int, setting: Setting) -> Stepped:
-    """Starts to repair all ways by what this node now knows of its stream."""
+    """Starts to repair all ways by what this node now knows of its stream, or of one of its lines."""
     member = replace(member, asked=None)
-    if member.base is None or member.wanted is None or epoch != member.track.epoch + 1:
+    base, now = member.base, member.track.now
+    if base is None or epoch != member.track.epoch + 1 or (member.wanted is None and not member.relined):
         return member, tuple(GiveUp(to, change, member.node) for to in everyone(member))
-    node, sent = triggered(member.base, member.wanted, setting)
-    draft = Draft(change, member.node, member.track.now, node)
-    return _drafted(replace(member, draft=draft, wanted=None), sent, setting)
+    if member.wanted is not None:
+        node, sent = triggered(base, member.wanted, setting)
+        return _drafted(replace(member, draft=Draft(change, member.node, now, node), wanted=None), sent, setting)
+    relined, *rest = member.relined
+    node, sent = line_triggered(base, relined, setting)
+    draft = Draft(change, member.node, now, node, relined=relined)
+    return _drafted(replace(member, draft=draft, relined=tuple(rest)), sent, setting)
 
 
 def _repaired(member: Member, change: int, starter: str, message: Message, setting: Setting) -> Stepped:
@@ -185,6 +199,9 @@ def _ended(member: Member, change: int, committed: bool) -> Stepped:
         draft = member.draft
         if committed:
             member = replace(member, base=draft.node)
+        elif draft.relined is not None:
+            if draft.relined.ends not in (known.ends for known in member.relined):
+                member = _relined(member, draft.relined)
         elif draft.starter == member.node and member.wanted is None:
             member = replace(member, wanted=draft.node.own)
         member = replace(member, draft=None)

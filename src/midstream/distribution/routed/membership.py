@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from midstream.distribution.routed.calls import Called, MemberMessage
 from midstream.distribution.routed.centralized import Coordinator
 from midstream.distribution.routed.distributed import Repairing
+from midstream.distribution.routed.network import Relined
 from midstream.distribution.routed.statistics import StreamStatistics
 from midstream.distribution.routed.track import Track
 from midstream.distribution.routed.wire import on_the_wire
@@ -24,6 +25,8 @@ class Draft:
     since: float
     node: Repairing
     called: Called | None = None
+    relined: Relined | None = None
+    """The line that the change is about, at its starter."""
 
 
 @on_the_wire
@@ -50,6 +53,7 @@ class Lead:
 class Member:
     """A node's plans and its part in changing them. `base` is its share for repairs, None in centralized mode.
 
+    `wanted` and `relined` are what it has measured of its stream and of its lines and has not changed plans for yet.
     `retired` has for a plan the batch from which on all streams start under it.
     """
 
@@ -60,6 +64,7 @@ class Member:
     base: Repairing | None = None
     draft: Draft | None = None
     wanted: StreamStatistics | None = None
+    relined: tuple[Relined, ...] = ()
     asked: float | None = None
     lead: Lead | None = None
     retired: Mapping[int, int] = field(default_factory=dict)

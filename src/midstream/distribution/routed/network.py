@@ -31,6 +31,21 @@ class Line:
         return f"{self.latency:g} s and {self.rate:g} bytes/s"
 
 
+@on_the_wire
+@dataclass(frozen=True, slots=True)
+class Relined:
+    """A line between two nodes that has become another one."""
+
+    sender: str
+    receiver: str
+    line: Line
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The nodes that it is between: only what is sent between them costs otherwise than before."""
+        return self.sender, self.receiver
+
+
 @dataclass(frozen=True)
 class Network:
     """The home node of each stream and the lines between nodes; `lines` are those that differ from `line`."""

@@ -8,6 +8,7 @@ from typing import Union as Either
 
 from midstream.algebra.placements import Placement
 from midstream.distribution.routed.cost import Rank
+from midstream.distribution.routed.network import Line, Relined
 from midstream.distribution.routed.node_sets import HopOperators, OperatorSet
 from midstream.distribution.routed.statistics import Flow, StreamStatistics
 from midstream.distribution.routed.wire import on_the_wire
@@ -29,13 +30,15 @@ class Place:
 class Token:
     """The right to repair one head's way.
 
-    `sent` counts for each affected node the messages that it was sent and that nobody waits for.
+    `sent` counts for each affected node the messages that it was sent and that nobody waits for. Where a line has
+    changed, `relined` tells its ends of it, and the token goes to the end of the way.
     """
 
     starter: str
     head: str
     order: tuple[str, ...]
     sent: Mapping[str, int] = field(default_factory=dict)
+    relined: Relined | None = None
 
     def telling(self, node: str, messages: int = 1) -> Token:
         """The token after a node was affected, and sent so many messages."""
@@ -50,13 +53,23 @@ class Token:
 
 @on_the_wire
 @dataclass(frozen=True, slots=True)
+class Begin:
+    """Has a head look at its way from the first position on, by what it knows of its own rows."""
+
+    to: str
+    token: Token
+
+
+@on_the_wire
+@dataclass(frozen=True, slots=True)
 class Compare:
-    """Asks the stream at a position whether the starter's stream would be cheaper there."""
+    """Asks the stream at a position whether the starter's stream would be cheaper there, by the starter's lines."""
 
     to: str
     token: Token
     position: int
     own: StreamStatistics
+    lines: Mapping[tuple[str, str], Line] = field(default_factory=dict)
 
 
 @on_the_wire
@@ -149,4 +162,4 @@ class Repaired:
     token: Token
 
 
-Message = Either[Compare, Stays, Settle, Relay, Chosen, Exchange, Exchanged, Host, Repaired]  # noqa: UP007
+Message = Either[Begin, Compare, Stays, Settle, Relay, Chosen, Exchange, Exchanged, Host, Repaired]  # noqa: UP007

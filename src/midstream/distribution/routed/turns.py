@@ -33,10 +33,9 @@ def reported(member: Member, stream: str, own: StreamStatistics, setting: Settin
 
 
 def line_reported(member: Member, sender: str, receiver: str, line: Line, setting: Setting) -> Stepped:
-    """Plans again for a line that has changed; repairs go by the lines that all nodes know, and do nothing."""
+    """Plans again for a line that has changed."""
     lead = leading(member)
-    if lead.coordinator is None:
-        return member, ()
+    assert lead.coordinator is not None
     coordinator = lead.coordinator.with_line(sender, receiver, line, setting)
     lead = replace(lead, coordinator=coordinator, waiting=("report",))
     return next_turn(replace(member, lead=lead), setting)
