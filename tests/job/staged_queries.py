@@ -22,6 +22,6 @@ def draw_query(chance: random.Random, one_key: bool = False) -> str:
     second = "B.k = C.k" if one_key else chance.choice(["B.v = C.v", "B.v = C.v", "B.k = C.k", "A.v = C.v"])
     where = f"A.k = B.k AND {second}" + chance.choice(["", "", " AND A.v > 4", " AND B.v <> C.v"])
     query = f"SELECT {columns} FROM {', '.join(streams)} WHERE {where}{rest}"
-    if "UNBOUNDED" not in query and chance.random() < 0.2:
+    if not one_key and "UNBOUNDED" not in query and chance.random() < 0.2:
         query = query.replace(f"{streams[0]}, {streams[1]}, ", f"{streams[0]} LEFT JOIN {streams[1]} ON A.k = B.k, ")
     return query

@@ -128,17 +128,32 @@ def plan_move(old: Staged, old_plan: p.PhysicalNode, new: Staged, functions: Fun
     return fills[::-1]
 
 
+def plan_move_within(old: Staged, new: Staged, functions: Functions) -> list[FragmentFill]:
+    """How each fragment is filled from the same one of a plan in the same stages: rows that meet stay together."""
+    fills = []
+    for mine, its in zip(old.fragments, new.fragments, strict=True):
+        contents = Contents(Box(mine.plan, functions))
+        origins = dict(_origins_in(mine, old, functions))
+        asking = Asking(its, Box(its.plan, functions), contents, origins, new, within=True)
+        move = StateMove(asking, asking.box, functions, follows=False)
+        fills.append(FragmentFill(its, tuple(asking.shipments.values()), frozenset(), False, bool(move.backlogs)))
+    return fills
+
+
 def origins_of(old: Staged, functions: Functions) -> Iterator[tuple[StateName, Origin]]:
     """The states of a plan by name, where they are and where their rows lie."""
-    for fragment in old.fragments:
-        box = Box(fragment.plan, functions)
-        placements = Placements(fragment, old.routes)
-        for held in held_states(box):
-            state = held.state
-            name = (state.id, state.key)
-            placed = placements(input_of(box, held))
-            kind = _kind(held)
-            yield name, Origin(fragment.number, name, state.schema, state.longest, kind, placed, state.grouping)
+    return (origin for fragment in old.fragments for origin in _origins_in(fragment, old, functions))
+
+
+def _origins_in(fragment: Fragment, old: Staged, functions: Functions) -> Iterator[tuple[StateName, Origin]]:
+    box = Box(fragment.plan, functions)
+    placements = Placements(fragment, old.routes)
+    for held in held_states(box):
+        state = held.state
+        name = (state.id, state.key)
+        placed = placements(input_of(box, held))
+        kind = _kind(held)
+        yield name, Origin(fragment.number, name, state.schema, state.longest, kind, placed, state.grouping)
 
 
 def _same_order(old: Grouping | None, new: Grouping | None) -> bool:
@@ -172,6 +187,8 @@ class Asking:
     new: Staged
     shipments: dict[tuple[int, What, str, Key], Shipment] = field(default_factory=dict)
     outputs: set[int] = field(default_factory=set)
+    within: bool = False
+    """Whether the old plan is the same fragment of another plan, which has kept what others gave it."""
 
     def match(self, held: Held) -> Held | None:
         """The old state with the content of a new one."""
@@ -190,7 +207,7 @@ class Asking:
 
     def leaf(self, node: p.PhysicalNode) -> KeptLeaf | None:
         """What the old plan has kept of a source, or what another fragment will give."""
-        if isinstance(node, Received):
+        if isinstance(node, Received) and not self.within:
             self.outputs.add(node.fragment)
             return KeptLeaf(nothing(node.schema), {name: name for name in node.schema.names})
         kept = self.old.leaf(node)

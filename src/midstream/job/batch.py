@@ -275,12 +275,12 @@ class Batch:
 
     def _migration(self, part: Part, query: RunningQuery, fragment: int) -> MigrationWork | None:
         migration = query.migration
-        if migration is None or migration.apart or fragment != query.staged.root.number or part.marked:
+        if migration is None or migration.apart or part.marked or fragment not in migration.fragments(query):
             return None
         begins = migration.begun is None or migration.begun == self.batch_id
         return MigrationWork(
             migration.strategy,
-            migration.target.staged.root,
+            migration.target.staged.fragment(fragment),
             migration.decision,
             begins,
             migration.done,

@@ -268,7 +268,7 @@ class Outcome:
             first = migration.decision["split_after"] + 1
             done = all(q.passed(self.batch.advance_to(query)) >= first for q in (query, migration.target))
         else:
-            done = all(part.migrated is not False for part in self._roots(query, None if slot is None else (slot,)))
+            done = all(part.migrated is not False for part in self._parts(query, None if slot is None else (slot,)))
             done = done and not self._leaves_by_its_plan(query)
         begun = self.batch.batch_id if migration.begun is None else migration.begun
         account = self._account(query, migration, slot).to_json()
@@ -292,14 +292,19 @@ class Outcome:
         return any(file.first_from < until and file.last_from >= since for file in files)
 
     def _roots(self, query: RunningQuery, slots: Collection[int] | None) -> list[FragmentReport]:
-        """What the query's root reports in some slots, in all tracks that migrate with it."""
-        root = query.staged.root.number
-        places = [(part.name, root) for part in self.batch.parts if part.query.name == query.name and not part.marked]
+        return self._parts(query, slots, query.staged.root.number)
+
+    def _parts(
+        self, query: RunningQuery, slots: Collection[int] | None, number: int | None = None
+    ) -> list[FragmentReport]:
+        """What fragments, or the one of a number, report from some slots, in all tracks that migrate with the query."""
+        names = {part.name for part in self.batch.parts if part.query.name == query.name and not part.marked}
         return [
-            report.fragments[place]
+            part
             for report in self.batch.reports
-            for place in places
-            if place in report.fragments and (slots is None or report.slot in slots)
+            if slots is None or report.slot in slots
+            for (name, fragment), part in report.fragments.items()
+            if name in names and number in (None, fragment)
         ]
 
     def _leaves_by_its_plan(self, query: RunningQuery) -> bool:

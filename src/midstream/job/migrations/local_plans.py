@@ -1,8 +1,9 @@
 """Plans per slot: inside a fragment a slot may run its own plan, because all plans of a query give the same.
 
 Rows meet in slots by the keys of the streams' routes, whatever plan a slot runs, and what a query has given depends on
-the input and the frontier alone. So plans of one stage over the same routes may differ from slot to slot, and each
-slot may go over to another one by itself. A query's own plan is that of all slots that have none of their own.
+the input and the frontier alone. So plans over the same routes, of one stage or of the same stages, may differ from
+slot to slot, and each slot may go over to another one by itself. A query's own plan is that of all slots that have
+none of their own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from midstream.distribution.plan_texts import plans_text, slots_text
 from midstream.errors import MigrationError
 from midstream.job.migrations.migration_account import Account
-from midstream.job.migrations.migration_choice import fit_one_box
+from midstream.job.migrations.migration_choice import fit_tasks
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.optimizer.plans import Plan
 
@@ -150,9 +151,9 @@ def require_slots_of(query: RunningQuery, target: RunningQuery, wanted: Sequence
                 f"query {query.name} is migrating already in slot {slot}, to {own.migration.target.plan.text}",
                 hint="wait for the end of that migration",
             )
-        if not fit_one_box(own, target):
+        if not fit_tasks(own, target):
             raise MigrationError(
-                f"query {query.name} cannot run by different plans in its slots: its plans have several stages, "
+                f"query {query.name} cannot run by different plans in its slots: its plans have different stages, "
                 "or need rows in other slots",
                 detail=str(target.staged),
                 hint="migrate all slots at once",

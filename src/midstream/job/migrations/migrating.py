@@ -9,6 +9,7 @@ from midstream.algebra.statistics import Statistics
 from midstream.algebra.time import BEGINNING
 from midstream.errors import MigrationError
 from midstream.job.events import MigrationAsked
+from midstream.job.migrations.fragment_strategies import is_within
 from midstream.job.migrations.local_plans import migrating_to, require_slots_of
 from midstream.job.migrations.migration_choice import decide, legal_strategy, require_cancellable
 from midstream.job.migrations.moving_migrations import BY_GROUP
@@ -137,16 +138,16 @@ def require_way(
     require_both(state.manifest, query, target)
     if alone:
         require_slots_of(query, target, [0], 1)
-    legal_strategy(query, target, strategy)
+    legal_strategy(query, target, strategy, alone=alone)
     for source in target.sources:
         prefix = f"{source.stream.alias}."
         if not {name.removeprefix(prefix) for name in source.schema.names} <= set(carried[source.stream.name]):
             raise MigrationError(f"the plan reads columns of {source.stream.name} that batches do not carry")
 
 
-def _decided(state: JobState, query: RunningQuery, asked: MigrationAsked) -> MigrationUnderWay:
-    """A migration as it was decided, before it begins."""
-    chosen, apart = legal_strategy(query, asked.target, asked.strategy, asked.part)
+def _decided(state: JobState, query: RunningQuery, asked: MigrationAsked, alone: bool = False) -> MigrationUnderWay:
+    """A migration as it was decided, before it begins; `alone` is one of a slot by itself."""
+    chosen, apart = legal_strategy(query, asked.target, asked.strategy, asked.part, alone)
     known = replace(state.situation(query), old=query.plan, new=asked.target.plan, functions=query.functions)
     if apart:
         known = replace(known, shipped=shipped_rows(query, asked.target, state.manifest, state.routing))
@@ -154,6 +155,7 @@ def _decided(state: JobState, query: RunningQuery, asked: MigrationAsked) -> Mig
     if state.by_group:
         decision[BY_GROUP] = True
     name = decision["strategy"] if apart else chosen.name
+    apart = apart and not is_within(chosen, name)
     return MigrationUnderWay(asked.target, name, decision, None, False, asked.trigger, apart)
 
 
@@ -165,7 +167,7 @@ def _migrating_locally(state: JobState, query: RunningQuery, asked: MigrationAsk
     for slot in slots:
         own = query.in_slot(slot)
         if own.plan.text != asked.target.plan.text:
-            begun[slot] = replace(own, local={}, migration=_decided(state, own, asked))
+            begun[slot] = replace(own, local={}, migration=_decided(state, own, asked, alone=True))
     return replace(query, local={**query.local, **begun})
 
 

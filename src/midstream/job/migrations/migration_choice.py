@@ -1,7 +1,8 @@
 """How a query on Spark goes over to another plan: inside its tasks, side by side, or by moving its state.
 
-Two plans of one stage whose streams arrive alike meet in the same slots, and any strategy runs inside the tasks. Any
-other two lie in different slots: either both run, each for its own side of a split, or the state of the one is moved
+Two plans of one stage whose streams arrive alike meet in the same slots, and any strategy runs inside the tasks. So do
+the fragments of two plans in the same stages, by strategies of which later stages notice nothing. Any other two lie in
+different slots: either both run, each for its own side of a split, or the state of the one is moved
 to where the other needs it.
 """
 
@@ -12,8 +13,10 @@ from dataclasses import replace
 from midstream.algebra.physical import walk_physical
 from midstream.algebra.physical.routed import KeptWindow
 from midstream.algebra.statistics import Statistics
+from midstream.distribution.alignment import differing_fragments
 from midstream.distribution.moves import plan_move
 from midstream.errors import MigrationError
+from midstream.job.migrations.fragment_strategies import WithinFragments, within_fragments
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.migration.auto import Auto
 from midstream.migration.execution import SingleBox
@@ -24,6 +27,10 @@ from midstream.migration.predict import predicted
 from midstream.migration.protocol import Decision, Situation, Strategy
 from midstream.migration.registry import strategy_named
 from midstream.operators.box import Box
+
+INSIDE_FRAGMENTS = ("moving_state", "moving_state_paced")
+"""The strategies by which fragments of a plan of several stages migrate inside their tasks: both give, after every
+batch, what the old plan would have given, so that later stages notice nothing."""
 
 KEEPS_AHEAD = "keeps_ahead"
 """What a decision says if the old side keeps what it leaves out, so that it can go on alone."""
@@ -37,26 +44,59 @@ BETWEEN_SLOTS: dict[str, Strategy] = {
 """The strategies for plans that lie in different slots, as `auto` prefers them while streams are not watched."""
 
 
-def fit_one_box(query: RunningQuery, target: RunningQuery) -> bool:
-    """Whether all that two plans need meets in the same slots, so that both can run in one task."""
-    one_stage = len(query.staged.fragments) == len(target.staged.fragments) == 1
-    return one_stage and query.staged.routes == target.staged.routes
+def fit_tasks(query: RunningQuery, target: RunningQuery) -> bool:
+    """Whether all that two plans need meets in the same slots, so that both can run in the same tasks."""
+    return differing_fragments(query.staged, target.staged) is not None
 
 
-def legal_strategy(query: RunningQuery, target: RunningQuery, asked: str, part: str = "auto") -> tuple[Strategy, bool]:
-    """The strategy to go from one plan to the other, and whether they lie apart; refuses what would be wrong."""
+def legal_strategy(
+    query: RunningQuery, target: RunningQuery, asked: str, part: str = "auto", alone: bool = False
+) -> tuple[Strategy, bool]:
+    """The strategy to go from one plan to the other, and whether they lie apart; refuses what would be wrong.
+
+    `alone` says that a slot migrates by itself, which it can inside its tasks only.
+    """
     strategy = strategy_named(asked)
-    if fit_one_box(query, target):
+    if fit_tasks(query, target) and query.staged.stages == 1:
         return way(strategy, query.plan, target.plan, query.functions, part), False
+    if alone:
+        return _legal_alone(query, target, asked), False
+    known = _between_slots(query, target)
     if asked == "auto":
-        legal = [name for name in BETWEEN_SLOTS if name != "genmig_reference_point" and _legal(query, target, name)]
+        legal = [name for name in known if name != "genmig_reference_point" and _legal(query, target, known[name])]
         if len(legal) > 1:
-            return Auto({name: BETWEEN_SLOTS[name] for name in legal}), True
+            return Auto({name: known[name] for name in legal}), True
         # Where none is legal, the refusal of moving_state says why.
-        strategy = BETWEEN_SLOTS[legal[0] if legal else "moving_state"]
-    strategy = BETWEEN_SLOTS.get(strategy.name, strategy)
+        strategy = known[legal[0] if legal else "moving_state"]
+    strategy = known.get(strategy.name, strategy)
     _require(query, target, strategy)
-    return strategy, True
+    return strategy, not isinstance(strategy, WithinFragments)
+
+
+def _between_slots(query: RunningQuery, target: RunningQuery) -> dict[str, Strategy]:
+    """The strategies for plans of several stages; where these are the same, states are paced inside tasks."""
+    paced = within_fragments(strategy_named("moving_state_paced"), query.staged, target.staged)
+    if paced is None or not _legal(query, target, paced):
+        return BETWEEN_SLOTS
+    return {**BETWEEN_SLOTS, paced.name: paced}
+
+
+def _legal_alone(query: RunningQuery, target: RunningQuery, asked: str) -> Strategy:
+    """The strategy by which a slot of a query of several stages goes over to another plan by itself."""
+    made = [within_fragments(strategy_named(name), query.staged, target.staged) for name in INSIDE_FRAGMENTS]
+    known = {strategy.name: strategy for strategy in made if strategy is not None}
+    if asked == "auto" and known:
+        auto = Auto(known)
+        auto.refuse(query.plan, target.plan, query.functions)
+        return auto
+    if asked not in known:
+        raise MigrationError(
+            f"{strategy_named(asked).name} cannot migrate a slot of query {query.name}: its plans have several stages",
+            detail=str(target.staged),
+            hint=f"use {' or '.join(INSIDE_FRAGMENTS)}",
+        )
+    known[asked].refuse(query.plan, target.plan, query.functions)
+    return known[asked]
 
 
 def _require(query: RunningQuery, target: RunningQuery, strategy: Strategy) -> None:
@@ -67,6 +107,9 @@ def _require(query: RunningQuery, target: RunningQuery, strategy: Strategy) -> N
             detail=str(target.staged),
             hint=_hint(query, target),
         )
+    if isinstance(strategy, WithinFragments):
+        strategy.refuse(query.plan, target.plan, query.functions)
+        return
     way(strategy, query.plan, target.plan, query.functions, "whole")
     if strategy.name == "moving_state":
         plan_move(query.staged, query.plan.physical, target.staged, query.functions)
@@ -101,6 +144,8 @@ def require_cancellable(query: RunningQuery) -> MigrationUnderWay:
     if migration is None:
         raise MigrationError(f"query {query.name} is not migrating")
     if migration.begun is None:
+        return migration
+    if not migration.apart and query.staged.stages > 1:
         return migration
     if not migration.apart:
         # Boxes without state cancel as those with state do, or refuse as they would.
@@ -140,14 +185,14 @@ def _keeps_above_ways(query: RunningQuery) -> bool:
     return any(node.stateful and not isinstance(node, KeptWindow) for node in nodes)
 
 
-def _legal(query: RunningQuery, target: RunningQuery, name: str) -> bool:
+def _legal(query: RunningQuery, target: RunningQuery, strategy: Strategy) -> bool:
     try:
-        _require(query, target, BETWEEN_SLOTS[name])
+        _require(query, target, strategy)
     except MigrationError:
         return False
     return True
 
 
 def _hint(query: RunningQuery, target: RunningQuery) -> str:
-    legal = [name for name in BETWEEN_SLOTS if _legal(query, target, name)]
+    legal = [name for name, strategy in BETWEEN_SLOTS.items() if _legal(query, target, strategy)]
     return f"use {' or '.join(legal)}" if legal else "no strategy can migrate between these plans"

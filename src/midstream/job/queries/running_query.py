@@ -9,6 +9,7 @@ from typing import Any
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import Source
 from midstream.algebra.windows import Hop
+from midstream.distribution.alignment import differing_fragments
 from midstream.distribution.fragments import Fragment, Received, Route, Staged, leaves
 from midstream.distribution.group_order import sorted_by_group
 from midstream.distribution.stages import cut
@@ -49,6 +50,10 @@ class MigrationUnderWay:
     def replays(self) -> bool:
         """Whether what the old plan has kept goes through the new one, some of it before each batch."""
         return self.apart and self.strategy == "moving_state_paced"
+
+    def fragments(self, query: RunningQuery) -> tuple[int, ...]:
+        """The fragments of the query that migrate inside their tasks."""
+        return () if self.apart else differing_fragments(query.staged, self.target.staged) or ()
 
     @staticmethod
     def resumed(target: RunningQuery, record: Mapping[str, Any]) -> MigrationUnderWay:

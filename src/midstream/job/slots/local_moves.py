@@ -1,9 +1,9 @@
 """Moving state between slots that run by different plans.
 
-Of a plan of one stage, all rows that meet are of one group, so the state of a group is fitted to another plan without
-that of other groups. What leaves a slot is therefore brought to the plan of the slot that gets it, pair by pair of
-plans: what the receiver's plan holds too is taken as it is, by its id, what it alone holds is derived for the moved
-groups. A slot then has the segments of all pairs together, each of groups of its own.
+Inside a fragment all rows that meet are of one group, so the state of a group is fitted to another plan of the same
+stages without that of other groups. What leaves a slot is therefore brought to the plan of the slot that gets it, pair
+by pair of plans: what the receiver's plan holds too is taken as it is, by its id, what it alone holds is derived for
+the moved groups. A slot then has the segments of all pairs together, each of groups of its own.
 
 Where a plan's state does not follow from what another plan keeps, all slots first go over to one plan.
 """
@@ -48,7 +48,9 @@ def pair_moves(
                 continue
             part = {n: {s: e for s, e in slots.items() if s in from_slots} for n, slots in stored.items()}
             name = f"{query.name}{PAIR}{len(moves)}"
-            moves.append(PlanMove(name, sender, receiver, part, frontier, into=frozenset(receivers)))
+            several = len(receiver.staged.fragments) > 1
+            into = frozenset(receivers)
+            moves.append(PlanMove(name, sender, receiver, part, frontier, into=into, within=several))
     return moves
 
 
@@ -63,8 +65,9 @@ def _by_plan(query: RunningQuery, slots: int) -> Iterator[tuple[RunningQuery, se
 
 def _going(query: RunningQuery, old: Routing, new: Routing) -> dict[int, set[int]]:
     """To which slots rows of each slot go."""
-    first = {0} if any(route.is_one_slot for route in query.staged.routes.values()) else set()
-    anywhere = any(route.key is None for route in query.staged.routes.values())
+    routes = [*query.staged.routes.values(), *(leaf.route for f in query.staged.fragments for leaf in f.received)]
+    first = {0} if any(route.is_one_slot for route in routes) else set()
+    anywhere = any(route.key is None for route in routes)
     found = {slot: first | ({slot % new.slots} if anywhere else set()) for slot in range(old.slots)}
     for owner, target in zip(old.groups, new.groups, strict=True):
         found[owner].add(target)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from midstream.checkpoint.packs import SegmentEntry
-from midstream.distribution.moves import FragmentFill, Shipment, StateName, plan_move
+from midstream.distribution.moves import FragmentFill, Shipment, StateName, plan_move, plan_move_within
 from midstream.distribution.routing import Routing
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.segment_reuse import SegmentReuse, reuse_of
@@ -45,11 +45,18 @@ class PlanMove:
     """Whether the plan, which stays, is given what its side of a split has left out."""
     into: frozenset[int] | None = None
     """The slots that run by the new plan, if others do not."""
+    within: bool = False
+    """Whether each fragment is filled from the same one of the old plan, which has the same stages."""
     fills: list[FragmentFill] = field(init=False)
     reused: dict[tuple[int, str, str, StateName], SegmentReuse] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.fills = plan_move(self.old.staged, self.old.plan.physical, self.new.staged, self.new.functions)
+        old, new, functions = self.old.staged, self.new.staged, self.new.functions
+        self.fills = (
+            plan_move_within(old, new, functions)
+            if self.within
+            else plan_move(old, self.old.plan.physical, new, functions)
+        )
 
     def decide_reuse(self, old: Routing, new: Routing) -> None:
         """Decides what is sent and what stays where it is."""
