@@ -147,6 +147,8 @@ def test_random_plans_in_slots_and_random_moves(seed, tmp_path, monkeypatch):
     question = ask(query, inputs)
     chain = opened(query, inputs, tmp_path, chance.randint(2, 4))
     for part in chain.cut(question.tables, chance.randint(6, 20)):
+        if chance.random() < 0.25 and chain.driver.manifest is not None:
+            chain = Chain(question.plan, question.catalog, tmp_path)
         happens = chance.random()
         slots = chain.driver.state.slots
         with suppress(ms.MigrationError, ms.JobError):
@@ -163,8 +165,6 @@ def test_random_plans_in_slots_and_random_moves(seed, tmp_path, monkeypatch):
                 chain.driver.rescale(chance.randint(1, 4))
             elif happens < 0.75:
                 chain.driver.cancel_migration("q")
-        if chance.random() < 0.25 and chain.driver.manifest is not None:
-            chain = Chain(question.plan, question.catalog, tmp_path)
         chain.batch(part)
     chain.batch({}, end=True)
     assert ms.snapshot_equal(chain.results(), ms.reference(query, inputs)), query

@@ -177,13 +177,13 @@ def test_random_queries_migrate_and_restart_at_random(seed, tmp_path):
     plans = enumerate_plans(question.plan, None, 8)
     chain = Chain(question.plan, question.catalog, tmp_path, slots=chance.randint(1, 4), plan=plans[0], seed=seed)
     for part in chain.cut(question.tables, chance.randint(5, 20)):
+        if chance.random() < 0.3 and chain.driver.manifest is not None:
+            chain = Chain(question.plan, question.catalog, tmp_path)
         if chance.random() < 0.4 and chain.query.migration is None:
             with suppress(ms.MigrationError):
                 chain.migrate(chance.choice(plans).text, "moving_state_paced")
         elif chance.random() < 0.1 and chain.query.migration is not None:
             chain.driver.cancel_migration("q")
-        if chance.random() < 0.3 and chain.driver.manifest is not None:
-            chain = Chain(question.plan, question.catalog, tmp_path)
         chain.batch(part)
     chain.batch({}, end=True)
     assert ms.snapshot_equal(chain.results(), ms.reference(query, inputs)), query

@@ -145,15 +145,14 @@ def require_cancellable(query: RunningQuery) -> MigrationUnderWay:
         raise MigrationError(f"query {query.name} is not migrating")
     if migration.begun is None:
         return migration
-    if not migration.apart and query.staged.stages > 1:
+    paced = migration.decision.get("strategy", migration.strategy) == "moving_state_paced"
+    if migration.replays or (paced and query.staged.stages > 1):
         return migration
     if not migration.apart:
         # Boxes without state cancel as those with state do, or refuse as they would.
         strategy = way_decided(strategy_named(migration.strategy), migration.decision)
         old = SingleBox(Box(query.plan.physical, query.functions), lambda _: None)
         strategy.open(old, Box(migration.target.plan.physical, query.functions), dict(migration.decision)).cancel()
-        return migration
-    if migration.replays:
         return migration
     if not migration.decision.get(KEEPS_AHEAD):
         raise MigrationError(

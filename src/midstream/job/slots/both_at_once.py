@@ -10,7 +10,8 @@ so it stays with the one it has, and the migration of the other tracks ends afte
 before such a move has states without a place for marks: the move waits for its end.
 
 Plans of several stages, or with other routes, run side by side in different slots. To do that once for each routing
-would take four of them, so such a migration and a move wait for each other.
+would take four of them, so such a migration and a move wait for each other. So do those of plans of several stages inside
+tasks.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import REHEARSED, is_rehearsal
 from midstream.errors import MigrationError
-from midstream.job.migrations.migration_choice import fit_one_box
+from midstream.job.migrations.migration_choice import fit_tasks
 from midstream.job.migrations.moving_migrations import in_tasks
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.doubling import Doubling
@@ -31,6 +32,8 @@ def holds_up(protocol: str, query: RunningQuery) -> str:
     """Why groups of a query cannot begin to move by a protocol as long as it migrates; empty if they can."""
     if query.migration is not None and query.migration.apart:
         return f"query {query.name} migrates between plans that lie in different slots"
+    if query.migrates and len(query.staged.fragments) > 1:
+        return f"query {query.name} migrates, and its plan has several stages"
     if is_rehearsal(query.name):
         return f"a migration of query {query.name.removesuffix(REHEARSED)} is verified"
     if any(not _same_form(own, own.migration.target) for own in _plans(query) if own.migration is not None):
@@ -52,7 +55,7 @@ def require_both(manifest: Manifest | None, query: RunningQuery, target: Running
     record = None if manifest is None else manifest.slots.doubled
     if record is None or query.name not in record["queries"]:
         return
-    if fit_one_box(query, target) and _same_form(query, target):
+    if len(query.staged.fragments) == 1 and fit_tasks(query, target) and _same_form(query, target):
         return
     reason = "its plans have several stages, or need rows in other slots"
     if not _same_form(query, target):
