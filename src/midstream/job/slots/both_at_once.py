@@ -10,8 +10,8 @@ so it stays with the one it has, and the migration of the other tracks ends afte
 before such a move has states without a place for marks: the move waits for its end.
 
 Plans of several stages, or with other routes, run side by side in different slots. To do that once for each routing
-would take four of them, so such a migration and a move wait for each other. So do those of plans of several stages inside
-tasks.
+would take four of them, so such a migration and a move wait for each other; so do those of plans of several stages
+inside tasks.
 """
 
 from __future__ import annotations
