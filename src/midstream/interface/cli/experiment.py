@@ -14,7 +14,7 @@ from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import note, show_json
 from midstream.lab.experiments.gallery import SUMMARY, make_gallery, write_report
-from midstream.lab.experiments.registry import EXPERIMENTS, run_experiment
+from midstream.lab.experiments.registry import EXPERIMENTS, PLACES, SIMULATED, run_experiment
 from midstream.lab.experiments.report import Report
 
 ALL = "all"
@@ -32,6 +32,9 @@ def experiment(
             help="Where to write pages and data (default: here; for 'all', the folder gallery).",
         ),
     ] = None,
+    on: Annotated[
+        str, typer.Option("--on", help=f"Where it runs: simulated, or on a job, {' or '.join(PLACES)}.")
+    ] = SIMULATED,
     json: options.Json = False,
 ) -> None:
     """Rerun a paper's experiment, or all of them: HTML pages with figures, and a verdict per claim.
@@ -39,16 +42,17 @@ def experiment(
     \b
     Example:
       midstream experiment genmig-rates --out reports
+      midstream experiment dcape-throughput --on local
       midstream experiment all -o gallery          some minutes; open gallery/index.html
     """
     if name == ALL:
         _all(out or Path("gallery"), json)
     else:
-        _one(name, out, json)
+        _one(name, on, out, json)
 
 
-def _one(name: str, out: Path | None, json: bool) -> None:
-    report = run_experiment(name)
+def _one(name: str, on: str, out: Path | None, json: bool) -> None:
+    report = run_experiment(name, on)
     if out is not None or not json:
         folder = out or Path()
         folder.mkdir(parents=True, exist_ok=True)

@@ -40,6 +40,15 @@ def slot_seconds(reports: Sequence[Report]) -> dict[int, float]:
     return found
 
 
+def slot_work(reports: Sequence[Report]) -> dict[int, int]:
+    """What the operators of each slot did in a batch: rows looked up, candidate pairs and rows stored."""
+    found: dict[int, int] = {}
+    for report in (report for report in reports if report.slot >= 0):
+        done = [part.work for part in report.fragments.values()]
+        found[report.slot] = found.get(report.slot, 0) + sum(w.probed + w.matched + w.inserted for w in done)
+    return found
+
+
 def exchanges_of(batch: Batch, plan: str, staged: Staged, number: int) -> int:
     """How often a row that a fragment gives goes through an exchange: once for each stage that it passes, and slot."""
     fragment = staged.fragment(number)
@@ -163,6 +172,7 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
         "migrations": {name: migrating_to(query) for name, query in batch.queries.items() if query.migrates},
         "seconds": seconds,
         "slots": slot_seconds(batch.reports),
+        "work": slot_work(batch.reports),
         "ran_on": sorted({report.place for report in batch.reports if report.place}),
         "moved": moved_bytes(batch.reports),
         "executors": {str(report.slot): report.executor for report in batch.reports if report.executor},

@@ -34,10 +34,24 @@ EXPERIMENTS: dict[str, str] = {
 """Where each experiment is: `module:function`, the module in this package."""
 
 
-def run_experiment(name: str) -> Report:
-    """Runs an experiment of this package, by name."""
+ON_JOBS: dict[str, str] = {
+    "dcape-throughput": "dcape_on_jobs:dcape_throughput_on_job",
+    "dcape-tuples": "dcape_on_jobs:dcape_tuples_on_job",
+}
+"""Where those are that can also be run on a job; their functions take the place."""
+
+SIMULATED, PLACES = "simulated", ("local", "spark")
+
+
+def run_experiment(name: str, on: str = SIMULATED) -> Report:
+    """Runs an experiment of this package, by name; on a job in this process or on Spark, if it can be."""
     if name not in EXPERIMENTS:
         raise JobError(f"there is no experiment {name!r}", hint=f"use all, or one of {', '.join(EXPERIMENTS)}")
-    module, function = EXPERIMENTS[name].split(":")
-    report: Report = getattr(import_module(f"midstream.lab.experiments.{module}"), function)()
+    if on not in (SIMULATED, *PLACES):
+        raise JobError(f"experiments do not run on {on!r}", hint=f"use one of {', '.join((SIMULATED, *PLACES))}")
+    if on != SIMULATED and name not in ON_JOBS:
+        raise JobError(f"{name} is not run on jobs", hint=f"those that are: {', '.join(ON_JOBS)}")
+    module, function = (EXPERIMENTS if on == SIMULATED else ON_JOBS)[name].split(":")
+    made = getattr(import_module(f"midstream.lab.experiments.{module}"), function)
+    report: Report = made() if on == SIMULATED else made(on)
     return report
