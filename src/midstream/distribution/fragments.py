@@ -117,6 +117,11 @@ class Staged:
         return 1 + max(fragment.stage for fragment in self.fragments)
 
     @cached_property
+    def sources(self) -> tuple[Source, ...]:
+        """The streams that its fragments read."""
+        return tuple(source for fragment in self.fragments for source in fragment.sources)
+
+    @cached_property
     def windows(self) -> Mapping[WindowName, int]:
         """The fragments that keep windows for one-way joins, by the windows' names."""
         kept = ((node, f.number) for f in self.fragments for node in walk_physical(f.plan))

@@ -17,7 +17,7 @@ import pyarrow as pa
 from midstream.errors import InternalError
 from midstream.operators.carriers import carried, carrier
 from midstream.operators.elements import Hashes
-from midstream.operators.vectors import validity_of
+from midstream.operators.vectors import numbers_of, validity_of
 
 SEED = np.uint64(42)
 _1, _2, _3, _4, _5 = (
@@ -87,7 +87,8 @@ def _folded(column: pa.Array, seed: Words) -> Words:
     if types.is_integer(kind) or types.is_timestamp(kind) or types.is_duration(kind):
         if types.is_duration(kind):
             column = column.cast(pa.duration("us"))
-        return _long(_filled(column.cast(pa.int64())).view(np.uint64), seed)
+        # What a null holds is arbitrary, and so is its hash, which nobody takes.
+        return _long(numbers_of(column).astype(np.int64, copy=False).view(np.uint64), seed)
     if types.is_floating(kind):
         return _long(_double_words(_filled(column.cast(pa.float64()))), seed)
     if types.is_decimal(kind):
@@ -125,15 +126,18 @@ def _decimal(column: pa.Array, seed: Words) -> Words:
 
 
 def _left(words: Words, by: int) -> Words:
-    return (words << np.uint64(by)) | (words >> np.uint64(64 - by))
+    turned = words << np.uint64(by)
+    turned |= words >> np.uint64(64 - by)
+    return turned
 
 
 def _finished(words: Words) -> Words:
     words = words ^ (words >> np.uint64(33))
-    words = words * _2
-    words = words ^ (words >> np.uint64(29))
-    words = words * _3
-    return words ^ (words >> np.uint64(32))
+    words *= _2
+    words ^= words >> np.uint64(29)
+    words *= _3
+    words ^= words >> np.uint64(32)
+    return words
 
 
 def _int(values: Words, seed: Words) -> Words:
@@ -146,7 +150,13 @@ def _long(values: Words, seed: Words) -> Words:
 
 
 def _with_long(words: Words, values: Words) -> Words:
-    return _left(words ^ (_left(values * _2, 31) * _1), 27) * _1 + _4
+    mixed = _left(values * _2, 31)
+    mixed *= _1
+    mixed ^= words
+    mixed = _left(mixed, 27)
+    mixed *= _1
+    mixed += _4
+    return mixed
 
 
 def _bytes(column: pa.Array, seed: Words) -> Words:

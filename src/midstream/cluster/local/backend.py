@@ -32,6 +32,7 @@ from midstream.checkpoint.source_batches import source_batch
 from midstream.checkpoint.spark_log import LOCAL, note_sinks_called, paths_read, sinks_called
 from midstream.cluster.local.cluster import LocalCluster
 from midstream.cluster.local.folders import FolderSource
+from midstream.cluster.local.read_ahead import ReadAhead
 from midstream.errors import InputError, JobError, MidstreamError
 from midstream.inputs import NamedSource, StreamSettings, table_of
 from midstream.job.arriving.ingest import checked, warn_of
@@ -97,6 +98,7 @@ class LocalBackend:
         """The files that were read, by stream."""
         self._inherited: dict[str, list[SourceFile]] = {}
         """Files that Spark has read, until a manifest tells of them."""
+        self._ahead = ReadAhead(lambda name, files: self._source(name).read(files))
 
     def stream(self, name: str, source: Any, columns: pa.Schema | None, settings: StreamSettings) -> LocalInput:
         """A stream whose rows are pushed; the source is its schema, or a table that has it."""
@@ -259,9 +261,12 @@ class LocalBackend:
         taken = {name: files[: self._source(name).at_once] for name, files in waiting.items() if files}
         if not taken:
             return False
+        following = {name: files[len(taken.get(name, ())) :] for name, files in waiting.items()}
+        coming = {name: files[: self._source(name).at_once] for name, files in following.items() if files}
 
         def work() -> None:
-            read = {name: self._source(name).read(files) for name, files in taken.items()}
+            read = self._ahead.take(taken)
+            self._ahead.begin(coming)
             rows, found = {n: rows for n, (rows, _) in read.items()}, {n: files for n, (_, files) in read.items()}
             self._batch(job, rows, found)
 

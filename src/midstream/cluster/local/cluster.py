@@ -34,14 +34,16 @@ from midstream.optimizer.plans import Plan
 
 @dataclass(frozen=True, slots=True)
 class GoingOn:
-    """A step whose tasks go on from batch to batch."""
+    """A step whose tasks go on from batch to batch; it reports here, unless it runs somewhere else."""
 
     step: StageStep
     tasks: dict[tuple[int, int], KeptTasks[Task]]
+    reports: list[Report] | None = None
 
     def run(self, slot: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Runs the step in a slot."""
-        return self.step.run(slot, batches, self.tasks.setdefault((self.step.stage, slot), KeptTasks()))
+        kept = self.tasks.setdefault((self.step.stage, slot), KeptTasks())
+        return self.step.run(slot, batches, kept, reports=self.reports)
 
 
 Arriving = Mapping[str, pa.RecordBatch | pa.Table]
@@ -74,8 +76,12 @@ class LocalCluster:
 
     def run(self, batch: Batch, rows: Arriving) -> list[Report]:
         """Runs all stages of a batch."""
-        steps = [GoingOn(step, self._tasks) for step in batch.steps()]
-        return self._slots.run(steps, self._dealt(batch, rows), batch.slots.count)
+        reports: list[Report] = []
+        # Where rows travel in a random order, as between machines, so do reports.
+        told = reports if self._slots.shuffle is None else None
+        steps = [GoingOn(step, self._tasks, told) for step in batch.steps()]
+        noted = self._slots.run(steps, self._dealt(batch, rows), batch.slots.count)
+        return noted or sorted(reports, key=lambda report: (report.stage, report.slot))
 
     def move(self, move: Move) -> list[Report]:
         """Runs a move of state."""

@@ -165,7 +165,7 @@ class RunningQuery:
     @property
     def sources(self) -> tuple[Source, ...]:
         """The sources of all its fragments."""
-        return tuple(source for f in self.staged.fragments for source in f.sources)
+        return self.staged.sources
 
     @property
     def sources_read(self) -> tuple[Source, ...]:

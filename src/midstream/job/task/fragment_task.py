@@ -222,7 +222,7 @@ class FragmentTask:
         """Moves new segments into files and maps them once they are many."""
         written = mapped_states(self.files, self._path, self._named(self.execution), self.memory)
         self.flushed += {entry.file for entry in written}
-        self.entries += written
+        self.entries = [*self.entries, *written]
 
     def _path(self) -> str:
         return name_for("state", self.batch_id, self.slot, self.work.fragment.number)

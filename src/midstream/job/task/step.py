@@ -82,10 +82,12 @@ class StageStep:
         batches: Iterator[pa.RecordBatch],
         kept: KeptTasks[Task] | None = None,
         executor: str = "",
+        reports: list[Report] | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The rows for the next stage, and a report, which names the `executor`.
 
-        `kept` are tasks of the last batch that may go on.
+        `kept` are tasks of the last batch that may go on. The report is added to `reports`, if whoever runs the step
+        has them; else it is among the rows.
         """
         report = Report(self.stage, slot, executor=executor)
         try:
@@ -96,7 +98,10 @@ class StageStep:
             report.error = error
         except pa.ArrowException as error:
             report.error = InputError("a batch cannot be processed", detail=f"{type(error).__name__}: {error}")
-        yield self.exchange.note(report, slot, range(self.slots) if self.copied else self.routing)
+        if reports is None:
+            yield self.exchange.note(report, slot, range(self.slots) if self.copied else self.routing)
+        else:
+            reports.append(report)
 
     def _gather(
         self, slot: int, batches: Iterator[pa.RecordBatch], intake: Intake

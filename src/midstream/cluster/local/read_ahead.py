@@ -1,0 +1,53 @@
+"""The files of the next batch, read while the batch before it is under way.
+
+What was read ahead counts only if the next batch has exactly these files; else, and where reading failed, the batch
+reads its files itself, and says what is wrong with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+
+import pyarrow as pa
+
+from midstream.checkpoint.file_entries import SourceFile
+from midstream.checkpoint.parallel_writes import begin
+
+LEAST, MOST = 2**18, 64 * 2**20
+"""From how many bytes of files on, and up to how many, they are read ahead: few take less time than beginning that."""
+
+Files = Mapping[str, Sequence[SourceFile]]
+"""The files of a batch, by stream."""
+
+ReadFiles = dict[str, tuple[pa.Table, list[SourceFile]]]
+"""Rows by stream, and the files that have them as they were when they were read."""
+
+
+class ReadAhead:
+    """Reads files by stream, some of them ahead."""
+
+    def __init__(self, read: Callable[[str, Sequence[SourceFile]], tuple[pa.Table, list[SourceFile]]]) -> None:
+        self._read = read
+        self._files: Files = {}
+        self._found: ReadFiles = {}
+        self._begun: Future[None] | None = None
+
+    def begin(self, files: Files) -> None:
+        """Starts to read files ahead, unless they are too few or too large."""
+        self._files, self._found, self._begun = files, {}, None
+        if LEAST <= sum(file.size for some in files.values() for file in some) <= MOST:
+            self._begun = begin(self._read_into, files, self._found)
+
+    def take(self, files: Files) -> ReadFiles:
+        """What files hold."""
+        found: ReadFiles = {}
+        begun, self._begun = self._begun, None
+        if begun is not None and self._files == files and begun.exception() is None:
+            return self._found
+        self._read_into(files, found)
+        return found
+
+    def _read_into(self, files: Files, found: ReadFiles) -> None:
+        for name, some in files.items():
+            found[name] = self._read(name, some)
