@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from tests.job.chain import Chain
 from tests.job.test_chain import GROUPS, STAGES, THREE, as_multiset, tables
 from tests.job.test_doubled_moves import SPLIT, moved
 from tests.job.test_local_plans import DISTINCT, ENTERED, HOPS, LEFT, many_keys, opened
+from tests.job.test_slot_decisions import pushed
 from tests.profiles import always
 
 import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint.status import moving_groups
+from midstream.cluster.checkpoint_session import CheckpointSession
+from midstream.cluster.listener import Listener, status
 from midstream.job.events import MoveCancelled
 from midstream.migration.registry import STRATEGIES
 
@@ -195,3 +200,33 @@ def test_groups_of_many_pairs_of_slots_move_one_after_the_other(tmp_path):
     assert first > last == later > none == 0
     chain.batch({}, end=True)
     assert as_multiset(chain.results()) == as_multiset(ms.run(THREE, inputs))
+
+
+def test_a_session_cancels_a_move_by_call_and_by_request(tmp_path):
+    parts = [pushed(number) for number in range(6)]
+    with ms.Session(checkpoint=str(tmp_path), on="local", slots=2) as session:
+        assert isinstance(session, CheckpointSession)
+        session.stream("A", parts[0].schema)
+        query = session.query("q", "SELECT k, count(*) AS n FROM A [RANGE 30] GROUP BY k")
+        session.start()
+        session.push("A", parts[0])
+        listener = Listener(session)
+        for number, cancel in enumerate((session.cancel_rebalance, lambda: listener.answer(CANCEL))):
+            session.rebalance([1] * 100 + [0] * 156, protocol="split_time")
+            session.push("A", parts[2 * number + 1])
+            assert status(session)["moving"]["groups"] == 228
+            assert foretold(session, CANCEL)["cancelled"]["groups"] == 228
+            cancel()
+            session.push("A", parts[2 * number + 2])
+            assert status(session)["moving"] is None
+        assert [(move["status"], move["start_batch"]) for move in session.moves] == [("cancelled", 1), ("cancelled", 3)]
+        session.push("A", parts[5])
+        session.finish()
+        assert ms.snapshot_equal(query.table(), ms.reference(query.cql, {"A": pa.concat_tables(parts)}))
+
+
+CANCEL = {"command": "cancel_rebalance"}
+
+
+def foretold(session: CheckpointSession, request: dict[str, Any]) -> Any:
+    return Listener(session).answer({"command": "forecast", "of": request})

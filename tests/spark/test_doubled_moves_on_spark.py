@@ -37,11 +37,13 @@ def test_rows_go_to_both_slots_until_the_receiver_answers_alone(protocol, query,
         def ask(batch: int) -> None:
             if batch == 1:
                 session.rebalance(WANTED, protocol=protocol)
+            if batch == 2:
+                session.queries["q"].migrate("(A (B C))", "genmig")
 
         session.before_batch(ask)
         session.process_available()
         manifest = session._job.manifest
-        assert manifest is not None and manifest.slots.doubled is not None
+        assert manifest is not None and manifest.slots.doubled is not None and "q" in manifest.migration
         assert manifest.streams.rows == {n: sum(t < 60 for t in rows["ts"].to_pylist()) for n, rows in inputs.items()}
     for since in (60, 80):
         feed_all(feeds, inputs, since, since + 20)
@@ -54,7 +56,32 @@ def test_rows_go_to_both_slots_until_the_receiver_answers_alone(protocol, query,
         changed = sum(a != b for a, b in zip(WANTED, default_routing(2), strict=True))
         assert [(told["groups"], told["rows_sent"]) for told in session.moves] == [(changed, 0)]
         session.finish()
+        assert session.queries["q"].plan.text == "(A (B C))"
         got = session.queries["q"].table()
         assert ms.snapshot_equal(got, ms.reference(query, inputs))
         if query is THREE:
             assert as_multiset(got) == as_multiset(ms.run(query, inputs))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", ["split_time", "ptlb"])
+def test_a_move_is_cancelled_on_spark(protocol, spark, tmp_path):
+    inputs = tables(rows=60, last=100)
+    feeds = {name: Feed(tmp_path / name) for name in "ABC"}
+    for since in range(0, 101, 20):
+        feed_all(feeds, inputs, since, since + 20)
+    with CheckpointSession(spark, checkpoint=str(tmp_path / "checkpoint"), slots=2, small_batches=0) as session:
+        for name, feed in feeds.items():
+            session.stream(name, feed.frame(spark), time="ts")
+        session.query("q", THREE, plan="((A B) C)")
+
+        def ask(batch: int) -> None:
+            if batch == 1:
+                session.rebalance(WANTED, protocol=protocol)
+            if batch == 3:
+                session.cancel_rebalance()
+
+        session.before_batch(ask)
+        session.process_available(finish=True)
+        assert [(told["status"], told["start_batch"], told["batch"]) for told in session.moves] == [("cancelled", 1, 3)]
+        assert as_multiset(session.queries["q"].table()) == as_multiset(ms.run(THREE, inputs))
