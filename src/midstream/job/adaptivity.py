@@ -29,12 +29,13 @@ from midstream.job.migrations.verifying import copy_name
 from midstream.job.operator_totals import OperatorTotals
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.both_at_once import held_up
-from midstream.job.slots.links import Located, Told, link_seconds
+from midstream.job.slots.links import Located, Measuring, Told, link_seconds
 from midstream.job.task.reports import Report
 from midstream.job.task.samples import SampleRequest
 from midstream.job.watched import sources_of, summary_of
 from midstream.optimizer.cost import Constants
 from midstream.optimizer.plans import Plan, plan_query
+from midstream.optimizer.sites.links import links_from_json, links_to_json
 
 if TYPE_CHECKING:
     from midstream.job.batch import Batch
@@ -302,6 +303,8 @@ class Watchers:
     """What plans are weighed by where the session runs."""
     located: Located = field(default_factory=Located)
     """Where slots are."""
+    measuring: Measuring = field(default_factory=Measuring)
+    """What links were measured to take."""
 
     def watch(self, query: RunningQuery, policy: Policy) -> None:
         """Watches a query from its next batch on."""
@@ -325,6 +328,7 @@ class Watchers:
         started = time.perf_counter()
         before = {} if batch.before is None else batch.before.accounts
         topology = self.located.topology(batch.slots.count, links)
+        self.measuring.see(batch.reports, topology)
         kept = {}
         for name in batch.queries:
             watcher = self.by_query.get(name)
@@ -339,6 +343,11 @@ class Watchers:
             kept[name] = watcher.kept()
         self.seconds = time.perf_counter() - started
         return kept
+
+    def measured(self, links: Told) -> list[list[Any]] | None:
+        """What the next manifest is to say of links, if some were measured to be others than is known."""
+        found = self.measuring.news(self.located.links(links))
+        return links_to_json({**links_from_json(links), **found}) if found else None
 
     def decided(self, query: str) -> list[Decision]:
         """What was decided about a query lately."""

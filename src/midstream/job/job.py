@@ -53,6 +53,7 @@ from midstream.job.events import (
     QueryResumed,
     Rebalanced,
     Rescaled,
+    SettingsChanged,
     VerifiedMigrationsBegun,
 )
 from midstream.job.finished import require_unfinished
@@ -376,6 +377,8 @@ class Job:
     def begin_decided(self) -> None:
         """Starts the migrations that watchers decided on after the last batch, as its manifest says."""
         self.watchers.restore(self.manifest, self.queries)
+        if (links := self.watchers.measured(self.state.settings.links)) is not None:
+            self.apply(SettingsChanged({"links": links}))
         if verified := self.state.verifications.by_query:
             self.apply(VerifiedMigrationsBegun(self._observed(verified)))
         for asked in list(wishes(self.watchers, self.state)):

@@ -60,12 +60,12 @@ class FileSource:
 
 
 class SimulatedSlots(SlotThreads):
-    """Has a driver's steps run by the machines of a simulation."""
+    """Has a driver's steps run by the machines of a simulation; `pinned`: each slot on one of them."""
 
-    def __init__(self, job: SimulatedProcess, workers: Sequence[str], random: Random) -> None:
+    def __init__(self, job: SimulatedProcess, workers: Sequence[str], random: Random, pinned: bool = False) -> None:
         super().__init__(threads=1, shuffle=np.random.default_rng(random.getrandbits(32)))
         self.job = job
-        self.coordinator = Coordinator(workers, random)
+        self.coordinator = Coordinator(workers, random, pinned)
         self.job.simulation.add(job.name, lambda disk: self.coordinator, speed=1000.0)
         self._numbers = count()
 
@@ -76,24 +76,32 @@ class SimulatedSlots(SlotThreads):
         self.job.simulation.post(self.job.name, begun)
         self.job.wait_until(lambda: name in self.coordinator.finished)
         given = [rows for blocks in self.coordinator.finished[name] for rows in blocks]
-        return [Report.from_bytes(note) for rows in given for note in rows.column(NOTE).to_pylist()]
+        reports = [Report.from_bytes(note) for rows in given for note in rows.column(NOTE).to_pylist()]
+        if self.coordinator.pinned:  # else it was between any two machines
+            for report in reports:
+                report.traffic.received.update(self.coordinator.transfers.get((report.stage, report.slot), ()))
+        return reports
 
 
 class SimulatedCluster(LocalCluster):
     """A job's cluster whose slots are tasks on simulated machines."""
 
-    def __init__(self, files: Files, job: SimulatedProcess, workers: Sequence[str], random: Random) -> None:
-        slots = SimulatedSlots(job, workers, random)
+    def __init__(
+        self, files: Files, job: SimulatedProcess, workers: Sequence[str], random: Random, pinned: bool = False
+    ) -> None:
+        slots = SimulatedSlots(job, workers, random, pinned)
         super().__init__(files, shuffle=slots.shuffle)
         self._slots = slots
 
 
 class SimulatedBackend(LocalBackend):
-    """Brings batches to a session on demand."""
+    """Brings batches to a session on demand; slots that are `pinned` to workers tell how long rows took to come."""
 
-    def __init__(self, files: Files, job: SimulatedProcess, workers: Sequence[str], random: Random) -> None:
+    def __init__(
+        self, files: Files, job: SimulatedProcess, workers: Sequence[str], random: Random, pinned: bool = False
+    ) -> None:
         super().__init__(files)
-        self.cluster = SimulatedCluster(files, job, workers, random)
+        self.cluster = SimulatedCluster(files, job, workers, random, pinned)
         self._begun = False
 
     def stream(self, name: str, source: Any, columns: pa.Schema | None, settings: StreamSettings) -> LocalInput:

@@ -28,6 +28,9 @@ Name = tuple[str, int]
 Attempt = tuple[Name, int, int, int]
 """A task's work, stage and slot, and which attempt at it."""
 
+Transfers = tuple[tuple[int, float], ...]
+"""How long what a slot of the stage before gave was on its way."""
+
 BASE_COST = 50.0
 """What a task costs besides one unit for each row that it is given or gives."""
 
@@ -61,10 +64,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """To the coordinator: a task is done; of the last stage with what it gave."""
+    """To the coordinator: a task is done; of the last stage with what it gave. Its input took so long to come."""
 
     attempt: Attempt
     given: Blocks = ()
+    transfers: Transfers = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,11 +89,12 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """The answer; None if it is not there."""
+    """The answer, sent at a time; no rows if they are not there."""
 
     attempt: Attempt
     wanted_by: Attempt
     rows: Blocks | None
+    at: float
 
 
 @dataclass(slots=True)
@@ -102,6 +107,7 @@ class Work:
     """Attempts from which something may still be heard, by stage and slot."""
     done: dict[tuple[int, int], tuple[str, Attempt]] = field(default_factory=dict)
     given: dict[int, Blocks] = field(default_factory=dict)
+    transfers: dict[tuple[int, int], Transfers] = field(default_factory=dict)
 
     @property
     def stages(self) -> int:
@@ -115,11 +121,14 @@ class Work:
 
 
 class Coordinator:
-    """Runs on a driver's machine, and is lost with it."""
+    """Runs on a driver's machine, and is lost with it; slots run on any worker unless they are `pinned`."""
 
-    def __init__(self, workers: Sequence[str], random: Random) -> None:
+    def __init__(self, workers: Sequence[str], random: Random, pinned: bool = False) -> None:
         self.workers = list(workers)
         self.random = random
+        self.pinned = pinned
+        self.transfers: dict[tuple[int, int], Transfers] = {}
+        """How long the input of each task of the last work was on its way, by stage and slot."""
         self.work: Work | None = None
         self.finished: dict[Name, list[Blocks]] = {}
 
@@ -155,6 +164,7 @@ class Coordinator:
         if stage == work.stages - 1:
             work.given[slot] = message.given
         work.done[stage, slot] = sender, message.attempt
+        work.transfers[stage, slot] = message.transfers
         self._launch(step)
 
     def _note_lost(self, step: Step, message: Lost) -> None:
@@ -175,6 +185,7 @@ class Coordinator:
         stage = work.open_stage()
         if stage is None:
             self.finished = {work.begun.name: [work.given[slot] for slot in sorted(work.given)]}
+            self.transfers = work.transfers
             self.work = None
             return
         slots = range(len(work.begun.slots))
@@ -190,7 +201,8 @@ class Coordinator:
         sources = tuple(work.done[stage - 1, other] for other in range(slots)) if stage else ()
         run = Run(attempt, work.begun.steps[stage], slots, stage == work.stages - 1, rows, sources)
         work.running.setdefault((stage, slot), set()).add(work.attempts)
-        step.send(self.random.choice(self.workers), run, size=_rows(rows))
+        worker = self.workers[slot % len(self.workers)] if self.pinned else self.random.choice(self.workers)
+        step.send(worker, run, size=_rows(rows))
         step.set_timer(f"{work.begun.name} {stage}/{slot}/{work.attempts}", PATIENCE)
 
 
@@ -201,6 +213,7 @@ class Gathering:
     run: Run
     coordinator: str
     rows: dict[Attempt, Blocks] = field(default_factory=dict)
+    seconds: dict[int, float] = field(default_factory=dict)
 
 
 class TaskKilled(BaseException):
@@ -228,7 +241,7 @@ class Worker:
         elif isinstance(message, Fetch):
             kept = self.kept.get(message.attempt)
             rows = None if kept is None else kept[message.wanted_by[2]]
-            step.send(sender, Fetched(message.attempt, message.wanted_by, rows), size=_rows(rows or ()))
+            step.send(sender, Fetched(message.attempt, message.wanted_by, rows, step.now), size=_rows(rows or ()))
         elif isinstance(message, Fetched):
             self._note_fetched(step, message)
 
@@ -260,19 +273,21 @@ class Worker:
             self._give_up(step, message.wanted_by, [message.attempt])
             return
         gathering.rows[message.attempt] = message.rows
+        gathering.seconds[message.attempt[2]] = step.now - message.at
         if len(gathering.rows) == len(gathering.run.sources):
             del self.gathering[message.wanted_by]
             step.cancel_timer(str(message.wanted_by))
             rows = [row for _, attempt in gathering.run.sources for row in gathering.rows[attempt]]
             self.random.shuffle(rows)
-            self._run(step, gathering.coordinator, gathering.run, tuple(rows))
+            took = tuple(sorted(gathering.seconds.items()))
+            self._run(step, gathering.coordinator, gathering.run, tuple(rows), took)
 
     def _give_up(self, step: Step, attempt: Attempt, missing: Sequence[Attempt]) -> None:
         gathering = self.gathering.pop(attempt)
         step.cancel_timer(str(attempt))
         step.send(gathering.coordinator, Lost(attempt, tuple(missing)))
 
-    def _run(self, step: Step, coordinator: str, run: Run, rows: Blocks) -> None:
+    def _run(self, step: Step, coordinator: str, run: Run, rows: Blocks, took: Transfers = ()) -> None:
         try:
             with running_as(self.process):
                 task = pickle.loads(run.step)
@@ -282,11 +297,11 @@ class Worker:
             return
         step.work(BASE_COST + _rows(rows) + _rows(given))
         if run.last:
-            step.send(coordinator, Done(run.attempt, tuple(given)), size=_rows(given))
+            step.send(coordinator, Done(run.attempt, tuple(given), took), size=_rows(given))
             return
         self.kept[run.attempt] = _dealt(given, run.slots, self.random)
         step.hold(sum(_rows(blocks) for dealt in self.kept.values() for blocks in dealt))
-        step.send(coordinator, Done(run.attempt))
+        step.send(coordinator, Done(run.attempt, (), took))
 
 
 def _rows(blocks: Sequence[pa.RecordBatch]) -> float:

@@ -73,6 +73,8 @@ class Traffic:
     """How many bytes of rows went to each slot of the next stages."""
     sent_of: dict[str, dict[int, int]] = field(default_factory=dict)
     """The same by query."""
+    received: dict[int, float] = field(default_factory=dict)
+    """For how many seconds what a slot of the stage before sent was on its way, where the cluster measures it."""
 
     def count_sent(self, query: str, slots: npt.NDArray[np.integer], size: int) -> None:
         """Counts a query's rows of so many bytes together on their way to slots."""
