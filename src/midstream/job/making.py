@@ -22,6 +22,7 @@ from midstream.job.slots.relocation import Relocated, current_routing, relocated
 from midstream.job.slots.replays import Pace
 from midstream.job.slots.rerouting import Rerouter
 from midstream.job.slots.slot_layout import SlotLayout
+from midstream.job.slots.stepping import next_step
 from midstream.job.state import JobState
 
 
@@ -53,11 +54,12 @@ def make(state: JobState, at: Circumstances, sifted: frozenset[str] = frozenset(
     doubles = moves_doubled(at.before, state.wanted)
     merges = None if state.faults.stopped else state.spread.merging
     better = None if doubles else at.rerouter.better(state.queries, state.routes, state.sort_bits, merges)
-    spreading = state.spread.beginning(at.before, state.queries, state.faults.stopped, old, state.wanted, better)
     # Nothing comes after the last batch, so nothing is left for later ones.
     registers = at.incoming.registers or {}
     ends = bool(registers) and all(register == INFINITY for register in registers.values())
     pace = Pace.of(at.before, state.faults.stopped, ends)
+    wanted = next_step(old, state.wanted, at.before, state.queries, pace.rows if upgrade is None else None)
+    spreading = state.spread.beginning(at.before, state.queries, state.faults.stopped, old, wanted, better)
 
     def relocate(
         since: Manifest | None, wanted: Routing | None, placed: Mapping[str, Filled] | None
@@ -66,7 +68,7 @@ def make(state: JobState, at: Circumstances, sifted: frozenset[str] = frozenset(
         return relocated(uri, batch_id, since, queries, old, wanted, memory, upgrade, better, placed, pace)
 
     moved = yield from relocated_doubled(
-        batch_id, spreading.start, state.queries, old, state.wanted, relocate, state.faults.stopped
+        batch_id, spreading.start, state.queries, old, wanted, relocate, state.faults.stopped
     )
     before, spread = spreading.after(moved.before, moved.queries, moved.routing)
     queries = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.moves import Shipment
@@ -111,5 +111,5 @@ def _runs(groups: Sequence[tuple[int, int]], width: int) -> Iterator[Range]:
     """
     runs = [(target, next(run)[0]) for target, run in groupby(groups, key=lambda at: at[1])]
     starts = [0, *(first << width for _, first in runs[1:])]
-    for (target, _), start, end in zip(runs, starts, [*starts[1:], 2**64], strict=True):
+    for (target, _), (start, end) in zip(runs, pairwise([*starts, 2**64]), strict=False):
         yield target, start, end
