@@ -39,6 +39,15 @@ ONE_WINDOW = {
     "intersection": "SELECT A.k FROM A [RANGE 50000] INTERSECT ALL SELECT B.k FROM B [RANGE 50000]",
 }
 
+ONE_KEY = {
+    "all rows": "SELECT count(*) AS n, sum(A.v) AS s, min(A.v) AS low FROM A [RANGE 50000]",
+    "what enters": "SELECT ISTREAM A.k, A.v FROM A [RANGE 50000]",
+    "different values": "SELECT count(DISTINCT A.v) AS n, avg(A.v) AS m FROM A [RANGE 50000]",
+    "what is there": "SELECT RSTREAM A.k, A.v FROM A [RANGE 20]",
+    "last rows": "SELECT A.k, A.v FROM A [PARTITION BY k ROWS 4]",
+    "sequence": "SELECT x.v AS a, y.v AS b FROM A AS x FOLLOWED BY B AS y ON x.k = y.k",
+}
+
 WINDOWS = "A [RANGE 50000], B [RANGE 50000], C [RANGE 50000]"
 MOVES = {
     "joins": f"SELECT A.v AS a, C.v AS c FROM {WINDOWS} WHERE A.k = B.k AND B.v = C.v",
@@ -65,7 +74,7 @@ def arriving(streams: str, rows: int, keys: int) -> Iterator[dict[str, pa.Record
 
 def opened(query: str, keys: int, folder: Path, plan: str | None = None) -> Chain:
     streams = {name: pa.Table.from_batches([rows_of(name, 0, 10, keys)]) for name in "ABC"}
-    question = ask(query, {name: table for name, table in streams.items() if f"{name} [" in query})
+    question = ask(query, {name: table for name, table in streams.items() if f"{name} " in query})
     return Chain(question.plan, question.catalog, folder, slots=1, plan=plan, memory=Memory(MEMORY))
 
 
@@ -132,6 +141,18 @@ def test_a_large_window_takes_no_more_memory_than_a_small_one(name, tmp_path):
         parts = [part for report in found[0].reports for part in report.fragments.values()]
         assert sum(part.rows_out for part in parts) >= rows / 4
         return most
+
+    small, large = peak(12_000), peak(48_000)
+    assert large < 2 * small
+
+
+@pytest.mark.parametrize("name", always(2, ONE_KEY))
+def test_what_has_no_keys_or_few_is_looked_at_in_parts(name, tmp_path):
+    def peak(rows: int) -> int:
+        chain = opened(ONE_KEY[name], rows, tmp_path / str(rows))
+        streams = "".join(sorted(d.name for d in chain.driver.streams.values()))
+        run_batch(chain, arriving(streams, rows, rows))
+        return peak_of(lambda: run_batch(chain, (), end=True))
 
     small, large = peak(12_000), peak(48_000)
     assert large < 2 * small

@@ -55,47 +55,37 @@ class Measure:
         return Measure(self.values[rows], self.operation, self.neutral, self.steps)
 
 
-def count_measure(present: Mask) -> Measure:
-    """How many rows have a value."""
-    return Measure(present.astype(np.int64), np.add, 0, steps=True)
+def integer_sum(values: Integers, wide: bool) -> Measure:
+    """The exact sum of integers; `wide` if it could leave 64 bits."""
+    return Measure(values.astype(object), np.add, 0) if wide else Measure(values, np.add, 0, steps=True)
 
 
-def integer_sum(column: pa.Array, present: Mask) -> Measure:
-    """The exact sum of integers; refuses sums that could leave 64 bits."""
-    values = np.where(present, numbers_of(column).astype(np.int64), 0)
-    if len(values):
-        largest = max(abs(int(values.max())), abs(int(values.min())))
-        if largest * len(values) >= 2**63:
-            return _wide_sum(values)
-    return Measure(values, np.add, 0, steps=True)
+def largest_sum(values: Integers) -> int:
+    """What no sum of some of the integers exceeds, whatever its sign."""
+    return max(abs(int(values.max())), abs(int(values.min()))) * len(values) if len(values) else 0
 
 
-def _wide_sum(values: Integers) -> Measure:
-    return Measure(values.astype(object), np.add, 0)
-
-
-def decimal_sum(column: pa.Array, present: Mask) -> Measure:
-    """The exact sum of decimals, as integers in units of the last place."""
-    words = _words_of_decimals(column, present)
+def decimal_sum(column: pa.Array, present: Mask, words: Integers | None) -> Measure:
+    """The exact sum of decimals, as integers in units of the last place: words of 64 bits if no sum is wider."""
     if words is not None:
-        return words
+        return Measure(words, np.add, 0, steps=True)
     scale = column.type.scale
     units = [0 if v is None else int(v.scaleb(scale, _EXACT)) for v in column.to_pylist()]
     values = np.array(units, dtype=object)
     return Measure(np.where(present, values, 0), np.add, 0)
 
 
-def _words_of_decimals(column: pa.Array, present: Mask) -> Measure | None:
-    """The sum as one of 64-bit integers, where neither a value nor any sum of them can be wider."""
-    if not pa.types.is_decimal128(column.type) or len(column) == 0:
+def decimal_words(column: pa.Array, present: Mask) -> Integers | None:
+    """Decimals in units of the last place, zero where none counts; None if one is wider than 64 bits."""
+    if not pa.types.is_decimal128(column.type):
         return None
+    if len(column) == 0:
+        return np.empty(0, np.int64)
     halves = np.frombuffer(column.buffers()[1], np.int64)[2 * column.offset : 2 * (column.offset + len(column))]
     low, high = halves.reshape(-1, 2).T
     if not bool(((low >> 63) == high)[present].all()):
         return None
-    values = np.where(present, low, 0)
-    largest = max(abs(int(values.max())), abs(int(values.min())))
-    return Measure(values, np.add, 0, steps=True) if largest * len(values) < 2**63 else None
+    return np.where(present, low, 0)
 
 
 def extreme(numbers: Numbers, present: Mask, least: bool) -> Measure:
@@ -144,6 +134,15 @@ def ranked(column: pa.Array) -> Ranked:
     places = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False) if len(column) else np.empty(0, np.int64)
     numbers = ranks[places] if len(ranks) else np.zeros(len(column), np.int64)
     return Ranked(numbers, encoded.dictionary.take(order), column.type)
+
+
+def further(one: pa.Array, other: pa.Array, least: bool) -> pa.Array:
+    """The lesser, or the greater, of two columns' values at each place; what is null does not count."""
+    both = pa.concat_arrays([one, other])
+    order, valid = ranked(both), present_in(both, len(both), None)
+    measure, count = extreme(order.numbers, valid, least), len(one)
+    numbers = measure.operation(measure.values[:count], measure.values[count:])
+    return order.column(numbers, valid[:count] | valid[count:])
 
 
 def decimals(units: Numbers, kind: pa.DataType, valid: Mask) -> pa.Array:

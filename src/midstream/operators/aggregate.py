@@ -6,8 +6,9 @@ slice enter it as one entry per group; only rows that start or end within it are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,26 +17,26 @@ from midstream.algebra.declarations import AggregateFunction
 from midstream.algebra.windows import Hop
 from midstream.errors import InputError, InternalError
 from midstream.operators.accumulators import (
-    Measure,
-    as_floats,
-    count_measure,
     decimal_sum,
     decimals,
     extreme,
+    further,
     integer_sum,
     integers,
-    present_in,
+    largest_sum,
     ranked,
 )
 from midstream.operators.elements import Elements, Indices, Mask
 from midstream.operators.float_sums import float_totals
+from midstream.operators.large_groups import LargeGroups, LargeSlice, Values
 from midstream.operators.ordering import group_rows, total_order
+from midstream.operators.parts import ALL_ROWS, Argument, Layout, Part, Parts, count_measure
 from midstream.operators.slices import KeyedSliceOperator
-from midstream.operators.spread import Spread, SpreadOf
-from midstream.operators.state.alive import Alive
+from midstream.operators.spread import SpreadOf
+from midstream.operators.state.alive import Alive, Stored
 from midstream.operators.state.sorted_state import SortedState
-from midstream.operators.sweep import Sweep, join_neighbours, sweep
-from midstream.operators.vectors import Numbers, gather, numbers_of, validity_of
+from midstream.operators.sweep import sweep
+from midstream.operators.vectors import Numbers, gather
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,44 +50,12 @@ class AggregateSpec:
     where: str | None = None
     user: AggregateFunction | None = None
 
-
-class Layout:
-    """How a slice's rows are swept: the pieces, the rows swept one by one, and the groups that enter as one.
-
-    Measures that several aggregates share are swept once.
-    """
-
-    def __init__(self, pieces: Sweep, groups: Indices, single: Indices, whole: Indices, merged: Indices) -> None:
-        self.pieces = pieces
-        self.groups = groups
-        self.single = single
-        self.whole = whole
-        self.merged = merged
-        self.known: dict[tuple[object, ...], Numbers] = {}
-        self.spreads: dict[tuple[object, ...], Spread] = {}
-
-    def sweep(self, measure: Measure) -> Numbers:
-        """A measure over every piece."""
-        extra = measure.values[:0]
-        if len(self.whole):
-            count = int(self.groups.max()) + 1
-            extra = measure.at(self.whole).merged(self.groups[self.whole], count)[self.merged]
-        return measure.at(self.single).swept(self.pieces, extra)
-
-    def once(self, name: tuple[object, ...], measure: Callable[[], Measure]) -> Numbers:
-        """A measure over every piece, remembered by name."""
-        if name not in self.known:
-            self.known[name] = self.sweep(measure())
-        return self.known[name]
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """What an aggregate looks at: a column, which of its rows count, and a name for both."""
-
-    column: pa.Array | None
-    present: Mask
-    name: tuple[object, ...]
+    def argument(self, schema: pa.Schema) -> Argument:
+        """What it looks at of rows of a schema."""
+        if not self.columns:
+            return Argument(where=self.where)
+        name = self.columns[0]
+        return Argument(name, self.where, self.distinct, schema.field(name).type)
 
 
 class GroupAggregate(KeyedSliceOperator):
@@ -108,18 +77,35 @@ class GroupAggregate(KeyedSliceOperator):
             groups, examples = group_rows([rows.columns.column(name) for name in self.keys])
         else:
             groups, examples = np.zeros(len(rows), np.intp), np.zeros(1, np.intp)
-        layout = self._layout(rows, groups, start, end)
-        counted = layout.once(("rows",), lambda: count_measure(np.ones(len(rows), bool)))
+        yield self.answer(InMemory(rows, self._layout(rows, groups, start, end), rows.take(examples).columns))
+
+    def answers_in_parts(self, stored: Sequence[Stored], start: int, end: int) -> Iterator[Elements]:
+        assert self.most is not None
+        if self.row_by_row:
+            self.refuse_more_than_memory("the rows of one group, for a user's function,", stored[0].size())
+            yield from self.answers([part.alive() for part in stored], start, end)
+            return
+        for rows in LargeGroups(stored, self.keys, self.most).slices():
+            yield self.answer(rows)
+
+    def answer(self, rows: InMemory | LargeSlice) -> Elements:
+        """The aggregates of every group on every piece."""
+        known: dict[object, Any] = {}
+
+        def value(spec: AggregateSpec) -> pa.Array:
+            if spec.user is not None:
+                assert isinstance(rows, InMemory)
+                return _user_value(spec, rows)
+            argument = spec.argument(self.kept[0].schema)
+            return compute(spec, rows.parts(argument, known))
+
         # What is not a number comes of infinities by the rules of arithmetic, and is an answer like any other.
         with np.errstate(invalid="ignore", over="ignore"):
-            values = [self._value(spec, rows, layout) for spec in self.specs]
-        keys = [gather(rows.columns.column(name), examples[layout.pieces.groups]) for name in self.keys]
-        result = Elements(
-            pa.RecordBatch.from_arrays([*keys, *values], schema=self.schema),
-            layout.pieces.starts,
-            layout.pieces.ends,
-        )
-        yield result.where(counted > 0)
+            values = [value(spec) for spec in self.specs]
+        pieces = rows.pieces
+        keys = [gather(rows.examples.column(name), pieces.groups) for name in self.keys]
+        batch = pa.RecordBatch.from_arrays([*keys, *values], schema=self.schema)
+        return Elements(batch, pieces.starts, pieces.ends).where(rows.parts(ALL_ROWS, known).count > 0)
 
     def _layout(self, rows: Elements, groups: Indices, start: int, end: int) -> Layout:
         throughout = (rows.valid_from == start) & (rows.valid_to == end)
@@ -134,108 +120,100 @@ class GroupAggregate(KeyedSliceOperator):
         )
         return Layout(pieces, groups, single, whole, merged)
 
-    def _value(self, spec: AggregateSpec, rows: Elements, layout: Layout) -> pa.Array:
-        where = _filter(rows, spec.where)
-        if spec.user is not None:
-            return _user_value(spec, rows, layout, where)
-        column = rows.columns.column(spec.columns[0]) if spec.columns else None
-        if spec.distinct and column is not None:
-            layout, column = _without_repeats(layout, rows, column, where)
-            where = None
-        present = present_in(column, len(layout.groups), where)
-        unfiltered = where is None and (column is None or column.null_count == 0)
-        name = ("rows",) if unfiltered else ("some of", spec.columns, spec.where)
-        return compute(spec, Argument(column, present, name), layout)
+
+class InMemory:
+    """The rows of a slice, all at once."""
+
+    def __init__(self, rows: Elements, layout: Layout, examples: pa.RecordBatch) -> None:
+        self.rows = rows
+        self.layout = layout
+        self.pieces = layout.pieces
+        self.examples = examples
+
+    def parts(self, argument: Argument, known: dict[object, Any]) -> Parts:
+        """What an aggregate looks at."""
+        part = argument.part(self.rows.columns, self.layout)
+        if argument.distinct:
+            part = self._without_repeats(part)
+        return Parts(argument, len(self.rows), lambda: (part,), known)
+
+    def _without_repeats(self, part: Part) -> Part:
+        """The rows' different values per group, each over the union of its intervals, on the same pieces."""
+        values = Values(self.layout.groups, part.values, self.rows.valid_from, self.rows.valid_to)
+        return values.at(np.flatnonzero(part.present)).different().part(self.pieces)
 
 
-def compute(spec: AggregateSpec, argument: Argument, layout: Layout) -> pa.Array:
+def compute(spec: AggregateSpec, parts: Parts) -> pa.Array:
     """An aggregate's value on every piece."""
-    column, present = argument.column, argument.present
-    count = layout.once(argument.name, lambda: count_measure(present))
-    if spec.function == "count" or column is None:
+    count = parts.count
+    if spec.function == "count" or not spec.columns:
         return integers(count, np.ones(len(count), bool))
     some = count > 0
     match spec.function:
         case "sum" if pa.types.is_decimal(spec.type):
-            return decimals(layout.sweep(decimal_sum(column, present)), spec.type, some)
+            return decimals(_decimal_total(parts), spec.type, some)
         case "sum" if pa.types.is_integer(spec.type):
-            return integers(_total(spec, argument, layout), some)
+            return integers(_total(parts), some)
         case "sum":
-            return pa.array(_total(spec, argument, layout), pa.float64(), mask=~some)
+            return pa.array(_total(parts), pa.float64(), mask=~some)
         case "avg":
-            total = _total(spec, argument, layout).astype(np.float64)
+            total = _total(parts).astype(np.float64)
             return pa.array(total / np.maximum(count, 1), pa.float64(), mask=~some)
         case "min" | "max":
-            order = ranked(column)
-            return order.column(layout.sweep(extreme(order.numbers, present, spec.function == "min")), some)
+            return _extreme(parts, some, spec.function == "min")
         case "stddev" | "stddev_pop" | "variance" | "var_pop":
-            return _spread(spec, argument, count, layout)
+            return _spread(spec, parts)
     raise InternalError(f"no aggregate {spec.function}")
 
 
-def _total(spec: AggregateSpec, argument: Argument, layout: Layout) -> Numbers:
-    column, present = argument.column, argument.present
-    assert column is not None
-    name = ("total", spec.columns, *argument.name)
-    if pa.types.is_integer(column.type):
-        return layout.once(name, lambda: integer_sum(column, present))
-    if name not in layout.known:
-        layout.known[name] = float_totals(as_floats(column), present, layout.sweep)
-    return layout.known[name]
+def _total(parts: Parts) -> Numbers:
+    of_integers = pa.types.is_integer(parts.argument.kind)
+    return parts.once("total", lambda: _integer_total(parts) if of_integers else float_totals(parts))
 
 
-def _spread(spec: AggregateSpec, argument: Argument, count: Numbers, layout: Layout) -> pa.Array:
-    assert argument.column is not None
-    name = (spec.columns, spec.distinct, *argument.name)
-    if name not in layout.spreads:
-        spread = SpreadOf(argument.present, layout.groups, count, layout.sweep).column(argument.column)
-        layout.spreads[name] = spread
+def _integer_total(parts: Parts) -> Numbers:
+    wide = sum(largest_sum(part.integers) for part in parts) >= 2**63
+    return parts.sweep(lambda part: integer_sum(part.integers, wide))
+
+
+def _decimal_total(parts: Parts) -> Numbers:
+    largest = 0
+    for part in parts:
+        largest += 2**63 if part.words is None else largest_sum(part.words)
+    narrow = largest < 2**63
+    return parts.sweep(lambda part: decimal_sum(part.values, part.present, part.words if narrow else None))
+
+
+def _extreme(parts: Parts, some: Mask, least: bool) -> pa.Array:
+    found: pa.Array | None = None
+    for part in parts:
+        order = ranked(part.values)
+        measure = extreme(order.numbers, part.present, least)
+        here = some
+        if parts.several:
+            here = part.layout.sweep(count_measure(part.present)) > 0
+        column = order.column(part.layout.sweep(measure), here)
+        found = column if found is None else further(found, column, least)
+    assert found is not None
+    return found
+
+
+def _spread(spec: AggregateSpec, parts: Parts) -> pa.Array:
+    spread = parts.once("spread", lambda: SpreadOf(parts).column(parts.argument.kind))
     freedom = 1 if spec.function in ("stddev", "variance") else 0
-    values = layout.spreads[name].values(count, freedom, deviation=spec.function.startswith("stddev"))
-    return pa.array(values, pa.float64(), mask=count <= freedom)
+    values = spread.values(parts.count, freedom, deviation=spec.function.startswith("stddev"))
+    return pa.array(values, pa.float64(), mask=parts.count <= freedom)
 
 
-def _filter(rows: Elements, name: str | None) -> Mask | None:
-    if name is None:
-        return None
-    column = rows.columns.column(name)
-    valid = validity_of(column)
-    true = numbers_of(column).astype(bool)
-    return true if valid is None else true & valid
-
-
-def _without_repeats(layout: Layout, rows: Elements, column: pa.Array, where: Mask | None) -> tuple[Layout, pa.Array]:
-    """The rows' different values per group, each over the union of its intervals, on the same pieces."""
-    kept = np.flatnonzero(present_in(column, len(rows), where))
-    owners, values = layout.groups[kept], column.take(pa.array(kept))
-    pairs, examples = group_rows([pa.array(owners), values])
-    union = sweep(pairs, rows.valid_from[kept], rows.valid_to[kept])
-    covered = union.steps() > 0
-    pair, starts, ends = join_neighbours(union.groups[covered], union.starts[covered], union.ends[covered])
-    owner = owners[examples[pair]] if len(pair) else pair
-    pieces = layout.pieces
-    first, last = _positions(pieces, owner, starts), _positions(pieces, owner, ends)
-    none = np.empty(0, np.intp)
-    swept = Sweep(pieces.groups, pieces.starts, pieces.ends, first, last)
-    return Layout(swept, owner, np.arange(len(owner)), none, none), values.take(pa.array(examples[pair]))
-
-
-def _positions(pieces: Sweep, groups: Indices, times: Indices) -> Indices:
-    """For points of a sweep, the piece each starts; for a group's last point, the next group's first piece."""
-    ranks = np.unique(np.concatenate([pieces.starts, times]), return_inverse=True)[1]
-    scale = int(ranks.max()) + 1 if len(ranks) else 1
-    keys = pieces.groups.astype(np.int64) * scale + ranks[: len(pieces)]
-    return np.searchsorted(keys, groups.astype(np.int64) * scale + ranks[len(pieces) :])
-
-
-def _user_value(spec: AggregateSpec, rows: Elements, layout: Layout, where: Mask | None) -> pa.Array:
+def _user_value(spec: AggregateSpec, found: InMemory) -> pa.Array:
     """A user's aggregate: the rows of each piece, given to a fresh accumulator in the order of its arguments.
 
     A snapshot has no order of its own, so any other would depend on the plan.
     """
     assert spec.user is not None
+    rows, layout, pieces = found.rows, found.layout, found.pieces
     columns = [rows.columns.column(name) for name in spec.columns]
-    pieces = layout.pieces
+    where = Argument(where=spec.where).chosen(rows.columns)
     first, last = pieces.first, pieces.last
     order = total_order(columns)
     used = np.arange(len(rows)) if order is None else order
@@ -248,8 +226,8 @@ def _user_value(spec: AggregateSpec, rows: Elements, layout: Layout, where: Mask
             by_piece[piece].append(row)
     same = group_rows(columns)[0] if spec.distinct and columns else np.arange(len(rows))
     results = []
-    for found in by_piece:
-        members = list({int(same[row]): row for row in reversed(found)}.values())[::-1]
+    for covering in by_piece:
+        members = list({int(same[row]): row for row in reversed(covering)}.values())[::-1]
         at = pa.array(members, pa.int64())
         try:
             accumulator = spec.user.make()

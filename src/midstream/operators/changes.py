@@ -7,22 +7,35 @@ and nothing but the events themselves is needed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 
-from midstream.algebra.time import BEGINNING, INFINITY
+from midstream.algebra.time import BEGINNING
 from midstream.algebra.windows import Hop
 from midstream.errors import QueryError
-from midstream.operators.elements import Elements, Ticks
+from midstream.operators.elements import Elements, Indices, Ticks, concatenate
+from midstream.operators.hashing import hash_columns
 from midstream.operators.hops import boundary_after
+from midstream.operators.join import chunks
 from midstream.operators.ordering import group_rows
 from midstream.operators.slices import SliceOperator
+from midstream.operators.state.alive import stored_by_range
+from midstream.operators.state.segment import Segment
 from midstream.operators.state.sorted_state import SortedState
 
 ELEMENTS_AT_ONCE = 50_000_000
 """More elements than this for one slice, one per instant, is taken for a mistake."""
+
+INSTANT_BYTES = 64
+"""What an element of one instant takes, about."""
+
+SAMPLES = 1_000
+"""How many instants of a segment are looked at to cut a slice into parts."""
 
 
 class Changes(SliceOperator):
@@ -42,26 +55,95 @@ class Changes(SliceOperator):
         for state in self.kept:
             state.expire(end - 1)
 
-    def evaluate(self, start: int, end: int) -> Elements | None:
-        kept = self.kept[0].alive(start - 1 if start > BEGINNING else start, end)
-        starts = np.flatnonzero((kept.valid_from >= start) & (kept.valid_from < end))
-        stops = np.flatnonzero((kept.valid_to >= start) & (kept.valid_to < end))
-        rows = np.concatenate([starts, stops])
-        if len(rows) == 0:
+    def evaluations(self, start: int, end: int) -> Iterator[Elements]:
+        # Differences are of single instants, so that every part of the slice is answered for by itself.
+        for first, last in self._parts(start, end):
+            size = sum(len(rows) * _row_bytes(segment) for segment, rows in self._events(first, last))
+            ranges = 1 if self.most is None else size // self.most + 1
+            for number in range(ranges):
+                answer = self._answer(self._gathered(first, last, number, ranges))
+                if answer is not None:
+                    yield answer
+
+    def _parts(self, start: int, end: int) -> list[tuple[int, int]]:
+        """The slice in parts in which a bounded number of rows come or go, if an instant has no more."""
+        if self.most is None:
+            return [(start, end)]
+        size, samples = 0, []
+        for segment, rows in self._events(start, end):
+            size += len(rows) * _row_bytes(segment)
+            times = segment.times(rows)
+            samples.append(times[:: max(1, len(times) // SAMPLES)])
+        count = size // self.most + 1
+        if count == 1:
+            return [(start, end)]
+        times = np.sort(np.concatenate(samples))
+        cuts = {int(times[len(times) * i // count]) for i in range(1, count)}
+        bounds = [start, *sorted(cut for cut in cuts if start < cut < end), end]
+        return list(pairwise(bounds))
+
+    def _events(self, start: int, end: int) -> Iterator[tuple[Events, Indices]]:
+        """What comes and what goes within a part of the slice, segment by segment."""
+        for sign in (1, -1):
+            for segment in self.kept[0].segments:
+                if segment.latest_to >= start and segment.earliest_from < end:
+                    events = Events(segment, sign)
+                    rows = np.flatnonzero((events.all_times >= start) & (events.all_times < end))
+                    if len(rows):
+                        yield events, rows
+
+    def _gathered(self, start: int, end: int, number: int, ranges: int) -> list[tuple[Elements, int]]:
+        """The rows that come and go, at their instants, with their sign; of one range of their hashes of so many."""
+        found = []
+        for events, rows in self._events(start, end):
+            part = events.at(rows)
+            if ranges > 1:
+                hashes = hash_columns(part.columns.columns) >> np.uint64(20)
+                part = part.where(hashes % np.uint64(ranges) == number)
+            found.append((part, events.sign))
+        return found
+
+    def _answer(self, parts: list[tuple[Elements, int]]) -> Elements | None:
+        if not sum(len(part) for part, _ in parts):
             return None
-        columns = kept.columns.take(pa.array(rows))
-        times = np.concatenate([kept.valid_from[starts], kept.valid_to[stops]])
-        signs = np.repeat(np.array([1, -1], np.int64), [len(starts), len(stops)])
-        groups, _ = group_rows([*columns.columns, pa.array(times)])
-        net = np.zeros(int(groups.max()) + 1, np.int64)
+        together = concatenate([part for part, _ in parts])
+        columns, times = together.columns, together.valid_from
+        signs = np.repeat(np.array([sign for _, sign in parts], np.int64), [len(part) for part, _ in parts])
+        groups, first = group_rows([*columns.columns, pa.array(times)])
+        net = np.zeros(len(first), np.int64)
         np.add.at(net, groups, signs)
-        first = np.full(len(net), len(rows), np.intp)
-        np.minimum.at(first, groups, np.arange(len(rows)))
-        copies = np.maximum(net if self.kind == "istream" else -net, 0)
-        at = np.repeat(first, copies)
+        at = np.repeat(first, np.maximum(net if self.kind == "istream" else -net, 0))
+        if len(at) == 0:
+            return None
         chosen = columns.take(pa.array(at))
         batch = pa.RecordBatch.from_arrays(chosen.columns, schema=self.schema)
         return Elements(batch, times[at], times[at] + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """What comes (sign 1) or goes (sign -1) of a segment's elements."""
+
+    segment: Segment
+    sign: int
+
+    @property
+    def all_times(self) -> Ticks:
+        """When each element does."""
+        return self.segment.elements.valid_from if self.sign > 0 else self.segment.elements.valid_to
+
+    def times(self, rows: Indices) -> Ticks:
+        """When some do."""
+        return self.all_times.take(rows)
+
+    def at(self, rows: Indices) -> Elements:
+        """Some elements, at the instant at which they do."""
+        times = self.times(rows)
+        return self.segment.elements.without_hashes().take(rows).with_validity(times, times + 1)
+
+
+def _row_bytes(events: Events) -> int:
+    return events.segment.bytes // max(1, len(events.segment))
 
 
 class Instants(SliceOperator):
@@ -73,38 +155,70 @@ class Instants(SliceOperator):
         super().__init__(schema, (kept,), None)
         self.boundaries = boundaries
 
-    def evaluate(self, start: int, end: int) -> Elements | None:
-        alive = self.alive(0, start, end)
-        if len(alive) == 0:
-            return None
-        rows, times = self._ticks(alive) if self.boundaries is None else self._boundaries(alive, self.boundaries)
-        if len(rows) == 0:
-            return None
-        chosen = alive.columns.take(pa.array(rows))
-        return Elements(pa.RecordBatch.from_arrays(chosen.columns, schema=self.schema), times, times + 1)
+    def evaluations(self, start: int, end: int) -> Iterator[Elements]:
+        given = 0
+        for stored in stored_by_range(self.kept, start, end):
+            for part in [stored[0].alive()] if self.most is None else stored[0].some(self.most):
+                for some in self._cut(part.elements):
+                    rows, times = _every_tick(some) if self.boundaries is None else _boundaries(some, self.boundaries)
+                    given += len(rows)
+                    if self.boundaries is None and given > ELEMENTS_AT_ONCE:
+                        raise _too_long()
+                    if len(rows):
+                        chosen = some.columns.take(pa.array(rows))
+                        batch = pa.RecordBatch.from_arrays(chosen.columns, schema=self.schema)
+                        yield Elements(batch, times, times + 1)
 
-    def _ticks(self, alive: Elements) -> tuple[Ticks, Ticks]:
+    def _cut(self, alive: Elements) -> Iterator[Elements]:
+        """The elements, as many at a time as have a bounded number of instants."""
         lengths = alive.valid_to - alive.valid_from
-        if bool((alive.valid_to == INFINITY).any()) or int(lengths.sum()) > ELEMENTS_AT_ONCE:
-            raise QueryError(
-                "this query asks for an element at every instant of a relation that lasts too long",
-                hint="use a shorter window below it, or [HOP size, slide] so that only boundaries count",
-            )
-        ends = np.cumsum(lengths)
-        rows = np.repeat(np.arange(len(alive)), lengths)
-        return rows, np.arange(int(ends[-1])) - np.repeat(ends - lengths, lengths) + alive.valid_from[rows]
+        if self.boundaries is None and lengths.sum(dtype=np.float64) > ELEMENTS_AT_ONCE:
+            raise _too_long()
+        if self.most is None:
+            yield alive
+            return
+        at_once = max(1, self.most // INSTANT_BYTES)
+        if self.boundaries is None:
+            alive = _shortened(alive, at_once)
+        slide = 1 if self.boundaries is None else self.boundaries.slide
+        for first, last in chunks((alive.valid_to - alive.valid_from) // slide + 1, at_once):
+            yield alive.slice(first, last - first)
 
-    def _boundaries(self, alive: Elements, hop: Hop) -> tuple[Ticks, Ticks]:
-        rows, times = [], []
-        everyone = np.arange(len(alive))
-        at = np.asarray(boundary_after(alive.valid_from - 1, hop))
-        while True:
-            inside = at < alive.valid_to[everyone]
-            if not inside.any():
-                break
-            everyone, at = everyone[inside], at[inside]
-            rows.append(everyone)
-            times.append(at)
-            at = np.asarray(boundary_after(at, hop))
-        none = np.empty(0, np.int64)
-        return (np.concatenate(rows), np.concatenate(times)) if rows else (none, none)
+
+def _shortened(alive: Elements, longest: int) -> Elements:
+    """The same elements, those that are valid longer cut into several."""
+    counts = -(-(alive.valid_to - alive.valid_from) // longest)
+    ends = np.cumsum(counts)
+    rows = np.repeat(np.arange(len(alive)), counts)
+    starts = alive.valid_from[rows] + longest * (np.arange(len(rows)) - np.repeat(ends - counts, counts))
+    return alive.take(rows).with_validity(starts, np.minimum(starts + longest, alive.valid_to[rows]))
+
+
+def _too_long() -> QueryError:
+    return QueryError(
+        "this query asks for an element at every instant of a relation that lasts too long",
+        hint="use a shorter window below it, or [HOP size, slide] so that only boundaries count",
+    )
+
+
+def _every_tick(alive: Elements) -> tuple[Ticks, Ticks]:
+    lengths = alive.valid_to - alive.valid_from
+    ends = np.cumsum(lengths)
+    rows = np.repeat(np.arange(len(alive)), lengths)
+    return rows, np.arange(int(ends[-1])) - np.repeat(ends - lengths, lengths) + alive.valid_from[rows]
+
+
+def _boundaries(alive: Elements, hop: Hop) -> tuple[Ticks, Ticks]:
+    rows, times = [], []
+    everyone = np.arange(len(alive))
+    at = np.asarray(boundary_after(alive.valid_from - 1, hop))
+    while True:
+        inside = at < alive.valid_to[everyone]
+        if not inside.any():
+            break
+        everyone, at = everyone[inside], at[inside]
+        rows.append(everyone)
+        times.append(at)
+        at = np.asarray(boundary_after(at, hop))
+    none = np.empty(0, np.int64)
+    return (np.concatenate(rows), np.concatenate(times)) if rows else (none, none)

@@ -47,13 +47,37 @@ def sum_bits(rows: int) -> int:
     return min(48, 62 - rows.bit_length())
 
 
-def digits_of_integers(values: Integers, bits: int) -> Digits:
-    """Integers of 64 bits, cut into digits."""
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What numbers have in common: their unit, a power of two, and how many bits the widest of them has in it."""
+
+    exponent: int
+    widest: int
+
+    def joined(self, other: Extent) -> Extent:
+        """That of both together; numbers of no bits say nothing of the unit."""
+        if not self.widest or not other.widest:
+            return self if self.widest else other
+        exponent = min(self.exponent, other.exponent)
+        ends = (extent.exponent + extent.widest for extent in (self, other))
+        return Extent(exponent, max(ends) - exponent)
+
+
+NO_EXTENT = Extent(0, 0)
+
+
+def extent_of_integers(values: Integers) -> Extent:
+    """The extent of integers of 64 bits."""
     size = np.abs(values).view(np.uint64)  # the least integer is its own absolute value, which is right if unsigned
+    return Extent(0, int(size.max()).bit_length() if len(size) else 0)
+
+
+def digits_of_integers(values: Integers, bits: int, extent: Extent) -> Digits:
+    """Integers of 64 bits, cut into digits."""
+    size = np.abs(values).view(np.uint64)
     sign = np.where(values < 0, -1, 1)
-    widest = int(size.max()).bit_length() if len(size) else 0
     mask = np.uint64((1 << bits) - 1)
-    parts = [((size >> np.uint64(at)) & mask).astype(np.int64) * sign for at in range(0, widest, bits)]
+    parts = [((size >> np.uint64(at)) & mask).astype(np.int64) * sign for at in range(0, extent.widest, bits)]
     return Digits(tuple(parts), bits)
 
 
@@ -66,19 +90,29 @@ def mantissas(values: Floats) -> tuple[Integers, Integers]:
     return digits >> zeros, np.where(digits == 0, 0, exponents.astype(np.int64) - MANTISSA + zeros)
 
 
-def digits_of_floats(values: Floats, bits: int) -> Digits | None:
-    """Finite floats, cut into digits; None if they are too far apart."""
-    odd, exponents = mantissas(values)
+def extent_of_floats(parts: tuple[Integers, Integers]) -> Extent:
+    """The extent of floats, given as odd integers times powers of two."""
+    odd, exponents = parts
     some = odd != 0
     if not some.any():
-        return Digits((), bits)
+        return NO_EXTENT
     unit = int(exponents[some].min())
-    shifts = np.where(some, exponents - unit, 0)
+    widths = np.frexp(np.abs(odd).astype(np.float64))[1]
+    return Extent(unit, int((np.where(some, exponents - unit, 0) + widths).max()))
+
+
+def fits(extent: Extent, bits: int) -> bool:
+    """Whether numbers are near enough to each other to be summed as digits."""
+    return extent.widest <= MOST_DIGITS * bits
+
+
+def digits_of_floats(parts: tuple[Integers, Integers], bits: int, extent: Extent) -> Digits:
+    """Finite floats, given as odd integers times powers of two, cut into digits in the unit of an extent that fits."""
+    odd, exponents = parts
+    shifts = np.where(odd != 0, exponents - extent.exponent, 0)
     size, sign = np.abs(odd), np.where(odd < 0, -1, 1)
-    widest = int((shifts + np.frexp(size.astype(np.float64))[1]).max())
-    if widest > MOST_DIGITS * bits:
-        return None
-    return Digits(tuple(_digit(size, shifts - at, bits) * sign for at in range(0, widest, bits)), bits, unit)
+    found = tuple(_digit(size, shifts - at, bits) * sign for at in range(0, extent.widest, bits))
+    return Digits(found, bits, extent.exponent)
 
 
 def whole(digits: Sequence[Integers], bits: int, place: int) -> int:
@@ -86,13 +120,12 @@ def whole(digits: Sequence[Integers], bits: int, place: int) -> int:
     return sum(int(digit[place]) << (bits * i) for i, digit in enumerate(digits))
 
 
-def integers_of_floats(values: Floats) -> tuple[int, npt.NDArray[np.object_]]:
-    """Finite floats as Python's integers, and the power of two that is their unit."""
-    odd, exponents = mantissas(values)
-    some = odd != 0
-    unit = int(exponents[some].min()) if some.any() else 0
-    pairs = zip(odd.tolist(), np.where(some, exponents - unit, 0).tolist(), strict=True)
-    return unit, np.array([integer << shift for integer, shift in pairs], dtype=object)
+def integers_of_floats(parts: tuple[Integers, Integers], extent: Extent) -> npt.NDArray[np.object_]:
+    """Finite floats, given as odd integers times powers of two, as Python's integers in the unit of an extent."""
+    odd, exponents = parts
+    shifts = np.where(odd != 0, exponents - extent.exponent, 0)
+    pairs = zip(odd.tolist(), shifts.tolist(), strict=True)
+    return np.array([integer << shift for integer, shift in pairs], dtype=object)
 
 
 def _digit(size: Integers, shifts: Integers, bits: int) -> Integers:

@@ -5,46 +5,49 @@ Numbers that are not finite are summed by the rules of arithmetic, in which thei
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import reduce
 
 import numpy as np
 
 from midstream.operators import exact_numbers as exact
 from midstream.operators.accumulators import Measure
-from midstream.operators.elements import Mask
-from midstream.operators.exact_numbers import Digits, Floats
+from midstream.operators.exact_numbers import Extent, Floats
+from midstream.operators.parts import Part, Parts
 from midstream.operators.vectors import Numbers
 
-Sweeper = Callable[[Measure], Numbers]
 
-
-def float_totals(values: Floats, present: Mask, sweep: Sweeper) -> Floats:
+def float_totals(parts: Parts) -> Floats:
     """The sum of the present values on every piece."""
-    finite = present & np.isfinite(values)
-    numbers = np.where(finite, values, 0.0)
-    digits = exact.digits_of_floats(numbers, exact.sum_bits(len(numbers)))
-    total = _wide(numbers, sweep) if digits is None else _narrow(digits, numbers, sweep)
-    strange = present & ~finite
-    if strange.any():
-        total = total + sweep(Measure(np.where(strange, values, 0.0), np.add, 0.0))
+    extent = reduce(Extent.joined, (exact.extent_of_floats(part.mantissas) for part in parts), exact.NO_EXTENT)
+    bits = exact.sum_bits(parts.rows)
+    total = _narrow(parts, extent, bits) if exact.fits(extent, bits) else _wide(parts, extent)
+    if any(part.strange.any() for part in parts):
+        total = total + parts.sweep(lambda part: Measure(np.where(part.strange, part.floats, 0.0), np.add, 0.0))
     return total
 
 
-def _narrow(digits: Digits, numbers: Floats, sweep: Sweeper) -> Floats:
-    if not digits.digits:
-        return sweep(Measure(numbers, np.add, 0.0))
-    bits, exponent = digits.bits, digits.exponent
-    negative, sums = exact.signed([sweep(Measure(d, np.add, 0, steps=True)) for d in digits.digits], bits)
+def _narrow(parts: Parts, extent: Extent, bits: int) -> Floats:
+    if not extent.widest:
+        return parts.sweep(lambda part: Measure(np.zeros(len(part.present)), np.add, 0.0))
+
+    def digits(part: Part) -> dict[int, Measure]:
+        found = exact.digits_of_floats(part.mantissas, bits, extent).digits
+        return {place: Measure(digit, np.add, 0, steps=True) for place, digit in enumerate(found)}
+
+    negative, sums = exact.signed(list(parts.sweep_all(digits).values()), bits)
     nearest, sure = exact.rounded(exact.as_pair(sums, bits, len(negative)))
-    total: Floats = np.ldexp(nearest, exponent)
+    total: Floats = np.ldexp(nearest, extent.exponent)
     # Numbers next to zero have fewer digits, so they would be rounded twice.
     for i in np.flatnonzero(~sure | ((nearest != 0) & (total < 2.0**-1000))).tolist():
-        total[i] = exact.exact_quotient(exact.whole(sums, bits, i), 1, exponent)
+        total[i] = exact.exact_quotient(exact.whole(sums, bits, i), 1, extent.exponent)
     return np.where(negative, -total, total)
 
 
-def _wide(numbers: Floats, sweep: Sweeper) -> Floats:
+def _wide(parts: Parts, extent: Extent) -> Floats:
     """The same in Python's integers, for numbers that are too far apart."""
-    unit, integers = exact.integers_of_floats(numbers)
-    sums = sweep(Measure(integers, np.add, 0))
-    return np.array([exact.exact_quotient(int(total), 1, unit) for total in sums])
+
+    def integers(part: Part) -> Measure:
+        return Measure(exact.integers_of_floats(part.mantissas, extent), np.add, 0)
+
+    sums: Numbers = parts.sweep(integers)
+    return np.array([exact.exact_quotient(int(total), 1, extent.exponent) for total in sums])

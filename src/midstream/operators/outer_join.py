@@ -21,7 +21,7 @@ from midstream.operators.expressions import Predicate
 from midstream.operators.hashing import columns_equal, key_validity
 from midstream.operators.join import PAIRS_AT_ONCE, chunks, output_of
 from midstream.operators.slices import KeyedSliceOperator
-from midstream.operators.state.alive import Alive
+from midstream.operators.state.alive import Alive, Stored
 from midstream.operators.state.segment import expand, matches
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.sweep import join_neighbours, sweep, uncovered
@@ -56,8 +56,10 @@ class Pairs:
 class Coverage:
     """When the elements of a side have partners, collected from pairs."""
 
-    def __init__(self, side: Elements) -> None:
+    def __init__(self, side: Elements, most: int) -> None:
         self.side = side
+        self.most = most
+        """How many intervals are collected before they become a union."""
         self.whole = np.zeros(len(side), bool)
         """Which elements have a partner that is valid as long as they are."""
         self.parts: list[tuple[Indices, Ticks, Ticks]] = []
@@ -70,6 +72,10 @@ class Coverage:
         if rest.any():
             self.parts.append((owner[rest], valid_from[rest], valid_to[rest]))
 
+        if sum(len(part[0]) for part in self.parts) > self.most:
+            self.parts = [self._union()]
+            self.most = max(self.most, 2 * len(self.parts[0][0]))
+
     def _partial(self) -> tuple[Indices, Ticks, Ticks]:
         """The pairs of elements that no single partner covers."""
         if not self.parts:
@@ -81,10 +87,13 @@ class Coverage:
 
     def covered(self) -> tuple[Indices, Ticks, Ticks]:
         """The elements, by position, over the union of their pairs' intervals."""
+        return self._with(np.flatnonzero(self.whole), self._union())
+
+    def _union(self) -> tuple[Indices, Ticks, Ticks]:
+        """The union of the pairs' intervals for elements that no single partner covers."""
         pieces = sweep(*self._partial())
         some = pieces.steps() > 0
-        swept = join_neighbours(pieces.groups[some], pieces.starts[some], pieces.ends[some])
-        return self._with(np.flatnonzero(self.whole), swept)
+        return join_neighbours(pieces.groups[some], pieces.starts[some], pieces.ends[some])
 
     def uncovered(self) -> tuple[Indices, Ticks, Ticks]:
         """The elements, by position, over what their pairs' intervals leave of theirs."""
@@ -130,19 +139,45 @@ class OuterJoin(KeyedSliceOperator):
 
     def answers(self, alive: Sequence[Alive], start: int, end: int) -> Iterator[Elements]:
         left, right = (self._side(port, part) for port, part in enumerate(alive))
-        coverages = Coverage(left.elements), Coverage(right.elements)
+        coverages = Coverage(left.elements, self.at_once), Coverage(right.elements, self.at_once)
         for pairs in self._pairs(left, right, coverages[0]):
             coverages[0].add(pairs.left, pairs.valid_from, pairs.valid_to)
             if self.kind in ("right", "full"):
                 coverages[1].add(pairs.right, pairs.valid_from, pairs.valid_to)
             if self.output is not None:
                 yield self._paired(left.elements, right.elements, pairs)
-        if self.kind == "semi":
-            yield self._padded(left.elements, *coverages[0].covered())
-        if self.kind in ("left", "full", "anti"):
-            yield self._padded(left.elements, *coverages[0].uncovered())
-        if self.kind in ("right", "full"):
-            yield self._padded(right.elements, *coverages[1].uncovered())
+        yield from self._alone(coverages[0], 0)
+        yield from self._alone(coverages[1], 1)
+
+    def answers_in_parts(self, stored: Sequence[Stored], start: int, end: int) -> Iterator[Elements]:
+        """Pairs of blocks, each of the left with all of the right; where it is asked for, the other way round again."""
+        assert self.most is not None
+        for own in self._sides(0, stored):
+            coverage = Coverage(own.elements, self.at_once)
+            for other in self._sides(1, stored):
+                for pairs in self._pairs(own, other, coverage):
+                    coverage.add(pairs.left, pairs.valid_from, pairs.valid_to)
+                    if self.output is not None:
+                        yield self._paired(own.elements, other.elements, pairs)
+            yield from self._alone(coverage, 0)
+        for own in self._sides(1, stored) if self.kind in ("right", "full") else ():
+            coverage = Coverage(own.elements, self.at_once)
+            for other in self._sides(0, stored):
+                for pairs in self._pairs(other, own, coverage):
+                    coverage.add(pairs.right, pairs.valid_from, pairs.valid_to)
+            yield from self._alone(coverage, 1)
+
+    def _sides(self, port: int, stored: Sequence[Stored]) -> Iterator[Side]:
+        """An input, block by block."""
+        assert self.most is not None
+        return (self._side(port, alive) for alive in stored[port].some(self.most // 2))
+
+    def _alone(self, coverage: Coverage, port: int) -> Iterator[Elements]:
+        """What a side gives by itself, once all its pairs are known."""
+        if port == 0 and self.kind == "semi":
+            yield self._padded(coverage.side, *coverage.covered())
+        if self.kind in (("left", "full", "anti"), ("right", "full"))[port]:
+            yield self._padded(coverage.side, *coverage.uncovered())
 
     def _side(self, port: int, alive: Alive) -> Side:
         columns, key = alive.elements.columns, self.kept[port].key

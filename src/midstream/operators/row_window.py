@@ -11,17 +11,18 @@ what is written is never more than what was closed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 
 from midstream.algebra.time import BEGINNING
 from midstream.algebra.windows import Hop
-from midstream.operators.elements import Elements, Indices, Mask, Ticks, concatenate
+from midstream.operators.elements import Elements, Indices, Mask, Ticks
 from midstream.operators.ordering import group_rows, total_order
 from midstream.operators.slices import SliceOperator
-from midstream.operators.state.segment import Segment
+from midstream.operators.state.alive import stored_by_range
+from midstream.operators.state.places import ChosenRows, stored_rows
 from midstream.operators.state.sorted_state import SortedState
 
 
@@ -40,33 +41,25 @@ class RowWindow(SliceOperator):
         return BEGINNING
 
     def forget(self, end: int) -> None:
-        """Nothing expires by time: `evaluate` drops rows that were closed."""
+        """Nothing expires by time: rows that were closed are dropped with the answer."""
 
-    def evaluate(self, start: int, end: int) -> Elements | None:
-        state = self.kept[0]
+    def evaluations(self, start: int, end: int) -> Iterator[Elements]:
+        closed_rows = ChosenRows()
         # Rows are stored with the one tick of a raw tuple, which says nothing of how long they count.
-        reached = [segment for segment in state.segments if segment.earliest_from < end]
-        if not reached:
-            return None
-        rows = concatenate([segment.elements.without_hashes() for segment in reached])
-        early = np.flatnonzero(rows.valid_from < end)
-        order, partitions = self._order(rows.take(early))
-        places = early.take(order)
-        ordered = rows.take(places)
-        ends, closed = self._ends(ordered, partitions, end)
-        gone = np.zeros(len(rows), bool)
-        gone[places] = closed
-        self._shrink(reached, gone)
-        return ordered.with_validity(ordered.valid_from, ends).clipped(start, end)
-
-    def _shrink(self, segments: Sequence[Segment], gone: Mask) -> None:
-        """Rewrites the segments of which more than half is closed; `gone` says which rows are, segment by segment."""
-        state, first = self.kept[0], 0
-        for segment in segments:
-            open_ = np.flatnonzero(~gone[first : first + len(segment)])
-            first += len(segment)
-            if 2 * len(open_) < len(segment):
-                state.replace_segment(segment, open_)
+        for stored in stored_by_range(self.kept, BEGINNING, end, self.most):
+            if self.is_large(stored):
+                self.refuse_more_than_memory("the rows of one partition", stored[0].size())
+            rows, places = stored_rows(stored[0], lambda elements: elements.valid_from < end)
+            if not len(rows):
+                continue
+            order, partitions = self._order(rows)
+            ordered = rows.take(order)
+            ends, closed = self._ends(ordered, partitions, end)
+            closed_rows.add(places, order[closed])
+            yield ordered.with_validity(ordered.valid_from, ends).clipped(start, end)
+        for segment, gone in closed_rows:
+            if 2 * len(gone) > len(segment):
+                self.kept[0].replace_segment(segment, np.setdiff1d(np.arange(len(segment)), gone))
 
     def _order(self, rows: Elements) -> tuple[Indices, Indices]:
         """Positions in order of partition, then of time and all columns, and the partition at each."""

@@ -12,7 +12,7 @@ which it may come. Firsts are then forgotten as soon as the frontier has passed 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -29,9 +29,13 @@ from midstream.operators.pairing import Run, earliest, earliest_unused, every, l
 from midstream.operators.row_identity import numbered, occurrences, same_rows
 from midstream.operators.slices import SliceOperator
 from midstream.operators.sorting import hash_order
+from midstream.operators.state.alive import Stored, stored_by_range
+from midstream.operators.state.places import ChosenRows, stored_rows
 from midstream.operators.state.segment import pairs
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.vectors import numbers_of
+
+NO_ROWS = np.empty(0, np.int64)
 
 SPARE_ROWS = 1024
 """How many useless firsts may lie in the state, beyond as many as there are useful ones, before it is tidied up."""
@@ -98,29 +102,38 @@ class FollowedBy(SliceOperator):
         firsts, seconds = self.kept
         if self.waits:
             return
-        if any(segment.earliest_from < end for segment in seconds.segments):
-            self._replace(seconds, seconds.alive(end), 1)
+        for segment in seconds.segments:
+            if segment.earliest_from < end:
+                seconds.replace_segment(segment, np.flatnonzero(segment.elements.valid_to > end))
         if firsts.rows > 2 * self.tidy_rows + SPARE_ROWS:
             self._tidy(end)
 
-    def evaluate(self, start: int, end: int) -> Elements | None:
-        seconds = self._waiting(start, end) if self.waits else self.kept[1].alive(start, end)
-        if len(seconds) == 0:
-            return None
-        run = self._run(_in_order(seconds), start, end)
-        self.work.probed += len(seconds)
-        parts = [part for part in (self._later_results(run, end) if self.waits else self._results(run)) if len(part)]
-        return concatenate(parts) if parts else None
+    def evaluations(self, start: int, end: int) -> Iterator[Elements]:
+        taken = ChosenRows()
+        for stored in stored_by_range(self.kept, start, end, self.most):
+            if self.is_large(stored):
+                self.refuse_more_than_memory("the rows of one key", sum(part.size() for part in stored))
+            seconds = self._waiting(stored, taken) if self.waits else stored[1].alive().elements
+            if len(seconds) == 0:
+                continue
+            run = self._run(_in_order(seconds), start, end)
+            self.work.probed += len(seconds)
+            for part in self._later_results(run, end) if self.waits else self._results(run):
+                if len(part):
+                    yield part
+        for segment, rows in taken:
+            self.kept[1].replace_segment(segment, np.setdiff1d(np.arange(len(segment)), rows))
+        if taken.found:
+            self.kept[1].compact(self.needed_after)
 
-    def _waiting(self, start: int, end: int) -> Elements:
-        """Takes from the state the seconds that a first before `end` may answer, or whose time is up by then."""
-        waiting = self.kept[1].alive(start)
-        firsts = np.unique(self.hashes(0, self.kept[0].alive(start, end)))
-        asked = np.isin(self.hashes(1, waiting), firsts) | (waiting.valid_to <= end)
-        asked &= waiting.valid_from < end
-        if asked.any():
-            self._replace(self.kept[1], waiting.where(~asked), 1)
-        return waiting.where(asked)
+    def _waiting(self, stored: Sequence[Stored], taken: ChosenRows) -> Elements:
+        """The seconds that a first in the slice may answer, or whose time is up in it; `taken` gets their places."""
+        start, end = stored[1].start, stored[1].end
+        firsts = np.unique(self.hashes(0, stored[0].alive().elements))
+        seconds, places = stored_rows(stored[1], lambda rows: (rows.valid_to > start) & (rows.valid_from < end))
+        asked = np.isin(self.hashes(1, seconds), firsts) | (seconds.valid_to <= end)
+        taken.add(places, np.flatnonzero(asked))
+        return seconds.where(asked)
 
     def _ends(self, times: Ticks) -> Ticks:
         """How long tuples of the side that waits for the other count."""
@@ -247,29 +260,56 @@ class FollowedBy(SliceOperator):
         self.tidy_rows = 0
 
     def _tidy(self, end: int) -> None:
-        """Keeps of the firsts before the frontier only those that a later second may take."""
-        state = self.kept[0]
-        rows = state.alive(end)
-        early, later = rows.where(rows.valid_from < end), rows.where(rows.valid_from >= end)
-        if len(early) and self.mode != "all":
-            early = self._still_wanted(_in_order(early), end)
-        self.used.segments = []
-        self._replace(state, concatenate([early, later]), 0)
-        self.tidy_rows = state.rows
+        """Drops firsts before the frontier that no later second may take."""
+        if self.mode == "chronicle":
+            self._drop_used(end)
+        else:
+            self._drop_useless(end)
+        self.tidy_rows = self.kept[0].rows
 
-    def _still_wanted(self, firsts: Elements, end: int) -> Elements:
+    def _drop_used(self, end: int) -> None:
+        state, parts = self.kept[0], []
+        for stored in stored_by_range((state, self.used), end, INFINITY, self.most):
+            rows, used = (part.alive(clipped=False).elements for part in stored)
+            early, later = rows.where(rows.valid_from < end), rows.where(rows.valid_from >= end)
+            early = self._still_unused(_in_order(early), used) if len(early) else early
+            parts.append(concatenate([early, later]))
+        self.used.segments = []
+        state.segments = []
+        for part in parts:
+            state.insert(part, self.hashes(0, part))
+
+    def _drop_useless(self, end: int) -> None:
+        """Rewrites the segments of which more than half is useless: the others' useless rows change no answer."""
+        state, useful = self.kept[0], ChosenRows()
+        for stored in stored_by_range((state,), end, INFINITY, self.most):
+            rows, places = stored_rows(stored[0], lambda rows: rows.valid_to > end)
+            useful.add(places, self._latest(rows, end) if self.mode == "recent" else np.arange(len(rows)))
+        kept = {id(segment): rows for segment, rows in useful}
+        for segment in state.segments:
+            there = kept.get(id(segment), NO_ROWS)
+            if 2 * len(there) < len(segment):
+                state.replace_segment(segment, np.sort(there))
+
+    def _latest(self, firsts: Elements, end: int) -> Indices:
+        """The last first of each key before the frontier, and those after it."""
+        early = np.flatnonzero(firsts.valid_from < end)
+        some = firsts.take(early)
+        order = total_order(some.columns, [some.valid_from])
+        ordered = early if order is None else early[order]
+        key = self.kept[0].key
+        groups, _ = _groups(firsts, key, firsts, key)
+        last = np.full(len(firsts) + 1, -1, np.intp)
+        last[groups[ordered]] = ordered
+        return np.concatenate([last[last >= 0], np.flatnonzero(firsts.valid_from >= end)])
+
+    def _still_unused(self, firsts: Elements, used: Elements) -> Elements:
         key = self.kept[0].key
         groups, _ = _groups(firsts, key, firsts, key)
         by_group = np.argsort(groups, kind="stable")
         firsts, groups = firsts.take(by_group), groups[by_group]
-        if self.mode == "recent":
-            return firsts.where(np.append(groups[1:] != groups[:-1], True))
         known = firsts if self.identity is None else numbered(firsts, self.identity[0])
-        return firsts.where(self._unused(known, groups, self.used.alive(end)))
-
-    def _replace(self, state: SortedState, rows: Elements, port: int) -> None:
-        state.segments = []
-        state.insert(rows, self.hashes(port, rows))
+        return firsts.where(self._unused(known, groups, used))
 
 
 def _with_keys(batch: Elements, key: tuple[str, ...]) -> Elements:

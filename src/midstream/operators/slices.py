@@ -12,12 +12,16 @@ import pyarrow as pa
 
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.algebra.windows import Hop
+from midstream.errors import InputError
 from midstream.operators.base import Operator
 from midstream.operators.elements import Elements, Hashes, concatenate
 from midstream.operators.hops import boundary_at_or_before
-from midstream.operators.state.alive import Alive, alive_by_range
+from midstream.operators.state.alive import Alive, Stored, stored_by_range
 from midstream.operators.state.grouping import known_hashes
 from midstream.operators.state.sorted_state import SortedState
+
+LARGE = 2
+"""How many times the bytes that are looked at together a range of hashes may have to be read at once."""
 
 
 def grid_floor(frontier: int, grid: Hop | None) -> int:
@@ -29,6 +33,11 @@ def grid_floor(frontier: int, grid: Hop | None) -> int:
 
 class SliceOperator(Operator):
     """Keeps each port's input in a state; `evaluate` answers for a slice. Without a grid, slices end anywhere."""
+
+    most: int | None = None
+    """How many bytes of state it looks at together; None: any number."""
+    limit: int | None = None
+    """How many bytes of state it may look at together where it has no other way; None: any number."""
 
     def __init__(self, schema: pa.Schema, kept: Sequence[SortedState], grid: Hop | None) -> None:
         super().__init__(schema)
@@ -87,33 +96,38 @@ class SliceOperator(Operator):
         state = self.kept[port]
         return known_hashes(batch, state.key, state.grouping)
 
-    def alive(self, port: int, start: int, end: int) -> Elements:
-        """The port's elements within the slice, clipped to it."""
-        return self.kept[port].alive(start, end).clipped(start, end)
-
     def evaluate(self, start: int, end: int) -> Elements | None:
         """The operator's answer over `[start, end)`."""
-        raise NotImplementedError
+        return _joined(self.evaluations(start, end))
 
     def evaluations(self, start: int, end: int) -> Iterator[Elements]:
         """The same, piece by piece where that would be much."""
-        result = self.evaluate(start, end)
-        if result is not None:
-            yield result
+        raise NotImplementedError
+
+    def is_large(self, stored: Sequence[Stored]) -> bool:
+        """Whether what states hold is too much to be looked at together."""
+        if self.most is None:
+            return False
+        large = LARGE * self.most
+        return sum(part.estimate() for part in stored) > large and sum(part.size() for part in stored) > large
+
+    def refuse_more_than_memory(self, what: str, size: int) -> None:
+        """Says that something has to be in memory at once that does not fit."""
+        if self.limit is not None and size > self.limit:
+            raise more_than_memory(self.name, what, size, self.limit)
 
 
 class KeyedSliceOperator(SliceOperator):
     """Answers for every range of hashes by itself: rows that it looks at together have equal keys."""
 
-    most: int | None = None
-    """How many bytes of state it looks at together, unless a single key has more; None: any number."""
-
-    def evaluate(self, start: int, end: int) -> Elements | None:
-        return _joined(self.evaluations(start, end))
-
     def evaluations(self, start: int, end: int) -> Iterator[Elements]:
-        for alive in alive_by_range(self.kept, start, end, self.most):
-            for answer in self.answers(alive, start, end):
+        for stored in stored_by_range(self.kept, start, end, self.most):
+            if self.is_large(stored):
+                answers = self.answers_in_parts(stored, start, end)
+            else:
+                alive = [part.alive() for part in stored]
+                answers = self.answers(alive, start, end) if any(map(len, alive)) else iter(())
+            for answer in answers:
                 if len(answer):
                     yield answer
 
@@ -121,7 +135,20 @@ class KeyedSliceOperator(SliceOperator):
         """The answer over `[start, end)` to what is alive in it, of some keys."""
         raise NotImplementedError
 
+    def answers_in_parts(self, stored: Sequence[Stored], start: int, end: int) -> Iterator[Elements]:
+        """The same to what does not fit into memory, of few keys with many rows."""
+        raise NotImplementedError
+
 
 def _joined(parts: Iterator[Elements]) -> Elements | None:
     given = list(parts)
     return concatenate(given) if given else None
+
+
+def more_than_memory(operator: str, what: str, size: int, limit: int) -> InputError:
+    """What a query is stopped by that needs more memory at once than it may take."""
+    return InputError(
+        f"{operator} needs more memory than memory_per_slot",
+        detail=f"it must hold {what} at once, which are {size:,} bytes of {limit:,} bytes",
+        hint="a larger memory_per_slot or a smaller window",
+    )

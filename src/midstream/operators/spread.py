@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
 
 from midstream.operators import exact_numbers as exact
-from midstream.operators.accumulators import Measure, as_floats, count_measure
+from midstream.operators.accumulators import Measure
 from midstream.operators.elements import Indices, Mask
-from midstream.operators.exact_numbers import Digits, Floats, Integers
-from midstream.operators.vectors import Numbers, numbers_of
+from midstream.operators.exact_numbers import Extent, Floats, Integers
+from midstream.operators.parts import Part, Parts, count_measure
+from midstream.operators.vectors import Numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,62 +68,111 @@ class Spread:
 
 
 class SpreadOf:
-    """Finds the spread of a column's present values on every piece, of which there are `count`."""
+    """Finds the spread of the present values on every piece."""
 
-    def __init__(self, present: Mask, groups: Indices, count: Integers, sweep: Callable[[Measure], Numbers]) -> None:
-        self.present = present
-        self.groups = groups
-        self.count = count
-        self.sweep = sweep
-        self.bits = exact.digit_bits(len(present))
-        self.everywhere = np.ones(len(count), bool)
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.count: Integers = parts.count
+        self.bits = exact.digit_bits(parts.rows)
+        self.everywhere = np.ones(len(self.count), bool)
 
-    def column(self, column: pa.Array) -> Spread:
-        """The spread of numbers: integers as they are, all others as doubles."""
-        if len(self.groups) == 0:
-            return Spread((), self.bits, 0, self.everywhere)
-        if pa.types.is_integer(column.type):
-            numbers = np.where(self.present, numbers_of(column).astype(np.int64), 0)
-            return self._narrow(exact.digits_of_integers(numbers, self.bits), self.present, self.everywhere)
-        return self._floats(as_floats(column))
+    def column(self, kind: pa.DataType) -> Spread:
+        """The spread of numbers of a type: integers as they are, all others as doubles."""
+        if pa.types.is_integer(kind):
+            extent = self._extent(lambda part: exact.extent_of_integers(part.integers))
+            return self._narrow(Numerals(extent, self.bits, floats=False), self.everywhere)
+        strange = any(part.strange.any() for part in self.parts)
+        valid = self.parts.sweep(lambda part: count_measure(part.strange)) == 0 if strange else self.everywhere
+        extent = self._extent(lambda part: exact.extent_of_floats(part.mantissas))
+        if not exact.fits(extent, self.bits):
+            return self._wide(extent, valid)
+        return self._narrow(Numerals(extent, self.bits, floats=True), valid)
 
-    def _floats(self, values: Floats) -> Spread:
-        finite = self.present & np.isfinite(values)
-        strange = self.present & ~finite
-        valid = self.sweep(count_measure(strange)) == 0 if strange.any() else self.everywhere
-        numbers = np.where(finite, values, 0.0)
-        digits = exact.digits_of_floats(numbers, self.bits)
-        return self._wide(numbers, valid) if digits is None else self._narrow(digits, finite, valid)
+    def _extent(self, of: Callable[[Part], Extent]) -> Extent:
+        return reduce(Extent.joined, map(of, self.parts), exact.NO_EXTENT)
 
-    def _narrow(self, digits: Digits, present: Mask, valid: Mask) -> Spread:
-        apart, bits = _distances(digits.digits, present, self.groups), digits.bits
-        if not apart:
-            return Spread((), bits, digits.exponent, valid)
-        totals = exact.carried([self._summed(part) for part in apart], bits)
-        squares = exact.carried([self._summed(part) for part in exact.products(apart)], bits)
+    def _narrow(self, numerals: Numerals, valid: Mask) -> Spread:
+        references = _References()
+
+        def measures(part: Part) -> dict[tuple[str, int], Measure]:
+            apart = _distances(numerals.digits(part), numerals.present(part), part.layout.groups, references)
+            named = {"total": apart, "square": exact.products(apart)}
+            return {
+                (name, place): Measure(digit, np.add, 0, steps=True)
+                for name, digits in named.items()
+                for place, digit in enumerate(digits)
+            }
+
+        found, bits = self.parts.sweep_all(measures), numerals.bits
+        if not found:
+            return Spread((), bits, numerals.extent.exponent, valid)
+        totals, squares = (
+            exact.carried([found[key] for key in sorted(found) if key[0] == name], bits) for name in ("total", "square")
+        )
         of_totals = exact.products(totals)
         most, none = max(len(squares), len(of_totals)), np.zeros(len(self.count), np.int64)
         squares, of_totals = (part + [none] * (most - len(part)) for part in (squares, of_totals))
         numerators = [self.count * a - b for a, b in zip(squares, of_totals, strict=True)]
-        return Spread(tuple(exact.carried(numerators, bits)), bits, digits.exponent, valid)
+        return Spread(tuple(exact.carried(numerators, bits)), bits, numerals.extent.exponent, valid)
 
-    def _summed(self, digit: Integers) -> Integers:
-        return self.sweep(Measure(digit, np.add, 0, steps=True))
-
-    def _wide(self, numbers: Floats, valid: Mask) -> Spread:
+    def _wide(self, extent: Extent, valid: Mask) -> Spread:
         """The same in Python's integers."""
-        unit, integers = exact.integers_of_floats(numbers)
-        totals = self.sweep(Measure(integers, np.add, 0))
-        squares = self.sweep(Measure(integers * integers, np.add, 0))
-        return Spread(self.count.astype(object) * squares - totals * totals, self.bits, unit, valid)
+
+        def measures(part: Part) -> dict[str, Measure]:
+            integers = exact.integers_of_floats(part.mantissas, extent)
+            return {"total": Measure(integers, np.add, 0), "square": Measure(integers * integers, np.add, 0)}
+
+        totals, squares = self.parts.sweep_all(measures).values()
+        return Spread(self.count.astype(object) * squares - totals * totals, self.bits, extent.exponent, valid)
 
 
-def _distances(digits: tuple[Integers, ...], present: Mask, groups: Indices) -> list[Integers]:
-    """How far each row is from the first one of its group, without the digits above that are zero everywhere."""
-    rows = np.flatnonzero(present)[::-1]
-    first = np.zeros(int(groups.max()) + 1, np.intp)
-    first[groups[rows]] = rows
-    apart = [np.where(present, digit - digit[first[groups]], 0) for digit in digits]
+@dataclass(frozen=True, slots=True)
+class Numerals:
+    """How the numbers of all parts are written: in the same unit, with the same number of bits a digit."""
+
+    extent: Extent
+    bits: int
+    floats: bool
+
+    def digits(self, part: Part) -> tuple[Integers, ...]:
+        """The digits of a part's numbers."""
+        if self.floats:
+            return exact.digits_of_floats(part.mantissas, self.bits, self.extent).digits
+        return exact.digits_of_integers(part.integers, self.bits, self.extent).digits
+
+    def present(self, part: Part) -> Mask:
+        """Which of a part's numbers count."""
+        return part.finite if self.floats else part.present
+
+
+class _References:
+    """For each group, the digits of the one row from which distances are taken."""
+
+    def __init__(self) -> None:
+        self.known = np.zeros(0, bool)
+        self.digits: list[Integers] = []
+
+    def of(self, digits: tuple[Integers, ...], present: Mask, groups: Indices) -> list[Integers]:
+        """The digits for every row of a part, whose groups that have none yet get those of their first row."""
+        count = max(int(groups.max(initial=-1)) + 1, len(self.known))
+        more = count - len(self.known)
+        self.known = np.append(self.known, np.zeros(more, bool))
+        self.digits = [np.append(digit, np.zeros(more, np.int64)) for digit in self.digits or [_NONE] * len(digits)]
+        rows = np.flatnonzero(present)[::-1]
+        rows = rows[~self.known[groups[rows]]]
+        for kept, digit in zip(self.digits, digits, strict=True):
+            kept[groups[rows]] = digit[rows]
+        self.known[groups[rows]] = True
+        return [kept[groups] for kept in self.digits]
+
+
+_NONE = np.empty(0, np.int64)
+
+
+def _distances(digits: tuple[Integers, ...], present: Mask, groups: Indices, references: _References) -> list[Integers]:
+    """How far each row is from one row of its group, without the digits above that are zero everywhere."""
+    from_ = references.of(digits, present, groups)
+    apart = [np.where(present, digit - other, 0) for digit, other in zip(digits, from_, strict=True)]
     while apart and not apart[-1].any():
         apart.pop()
     return apart

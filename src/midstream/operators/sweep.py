@@ -134,6 +134,24 @@ def sweep(groups: Indices, valid_from: Ticks, valid_to: Ticks) -> Sweep:
     )
 
 
+def pieces_between(groups: Indices, times: Ticks) -> Sweep:
+    """The pieces between neighbouring points of each group, given in any order; no element covers them yet."""
+    points = np.unique(_joint_key(groups, times), return_index=True)[1]
+    groups, times = groups[points], times[points]
+    at = np.flatnonzero(groups[1:] == groups[:-1])
+    none = np.empty(0, np.intp)
+    return Sweep(groups[at], times[at], times[at + 1], none, none)
+
+
+def positions(pieces: Sweep, groups: Indices, times: Ticks) -> Indices:
+    """For points of a sweep, the piece each starts; for a group's last point, the next group's first piece."""
+    ranks = np.unique(np.concatenate([pieces.starts, times]), return_inverse=True)[1]
+    scale = int(ranks.max()) + 1 if len(ranks) else 1
+    keys = pieces.groups.astype(np.int64) * scale + ranks[: len(pieces)]
+    found: Indices = np.searchsorted(keys, groups.astype(np.int64) * scale + ranks[len(pieces) :])
+    return found
+
+
 def _joint_key(groups: Indices, times: Ticks) -> npt.NDArray[np.int64]:
     """One integer per (group, time) in the same order as the pair."""
     if len(groups) == 0:

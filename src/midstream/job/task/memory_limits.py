@@ -11,13 +11,13 @@ import numpy as np
 
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.packs import SegmentEntry, StateKey, open_segment, write_pack
-from midstream.job.task.memory import Memory
+from midstream.job.task.memory import LEAST, Memory
 from midstream.operators.base import Operator
 from midstream.operators.join import SymmetricJoin
 from midstream.operators.multiway_join import MultiwayJoin
 from midstream.operators.one_way_join import OneWayJoin
 from midstream.operators.outer_join import OuterJoin
-from midstream.operators.slices import KeyedSliceOperator, SliceOperator
+from midstream.operators.slices import SliceOperator
 from midstream.operators.state.segment import Segment
 from midstream.operators.state.sorted_state import SortedState
 
@@ -27,8 +27,8 @@ def bind(operators: Iterable[Operator], memory: Memory) -> None:
     for operator in operators:
         if isinstance(operator, SymmetricJoin | MultiwayJoin | OneWayJoin | OuterJoin):
             operator.at_once = min(operator.at_once, memory.pairs)
-        if isinstance(operator, KeyedSliceOperator):
-            operator.most = memory.state
+        if isinstance(operator, SliceOperator):
+            operator.most, operator.limit = memory.state, max(memory.bytes, LEAST)
         for state in operator.states:
             state.most_merged = memory.state
 

@@ -1,0 +1,194 @@
+"""Groups of an aggregate whose rows do not fit into memory, read some at a time.
+
+First only times are read, for the points at which a group changes: between them lie the pieces, on which all parts of
+the rows are measured. A slice that has too many points is answered for in several, one after the other.
+
+Equal values must meet where only different ones count, so these are taken by ranges of their hash instead, and the
+intervals of a value become a union as they come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from midstream.operators.elements import Indices, Ticks, concatenate_batches, empty_batch
+from midstream.operators.hashing import hash_columns
+from midstream.operators.ordering import group_rows
+from midstream.operators.parts import Argument, Layout, Part, Parts
+from midstream.operators.state.alive import Stored
+from midstream.operators.sweep import Sweep, join_neighbours, pieces_between, positions, sweep
+from midstream.operators.vectors import gather
+
+POINT_BYTES = 128
+"""What a point at which a group changes takes: its time, its group, and the measures of the piece after it."""
+
+NONE = np.empty(0, np.intp)
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """Values of groups, with the intervals in which they count."""
+
+    groups: Indices
+    values: pa.Array
+    starts: Ticks
+    ends: Ticks
+
+    def with_others(self, other: Values) -> Values:
+        """These and others."""
+        return Values(
+            np.concatenate([self.groups, other.groups]),
+            pa.concat_arrays([self.values, other.values]),
+            np.concatenate([self.starts, other.starts]),
+            np.concatenate([self.ends, other.ends]),
+        )
+
+    def at(self, rows: Indices) -> Values:
+        """Some of them."""
+        return Values(self.groups[rows], gather(self.values, rows), self.starts[rows], self.ends[rows])
+
+    def different(self) -> Values:
+        """Each different value of a group once, over the union of its intervals."""
+        pairs, examples = group_rows([pa.array(self.groups), self.values])
+        union = sweep(pairs, self.starts, self.ends)
+        covered = union.steps() > 0
+        pair, starts, ends = join_neighbours(union.groups[covered], union.starts[covered], union.ends[covered])
+        rows = examples[pair] if len(pair) else pair
+        return Values(self.groups[rows], gather(self.values, rows), starts, ends)
+
+    def part(self, pieces: Sweep) -> Part:
+        """The values as what an aggregate looks at, on some pieces."""
+        layout = _layout(pieces, self.groups, self.starts, self.ends)
+        return Part(self.values, np.ones(len(self.groups), bool), layout)
+
+
+def _layout(pieces: Sweep, groups: Indices, starts: Ticks, ends: Ticks) -> Layout:
+    first, last = positions(pieces, groups, starts), positions(pieces, groups, ends)
+    covered = Sweep(pieces.groups, pieces.starts, pieces.ends, first, last)
+    return Layout(covered, groups, np.arange(len(groups)), NONE, NONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Some rows of one input, with the numbers of their groups and their validity within a slice."""
+
+    side: int
+    columns: pa.RecordBatch
+    groups: Indices
+    starts: Ticks
+    ends: Ticks
+
+    def layout(self, pieces: Sweep) -> Layout:
+        """How they are swept over some pieces."""
+        return _layout(pieces, self.groups, self.starts, self.ends)
+
+
+class LargeGroups:
+    """Few groups with many rows of one or more inputs; about `most` bytes of them are in memory at once."""
+
+    def __init__(self, stored: Sequence[Stored], keys: Sequence[str], most: int) -> None:
+        self.stored = stored
+        self.keys = tuple(keys)
+        self.most = most
+        self.examples = empty_batch(stored[0].state.schema)
+
+    def slices(self) -> Iterator[LargeSlice]:
+        """The slice of time, cut where it has too many points."""
+        start, end = self.stored[0].start, self.stored[0].end
+        while start < end:
+            pieces, until = self._pieces(start, end)
+            if len(pieces):
+                yield LargeSlice(self, pieces, start, until)
+            start = until
+
+    def read(self, start: int, end: int) -> Iterator[Rows]:
+        """All rows within a part of the slice, some at a time; columns are called as those of the first input."""
+        schema = self.stored[0].state.schema
+        for side, stored in enumerate(self.stored):
+            for alive in stored.within(start, end).some(self.most):
+                rows = alive.elements
+                columns = rows.columns if side == 0 else pa.RecordBatch.from_arrays(rows.columns.columns, schema=schema)
+                yield Rows(side, columns, self._numbers(columns), rows.valid_from, rows.valid_to)
+
+    def _numbers(self, columns: pa.RecordBatch) -> Indices:
+        """The number of each row's group; one that has none yet gets the next."""
+        known = self.examples.num_rows
+        if not self.keys:
+            self.examples = columns.slice(0, 1)
+            return np.zeros(columns.num_rows, np.intp)
+        both = [pa.concat_arrays([self.examples.column(k), columns.column(k)]) for k in self.keys]
+        groups, first = group_rows(both)
+        new = first[known:] - known
+        if len(new):
+            self.examples = concatenate_batches([self.examples, columns.take(pa.array(new))])
+        return groups[known:]
+
+    def _pieces(self, start: int, end: int) -> tuple[Sweep, int]:
+        """The pieces from `start` on, as many as fit, and where they end."""
+        groups, times = NONE, np.empty(0, np.int64)
+        for rows in self.read(start, end):
+            groups = np.concatenate([groups, rows.groups, rows.groups])
+            times = np.concatenate([times, np.minimum(rows.starts, end), np.minimum(rows.ends, end)])
+            groups, times = _different(groups, times)
+            if len(times) * POINT_BYTES > self.most:
+                middle = int(np.sort(times)[len(times) // 2])
+                # A slice has at least the points of one instant.
+                later = times[times > start]
+                end = max(middle, int(later.min())) if len(later) else end
+                groups, times = _different(groups, np.minimum(times, end))
+        return pieces_between(groups, times), end
+
+
+def _different(groups: Indices, times: Ticks) -> tuple[Indices, Ticks]:
+    """Each point once."""
+    pieces = np.lexsort((times, groups))
+    groups, times = groups[pieces], times[pieces]
+    new = np.append(True, (groups[1:] != groups[:-1]) | (times[1:] != times[:-1]))[: len(groups)]
+    return groups[new], times[new]
+
+
+class LargeSlice:
+    """Rows of large groups within a slice of time, on whose pieces all of them are measured."""
+
+    def __init__(self, large: LargeGroups, pieces: Sweep, start: int, end: int) -> None:
+        self.large = large
+        self.pieces = pieces
+        self.start = start
+        self.end = end
+        self.stored = [stored.within(start, end) for stored in large.stored]
+
+    @property
+    def examples(self) -> pa.RecordBatch:
+        """A row of each group."""
+        return self.large.examples
+
+    def read(self) -> Iterator[Rows]:
+        """The rows, some at a time."""
+        return self.large.read(self.start, self.end)
+
+    def parts(self, argument: Argument, known: dict[object, Any]) -> Parts:
+        """What an aggregate looks at."""
+        read = self._different if argument.distinct else self._all
+        rows = sum(stored.rows() for stored in self.stored)
+        return Parts(argument, rows, lambda: read(argument), known, several=True)
+
+    def _all(self, argument: Argument) -> Iterator[Part]:
+        for rows in self.read():
+            yield argument.part(rows.columns, rows.layout(self.pieces))
+
+    def _different(self, argument: Argument) -> Iterator[Part]:
+        ranges = sum(stored.size() for stored in self.stored) // self.large.most + 1
+        for number in range(ranges):
+            none = np.empty(0, np.int64)
+            found = Values(NONE, pa.array([], argument.kind), none, none)
+            for rows in self.read():
+                values = Values(rows.groups, rows.columns.column(argument.column), rows.starts, rows.ends)
+                values = values.at(np.flatnonzero(argument.present(rows.columns)))
+                hashes = hash_columns([values.values]) >> np.uint64(20)
+                found = found.with_others(values.at(np.flatnonzero(hashes % np.uint64(ranges) == number))).different()
+            yield found.part(self.pieces)
