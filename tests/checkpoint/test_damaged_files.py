@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 import midstream as ms
+from midstream.checkpoint import lists, metrics
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.check import check
 from midstream.checkpoint.control import send
@@ -59,14 +60,20 @@ cql = "SELECT k, COUNT(*) AS n FROM A [RANGE 10] GROUP BY k"
 def disk(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """The files of a checkpoint of a job that has run for some batches."""
     folder = tmp_path_factory.mktemp("whole")
-    with warnings.catch_warnings(), opened(str(folder)) as session:
+    with pytest.MonkeyPatch.context() as patched, warnings.catch_warnings(), opened(str(folder)) as session:
         warnings.simplefilter("ignore")
+        patched.setattr(metrics, "RECENT", 2)
+        patched.setattr(metrics, "TIER", 2)
+        patched.setattr(lists, "MOST_NAMED", 1)
         session.start()
         for i in range(4):
             rows = pa.table({"k": [i % 3, 1], "v": [i, i], "ts": [10 * i, 10 * i + 1]}, schema=SCHEMA)
             session.push({"A": rows, "B": rows})
         session.push("A", pa.table({"k": [1], "v": [1], "ts": [0]}, schema=SCHEMA))
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    found = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    kinds = {path.partition("/")[0] for path in found}
+    assert {"manifests", "state", "results", "dead_letters", "metrics", "lists", "lease"} <= kinds
+    return found
 
 
 def opened(checkpoint: str) -> ms.Session:
@@ -114,6 +121,8 @@ def sampled(uri: str) -> None:
     only_our_errors(lambda: seen(files))
     only_our_errors(lambda: [check(files, manifest) for manifest in [store.latest()] if manifest is not None])
     only_our_errors(lambda: ms.open(uri).queries)
+    only_our_errors(lambda: ms.open(uri).dead_letters())
+    only_our_errors(lambda: ms.open(uri).metrics())
     for name in QUERIES:
         only_our_errors(lambda name=name: ms.open(uri).results(name))  # type: ignore[misc]
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import re
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.checkpoint.test_damaged_files import damaged
 from tests.dashboard.jobs import NEW, batches, shop
 from tests.job.served import Served
 
@@ -199,6 +202,23 @@ def test_what_is_no_request_is_refused_and_never_sent(finished_job, wanted):
     page, _, headers = signed_in(finished_job)
     answer = page.post("/api/ask", json=wanted, headers=headers)
     assert answer.status_code == 422 and answer.json()["error"]["message"]
+    assert not list(Path(finished_job.folder).glob("control/requests/*"))
+
+
+def test_no_request_over_http_makes_the_server_fail(finished_job):
+    page, _, headers = signed_in(finished_job)
+    as_json = {**headers, "content-type": "application/json"}
+    wanted = json.dumps({"command": "migrate", "query": "matches", "plan": NEW, "strategy": "genmig"}).encode()
+    paths = ("", "assets/page.js", "api/job?batch=3", "api/series?since=2", "api/session", "api/ask", "metrics")
+    for seed in range(80):
+        chance = random.Random(seed)
+        assert page.post("/api/ask", content=damaged(wanted, chance), headers=as_json).status_code < 500
+        path = damaged(chance.choice(paths).encode(), chance).decode("latin-1").replace("events", "")
+        odd = {"host": damaged(HOST.encode(), chance), "cookie": damaged(b"midstream=token", chance)}
+        # What is no address is refused by the client already.
+        with suppress(httpx.InvalidURL, UnicodeError):
+            assert page.get(f"/{path}").status_code < 500
+            assert page.get("/api/job", headers={n: b"".join(v.split()) for n, v in odd.items()}).status_code < 500
     assert not list(Path(finished_job.folder).glob("control/requests/*"))
 
 

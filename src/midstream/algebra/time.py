@@ -110,13 +110,26 @@ def ticks(duration: int | float | str | dt.timedelta, domain: TimeDomain) -> int
     return int(duration)
 
 
+_PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zµ]*)\s*")
+
+LONGEST_TEXT = 200
+"""How many characters a duration may have."""
+
+
 def _parse(text: str, domain: TimeDomain) -> int:
-    total, rest = 0, text.strip().lower()
-    pattern = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zµ]*)\s*")
-    if not rest or not re.fullmatch(rf"(?:{pattern.pattern})+", rest):
-        raise QueryError(f"{text!r} is not a duration", hint="write for instance '5 seconds' or '1 hour 30 minutes'")
-    for number, unit in pattern.findall(rest):
-        total += _one(number, unit, text, domain)
+    total, at, rest = 0, 0, text.strip().lower()
+    while at < len(rest) or not rest:
+        # One part after the other: a pattern for all of them would try every way to divide a long number.
+        found = _PART.match(rest, at)
+        if found is None or len(rest) > LONGEST_TEXT:
+            raise QueryError(
+                f"{text[:LONGEST_TEXT]!r} is not a duration",
+                hint="write for instance '5 seconds' or '1 hour 30 minutes'",
+            )
+        total += _one(found[1], found[2], text, domain)
+        at = found.end()
+    if abs(total) >= INFINITY:
+        raise QueryError(f"{text!r} is longer than all of time")
     return total
 
 

@@ -35,11 +35,12 @@ TIER = 8
 """How many lists of like size are merged into one."""
 
 
-def shorten(files: Files, manifest: Manifest, most: int = MOST_NAMED) -> Manifest:
-    """The manifest with old result and dead-letter files moved into lists, where they have become many.
+def shorten(files: Files, manifest: Manifest, most: int | None = None) -> Manifest:
+    """The manifest with old result and dead-letter files moved into lists, where they are more than `most`.
 
     To be called before the commit; it writes lists only when it moves something.
     """
+    most = MOST_NAMED if most is None else most
     results, listed = dict(manifest.outputs.results), dict(manifest.outputs.listed)
     for query, named in manifest.outputs.results.items():
         released = manifest.released.get(query)

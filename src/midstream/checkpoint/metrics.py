@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from midstream.checkpoint.envelope import Fixed
+from midstream.checkpoint.envelope import Fixed, damaged
 from midstream.checkpoint.file_entries import MetricsFile, Superseded
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
@@ -163,7 +163,16 @@ def _merged(files: Files, batch_id: int, named: list[MetricsFile]) -> list[Metri
 
 def _read(files: Files, file: MetricsFile) -> pa.Table:
     """A file of the table; columns that its version did not have are empty."""
-    found = pq.read_table(pa.BufferReader(files.open_map(file.path)), partitioning=None)
+    content = pa.BufferReader(files.open_map(file.path))
+    try:
+        return _read_as_now(content)
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise damaged(files.full(file.path), f"{type(error).__name__}: {error}") from error
+
+
+def _read_as_now(content: pa.BufferReader) -> pa.Table:
+    found = pq.read_table(content, partitioning=None)
+    found.validate(full=True)
     for missing in (field for field in SCHEMA if field.name not in found.column_names):
         found = found.append_column(missing, pa.nulls(found.num_rows, missing.type))
     return found.select(SCHEMA.names).cast(SCHEMA)

@@ -32,6 +32,9 @@ KINDS = ("results", "dead_letters", "replaced")
 
 REPLACED = "replaced"
 
+MOST = 1e15
+"""More days, bytes or batches than this are taken for a mistake."""
+
 _AMOUNT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
 _BYTES = {"kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40}
 
@@ -62,7 +65,7 @@ class Limit:
         """
         found = _AMOUNT.fullmatch(text) if isinstance(text, str) else None
         hint = "write for instance '30 days', '10 GB' or '500 batches'"
-        if found is None or float(found[1]) <= 0:
+        if found is None or not 0 < float(found[1]) < MOST:
             raise JobError(f"{place} cannot be {text!r}", hint=hint)
         number, unit = float(found[1]), found[2].lower()
         if unit in ("batch", "batches") and number == int(number):

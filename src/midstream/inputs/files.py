@@ -71,7 +71,7 @@ def read_table(path: str | os.PathLike[str]) -> pa.Table:
     """The table a file holds."""
     path = Path(path)
     with _reading(path) as kind:
-        return _READERS[kind](path)
+        return _checked(_READERS[kind](path))
 
 
 def read_schema(path: str | os.PathLike[str]) -> pa.Schema:
@@ -79,8 +79,14 @@ def read_schema(path: str | os.PathLike[str]) -> pa.Schema:
     path = Path(path)
     with _reading(path) as kind:
         if kind == "parquet" and path.is_file():
-            return pyarrow.parquet.read_schema(path)
-        return _READERS[kind](path).schema
+            return _checked(pyarrow.parquet.read_schema(path).empty_table()).schema
+        return _checked(_READERS[kind](path)).schema
+
+
+def _checked(table: pa.Table) -> pa.Table:
+    """The table, if its names and texts are texts and its values lie where it says: Arrow believes a file."""
+    table.validate(full=True)
+    return table.rename_columns(table.column_names)
 
 
 @contextmanager

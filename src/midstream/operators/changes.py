@@ -171,6 +171,8 @@ class Instants(SliceOperator):
 
     def _cut(self, alive: Elements) -> Iterator[Elements]:
         """The elements, as many at a time as have a bounded number of instants."""
+        if len(alive) == 0:
+            return
         lengths = alive.valid_to - alive.valid_from
         if self.boundaries is None and lengths.sum(dtype=np.float64) > ELEMENTS_AT_ONCE:
             raise _too_long()

@@ -17,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.operators.elements import Indices, Ticks, concatenate_batches, empty_batch
+from midstream.operators.exact_numbers import Integers
 from midstream.operators.hashing import hash_columns
 from midstream.operators.ordering import group_rows
-from midstream.operators.parts import Argument, Layout, Part, Parts
+from midstream.operators.parts import Argument, Layout, Part, Parts, count_measure
 from midstream.operators.state.alive import Stored
 from midstream.operators.sweep import Sweep, join_neighbours, pieces_between, positions, sweep
 from midstream.operators.vectors import gather
@@ -63,14 +64,10 @@ class Values:
 
     def part(self, pieces: Sweep) -> Part:
         """The values as what an aggregate looks at, on some pieces."""
-        layout = _layout(pieces, self.groups, self.starts, self.ends)
+        first, last = positions(pieces, self.groups, self.starts), positions(pieces, self.groups, self.ends)
+        covered = Sweep(pieces.groups, pieces.starts, pieces.ends, first, last)
+        layout = Layout(covered, self.groups, np.arange(len(self.groups)), NONE, NONE)
         return Part(self.values, np.ones(len(self.groups), bool), layout)
-
-
-def _layout(pieces: Sweep, groups: Indices, starts: Ticks, ends: Ticks) -> Layout:
-    first, last = positions(pieces, groups, starts), positions(pieces, groups, ends)
-    covered = Sweep(pieces.groups, pieces.starts, pieces.ends, first, last)
-    return Layout(covered, groups, np.arange(len(groups)), NONE, NONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +80,17 @@ class Rows:
     starts: Ticks
     ends: Ticks
 
-    def layout(self, pieces: Sweep) -> Layout:
-        """How they are swept over some pieces."""
-        return _layout(pieces, self.groups, self.starts, self.ends)
+    def layout(self, pieces: Sweep, start: int, end: int) -> Layout:
+        """How they are swept over the pieces of a slice; those valid throughout enter as one per group."""
+        throughout = (self.starts == start) & (self.ends == end)
+        whole, single = np.flatnonzero(throughout), np.flatnonzero(~throughout)
+        merged = np.flatnonzero(np.bincount(self.groups[whole])) if len(whole) else NONE
+        groups = np.concatenate([self.groups[single], merged])
+        starts = np.concatenate([self.starts[single], np.full(len(merged), start)])
+        ends = np.concatenate([self.ends[single], np.full(len(merged), end)])
+        first, last = positions(pieces, groups, starts), positions(pieces, groups, ends)
+        covered = Sweep(pieces.groups, pieces.starts, pieces.ends, first, last)
+        return Layout(covered, self.groups, single, whole, merged)
 
 
 class LargeGroups:
@@ -171,6 +176,12 @@ class LargeSlice:
         """The rows, some at a time."""
         return self.large.read(self.start, self.end)
 
+    def counts(self) -> Iterator[tuple[int, Integers]]:
+        """How many rows there are on every piece, some rows of an input at a time, with the input's number."""
+        for rows in self.read():
+            measure = count_measure(np.ones(len(rows.groups), bool))
+            yield rows.side, rows.layout(self.pieces, self.start, self.end).sweep(measure)
+
     def parts(self, argument: Argument, known: dict[object, Any]) -> Parts:
         """What an aggregate looks at."""
         read = self._different if argument.distinct else self._all
@@ -179,7 +190,7 @@ class LargeSlice:
 
     def _all(self, argument: Argument) -> Iterator[Part]:
         for rows in self.read():
-            yield argument.part(rows.columns, rows.layout(self.pieces))
+            yield argument.part(rows.columns, rows.layout(self.pieces, self.start, self.end))
 
     def _different(self, argument: Argument) -> Iterator[Part]:
         ranges = sum(stored.size() for stored in self.stored) // self.large.most + 1

@@ -60,8 +60,8 @@ class SetOperation(KeyedSliceOperator):
         large = LargeGroups(stored, stored[0].state.schema.names, self.most)
         for found in large.slices():
             counts = np.zeros((2, len(found.pieces)), np.int64)
-            for rows in found.read():
-                counts[rows.side] += rows.layout(found.pieces).pieces.steps()
+            for side, more in found.counts():
+                counts[side] += more
             yield from self._copies(found.pieces, counts[0], counts[1], found.examples)
 
     def _copies(self, pieces: Sweep, here: Counts, there: Counts, tuples: pa.RecordBatch) -> Iterator[Elements]:

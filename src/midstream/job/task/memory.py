@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from math import isfinite
 
 from midstream.errors import JobError
 
@@ -101,6 +102,6 @@ def bytes_of(size: int | str, name: str) -> int:
     if isinstance(size, int) and not isinstance(size, bool):
         return size
     found = _SIZE.fullmatch(size) if isinstance(size, str) else None
-    if found is None or found[2].lower() not in _UNITS:
+    if found is None or found[2].lower() not in _UNITS or not isfinite(float(found[1]) * 2**40):
         raise JobError(f"{name} cannot be {size!r}", hint="write for instance '512 MB' or '2 GB'")
     return int(float(found[1]) * _UNITS[found[2].lower()])
