@@ -70,7 +70,6 @@ def test_transfers_pay_a_latency_for_each_exchange_and_their_bytes_by_the_rate()
     found = travelling.transfers
     assert topology.seconds(found, batch_ticks=10.0) == pytest.approx(2 * 2 / 10 + 100 / 50)
     assert topology.by_name(found) == {("eu", "us"): pytest.approx(100.0), ("eu", "eu"): pytest.approx(100.0)}
-    assert topology.between_slots(found) == pytest.approx(200.0)
 
 
 def test_what_goes_to_every_slot_goes_there_once_each():

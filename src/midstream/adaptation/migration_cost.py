@@ -1,13 +1,15 @@
 """What a migration is predicted to cost, in the unit of plans' costs.
 
 Moving state computes what the new plan keeps and the old one does not: from what is there, the rows are probed once and
-the results stored once. What both keep changes hands; if it is sorted by another key, it is stored again.
+the results stored once. What both keep changes hands; if it is sorted by another key, it is stored again. Windows that
+are kept at other sites pay for the links between.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from midstream.adaptation.window_moves import moving_seconds
 from midstream.algebra.expressions import columns_of
 from midstream.algebra.plan import Aggregate, Distinct, Join, MultiJoin, Relation, aliases, walk_plan
 from midstream.optimizer.estimates import Estimator
@@ -49,7 +51,7 @@ def migration_cost(old: Relation, new: Relation, estimator: Estimator) -> float:
         else:
             read = sum(estimator.flow(child).population for child in _sources(relation))
             total += constants.probe * read + (constants.insert + constants.match) * held
-    return total
+    return total + constants.second * moving_seconds(old, new, estimator)
 
 
 def _sources(relation: Relation) -> Iterator[Relation]:

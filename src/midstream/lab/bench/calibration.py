@@ -1,10 +1,11 @@
 """`midstream bench calibration`: what moving rows between slots costs, in probes, here and in executors of Spark.
 
 The optimizer weighs a row that moves between two stages, a row that arrives in one slot more, and a further stage of a
-batch, all as so many probes. Three plans of one join are run over batches of two sizes: in one stage, in one stage with
-every window in every slot, and in two stages, since a computed key cannot be arrived by. What a batch takes longer than
-the first grows with its rows by the cost of a row, and what is left is that of the stage: the latency and the rate of
-T(x) = latency + x / rate. `optimizer/cost.py` has the defaults that were found this way.
+batch, all as so many probes, and a second on a link between sites as the probes that take so long. Three plans of one
+join are run over batches of two sizes: in one stage, in one stage with every window in every slot, and in two stages,
+since a computed key cannot be arrived by. What a batch takes longer than the first grows with its rows by the cost of a
+row, and what is left is that of the stage: the latency and the rate of T(x) = latency + x / rate. `optimizer/cost.py`
+has the defaults that were found this way.
 """
 
 from __future__ import annotations
@@ -96,6 +97,7 @@ def constants(taken: Mapping[tuple[str, int], Taken]) -> list[tuple[str, float, 
         ("exchange", row / probe, "probes a row"),
         ("stage", max(0.0, few - SMALL * row) / probe, "probes"),
         ("copy", copy / probe, "probes a row"),
+        ("second", 1 / probe, "probes"),
         ("a further stage", max(0.0, few - SMALL * row), "s"),
         ("a batch in one stage, 200,000 rows", one[LARGE].job, "s"),
         ("a batch in two stages, 200,000 rows", two[LARGE].job, "s"),

@@ -96,10 +96,6 @@ class Topology:
                 total += uses * link.latency / batch_ticks + transfers.bytes[pair] / link.rate
         return total
 
-    def between_slots(self, transfers: Transfers) -> float:
-        """The bytes per tick that leave their slot."""
-        return sum(size * self._leaving(pair) for pair, size in transfers.bytes.items())
-
     def by_name(self, transfers: Transfers) -> dict[tuple[str, str], float]:
         """The bytes per tick between two sites, and between the slots of one, by their names."""
         found = {pair: size * self._leaving(pair) for pair, size in transfers.bytes.items()}
