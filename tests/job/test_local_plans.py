@@ -139,9 +139,9 @@ def test_a_slot_that_migrates_is_not_sent_elsewhere(tmp_path):
     assert chain.query.in_slot(0).migration is None
 
 
-def test_plans_of_several_stages_are_the_same_in_all_slots(tmp_path):
+def test_plans_of_different_stages_are_the_same_in_all_slots(tmp_path):
     chain = opened(KEYS, many_keys(), tmp_path)
-    with pytest.raises(ms.MigrationError, match="several stages"):
+    with pytest.raises(ms.MigrationError, match="different stages"):
         chain.migrate("(A (B C))", "auto", slots=[1])
 
 

@@ -53,7 +53,10 @@ class MigrationUnderWay:
 
     def fragments(self, query: RunningQuery) -> tuple[int, ...]:
         """The fragments of the query that migrate inside their tasks."""
-        return () if self.apart else differing_fragments(query.staged, self.target.staged) or ()
+        if self.apart:
+            return ()
+        found = differing_fragments(query.staged, self.target.staged)
+        return (query.staged.root.number,) if found is None else found
 
     @staticmethod
     def resumed(target: RunningQuery, record: Mapping[str, Any]) -> MigrationUnderWay:
