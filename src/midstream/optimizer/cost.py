@@ -46,7 +46,7 @@ class Constants:
         return self if domain.is_integer else replace(self, state=self.state / SECOND)
 
 
-SPARK = Constants(exchange=25.0, stage=3_000_000.0, copy=12.0, second=3_300_000.0)
+SPARK = Constants(exchange=25.0, stage=2_000_000.0, copy=12.0, second=3_300_000.0)
 """The same where slots are executors of Spark."""
 
 
