@@ -27,6 +27,7 @@ from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from midstream.interface.cli import app
+from midstream.interface.cli.decided import decided
 from midstream.interface.dashboard.access import CSRF, Access
 from midstream.interface.dashboard.export import exported, in_element
 from midstream.interface.dashboard.feed import Feed
@@ -85,6 +86,8 @@ def test_the_page_is_told_what_the_checkpoint_says(finished_job):
     assert query["migration"]["actual"]["batches"] == 3 and query["migration"]["split_time"] is not None
     assert query["migration"]["part"] and query["migration"]["forecast"]["duration"] > 0
     assert [m["status"] for m in query["history"]][-1] == "done" and query["adaptivity"]["mode"] == "suggest"
+    past = decided(str(finished_job.folder), "matches")["history"][-1]
+    assert past["start_batch"] == query["history"][-1]["start_batch"] == 6 and "period" not in past
     assert sum(s["late"] for s in told["streams"]) == told["dead_letters"]["rows"] == 1
     assert told["dead_letters"]["samples"][0]["reason"] == "late" and told["slots"]["count"] == 3
     assert told["batch"] == 14 and not told["running"]

@@ -7,7 +7,7 @@ manifest says.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
 from midstream.checkpoint.recorded import Recorded
@@ -152,6 +152,12 @@ class StoredMigration(Recorded):
     def time(self) -> str:
         """Whether instants are integers or timestamps."""
         return self.period.time
+
+    def values(self) -> dict[str, Any]:
+        """All that is known of it as plain values, those of its period under their own names."""
+        found = asdict(self)
+        del found["record"]  # its attributes say the same
+        return {**found, **found.pop("period")}
 
     @property
     def forecast(self) -> Forecast | None:

@@ -28,7 +28,7 @@ def decided(checkpoint: str, name: str) -> dict[str, Any]:
         "why": _why(query.plan, known),
         "statistics": known.statistics,
         "decisions": decisions,
-        "history": [_without(asdict(past), "time", "record") for past in query.history],
+        "history": [_without(past.values(), "time") for past in query.history],
     }
 
 

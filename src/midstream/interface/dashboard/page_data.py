@@ -139,10 +139,8 @@ def _migration(migration: StoredMigration | None) -> Record | None:
     if migration is None:
         return None
     forecast, actual, target = migration.forecast, migration.actual, migration.target
-    summary = asdict(migration)
-    del summary["record"]  # its attributes tell the same
     return {
-        **summary,
+        **migration.values(),
         "forecast": None if forecast is None else asdict(forecast),
         "actual": None if actual is None else {**asdict(actual), "duration": actual.duration},
         "target": None if target is None else _graph(target),
