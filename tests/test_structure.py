@@ -11,9 +11,6 @@ MOST_LINES = 400
 MOST_FIELDS = 15
 WIDER = {
     "cluster/options.py SessionOptions",  # has a field for each parameter of `Session`
-    "job/task/fragment_task.py FragmentTask",
-    "job/task/shared_task.py SharedTask",
-    "job/task/works.py FragmentWork",
 }
 
 

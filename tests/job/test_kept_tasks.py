@@ -18,10 +18,9 @@ from tests.scheduling.watched import table
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.job.batch import Batch
 from midstream.job.events import Scheduled
-from midstream.job.task.fragment_task import FragmentTask
 from midstream.job.task.kept_tasks import KeptTasks
 from midstream.job.task.memory import Memory
-from midstream.job.task.shared_task import SharedTask
+from midstream.job.task.task import Task
 from midstream.scheduling import scheduler
 
 JOINS = [cql for cql in ASKED if cql.count("RANGE") == 3 and "C.v AS u" in cql]
@@ -107,9 +106,8 @@ def _entry(entry: SegmentEntry) -> tuple[object, ...]:
 @pytest.mark.parametrize("seed", always(2, range(4)))
 def test_kept_tasks_leave_the_manifests_and_results_of_tasks_opened_anew(seed, tmp_path, monkeypatch):
     rng = random.Random(seed)
-    went_on: Counter[type] = Counter()
-    for kind in (FragmentTask, SharedTask):
-        monkeypatch.setattr(kind, "go_on", _counted(kind, kind.go_on, went_on))
+    went_on: Counter[bool] = Counter()
+    monkeypatch.setattr(Task, "go_on", _counted(Task.go_on, went_on))
     monkeypatch.setattr(scheduler, "TUPLE_ROWS", 2)
     # Every other job has so little memory that what is kept in memory is mapped after most batches.
     twins = Twins(tmp_path, 1 + seed % 3, seed, Memory(2**12) if seed % 2 else Memory())
@@ -159,9 +157,11 @@ def _happens(rng: random.Random, twins: Twins, step: int) -> None:
             many.driver.rescale(slots)
 
 
-def _counted(kind: type, go_on: Any, went_on: Counter[type]) -> Any:
-    def counted(self: Any, *arguments: Any) -> None:
-        went_on[kind] += 1
+def _counted(go_on: Any, went_on: Counter[bool]) -> Any:
+    """Counts how often tasks go on, those of a shared graph and others."""
+
+    def counted(self: Task, *arguments: Any) -> None:
+        went_on[self.work.shares] += 1
         go_on(self, *arguments)
 
     return counted

@@ -12,7 +12,7 @@ from tests.profiles import always
 from tests.scheduling.watched import drawn
 
 from midstream.job.events import Scheduled
-from midstream.job.task.works import SharedWork
+from midstream.job.task.works import TaskWork
 from midstream.scheduling import scheduler
 
 FROM = "FROM A [RANGE 9], B [RANGE 9], C [RANGE 9] WHERE A.k = B.k AND B.v = C.v"
@@ -65,7 +65,7 @@ def test_equal_queries_of_two_stages_keep_their_state_once_and_send_once(tmp_pat
     assert two.many.manifest.segments["q0"] == two.many.manifest.segments["q1"]
     for stage in works(two):
         (work,) = stage
-        assert isinstance(work, SharedWork)
+        assert isinstance(work, TaskWork) and work.shares
         for q0, q1 in zip(work.members[: len(work.members) // 2], work.members[len(work.members) // 2 :], strict=True):
             assert (q0.work.query, q1.work.query) == ("q0", "q1")
             assert q0.work.port == q1.work.port and q0.work.received == q1.work.received

@@ -23,8 +23,7 @@ from midstream.job.events import Scheduled
 from midstream.job.outputs.accounts import shared_with
 from midstream.job.task.memory import Memory
 from midstream.job.task.pool import Pool
-from midstream.job.task.shared_task import SharedTask
-from midstream.job.task.works import SharedWork
+from midstream.job.task.task import Task
 from midstream.operators.join import SymmetricJoin
 from midstream.scheduling import scheduler
 
@@ -326,8 +325,8 @@ def test_a_join_is_shared_by_queries_that_answer_on_different_grids(tmp_path):
     assert watched.many.history("pairs")[0]["shares"] == ["groups"]
     batch = watched.many.made()
     (work,) = batch.steps()[0].work
-    assert isinstance(work, SharedWork)
-    operators = SharedTask(work, watched.many.driver.files, 0, Pool()).box.operators
+    assert work.shares
+    operators = Task(work, watched.many.driver.files, 0, Pool()).graph.live.operators
     assert sum(isinstance(operator, SymmetricJoin) for operator in operators) == 1
     watched.many.batch({}, end=True)
     for name in watched.many.driver.queries:

@@ -33,7 +33,7 @@ from midstream.job.task.sides import NEW, Side, Unheard
 from midstream.job.task.step import StageStep
 from midstream.job.task.stream_reading import StreamReading
 from midstream.job.task.tracks import Track
-from midstream.job.task.works import FragmentWork, MigrationWork, SharedWork
+from midstream.job.task.works import NOT_APART, Apart, FragmentWork, MigrationWork, TaskWork
 from midstream.migration.legality import keeps_intervals
 
 TICKS = "#ticks"
@@ -199,7 +199,7 @@ class Batch:
             self.arrivals.copies,
         )
 
-    def _works(self, stage: int, ports: Ports) -> tuple[FragmentWork | SharedWork, ...]:
+    def _works(self, stage: int, ports: Ports) -> tuple[TaskWork, ...]:
         return tuple(self.sharing.gathered([work for part in self.parts for work in self._work(part, stage, ports)]))
 
     @cached_property
@@ -253,20 +253,27 @@ class Batch:
                 self._stored(part, fragment.number),
                 ports.numbers.get((part.name, fragment.number), -2),
                 {ports.numbers[part.name, r.fragment]: r.stream.alias for r in fragment.received},
-                self._migration(part, query, fragment.number),
-                part.side,
                 self.options.scheduling,
                 self.sharing.start(query.name),
                 part.name in self.options.watched and query.migration is None,
                 (part.name, fragment.number) in ports.silent,
-                query.name in self.options.sifted and query.migration is None,
-                self._probed(part, fragment),
-                part.track,
-                arrives=self.arrivals.in_place.get((part.name, fragment.number)),
+                self._apart(part, query, fragment),
             )
             for fragment in query.staged.fragments
             if self.arrivals.stage(part.name, fragment) == stage
         ]
+
+    def _apart(self, part: Part, query: RunningQuery, fragment: Fragment) -> Apart:
+        """What a fragment does because it runs apart from those of other queries."""
+        found = Apart(
+            self._migration(part, query, fragment.number),
+            part.side,
+            part.track,
+            query.name in self.options.sifted and query.migration is None,
+            self._probed(part, fragment),
+            self.arrivals.in_place.get((part.name, fragment.number)),
+        )
+        return NOT_APART if found == NOT_APART else found  # what most fragments have in common travels once
 
     def _probed(self, part: Part, fragment: Fragment) -> Mapping[WindowName, Mapping[int, Sequence[SegmentEntry]]]:
         """The windows that a fragment's one-way joins read, as the last batch left them."""

@@ -26,7 +26,8 @@ from midstream.job.task.exchange import groups_of, in_slot
 from midstream.job.task.kept_tasks import KeptTasks
 from midstream.job.task.layout import GROUP, PORT, Layout
 from midstream.job.task.reports import Report
-from midstream.job.task.step import StageStep, Task
+from midstream.job.task.step import StageStep
+from midstream.job.task.task import Task
 from midstream.operators.arrival_hash import arrival_hash
 from midstream.optimizer.cost import Constants
 from midstream.optimizer.plans import Plan

@@ -14,7 +14,7 @@ from midstream.algebra.physical.identities import structure
 from midstream.algebra.windows import Hop
 from midstream.distribution.fragments import Fragment, Received, leaves
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.task.shared_task import has_null_keys, window_alias
+from midstream.job.task.kept_windows import has_null_keys, window_alias
 from midstream.job.task.shipping import Shipped
 from midstream.migration.contents import ports_of
 from midstream.operators.box import Box

@@ -22,7 +22,7 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.job.queries.fingerprints import Fingerprint, Fingerprints, Outline, Window
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.task.shipping import Shipped
-from midstream.job.task.works import BySlot, FragmentWork, Inherited, Member, SharedWork
+from midstream.job.task.works import BySlot, FragmentWork, Inherited, Member, TaskWork
 from midstream.operators.shared_graph import Named
 
 ALWAYS = -1
@@ -204,21 +204,22 @@ class SharingPlan:
             return None
         return (self.fingerprints.of(known).progress, self.frontiers[query])
 
-    def gathered(self, works: Sequence[FragmentWork]) -> list[FragmentWork | SharedWork]:
+    def gathered(self, works: Sequence[FragmentWork]) -> list[TaskWork]:
         """The works of a stage, those that have something in common as one."""
-        alone: list[FragmentWork | SharedWork] = []
+        alone: list[TaskWork] = []
         groups: dict[object, list[FragmentWork]] = {}
         for work in works:
             place = self.place(work.query)
-            if place is None or work.side is not None or work.track is not None:
-                alone.append(work)
+            if place is None or work.apart.side is not None or work.apart.track is not None:
+                alone.append(TaskWork.alone(work))
             else:
                 groups.setdefault(place, []).append(work)
         common = self._common(groups.values())
         for group in groups.values():
             first = group[0]
             lone = len(group) == 1 and (first.fragment.stage > 0 or not self.is_fresh(first.query))
-            alone.append(first if lone and not common & self._tokens(first) else self._together(group))
+            lone = lone and not common & self._tokens(first)
+            alone.append(TaskWork.alone(first) if lone else self._together(group))
         return alone
 
     def exchanged(self, query: str) -> dict[int, object]:
@@ -264,7 +265,7 @@ class SharingPlan:
             seen |= here
         return common
 
-    def _together(self, works: Sequence[FragmentWork]) -> SharedWork:
+    def _together(self, works: Sequence[FragmentWork]) -> TaskWork:
         members = [self._member(work) for work in works]
         later = works[0].fragment.stage > 0
         known = [m.work.restored_to if later else self._advanced_to(m.work.query) for m in members if not m.fresh]
@@ -275,12 +276,12 @@ class SharingPlan:
                 node = next(o for o in outline.walk() if o.text == text)
                 number = self.fingerprints.number(node.identity(self.records[query].since))
                 inherited[number, port] = Inherited(number, port, segments)
-        return SharedWork(
+        return TaskWork(
             tuple(members),
-            tuple(inherited.values()),
             max(known, default=BEGINNING),
             max(work.advance_to for work in works) if later else self.frontiers[works[0].query],
             works[0].scheduling,
+            tuple(inherited.values()),
         )
 
     def _member(self, work: FragmentWork) -> Member:

@@ -8,12 +8,12 @@ again), the task is dropped and another one is opened. A task is kept only once 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
 from midstream.checkpoint.files import Files
-from midstream.checkpoint.packs import SegmentEntry, StateKey, open_segment
+from midstream.checkpoint.packs import SegmentEntry, open_segment
 from midstream.operators.state.segment import Segment
 from midstream.operators.state.sorted_state import SortedState
 
@@ -83,12 +83,3 @@ class HeldSegments:
                 found[place] = open_segment(files, entry, state.schema)
             self.in_memory = set()
         self.segments = found
-
-    def by_state(self, entries: Sequence[SegmentEntry]) -> Mapping[StateKey, list[Segment]]:
-        """The segments that entries name, by state, in the order in which the entries would be opened."""
-        found: dict[StateKey, list[Segment]] = {}
-        for entry in entries:
-            segment = self.segments[entry.place]
-            if len(segment):
-                found.setdefault((entry.state, entry.key), []).append(segment)
-        return found

@@ -1,4 +1,4 @@
-"""What the tasks of shared graphs in one slot hold together."""
+"""What the tasks of one slot hold together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+import pyarrow as pa
+
 from midstream.checkpoint.files import Files
+from midstream.checkpoint.maps import Mapped
 from midstream.checkpoint.packs import SegmentEntry, StateKey, open_segment
 from midstream.operators.state.segment import Segment
 from midstream.operators.state.sorted_state import SortedState
@@ -22,7 +25,7 @@ class KeepsWindows(Protocol):
 
 @dataclass(slots=True)
 class Pool:
-    """What the graphs of a slot hold together: segments opened once, written once."""
+    """What the tasks of a slot hold together: segments opened once, written once."""
 
     tasks: list[KeepsWindows] = field(default_factory=list)
     opened: dict[str, Segment] = field(default_factory=dict)
@@ -30,13 +33,18 @@ class Pool:
     written: dict[int, SegmentEntry] = field(default_factory=dict)
     known: dict[str, Segment] = field(default_factory=dict)
     """Segments that tasks kept open since the last batch, by place."""
+    packs: dict[str, Mapped] = field(default_factory=dict)
+    whole: dict[str, pa.RecordBatch] = field(default_factory=dict)
+    """The files that were opened, and the stored segments of which parts were."""
     unified: bool = False
 
     def open(self, files: Files, entry: SegmentEntry, state: SortedState) -> Segment:
         """The segment of an entry."""
         if entry.place not in self.opened:
             known = self.known.get(entry.place)
-            self.opened[entry.place] = open_segment(files, entry, state.schema) if known is None else known
+            if known is None:
+                known = open_segment(files, entry, state.schema, self.packs, self.whole if entry.is_part else None)
+            self.opened[entry.place] = known
             self.entries[entry.place] = entry
         return self.opened[entry.place]
 

@@ -11,7 +11,10 @@ new side has seen, silently, through all its stages, because the new side has gi
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+import numpy as np
 
 from midstream.algebra.physical import Source
 from midstream.algebra.time import BEGINNING, INFINITY
@@ -69,6 +72,31 @@ class Unheard(Side):
     def given(self, results: Elements) -> Elements:
         """Nothing."""
         return results.slice(0, 0)
+
+
+class SidePart:
+    """A side at work in a task: what it is fed with, and what the old side keeps of what it leaves out."""
+
+    def __init__(self, side: Side, sources: Iterable[Source]) -> None:
+        self.side = side
+        self.ahead = {} if side.new else {source.stream.alias: left_out(source) for source in sources}
+        self.crossing = 0
+        """Rows that both sides have taken."""
+
+    def fed(self, alias: str, elements: Elements) -> list[Elements]:
+        """What of a source's elements it takes; the old side keeps the others."""
+        parts = self.side.fed(elements)
+        if self.side.new:
+            self.crossing += len(parts[0])
+        if alias in self.ahead:
+            later = self.side.ahead(elements)
+            self.ahead[alias].append(later, np.zeros(len(later), np.uint64))
+        return parts
+
+    @property
+    def rows_ahead(self) -> int:
+        """How many rows are kept that were left out."""
+        return sum(state.rows for state in self.ahead.values())
 
 
 def left_out(source: Source) -> SortedState:

@@ -20,11 +20,11 @@ from midstream.distribution.fragments import Received, leaves
 from midstream.distribution.moves import FragmentFill, Gathered, Shipment, StateName
 from midstream.distribution.placement import Placed
 from midstream.job.task.exchange import Slots, at_site, slots_of
-from midstream.job.task.fragment_task import remove_unused
 from midstream.job.task.memory import Memory
 from midstream.job.task.memory_limits import bind, mapped_states, write_packs
 from midstream.job.task.output_buffer import ForwardBuffer
 from midstream.job.task.reports import FragmentReport
+from midstream.job.task.state_store import remove_unused
 from midstream.migration.execution import SingleBox
 from midstream.migration.state_move import Portions, StateMove
 from midstream.operators.arrival_hash import arrival_hash

@@ -24,29 +24,25 @@ from midstream.checkpoint.outputs import checksum_of
 from midstream.checkpoint.parallel_writes import SideBySide, begin, wait_for
 from midstream.errors import InputError, MidstreamError
 from midstream.job.task.exchange import Exchange, Slots, at_site, groups_of, to_every_slot
-from midstream.job.task.fragment_task import FragmentTask
 from midstream.job.task.intake import Intake, in_order, source_elements
 from midstream.job.task.kept_tasks import KeptTasks
 from midstream.job.task.layout import FROM, Layout, portions
-from midstream.job.task.marked_task import MarkedTask
 from midstream.job.task.memory import Memory
 from midstream.job.task.output_buffer import ResultsBuffer
 from midstream.job.task.pool import Pool
 from midstream.job.task.reports import Report
 from midstream.job.task.results_files import Place, write_results
-from midstream.job.task.shared_task import SharedTask
 from midstream.job.task.sides import base_name
 from midstream.job.task.sifting import Sieve
 from midstream.job.task.sorted_runs import Accepted, Runs
 from midstream.job.task.spill import ParquetSpool
 from midstream.job.task.stream_reading import StreamReading
-from midstream.job.task.works import FragmentWork, SharedWork
+from midstream.job.task.task import Task
+from midstream.job.task.works import FragmentWork, TaskWork
 from midstream.operators.arrival_hash import arrival_hash
 from midstream.operators.elements import Elements
 from midstream.operators.hashing import hash_columns
 from midstream.operators.vectors import gather_rows, numbers_of
-
-Task = FragmentTask | SharedTask
 
 MANY_RESULTS = 20_000
 """From how many rows on results are written by a thread of their own: for fewer it would take longer to begin."""
@@ -64,7 +60,7 @@ class StageStep:
     arriving: Layout
     exchanged: Layout
     routing: tuple[int, ...]
-    work: tuple[FragmentWork | SharedWork, ...]
+    work: tuple[TaskWork, ...]
     reading: StreamReading | None = None
     """How rows of streams are read, in the first stage."""
     copied: bool = False
@@ -191,29 +187,24 @@ class StageStep:
     def _opened(self, slot: int, files: Files, kept: Mapping[tuple[tuple[str, int], ...], Task]) -> list[Task]:
         """The tasks of the batch: those that were kept and can go on, and others opened from segments."""
         pool = Pool()
-        memory = self.memory.among(sum(len(w.members) if isinstance(w, SharedWork) else 1 for w in self.work))
+        memory = self.memory.among(sum(len(work.members) for work in self.work))
         tasks: list[Task] = []
         for work in self.work:
-            if isinstance(work, SharedWork):
-                shared = kept.get(work.key)
-                if isinstance(shared, SharedTask) and shared.goes_on(work, memory):
-                    shared.go_on(work, files, pool, self.batch_id, memory)
-                    tasks.append(shared)
-                else:
-                    tasks.append(SharedTask(work, files, slot, pool, self.batch_id, memory))
-            elif work.track is None or not work.track.rests(slot):
-                mine = work.in_slot(slot)
-                alone = kept.get((mine.name,))
-                if isinstance(alone, FragmentTask) and alone.goes_on(mine, memory):
-                    alone.go_on(mine, files, self.batch_id, memory)
-                    tasks.append(alone)
-                else:
-                    tasks.append(_task(work)(mine, files, slot, self.batch_id, memory))
+            track = work.apart.track
+            if track is not None and track.rests(slot):
+                continue
+            mine = work.in_slot(slot)
+            task = kept.get(mine.key)
+            if task is not None and task.goes_on(mine, memory):
+                task.go_on(mine, files, pool, self.batch_id, memory)
+            else:
+                task = Task(mine, files, slot, pool, self.batch_id, memory)
+            tasks.append(task)
         return tasks
 
     def _outputs(self, tasks: Sequence[Task], slot: int, report: Report) -> Iterator[pa.RecordBatch]:
         for task in tasks:
-            if not _in_place(task):
+            if task.work.apart.arrives is None:
                 for work, output in task.sent():
                     yield self._sent(work, slot, output, report)
 
@@ -238,8 +229,8 @@ class StageStep:
 
     def _hand_on(self, tasks: Sequence[Task], report: Report) -> None:
         """Feeds what fragments give that read their rows in place to their readers, which run here too."""
-        for task in filter(_in_place, tasks):
-            for work, output in task.sent():
+        for task in tasks:
+            for work, output in task.sent() if task.work.apart.arrives is not None else ():
                 for reader in tasks:
                     if work.port in reader.work.received:
                         with _blaming(report, reader):
@@ -256,7 +247,7 @@ class StageStep:
         copied: bool,
     ) -> None:
         """Feeds a stream's rows to the sources that read it; tracks take rows of their groups."""
-        track = task.work.track if isinstance(task, FragmentTask) else None
+        track = task.work.apart.track
         account = intake.unaccounted() if copied else intake
         for source in task.sources:
             if source.stream.name == stream:
@@ -275,15 +266,16 @@ class StageStep:
         Several fragments of a plan may read one source, and all leave out the same; `noted` are queries and sources of
         which that is known.
         """
-        if not isinstance(task, FragmentTask) or not task.work.sifts:
+        work = task.work.first
+        if not work.apart.sifts:
             return accepted
         rows, ticks = accepted
-        good, bad = Sieve.above(source, task.work.fragment.plan, task.work.functions).split(rows, ticks)
+        good, bad = Sieve.above(source, work.fragment.plan, work.functions).split(rows, ticks)
         if not bad:
             return accepted
-        if (place := (base_name(task.work.query), source.stream.alias)) not in noted:
+        if (place := (base_name(work.query), source.stream.alias)) not in noted:
             noted.add(place)
-            intake.set_aside(source.stream.name, base_name(task.work.query), rows, bad)
+            intake.set_aside(source.stream.name, base_name(work.query), rows, bad)
         return gather_rows(rows, good), ticks[good]
 
     def _receive(self, parts: Mapping[int, Accepted], tasks: Sequence[Task], report: Report) -> None:
@@ -305,7 +297,7 @@ class StageStep:
         return self.exchange.rows(work.port, slots, output)
 
     def _slots(self, work: FragmentWork, slot: int, output: Elements, report: Report) -> Slots:
-        route, track = work.fragment.route, work.track
+        route, track = work.fragment.route, work.apart.track
         if not route.key:
             return np.full(len(output), slot if route.key is None else 0, np.int32)
         hashed = arrival_hash if route.arrival else hash_columns
@@ -323,7 +315,7 @@ class StageStep:
 
 def _reads(task: Task, port: int, again: bool) -> bool:
     """Whether a fragment reads rows by the port by which they arrive."""
-    arrives = task.work.arrives if isinstance(task, FragmentTask) else None
+    arrives = task.work.apart.arrives
     return not again if arrives is None else port == arrives
 
 
@@ -333,23 +325,14 @@ def _takes_copies(task: Task, spread: Collection[str]) -> bool:
     Tracks do, and where slots share groups all that read a stream that is spread: they need the copies of those that
     it is joined with.
     """
-    if isinstance(task, FragmentTask) and task.work.track is not None:
+    if task.work.apart.track is not None:
         return True
     return any(source.stream.name in spread for source in task.sources)
-
-
-def _task(work: FragmentWork) -> type[FragmentTask]:
-    return MarkedTask if work.track is not None and work.track.marked else FragmentTask
 
 
 def _results_of(tasks: Sequence[Task]) -> dict[str, ResultsBuffer]:
     """What queries gave, by their names or those of their sides."""
     return {name: given for task in tasks for name, given in task.results.items()}
-
-
-def _in_place(task: Task) -> bool:
-    """Whether a fragment reads rows that arrive where its readers are."""
-    return isinstance(task, FragmentTask) and task.work.arrives is not None
 
 
 @contextmanager

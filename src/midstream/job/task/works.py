@@ -44,6 +44,37 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
+class Apart:
+    """What a fragment does only where it runs apart from those of other queries.
+
+    It may migrate, have a `side` of a split time, or only the groups of a `track`. Rows that make its expressions fail
+    are set aside if it `sifts`.
+    """
+
+    migration: MigrationWork | None = None
+    side: Side | None = None
+    track: Track | None = None
+    sifts: bool = False
+    probed: Mapping[WindowName, BySlot] = field(default_factory=dict)
+    """The windows of other fragments that its one-way joins read, as the last batch left them, by slot."""
+    arrives: int | None = None
+    """The port of the rows that it reads in place, to hand on what it gives within the slot."""
+
+    @property
+    def has_marks(self) -> bool:
+        """Whether its rows know whether they have come before a move of groups."""
+        return self.track is not None and self.track.marked
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is a plan's alone: no migration, no part of a query's groups or time, no windows of others."""
+        return self.migration is None and self.side is None and self.track is None and not self.probed
+
+
+NOT_APART = Apart()
+
+
+@dataclass(frozen=True, slots=True)
 class FragmentWork:
     """What a fragment of a query has to do in a batch, in every slot.
 
@@ -55,11 +86,9 @@ class FragmentWork:
     program: Shipped[Program]
     restored_to: int
     advance_to: int
-    segments: Mapping[int, Sequence[SegmentEntry]]
+    segments: BySlot
     port: int
     received: Mapping[int, str]
-    migration: MigrationWork | None = None
-    side: Side | None = None
     scheduling: str = "dfs"
     start: int = BEGINNING
     """The instant from which on the query's results are whole, and so given."""
@@ -67,20 +96,9 @@ class FragmentWork:
     """Whether what each operator does is to be reported."""
     silent: bool = False
     """Whether another query's fragment, which gives the same, sends it for both."""
-    sifts: bool = False
-    """Whether rows that make its expressions fail are set aside."""
-    probed: Mapping[WindowName, Mapping[int, Sequence[SegmentEntry]]] = field(default_factory=dict)
-    """The windows of other fragments that its one-way joins read, as the last batch left them, by slot."""
-    track: Track | None = None
-    """The groups that it has, if others run apart."""
-    arrives: int | None = None
-    """The port of the rows that it reads in place, to hand on what it gives within the slot."""
+    apart: Apart = NOT_APART
     local: Mapping[int, FragmentWork] = field(default_factory=dict)
     """What slots do instead that have a plan of their own."""
-
-    def in_slot(self, slot: int) -> FragmentWork:
-        """What a slot does."""
-        return self.local.get(slot, self)
 
     @property
     def fragment(self) -> Fragment:
@@ -106,20 +124,24 @@ class FragmentWork:
         """What of its results counts."""
         if self.fragment.reader is not None:
             return results
-        counted = results if self.side is None else self.side.given(results)
-        if self.track is not None and self.track.limit is not None:
-            counted = self.track.limit.given(counted)
+        side, track = self.apart.side, self.apart.track
+        counted = results if side is None else side.given(results)
+        if track is not None and track.limit is not None:
+            counted = track.limit.given(counted)
         return counted if self.start == BEGINNING else counted.clipped(self.start, INFINITY)
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A fragment in a shared graph: the names of its nodes, since when its windows are kept, and whether it is new."""
+    """A fragment in a graph: the names of its nodes, since when its windows are kept, and whether it is new.
+
+    A fragment without names has a graph of its own.
+    """
 
     work: FragmentWork
-    named: Shipped[Named]
-    since: Mapping[str, int]
-    fresh: bool
+    named: Shipped[Named] | None = None
+    since: Mapping[str, int] = field(default_factory=dict)
+    fresh: bool = False
     grid: Hop | None = None
 
 
@@ -133,17 +155,42 @@ class Inherited:
 
 
 @dataclass(frozen=True, slots=True)
-class SharedWork:
-    """What the fragments of several queries have to do in a batch; all queries are at the same frontier.
+class TaskWork:
+    """What a task has to do in a batch: a fragment, or those of several queries that are at the same frontier.
 
     In later stages the fragments may be behind it, each at its own.
     """
 
     members: tuple[Member, ...]
-    inherited: tuple[Inherited, ...]
     restored_to: int
     advance_to: int
     scheduling: str = "dfs"
+    inherited: tuple[Inherited, ...] = ()
+
+    @staticmethod
+    def alone(work: FragmentWork) -> TaskWork:
+        """The work of a fragment that has a graph of its own."""
+        return TaskWork((Member(work),), work.restored_to, work.advance_to, work.scheduling)
+
+    def in_slot(self, slot: int) -> TaskWork:
+        """What a slot does, which may have a plan of its own."""
+        local = self.first.local
+        return TaskWork.alone(local[slot]) if slot in local else self
+
+    @property
+    def shares(self) -> bool:
+        """Whether its nodes have names that others may have too."""
+        return self.members[0].named is not None
+
+    @property
+    def first(self) -> FragmentWork:
+        """The work of the first member."""
+        return self.members[0].work
+
+    @property
+    def apart(self) -> Apart:
+        """What it does only because it runs apart from other queries."""
+        return self.first.apart
 
     @property
     def key(self) -> tuple[tuple[str, int], ...]:

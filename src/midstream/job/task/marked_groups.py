@@ -1,0 +1,52 @@
+"""Groups that leave a slot by PTLB, at work there: with marks, and without results that the receiver gives.
+
+What the slot holds of the groups when the move begins is old; what comes afterwards comes to the receiver too, and is
+new. A combined row is new if all its parts are, and the root leaves such results out: the receiver has all their parts.
+When no old row can meet another any more, the slot is not needed for the groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from midstream.checkpoint.packs import SegmentEntry
+from midstream.distribution.old_track import holds_old
+from midstream.job.task.marked_states import MARKED
+from midstream.job.task.state_store import NamedState, StateStore, by_state
+from midstream.job.task.works import FragmentWork
+from midstream.migration.marks import mark_segment, marked_plan, with_mark
+from midstream.operators.box import Box
+from midstream.operators.elements import Elements
+
+
+class MarkedGroups:
+    """A fragment of groups that leave, as a box whose rows know whether they have come before the move."""
+
+    def __init__(self, work: FragmentWork) -> None:
+        self.work = work
+        self.box = Box(marked_plan(work.fragment.plan), work.functions)
+
+    def arriving(self, alias: str, elements: Elements) -> Elements:
+        """Elements of a source, which the receiver gets as well."""
+        return with_mark(elements, alias, old=False)
+
+    def named_states(self) -> Iterator[NamedState]:
+        """The states under the names they are stored by."""
+        for state in self.box.states():
+            yield (MARKED + state.id, state.key), state
+
+    def is_marked(self, entries: Sequence[SegmentEntry]) -> bool:
+        """Whether entries are of states whose rows are marked."""
+        return all(entry.state.startswith(MARKED) for entry in entries)
+
+    def mark(self, entries: Sequence[SegmentEntry], store: StateStore) -> None:
+        """Marks what was there before the move as old."""
+        before, stored = Box(self.work.fragment.plan, self.work.functions), by_state(entries)
+        for plain, state in zip(before.states(), self.box.states(), strict=True):
+            segments = store.open(stored.get((plain.id, plain.key), ()), plain)
+            state.replace_segments([mark_segment(segment, state.schema) for segment in segments])
+
+    @property
+    def holds_old(self) -> bool:
+        """Whether a row with an old part can still meet another."""
+        return holds_old(self.box.states(), self.box.frontier)

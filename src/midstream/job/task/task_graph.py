@@ -1,0 +1,139 @@
+"""The live operators of a task, and whose they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from midstream.algebra.physical import Source
+from midstream.algebra.physical.routed import WindowName
+from midstream.algebra.time import BEGINNING
+from midstream.checkpoint.packs import open_states
+from midstream.distribution.fragments import Received
+from midstream.job.task.kept_windows import has_null_keys, window_alias
+from midstream.job.task.state_store import NamedState, StateStore
+from midstream.job.task.works import BySlot, Member, TaskWork
+from midstream.migration.contents import ports_of
+from midstream.operators.base import Work
+from midstream.operators.box import Box
+from midstream.operators.one_way_join import OneWayJoin
+from midstream.operators.shared_graph import SharedGraph, leaves
+from midstream.operators.state.segment import Segment
+from midstream.operators.state.sorted_state import SortedState
+
+
+class TaskGraph:
+    """The graph of a task's members; a fragment that runs apart has it for itself, as a box.
+
+    `used` are the operators of each member, `owner` is of each operator the first member that runs it, before those
+    that are new, and `ports` says by which port what comes from other fragments reaches each source.
+    """
+
+    def __init__(self, work: TaskWork, box: Box | None = None) -> None:
+        self.live, self.used = _made(work, box)
+        self.follow(work)
+        self.ports = self._ports()
+
+    def follow(self, work: TaskWork) -> None:
+        """Goes on with another batch of the same members."""
+        self.work = work
+        self.owner: dict[int, Member] = {}
+        for member, used in sorted(zip(work.members, self.used, strict=True), key=lambda pair: pair[0].fresh):
+            for operator in used:
+                self.owner.setdefault(operator, member)
+
+    def _ports(self) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for member in self.work.members:
+            ports = {alias: port for port, alias in member.work.received.items()}
+            for number, source in self._sources_of(member):
+                if isinstance(source, Received):
+                    found.setdefault(number, ports[source.stream.alias])
+        return found
+
+    def _sources_of(self, member: Member) -> Iterator[tuple[int, Source]]:
+        if member.named is None:
+            yield from ((number, source) for number, (source, _) in enumerate(self.live.sources))
+            return
+        for leaf, name in leaves(member.work.fragment.plan, member.named.value):
+            if isinstance(leaf, Source):
+                yield self.live.source_of(name), leaf
+
+    @property
+    def members_lag(self) -> bool:
+        """Whether members that share the graph may be behind the streams, each at its own frontier."""
+        return self.work.shares and bool(self.ports)
+
+    def restore(self) -> None:
+        """Goes on from where the last batch ended."""
+        if self.members_lag:
+            for member, place in zip(self.work.members, self.live.members, strict=True):
+                place.limit = BEGINNING if member.fresh else member.work.restored_to
+                place.joining = member.fresh
+        self.live.restore(self.work.restored_to)
+
+    def let_members_advance(self) -> None:
+        """Lets each member go up to its own frontier."""
+        if self.members_lag:
+            for member, place in zip(self.work.members, self.live.members, strict=True):
+                place.limit, place.joining = member.work.advance_to, False
+
+    def number_of(self, source: Source) -> int:
+        """The number of a source; that of a fragment that runs apart is known by its alias."""
+        alias = None if self.work.shares else source.stream.alias
+        known = enumerate(self.live.sources)
+        return next(i for i, (own, _) in known if own is source or own.stream.alias == alias)
+
+    def states_of(self, operators: Sequence[int]) -> Iterator[NamedState]:
+        """The states of some operators, by what they hold."""
+        for number in operators:
+            for state in self.live.operators[number].states:
+                yield (state.id, state.key), state
+
+    def windows(self) -> Iterator[tuple[object, int, SortedState]]:
+        """The windows that are kept here and that others may keep too, by what they hold."""
+        for i, operator in enumerate(self.live.operators if self.work.shares else ()):
+            for port, state in ports_of(operator):
+                alias = None if port is None else window_alias(self.live.nodes[i].inputs[port])
+                if alias is not None:
+                    begun = (has_null_keys(operator, state), self.owner[i].since[alias])
+                    yield (state.id, state.key, tuple(state.schema.names), *begun), operator.frontier, state
+
+    def read_windows(self, windows: Mapping[WindowName, BySlot], store: StateStore) -> None:
+        """Lets one-way joins read the windows that other fragments keep in the slot."""
+        opened: dict[WindowName, list[Segment]] = {}
+        for operator in self.live.operators:
+            if isinstance(operator, OneWayJoin) and operator.probed in windows:
+                name, state = operator.probed, operator.window
+                if name not in opened:
+                    stored = open_states(store.files, windows[name].get(store.slot, ()), {state.id: state.schema})
+                    opened[name] = stored.get((state.id, state.key), [])
+                state.replace_segments(opened[name])
+
+    def work_of(self, member: int, counted: set[int]) -> Work:
+        """What a member's operators did, without those that are `counted` for another member already."""
+        work = Work()
+        for operator in self.used[member]:
+            if operator not in counted:
+                counted.add(operator)
+                work.add(self.live.operators[operator].work)
+        return work
+
+    def passed(self, member: int) -> int:
+        """The frontier of a member's results."""
+        return self.live.passed if isinstance(self.live, Box) else self.live.passed_by(member)
+
+    def rows_in(self, member: int, by_source: Mapping[int, int]) -> int:
+        """The rows that a member has read, of those that each source has had."""
+        places = {place for operator in self.used[member] for place in self.live.inputs[operator]}
+        places.add(self.live.members[member].root)
+        return sum(by_source.get(~place, 0) for place in places if place < 0)
+
+
+def _made(work: TaskWork, box: Box | None) -> tuple[SharedGraph, list[list[int]]]:
+    """The operators of all members, and the numbers of those of each."""
+    if not work.shares:
+        box = box or Box(work.first.fragment.plan, work.first.functions)
+        return box, [list(range(len(box.operators)))]
+    graph = SharedGraph({k: v for m in work.members for k, v in m.work.functions.items()})
+    used = [graph.add(m.work.fragment.plan, m.named.value, m.grid) for m in work.members if m.named is not None]
+    return graph, used
