@@ -95,7 +95,7 @@ def check_purging(kind: Kind, inputs: Inputs) -> None:
         for name, (start, end) in step.rows.items():
             query.feed(name, *streams[name].accept(rows[name].slice(start, end - start)))
         for stream in streams.values():
-            stream.settle()
+            stream.raise_register()
         query.advance({name: stream.register for name, stream in streams.items()})
         for operator in box.operators:
             if operator.states:
@@ -236,7 +236,7 @@ def _run_with_restart(plan: Plan, catalog: Catalog, steps: tuple[Step, ...], sto
         for name, (start, end) in step.rows.items():
             query.feed(name, *streams[name].accept(rows[name].slice(start, end - start)))
         for stream in streams.values():
-            stream.settle()
+            stream.raise_register()
         released.append(query.table(query.advance({n: s.register for n, s in streams.items()})))
     released.append(query.table(query.advance(dict.fromkeys(streams, INFINITY))))
     return pa.concat_tables(released)

@@ -67,7 +67,7 @@ def run(drive: Drive, inputs: Mapping[str, pa.Table], catalog: Catalog, watch: W
                 query.feed(name, *streams[name].accept(rows[name].slice(start, end - start)))
             if step.advance:
                 for stream in streams.values():
-                    stream.settle()
+                    stream.raise_register()
                 released.append(query.table(query.advance({n: s.register for n, s in streams.items()})))
                 if watch is not None:
                     watch(query, pa.concat_tables(released))

@@ -49,7 +49,7 @@ def sizes(kind: Kind, windows: int) -> Iterator[tuple[SortedState, int, int]]:
     for start in range(0, windows * WINDOW * RATE, BATCH):
         for name, stream in progress.items():
             query.feed(name, *stream.accept(rows[name].slice(start, BATCH)))
-            stream.settle()
+            stream.raise_register()
         query.advance({name: stream.register for name, stream in progress.items()})
         for state in query.execution.states():
             assert len(state.segments) <= 6 * BUCKETS

@@ -39,7 +39,7 @@ def drive(
         for name, rows in parts.items():
             live.feed(name, *streams[name].accept(rows))
         for stream in streams.values():
-            stream.settle()
+            stream.raise_register()
         released.append(live.advance({name: s.register for name, s in streams.items()}))
         if reopen:
             open_again(live)

@@ -138,7 +138,7 @@ def _skewed(asked, old, new, name):
     def feed(stream, start, count):
         rows = asked.tables[stream].slice(start, count).to_batches()[0]
         live.feed(stream, *streams[stream].accept(rows))
-        streams[stream].settle()
+        streams[stream].raise_register()
         released.append(live.advance({s: streams[s].register for s in streams}))
 
     feed("A", 0, 2), feed("B", 0, 2), feed("C", 0, 1)

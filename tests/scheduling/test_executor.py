@@ -59,7 +59,7 @@ class Stepped:
                 self._feed(name, *self.streams[name].accept(rows))
             self._step_and_switch()
             for stream in self.streams.values():
-                stream.settle()
+                stream.raise_register()
             self._advance()
         for stream in self.streams.values():
             stream.close()

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from midstream.distribution.balancing import GAIN, PATIENCE, balanced, skew, slot_loads
-from midstream.distribution.move_costs import MoveCost, Moved, Prices, in_all, predict_all, told_costs
+from midstream.distribution.move_costs import MoveCost, Moved, Prices, costs_text, in_all, predict_all
 from midstream.distribution.protocols.manager import MoveRequest
 
 Action = Literal["stay", "move"]
@@ -167,7 +167,7 @@ class BalanceController:
             return BalanceDecision("stay", (), (), forecast, f"{self._facts(forecast)} {why} Staying.")
         self.overfull, self.expected = 0, after
         self.resting.update({group: self.policy.rest for request in requests for group in request.groups})
-        compared = f" {told_costs(totals)}" if self.together and len(totals) > 1 else ""
+        compared = f" {costs_text(totals)}" if self.together and len(totals) > 1 else ""
         reason = f"{self._facts(forecast)} {_moves(requests, costs)}{compared}"
         return BalanceDecision("move", requests, costs, forecast, reason, tuple(totals))
 

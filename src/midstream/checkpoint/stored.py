@@ -6,6 +6,7 @@ manifest says.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
@@ -292,11 +293,17 @@ class StoredQuery:
 
 @dataclass(frozen=True, slots=True)
 class GroupMove:
-    """A change of slots: which groups went where, and why."""
+    """A change of slots: which groups went where, and why; `record` is all that was recorded of it."""
 
     batch: int
     trigger: str
-    told: Mapping[str, Any]
+    record: Mapping[str, Any]
+
+    @property
+    def told(self) -> Mapping[str, Any]:
+        """The record; deprecated."""
+        warnings.warn("GroupMove.told is deprecated: use .record", DeprecationWarning, stacklevel=2)
+        return self.record
 
 
 @dataclass(frozen=True, slots=True)

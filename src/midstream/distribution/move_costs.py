@@ -80,10 +80,10 @@ def predict(protocol: str, moved: Moved, window: float, height: int = 2, prices:
     return MoveCost(protocol, length, moved.rate * length * prices.process, 0.0, moved.overload * length)
 
 
-def told_costs(costs: Sequence[MoveCost]) -> str:
+def costs_text(costs: Sequence[MoveCost]) -> str:
     """Why the first of some protocols was taken.
 
-    >>> told_costs([MoveCost("mslb", 0.5, 0.25, 0.25, 0.0), MoveCost("ptlb", 60.0, 2.0, 0.0, 0.0)])
+    >>> costs_text([MoveCost("mslb", 0.5, 0.25, 0.25, 0.0), MoveCost("ptlb", 60.0, 2.0, 0.0, 0.0)])
     'By mslb it is predicted to cost 0.5 s; by ptlb 2 s.'
     """
     others = "".join(f"; by {cost.protocol} {cost.total:.3g} s" for cost in costs[1:])

@@ -29,7 +29,7 @@ from midstream.job.migrations.verifying import copy_name
 from midstream.job.operator_totals import OperatorTotals
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.both_at_once import held_up
-from midstream.job.slots.links import Located, Measuring, Told, link_seconds
+from midstream.job.slots.links import ChangedLinks, Located, Measuring, link_seconds
 from midstream.job.task.reports import Report
 from midstream.job.task.samples import SampleRequest
 from midstream.job.watched import sources_of, summary_of
@@ -323,7 +323,7 @@ class Watchers:
         asked = (watcher.request(batch_id, slots) for watcher in self.by_query.values())
         return tuple(request for request in asked if request is not None)
 
-    def after(self, batch: Batch, way: Way, links: Told = ()) -> dict[str, Any]:
+    def after(self, batch: Batch, way: Way, links: ChangedLinks = ()) -> dict[str, Any]:
         """What the manifest of a batch that was run is to keep, by query; `links` were changed while the job ran."""
         started = time.perf_counter()
         before = {} if batch.before is None else batch.before.accounts
@@ -344,7 +344,7 @@ class Watchers:
         self.seconds = time.perf_counter() - started
         return kept
 
-    def measured(self, links: Told) -> list[list[Any]] | None:
+    def measured(self, links: ChangedLinks) -> list[list[Any]] | None:
         """What the next manifest is to say of links, if some were measured to be others than is known."""
         found = self.measuring.news(self.located.links(links))
         return links_to_json({**links_from_json(links), **found}) if found else None

@@ -37,7 +37,7 @@ class Joint(Protocol):
     def new(self, batch: Elements) -> Elements | None:
         """Takes results of the new box and gives what can leave at once."""
 
-    def settle(self) -> Elements | None:
+    def release(self) -> Elements | None:
         """Gives what has become whole."""
 
     def flush(self) -> Elements | None:
@@ -75,7 +75,7 @@ class Coalesce:
         self._hold(1, batch.where(crossing))
         return _some(batch.where(~crossing))
 
-    def settle(self) -> Elements | None:
+    def release(self) -> Elements | None:
         """Gives the pairs of halves that have come together."""
         if not all(state.segments for state in self.halves):
             return None
@@ -135,7 +135,7 @@ class CutAtSplit:
         _keep_in(self.held, _renamed_elements(batch.clipped(self.split.first, INFINITY), self.held.schema))
         return None
 
-    def settle(self) -> Elements | None:
+    def release(self) -> Elements | None:
         """Nothing is mended."""
         return None
 
@@ -176,7 +176,7 @@ class ReferencePoint:
         """Gives what starts after the split."""
         return _some(batch.where(batch.valid_from >= self.split.first))
 
-    def settle(self) -> Elements | None:
+    def release(self) -> Elements | None:
         """Nothing is ever held back."""
         return None
 

@@ -116,7 +116,7 @@ class SplitExecution:
             ahead = self.ahead[alias]
             ahead.append(later, key_hashes(later.columns, ahead.key, ahead.grouping))
         self.figures.processed_twice += len(crossing)
-        self.top.give(self.joint.settle())
+        self.top.give(self.joint.release())
 
     def _from_old(self, batch: Elements) -> None:
         self.top.give(self.joint.old(batch))
@@ -129,7 +129,7 @@ class SplitExecution:
         self.frontier = frontier
         self.old.advance(self._old_frontier)
         self.new.advance(frontier)
-        self.top.give(self.joint.settle())
+        self.top.give(self.joint.release())
         self.top.advance(self._relation_passed)
         self.figures.holding(rows_in(state for name, state in self.named_states() if not name.startswith("old/")))
 

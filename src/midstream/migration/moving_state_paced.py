@@ -149,7 +149,7 @@ class PacedMove:
 
     def finish(self) -> SingleBox:
         """Takes over what matches, as it is now, and leaves the new box."""
-        self.move.settle(self._frontier)
+        self.move.finish(self._frontier)
         return self.after
 
     def cancel(self) -> SingleBox:

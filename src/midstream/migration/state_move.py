@@ -372,7 +372,7 @@ class StateMove:
         yield from self.new.states()
         yield from self.rests()
 
-    def settle(self, frontier: int) -> None:
+    def finish(self, frontier: int) -> None:
         """Ends a move that took a while: matched states as they are by now, the frontier where the old box stands."""
         self.take_over(frontier)
         self.new.restore(frontier)

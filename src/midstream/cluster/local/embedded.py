@@ -62,7 +62,7 @@ class Stream:
             rows, ticks = _where(rows, ticks, ~late)
         return rows, ticks
 
-    def settle(self) -> None:
+    def raise_register(self) -> None:
         """Raises the register to what the stream promises after the rows it has had."""
         if self.latest > BEGINNING:
             self.register = max(self.register, self.latest - self.declaration.lateness)
@@ -125,7 +125,7 @@ def run(
         for name, rows in parts.items():
             query.feed(name, *streams[name].accept(rows))
         for stream in streams.values():
-            stream.settle()
+            stream.raise_register()
         advance()
         if progress is not None:
             progress(sum(rows.num_rows for rows in parts.values()))

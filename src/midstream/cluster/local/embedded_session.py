@@ -159,7 +159,7 @@ class EmbeddedSession(Session):
         batches = {name: self.streams[name].batch(value, self._now(name)) for name, value in given.items()}
         for name, batch in batches.items():
             self._feed(name, batch)
-            self.streams[name].settle()
+            self.streams[name].raise_register()
         for name, silent in self.streams.items():
             if name not in batches or batches[name].num_rows == 0:
                 silent.demand(self._now(name), self._newest(silent))

@@ -121,7 +121,7 @@ def run_signed(
         for name, rows in parts.items():
             query.feed(name, *streams[name].accept(rows))
         for stream in streams.values():
-            stream.settle()
+            stream.raise_register()
         query.advance({name: s.register for name, s in streams.items()})
         if progress is not None:
             progress(sum(rows.num_rows for rows in parts.values()))

@@ -49,8 +49,8 @@ def adaptivity_lines(answer: dict[str, Any] | None) -> list[str]:
     if answer is None:
         return []
     decision = answer["decision"]
-    told = [f"  adaptivity {answer['mode']}: {decision['reason'] if decision else 'nothing decided yet'}"]
-    return [*told, *([f"    decides nothing now: {answer['waits']}"] if answer.get("waits") else [])]
+    lines = [f"  adaptivity {answer['mode']}: {decision['reason'] if decision else 'nothing decided yet'}"]
+    return [*lines, *([f"    decides nothing now: {answer['waits']}"] if answer.get("waits") else [])]
 
 
 def requests_lines(answer: dict[str, Any]) -> list[str]:

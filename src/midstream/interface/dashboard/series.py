@@ -74,9 +74,9 @@ def marks_summary(job: StoredJob, batches: Sequence[int], took: Sequence[float |
         )
         found.append({"batch": m.start_batch, "until": m.end_batch, "kind": kind, "query": m.query, "text": text})
     for move in job.slots.moves:
-        before, after = move.told.get("slots", (0, 0))
+        before, after = move.record.get("slots", (0, 0))
         kind = "move" if before == after else "rescale"
-        text = f"{move.told.get('groups', 0)} groups moved" if kind == "move" else f"{before} to {after} slots"
+        text = f"{move.record.get('groups', 0)} groups moved" if kind == "move" else f"{before} to {after} slots"
         found.append({"batch": move.batch, "until": move.batch, "kind": kind, "query": None, "text": text})
     found += [
         {"batch": batch, "until": batch, "kind": "restart", "query": None, "text": "the job went on after a pause"}

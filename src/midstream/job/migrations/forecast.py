@@ -111,8 +111,8 @@ def moved_text(job: Job, query: RunningQuery) -> list[str]:
     if counts is None or query.staged.stages == 1:
         return []
     expected = expected_moves(job, query)
-    told = (counts["moved"], None if expected is None else expected.rows)
-    lines = [f"Rows between stages in the last batch: {_beside(*told)}"]
+    rows = (counts["moved"], None if expected is None else expected.rows)
+    lines = [f"Rows between stages in the last batch: {_beside(*rows)}"]
     sizes, sent = {} if expected is None else expected.bytes, sent_by_site(job, counts["sent"])
     for pair in sorted({*sent, *sizes}):
         wanted = None if expected is None else sizes.get(pair, 0.0)
@@ -225,8 +225,8 @@ def _reroute(job: Job, wanted: Routing) -> Record:
 
 def _links(job: Job, wanted: Mapping[str, str]) -> Record:
     """The plans that would be the best if links were others, of the queries that are watched."""
-    located, told = job.watchers.located, job.state.settings.links
-    later = located.changed(told, wanted)
+    located, known = job.watchers.located, job.state.settings.links
+    later = located.changed(known, wanted)
     queries = {}
     for name, watcher in job.watchers.by_query.items():
         query, observed = query_named(job, name), watcher.observed
@@ -237,7 +237,7 @@ def _links(job: Job, wanted: Mapping[str, str]) -> Record:
             best = best_plan(query.plan.query, query.plan.emission, estimator)
             costs = {"cost": estimator.per_tick(query.plan.logical), "best_cost": estimator.per_tick(best.logical)}
             queries[name] = {"plan": query.plan.text, "best": best.text, **costs}
-    now, then = located.links(told), located.links(later)
+    now, then = located.links(known), located.links(later)
     return {"changes": changes(now, then), "links": links_summary(then), "queries": queries}
 
 

@@ -18,7 +18,7 @@ from midstream.job.task.reports import Report
 from midstream.optimizer.sites.links import Link, Links, links_from_json, links_of, links_to_json
 from midstream.optimizer.sites.topology import Topology, topology_of
 
-Told = Sequence[Sequence[Any]]
+ChangedLinks = Sequence[Sequence[Any]]
 """Links that were changed while the job ran, as a manifest has them."""
 
 Pair = tuple[str, str]
@@ -37,18 +37,18 @@ class Located:
     sites: Sites = field(default_factory=dict)
     declared: Links = field(default_factory=dict)
 
-    def links(self, told: Told) -> Links:
+    def links(self, changed: ChangedLinks) -> Links:
         """The links as they are now."""
-        known = {**self.declared, **links_from_json(told)}
+        known = {**self.declared, **links_from_json(changed)}
         return {pair: link for pair, link in known.items() if set(pair) <= set(self.sites)}
 
-    def topology(self, slots: int, told: Told) -> Topology | None:
+    def topology(self, slots: int, changed: ChangedLinks) -> Topology | None:
         """Where slots are, and the links between them; None for a job without sites."""
-        return topology_of(self.sites, slots, self.links(told)) if self.sites else None
+        return topology_of(self.sites, slots, self.links(changed)) if self.sites else None
 
-    def changed(self, told: Told, wanted: Mapping[str, str]) -> list[list[Any]]:
+    def changed(self, changed: ChangedLinks, wanted: Mapping[str, str]) -> list[list[Any]]:
         """What a manifest is to have once some links are others; refuses what is not a link."""
-        return links_to_json({**links_from_json(told), **links_of(wanted, self.sites)})
+        return links_to_json({**links_from_json(changed), **links_of(wanted, self.sites)})
 
 
 def links_summary(links: Links) -> dict[str, str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
-from midstream.distribution.move_costs import Moved, predict, told_costs
+from midstream.distribution.move_costs import Moved, costs_text, predict
 from midstream.distribution.routing import Routing
 from midstream.errors import MigrationError
 from midstream.job.queries.running_query import RunningQuery
@@ -66,7 +66,7 @@ def cheapest_protocol(
         return MSLB, ""
     moved, window = _moved(manifest, queries, old, new, terms), _window(queries)
     costs = sorted((predict(name, moved, window) for name in terms.protocols), key=lambda cost: cost.total)
-    return costs[0].protocol, told_costs(costs)
+    return costs[0].protocol, costs_text(costs)
 
 
 def _moved(manifest: Manifest, queries: Queries, old: Routing, new: Routing, terms: Terms) -> Moved:

@@ -338,7 +338,7 @@ def _watched(question: Question, batch_rows: int) -> tuple[float, float]:
                     adaptive.take(source.stream.alias, elements, ticks)
                     watching += time.process_time() - before
         for stream in streams.values():
-            stream.settle()
+            stream.raise_register()
         query.advance({name: s.register for name, s in streams.items()})
         before = time.process_time()
         adaptive.after_batch(query)

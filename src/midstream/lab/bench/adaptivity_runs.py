@@ -93,7 +93,7 @@ def _driven(question: Question, chosen: Plan, batch_rows: int, policy: Policy | 
         for name, rows in parts.items():
             query.feed(name, *streams[name].accept(rows))
         for stream in streams.values():
-            stream.settle()
+            stream.raise_register()
         given = query.advance({name: s.register for name, s in streams.items()})
         run.seconds.append(time.process_time() - start)
         run.results += 0 if given is None else len(given)

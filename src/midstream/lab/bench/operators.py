@@ -206,7 +206,7 @@ def _push(live: LiveQuery, streams: Mapping[str, Stream], parts: Mapping[str, pa
     for name, rows in parts.items():
         live.feed(name, *streams[name].accept(rows))
     for stream in streams.values():
-        stream.settle()
+        stream.raise_register()
     live.advance({name: stream.register for name, stream in streams.items()})
 
 

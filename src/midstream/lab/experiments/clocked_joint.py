@@ -58,9 +58,9 @@ class ClockedJoint:
         """Times the taking of the new box's results."""
         return self.watch.around(self.inner.new, batch)
 
-    def settle(self) -> Elements | None:
+    def release(self) -> Elements | None:
         """Times the mending of halves."""
-        return self.watch.around(self.inner.settle)
+        return self.watch.around(self.inner.release)
 
     def flush(self) -> Elements | None:
         """Times the giving of what is held back."""
