@@ -39,7 +39,7 @@ from midstream.html import Records, rows_html, section
 from midstream.html import table as html_table
 from midstream.inputs import Duration, Time, catalog_of, table_of, tables_of
 from midstream.inputs.frames import polars_of
-from midstream.job.arriving.ingest import DeadLetters, disorder
+from midstream.job.task.ingest import DeadLetters, disorder
 from midstream.language import parse
 from midstream.migration.in_part import require_part
 from midstream.optimizer.plans import Plan, enumerate_plans

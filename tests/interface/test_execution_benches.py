@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from midstream.job.arriving.sources import source_elements
+from midstream.job.task.sources import source_elements
 from midstream.lab.bench import scheduling, sharing
 from midstream.operators.box import Box
 from midstream.operators.elements import concatenate

@@ -27,9 +27,9 @@ from midstream.job.events import QueryAdded
 from midstream.job.flow import committed_batch, concluded
 from midstream.job.job import Job
 from midstream.job.making import make
-from midstream.job.migrations.local_plans import resumed
+from midstream.job.needed import needed_columns
 from midstream.job.outputs.results import results_of_query
-from midstream.job.queries.needed import needed_columns
+from midstream.job.plans.local_plans import resumed
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.slots.moving import Move
 from midstream.job.state import JobState

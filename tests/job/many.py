@@ -11,9 +11,9 @@ import pyarrow as pa
 from tests.job.chain import Chain
 
 from midstream.algebra.declarations import Catalog
+from midstream.job.commands.adding import Adding
 from midstream.job.events import QueryAdded, QueryWithdrawn
 from midstream.job.outputs.results import results_of_query
-from midstream.job.queries.adding import Adding
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.task.layout import Layout
 from midstream.language import parse

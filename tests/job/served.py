@@ -11,7 +11,7 @@ from typing import Any
 from tests.job.many import Many
 
 from midstream.checkpoint.lease import Lease
-from midstream.job.migrations.forecast import forecast
+from midstream.job.commands.forecast import forecast
 from midstream.language import parse
 from midstream.optimizer.plans import plan_query
 

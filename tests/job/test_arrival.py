@@ -11,11 +11,11 @@ from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.local.cluster import LocalCluster
 from midstream.distribution.fragments import STAY, Route
 from midstream.inputs import catalog_of
-from midstream.job.arriving.arrival import Arrival, Carry
+from midstream.job.commands.adding import Adding
+from midstream.job.commands.arrival import Arrival, Carry
 from midstream.job.commits import Commits
 from midstream.job.events import QueryAdded
 from midstream.job.job import Job
-from midstream.job.queries.adding import Adding
 from midstream.job.state import JobState
 from midstream.language import parse
 

@@ -12,7 +12,7 @@ from tests.job.test_replacing import clipped
 import midstream as ms
 from midstream.api import ask
 from midstream.errors import JobError
-from midstream.job.queries.rewording import Rewording, Text
+from midstream.job.commands.rewording import Rewording, Text
 from midstream.language import parse
 
 COUNT = "SELECT k, COUNT(*) AS n FROM A [RANGE 80] GROUP BY k"

@@ -18,7 +18,7 @@ from midstream.job.actions import Action, CallSinks, Collect, Commit, Decide, Mo
 from midstream.job.arriving.incoming import Incoming
 from midstream.job.flow import Notes, batch_flow
 from midstream.job.making import Circumstances
-from midstream.job.migrations.local_plans import resumed
+from midstream.job.plans.local_plans import resumed
 from midstream.job.position import Position
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.state import JobState

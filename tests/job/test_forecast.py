@@ -11,7 +11,7 @@ import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint.control import ask as ask_job
 from midstream.interface.asking import COMMANDS, asked, checked
-from midstream.job.migrations.forecast import forecast
+from midstream.job.commands.forecast import forecast
 from midstream.language import parse
 from midstream.optimizer.plans import plan_query
 

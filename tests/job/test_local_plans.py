@@ -16,8 +16,8 @@ from tests.profiles import always
 import midstream as ms
 from midstream.adaptation.policy import Policy
 from midstream.api import ask
-from midstream.job.migrations.local_plans import plans_by_slot
-from midstream.job.outputs.accounts import decisions_of, history_of
+from midstream.job.commands.accounts import decisions_of, history_of
+from midstream.job.plans.local_plans import plans_by_slot
 from midstream.job.task.exchange import default_routing, groups_of
 from midstream.operators.arrival_hash import arrival_hash
 

@@ -36,7 +36,7 @@ from midstream.cluster.local.embedded import run as run_embedded
 from midstream.distribution.balancing import PATIENCE, skew
 from midstream.distribution.fragments import Route
 from midstream.job.batch import Batch
-from midstream.job.outputs.accounts import history_of
+from midstream.job.commands.accounts import history_of
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.rerouting import Rerouter
 from midstream.job.slots.slot_decisions import Measured, SlotDecisions, measured

@@ -18,7 +18,7 @@ import midstream as ms
 from midstream.api import ask
 from midstream.distribution.alignment import differing_fragments
 from midstream.distribution.stages import cut
-from midstream.job.outputs.accounts import history_of
+from midstream.job.commands.accounts import history_of
 from midstream.job.task.sides import NEW
 from midstream.migration import moving_state_paced
 from midstream.optimizer.plans import plan_query

@@ -14,9 +14,9 @@ import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint.collect import collect
 from midstream.errors import JobError
+from midstream.job.commands.rewording import Rewording, Text
 from midstream.job.outputs.results import results_of_query
 from midstream.job.queries.replacing import REPLACED
-from midstream.job.queries.rewording import Rewording, Text
 from midstream.language import parse
 from midstream.optimizer.plans import plan_query
 

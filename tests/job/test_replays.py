@@ -16,7 +16,7 @@ from tests.profiles import always
 import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint.packs import SegmentEntry
-from midstream.job.outputs.accounts import history_of
+from midstream.job.commands.accounts import history_of
 from midstream.job.slots import replays
 from midstream.job.slots.replays import parted
 from midstream.job.task.sides import NEW, REST

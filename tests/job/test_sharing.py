@@ -19,8 +19,8 @@ from tests.scheduling.watched import SCHEMA, WINDOW, drawn, from_, table
 import midstream as ms
 from midstream.checkpoint.manifest import Manifest
 from midstream.inputs import catalog_of
+from midstream.job.commands.accounts import shared_with
 from midstream.job.events import Scheduled
-from midstream.job.outputs.accounts import shared_with
 from midstream.job.task.memory import Memory
 from midstream.job.task.pool import Pool
 from midstream.job.task.task import Task

@@ -21,8 +21,8 @@ from midstream.algebra.plan import Relation
 from midstream.api import ask
 from midstream.distribution.spread_groups import SpreadGroup
 from midstream.job.batch import Batch
+from midstream.job.commands.forecast import forecast
 from midstream.job.events import GroupBroughtHome, GroupSpread
-from midstream.job.migrations.forecast import forecast
 from midstream.job.slots.slot_decisions import Measured, SlotDecisions, measured
 from midstream.job.slots.spreading import merging_for
 

@@ -11,7 +11,7 @@ from tests.optimizer.test_plan_choice import SCHEMA, query, statistics
 from midstream.distribution.routed.query import RoutedQuery
 from midstream.distribution.stages import cut
 from midstream.inputs import catalog_of
-from midstream.job.in_place import arrivals
+from midstream.job.task.in_place import arrivals
 from midstream.optimizer.cost import Constants
 from midstream.optimizer.estimates import Estimator
 from midstream.optimizer.graph_estimates import Flow, GraphEstimator

@@ -26,8 +26,8 @@ from midstream.distribution.protocols.manager import ManagerState, MoveRequest
 from midstream.distribution.protocols.processor import ProcessorState
 from midstream.distribution.protocols.registry import protocol_of
 from midstream.distribution.protocols.split import SplitState, split_state
-from midstream.job.arriving.sources import source_elements
-from midstream.job.outputs.result_table import result_table
+from midstream.job.task.result_table import result_table
+from midstream.job.task.sources import source_elements
 from midstream.migration.protocol import widened
 from midstream.operators.elements import concatenate
 from midstream.optimizer.plans import Plan, plan_query

@@ -38,6 +38,11 @@ def name_for(kind: str, batch_id: int, slot: int, stage: int, suffix: str | None
     return f"{folder}/{batch_id:012d}-{stage:02d}-{slot:04d}-{this_process().token(6)}{ending}"
 
 
+def copy_name(query: str) -> str:
+    """The name under which a copy of a query migrates."""
+    return f"{query}{REHEARSED}"
+
+
 def is_rehearsal(query: str) -> bool:
     """Whether a name is that of a copy by which a migration is verified."""
     return query.endswith(REHEARSED)

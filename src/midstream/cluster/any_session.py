@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from midstream.checkpoint.files import Files
     from midstream.checkpoint.reading import StoredJob
     from midstream.cluster.backend import Backend
-    from midstream.job.arriving.arrival import Carry
+    from midstream.job.commands.arrival import Carry
     from midstream.job.queries.changed_functions import ChangedFunctions
     from midstream.job.queries.faults import OnError
     from midstream.optimizer.plans import Plan

@@ -33,21 +33,21 @@ from midstream.cluster.run import Run
 from midstream.distribution.fragments import Route
 from midstream.errors import InputError, JobError, QueryError
 from midstream.inputs import NamedSource, StreamSettings
-from midstream.job.arriving.arrival import Arrival
 from midstream.job.arriving.attention import reads_of, wait_text, waits
 from midstream.job.batch import TICKS
+from midstream.job.commands.adding import Adding
+from midstream.job.commands.arrival import Arrival
+from midstream.job.commands.forecast import forecast
+from midstream.job.commands.rewording import Text
 from midstream.job.commits import Commits
 from midstream.job.ending import finish, release
 from midstream.job.events import ErrorPolicySet, MoveCancelled, Scheduled, SettingsChanged, StreamsArrive
 from midstream.job.finished import is_finished
 from midstream.job.job import Job
-from midstream.job.migrations.forecast import forecast
 from midstream.job.outputs.announcing import Progress
 from midstream.job.outputs.delivery import Sink
-from midstream.job.queries.adding import Adding
 from midstream.job.queries.changed_functions import fingerprints
 from midstream.job.queries.faults import on_error_of
-from midstream.job.queries.rewording import Text
 from midstream.job.slots.doubled_moves import protocol_named
 from midstream.job.slots.links import Located, links_summary
 from midstream.job.slots.relocation import require_slots

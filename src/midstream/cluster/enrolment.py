@@ -12,11 +12,11 @@ from midstream.algebra.declarations import Catalog
 from midstream.cluster.run import Run
 from midstream.errors import JobError, MigrationError, QueryError
 from midstream.job.batch import TICKS
+from midstream.job.commands.adding import Adding
+from midstream.job.commands.rewording import Rewording, Text
 from midstream.job.events import MigrationWithdrawn, QueryAdded
 from midstream.job.job import Job
-from midstream.job.migrations.local_plans import resumed
-from midstream.job.queries.adding import Adding
-from midstream.job.queries.rewording import Rewording, Text
+from midstream.job.plans.local_plans import resumed
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.language import parse
 from midstream.optimizer.plans import Plan, plan_query

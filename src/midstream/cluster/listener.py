@@ -15,11 +15,11 @@ from midstream.checkpoint.request_log import requests_summary
 from midstream.checkpoint.status import measured, moving_groups
 from midstream.cluster.query import Query
 from midstream.errors import JobError, MidstreamError
+from midstream.job.commands.accounts import adaptivity_of, history_of, known_tick, shared_with
+from midstream.job.commands.forecast import forecast, moved_text
 from midstream.job.events import AddingRecorded, DroppingRecorded
 from midstream.job.job import Job
-from midstream.job.migrations.forecast import forecast, moved_text
-from midstream.job.migrations.local_plans import migrating_to, plan_text
-from midstream.job.outputs.accounts import adaptivity_of, history_of, known_tick, shared_with
+from midstream.job.plans.local_plans import migrating_to, plan_text
 from midstream.job.queries.faults import faults_summary
 from midstream.job.requests import without_deadline
 from midstream.job.slots.links import links_summary

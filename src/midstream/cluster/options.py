@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from midstream.adaptation.policy import Mode, Policy
     from midstream.algebra.declarations import UserFunction
     from midstream.inputs import Duration
-    from midstream.job.arriving.arrival import Carry
+    from midstream.job.commands.arrival import Carry
     from midstream.job.queries.changed_functions import ChangedFunctions
     from midstream.job.queries.faults import OnError
     from midstream.optimizer.plans import Plan

@@ -19,11 +19,11 @@ from midstream.cluster.continuous_query import ContinuousQuery
 from midstream.cluster.enrolment import Enrolment
 from midstream.html import Records
 from midstream.inputs import Duration
+from midstream.job.commands.accounts import decisions_of, history_of, shared_with, statistics_of
+from midstream.job.commands.forecast import moved_text
 from midstream.job.job import Job
-from midstream.job.migrations.forecast import moved_text
-from midstream.job.migrations.local_plans import SlotPlans, explained, migrating_to, plans_by_slot
-from midstream.job.outputs.accounts import decisions_of, history_of, shared_with, statistics_of
 from midstream.job.outputs.results import results_of_query
+from midstream.job.plans.local_plans import SlotPlans, explained, migrating_to, plans_by_slot
 from midstream.job.queries.running_query import RunningQuery
 from midstream.migration.predict import prediction_text
 from midstream.optimizer.growth import growth
@@ -163,7 +163,7 @@ class Query(ContinuousQuery):
         """All results released so far, in order, in this process."""
         job = self._job
         if job.manifest is None:
-            from midstream.job.outputs.result_table import result_table
+            from midstream.job.task.result_table import result_table
 
             return result_table(self._running.plan, None)
         return results_of_query(job.files, job.manifest, self.name, self._running.plan)

@@ -13,7 +13,7 @@ from midstream.checkpoint.lease import LostLease
 from midstream.checkpoint.spark_log import note_sinks_called
 from midstream.cluster.backend import Backend, Input
 from midstream.errors import JobError
-from midstream.job.arriving.arrival import Arrival
+from midstream.job.commands.arrival import Arrival
 from midstream.job.ending import finish, is_delivered
 from midstream.job.finished import require_unfinished
 from midstream.job.job import Job

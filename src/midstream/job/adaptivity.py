@@ -24,8 +24,8 @@ from midstream.adaptation.sampling_pace import Attention
 from midstream.adaptation.snapshot import keep, restore
 from midstream.algebra.statistics import Statistics
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.names import copy_name
 from midstream.errors import MidstreamError
-from midstream.job.migrations.verifying import copy_name
 from midstream.job.operator_totals import OperatorTotals
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.both_at_once import held_up

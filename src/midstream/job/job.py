@@ -61,11 +61,11 @@ from midstream.job.flow import Notes, batch_flow
 from midstream.job.making import Circumstances
 from midstream.job.migrations.migrating import require_way
 from midstream.job.migrations.wishes import wishes
+from midstream.job.needed import needed_columns
 from midstream.job.outputs.announcing import Announcements
 from midstream.job.outputs.delivery import Deliveries, identity_after
 from midstream.job.position import Position
 from midstream.job.queries.fingerprints import Fingerprints
-from midstream.job.queries.needed import needed_columns
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.requests import Requests
 from midstream.job.slots.rerouting import Rerouter

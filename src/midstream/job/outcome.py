@@ -17,8 +17,8 @@ from midstream.checkpoint.records import Asked, Outputs, QueryAccount, SetAside,
 from midstream.distribution.balancing import remembered
 from midstream.job.arriving.attention import Wait, reads_of, silences, waits
 from midstream.job.batch import TICKS, Batch, entry_of
-from midstream.job.migrations.local_plans import after, at_work, ended_locally, local_after
-from midstream.job.migrations.migration_account import Account, extra
+from midstream.job.plans.local_plans import after, at_work, ended_locally, local_after
+from midstream.job.queries.migration_account import Account, extra
 from midstream.job.queries.plan_graph import plans_of
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.slots.doubled_moves import doubled_after

@@ -18,8 +18,8 @@ from midstream.distribution.fragments import Route
 from midstream.distribution.routing import Routing
 from midstream.errors import JobError
 from midstream.job.batch import Batch
-from midstream.job.migrations.local_plans import follow
 from midstream.job.migrations.verifying import Consequence, Verifications
+from midstream.job.plans.local_plans import follow
 from midstream.job.queries.declared import require_readable_windows, require_same_job
 from midstream.job.queries.faults import Faults
 from midstream.job.queries.replacing import name_of_old

@@ -42,8 +42,8 @@ from midstream.job.events import (
     StreamsArrive,
     VerifiedMigrationsBegun,
 )
-from midstream.job.migrations.local_plans import withdrawn
 from midstream.job.migrations.migrating import begin_migration, begin_verified, cancel_migration
+from midstream.job.plans.local_plans import withdrawn
 from midstream.job.state import JobState
 
 

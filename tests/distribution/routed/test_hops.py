@@ -15,7 +15,7 @@ from midstream.distribution.routed.hops import Hop, KeptWindow, Travel, kept_win
 from midstream.distribution.routed.probing import Prober
 from midstream.distribution.routed.query import RoutedQuery
 from midstream.distribution.routed.window import Window
-from midstream.job.outputs.result_table import result_table
+from midstream.job.task.result_table import result_table
 from midstream.operators.build import build
 from midstream.operators.elements import Elements, concatenate, empty_elements
 from midstream.operators.hashing import hash_columns

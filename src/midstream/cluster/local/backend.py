@@ -35,13 +35,13 @@ from midstream.cluster.local.folders import FolderSource
 from midstream.cluster.local.read_ahead import ReadAhead
 from midstream.errors import InputError, JobError, MidstreamError
 from midstream.inputs import NamedSource, StreamSettings, table_of
-from midstream.job.arriving.ingest import checked, warn_of
 from midstream.job.batch import TICKS
 from midstream.job.job import Job
-from midstream.job.outputs.result_table import result_table
 from midstream.job.outputs.results import results_of_query
+from midstream.job.task.ingest import checked, warn_of
 from midstream.job.task.intake import DEAD_LETTERS
 from midstream.job.task.layout import Layout
+from midstream.job.task.result_table import result_table
 from midstream.job.turns import PutOff
 from midstream.optimizer.plans import Plan
 

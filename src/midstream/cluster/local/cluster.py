@@ -19,10 +19,10 @@ from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.slot_threads import Dealt, Owners, SlotThreads
 from midstream.distribution.fragments import STAY, Route
 from midstream.job.batch import Batch
-from midstream.job.in_place import further
 from midstream.job.outputs.results import results_of_query
 from midstream.job.slots.moving import Move
 from midstream.job.task.exchange import groups_of, in_slot
+from midstream.job.task.in_place import further
 from midstream.job.task.kept_tasks import KeptTasks
 from midstream.job.task.layout import GROUP, PORT, Layout
 from midstream.job.task.reports import Report

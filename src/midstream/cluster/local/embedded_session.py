@@ -28,7 +28,7 @@ from midstream.cluster.options import ON_A_CHECKPOINT, QueryOptions, SessionOpti
 from midstream.errors import InputError, JobError, QueryError
 from midstream.inputs import StreamSettings, declare, max_ahead_of, table_of
 from midstream.job.arriving.attention import Wait, is_worth_telling, silences, wait_text, waits
-from midstream.job.arriving.ingest import DeadLetters, counted, warn_of
+from midstream.job.task.ingest import DeadLetters, counted, warn_of
 from midstream.language import parse
 from midstream.migration.execution import Execution, SingleBox
 from midstream.operators.elements import Elements

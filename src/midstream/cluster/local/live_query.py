@@ -19,8 +19,8 @@ from midstream.algebra.physical import Source
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.cluster.local.rehearsal import Rehearsal, Wanted
 from midstream.errors import InputError, MigrationError
-from midstream.job.arriving.sources import reached, source_elements
-from midstream.job.outputs.result_table import result_table
+from midstream.job.task.result_table import result_table
+from midstream.job.task.sources import reached, source_elements
 from midstream.migration.contents import kept_windows
 from midstream.migration.execution import Execution, SingleBox
 from midstream.migration.history import MigrationRecord, Recorder

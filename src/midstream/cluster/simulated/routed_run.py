@@ -22,9 +22,9 @@ from midstream.distribution.routed.network import RESULTS
 from midstream.distribution.routed.probing import Prober
 from midstream.distribution.routed.query import RoutedQuery
 from midstream.distribution.routed.statistics import Statistics
-from midstream.job.arriving.ingest import ticks_of
-from midstream.job.arriving.sources import source_elements
-from midstream.job.outputs.result_table import result_table
+from midstream.job.task.ingest import ticks_of
+from midstream.job.task.result_table import result_table
+from midstream.job.task.sources import source_elements
 from midstream.operators.build import build
 from midstream.operators.elements import Elements, concatenate, empty_elements
 from midstream.optimizer.routed.plan import JoinPlan, checked

@@ -30,8 +30,8 @@ from midstream.cluster.local.embedded import Cut, Stream, batches_and_cuts
 from midstream.cluster.local.planned_changes import PlannedChange, planned_changes
 from midstream.cluster.spark.environment import require_classic
 from midstream.errors import QueryError
-from midstream.job.arriving.ingest import DeadLetters, report
 from midstream.job.events import ErrorPolicySet
+from midstream.job.task.ingest import DeadLetters, report
 from midstream.operators.carriers import carried, carrier
 from midstream.optimizer.plans import Plan, plan_query
 

@@ -28,8 +28,8 @@ from midstream.distribution.fragments import STAY, Route
 from midstream.errors import JobError, MidstreamError
 from midstream.job.arriving.incoming import Incoming
 from midstream.job.batch import Batch
-from midstream.job.in_place import further
 from midstream.job.task.exchange import groups_of, in_slot
+from midstream.job.task.in_place import further
 from midstream.job.task.layout import GROUP, PORT
 from midstream.job.task.memory import LEAST, Memory, bytes_of
 from midstream.job.task.reports import Report

@@ -1,1 +1,1 @@
-"""What arrives: rows checked and ordered, times believed, streams waited for."""
+"""What arrives: the streams of a batch and their routes, which times are believed, which streams are waited for."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
-from midstream.job.arriving.reach import Reach, Span, believed, merged, reach_of
+from midstream.job.task.reach import Reach, Span, believed, merged, reach_of
 from midstream.job.task.reports import Report
 
 

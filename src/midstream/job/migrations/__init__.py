@@ -1,1 +1,1 @@
-"""Migrations of a job's queries: begun, chosen, counted, verified; in all slots or in some."""
+"""Migrations of a job's queries: wished for, begun, verified, cancelled."""

@@ -7,16 +7,17 @@ from dataclasses import replace
 
 from midstream.algebra.statistics import Statistics
 from midstream.algebra.time import BEGINNING
+from midstream.checkpoint.names import copy_name
 from midstream.errors import MigrationError
 from midstream.job.events import MigrationAsked
-from midstream.job.migrations.fragment_strategies import is_within
-from midstream.job.migrations.local_plans import migrating_to, require_slots_of
-from midstream.job.migrations.migration_choice import decide, legal_strategy, require_cancellable
-from midstream.job.migrations.moving_migrations import BY_GROUP
-from midstream.job.migrations.verifying import Verification, copy_name, with_copy
+from midstream.job.migrations.verifying import Verification, with_copy
+from midstream.job.plans.fragment_strategies import is_within
+from midstream.job.plans.local_plans import migrating_to, require_slots_of
+from midstream.job.plans.migration_choice import decide, legal_strategy, require_cancellable
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.slots.both_at_once import require_both
 from midstream.job.slots.doubled_moves import moves_doubled, require_rest
+from midstream.job.slots.moving_migrations import BY_GROUP
 from midstream.job.slots.relocation import shipped_rows
 from midstream.job.state import JobState
 from midstream.migration.verified import DIFFERS, FAILED, Stretch, can_be_adopted

@@ -17,7 +17,7 @@ from midstream.algebra.snapshots_so_far import Comparison
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.names import REHEARSED
+from midstream.checkpoint.names import copy_name
 from midstream.checkpoint.records import QueryAccount
 from midstream.checkpoint.stored_results import stored_results
 from midstream.errors import InputError, MigrationError
@@ -33,11 +33,6 @@ ENDED = "ended"
 """What the history says of a verification whose streams ended before the rehearsed migration did."""
 
 Queries = MutableMapping[str, RunningQuery]
-
-
-def copy_name(query: str) -> str:
-    """The name under which a copy of a query migrates."""
-    return f"{query}{REHEARSED}"
 
 
 @dataclass(slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from midstream.checkpoint.names import copy_name
 from midstream.job.adaptivity import Watchers
 from midstream.job.events import MigrationAsked
-from midstream.job.migrations.verifying import copy_name
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.state import JobState
 from midstream.optimizer.plans import plan_query

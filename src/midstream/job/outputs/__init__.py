@@ -1,1 +1,1 @@
-"""What a job gives: results, what it says of itself, and who is told."""
+"""What a job gives: results and how they are delivered, and the progress of its batches."""

@@ -11,7 +11,7 @@ from midstream.checkpoint.merging import is_replaced
 from midstream.distribution.fragments import Staged
 from midstream.job.arriving.attention import Wait, is_worth_telling, late_text, wait_text
 from midstream.job.batch import Batch
-from midstream.job.migrations.local_plans import migrating_to, plan_text
+from midstream.job.plans.local_plans import migrating_to, plan_text
 from midstream.job.task.reports import Report
 from midstream.job.task.sides import base_name
 

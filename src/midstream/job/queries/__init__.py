@@ -1,1 +1,1 @@
-"""A job's queries: how they are planned, taken up, worded, shared, replaced, dropped and stopped."""
+"""A job's queries: how they run, and how they are shared, replaced, dropped and stopped."""

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 from midstream.checkpoint.lease import Lease
 from midstream.checkpoint.manifest import Manifest, QueryEntry
+from midstream.checkpoint.names import copy_name
 from midstream.checkpoint.source_batches import of_our_own
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError, MidstreamError, QueryError
-from midstream.job.migrations.verifying import copy_name
 from midstream.job.queries.faults import QUARANTINED, resumed
 from midstream.job.queries.replacing import mapped
 from midstream.job.task.sides import base_name

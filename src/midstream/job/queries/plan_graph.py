@@ -15,9 +15,9 @@ from typing import Any
 
 from midstream.algebra.physical import PhysicalNode, Source
 from midstream.distribution.fragments import Fragment, Received
-from midstream.job.outputs.result_table import result_table
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.task.reports import FragmentReport, Report
+from midstream.job.task.result_table import result_table
 from midstream.job.task.samples import OperatorReport
 from midstream.job.task.sides import NEW
 

@@ -13,9 +13,9 @@ from midstream.distribution.alignment import differing_fragments
 from midstream.distribution.fragments import Fragment, Received, Route, Staged, leaves
 from midstream.distribution.group_order import sorted_by_group
 from midstream.distribution.stages import cut
-from midstream.job.arriving.sources import reached
-from midstream.job.migrations.migration_account import Account
+from midstream.job.queries.migration_account import Account
 from midstream.job.task.shipping import Shipped
+from midstream.job.task.sources import reached
 from midstream.job.task.works import Program
 from midstream.operators.box import Box
 from midstream.operators.slices import SliceOperator, grid_floor

@@ -19,7 +19,7 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.routing import Routing
 from midstream.errors import MigrationError
-from midstream.job.migrations.local_plans import SlotPlans, plans_by_slot
+from midstream.job.plans.local_plans import SlotPlans, plans_by_slot
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.moving import PlanMove
 

@@ -1,1 +1,1 @@
-"""What runs in Spark's tasks: the step of a slot, from Arrow batches to state, results and a report."""
+"""What runs in a slot: its step, from Arrow batches to state, results and a report."""

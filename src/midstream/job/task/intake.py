@@ -15,8 +15,8 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.physical import Source
 from midstream.algebra.time import BEGINNING
 from midstream.inputs.json_values import json_texts
-from midstream.job.arriving.ingest import in_range, ticks_of
-from midstream.job.arriving.reach import OUT_OF_RANGE, TOO_FAR_AHEAD, Reach, merged, spans_of
+from midstream.job.task.ingest import in_range, ticks_of
+from midstream.job.task.reach import OUT_OF_RANGE, TOO_FAR_AHEAD, Reach, merged, spans_of
 from midstream.job.task.reports import Report
 from midstream.job.task.spill import ParquetSpool
 from midstream.operators.elements import Elements, Mask, Ticks, rows_without_columns

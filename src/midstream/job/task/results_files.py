@@ -19,8 +19,8 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.names import RESULTS, SHARED_RESULTS, name_for
 from midstream.checkpoint.outputs import checksum_of
 from midstream.checkpoint.result_files import QUERY
-from midstream.job.outputs.result_table import result_table
 from midstream.job.task.output_buffer import ResultsBuffer
+from midstream.job.task.result_table import result_table
 from midstream.job.task.sides import base_name
 from midstream.job.task.spill import written_as
 from midstream.operators.elements import Elements, concatenate

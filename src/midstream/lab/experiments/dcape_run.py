@@ -28,7 +28,7 @@ from midstream.cluster.simulated.balanced.splitting import Splitting, Streams, T
 from midstream.distribution.group_states import GroupStates, routing_keys
 from midstream.distribution.protocols.manager import ManagerState, MoveRequest
 from midstream.distribution.protocols.split import split_state
-from midstream.job.arriving.sources import source_elements
+from midstream.job.task.sources import source_elements
 from midstream.lab.experiments.arrivals import poisson
 from midstream.lab.experiments.dcape_meter import PartitionedLoops
 from midstream.lab.experiments.dcape_policy import MachineLook, measured_balance

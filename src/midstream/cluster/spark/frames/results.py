@@ -20,9 +20,9 @@ from midstream.checkpoint.outputs import require_present
 from midstream.checkpoint.result_files import QUERY
 from midstream.checkpoint.retention import kept_from, warn_of_removed, warn_of_removed_dead_letters
 from midstream.checkpoint.stored_results import released_files
-from midstream.job.outputs.result_table import result_table
 from midstream.job.outputs.results import start_column
 from midstream.job.task.intake import DEAD_LETTERS
+from midstream.job.task.result_table import result_table
 from midstream.optimizer.plans import Plan
 
 Interval = tuple[int, int]

@@ -21,8 +21,8 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.distribution.fragments import STAY, Route
 from midstream.errors import InputError
 from midstream.inputs import NamedSource
-from midstream.job.in_place import Arrivals
 from midstream.job.task.exchange import Delivery, bits_of, default_routing, in_slot
+from midstream.job.task.in_place import Arrivals
 from midstream.job.task.layout import FROM, GROUP, NOTE, PORT, SLOT, TO, Layout
 
 

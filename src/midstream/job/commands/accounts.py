@@ -6,9 +6,9 @@ from typing import Any
 
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.names import copy_name
 from midstream.job.job import Job
-from midstream.job.migrations.local_plans import status_of, under_way
-from midstream.job.migrations.verifying import copy_name
+from midstream.job.plans.local_plans import status_of, under_way
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.both_at_once import held_up
 from midstream.job.slots.doubling import doubling_of

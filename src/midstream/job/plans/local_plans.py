@@ -14,8 +14,8 @@ from typing import Any
 
 from midstream.distribution.plan_texts import plans_text, slots_text
 from midstream.errors import MigrationError
-from midstream.job.migrations.migration_account import Account
-from midstream.job.migrations.migration_choice import fit_tasks
+from midstream.job.plans.migration_choice import fit_tasks
+from midstream.job.queries.migration_account import Account
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.optimizer.plans import Plan
 

@@ -20,8 +20,8 @@ from midstream.distribution.routing import Routing
 from midstream.errors import JobError, MigrationError, QueryError
 from midstream.job.events import MoveCancelled, Rebalanced
 from midstream.job.job import Job
-from midstream.job.migrations.migration_choice import decide, legal_strategy, require_cancellable
 from midstream.job.outputs.expected_moves import expected_moves, sent_by_site, topology_now
+from midstream.job.plans.migration_choice import decide, legal_strategy, require_cancellable
 from midstream.job.queries.plan_graph import graph_of
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.both_at_once import require_both

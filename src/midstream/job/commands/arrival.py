@@ -15,7 +15,7 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.distribution.fragments import STAY
 from midstream.job.events import SettingsChanged, StreamsArrive
 from midstream.job.job import Job
-from midstream.job.queries.needed import needed_columns
+from midstream.job.needed import needed_columns
 from midstream.job.queries.running_query import RunningQuery
 
 Carry = Literal["needed", "all"]

@@ -16,7 +16,7 @@ from midstream.algebra.statistics import Statistics
 from midstream.distribution.alignment import differing_fragments
 from midstream.distribution.moves import plan_move
 from midstream.errors import MigrationError
-from midstream.job.migrations.fragment_strategies import WithinFragments, within_fragments
+from midstream.job.plans.fragment_strategies import WithinFragments, within_fragments
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.migration.auto import Auto
 from midstream.migration.execution import SingleBox
