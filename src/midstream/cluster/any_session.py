@@ -117,9 +117,7 @@ class Session:
         more = metrics_retained, name, small_batches, changed_functions, retention, sites, links
         self._prepare(SessionOptions(*first, *more), spark, checkpoint, on)
 
-    def _prepare(
-        self, options: SessionOptions, spark: Any, checkpoint: Any, on: str | Callable[[Files], Backend] | None
-    ) -> None:
+    def _prepare(self, options: SessionOptions, spark: Any, checkpoint: Any, on: Any) -> None:
         raise NotImplementedError
 
     @property

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -121,7 +121,7 @@ class BoxWatch:
             found.append(
                 OperatorReport(
                     node.label,
-                    operator.work,
+                    replace(operator.work),  # which the next batch counts anew
                     spent.seconds,
                     spent.rows,
                     spent.purging,
