@@ -157,8 +157,9 @@ class StoredMigration(Recorded):
     def values(self) -> dict[str, Any]:
         """All that is known of it as plain values, those of its period under their own names."""
         found = asdict(self)
+        period = found.pop("period")
         del found["record"]  # its attributes say the same
-        return {**found, **found.pop("period")}
+        return {**found, **period}
 
     @property
     def forecast(self) -> Forecast | None:
