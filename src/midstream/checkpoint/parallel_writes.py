@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from threading import Lock
 
 from midstream.checkpoint.files import Data, Files, Paths
 from midstream.checkpoint.maps import Mapped
@@ -28,6 +29,7 @@ def wait_for(begun: Sequence[Future[None]]) -> None:
 class SideBySide(Files):
     """Files of a task, written while the task goes on; `wait` comes before anything names them.
 
+    Several threads of the task may write; what one of them begins while another waits is waited for by the next `wait`.
     Readers see the files as if they had been written at once. Names that must be new, and folders that
     must be safe, are nothing for this.
     """
@@ -36,10 +38,12 @@ class SideBySide(Files):
         self.files = files
         self.uri = files.uri
         self.begun: list[Future[None]] = []
+        self._lock = Lock()
 
     def wait(self) -> None:
         """Waits until all files are there."""
-        begun, self.begun = self.begun, []
+        with self._lock:
+            begun, self.begun = self.begun, []
         wait_for(begun)
 
     def write_atomic(
@@ -58,7 +62,9 @@ class SideBySide(Files):
         if only_if_absent or sync:
             write()
         else:
-            self.begun.append(begin(write))
+            writing = begin(write)
+            with self._lock:
+                self.begun.append(writing)
 
     def read(self, path: str) -> bytes:
         self.wait()
