@@ -26,12 +26,13 @@ import httpx
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
+from midstream.checkpoint.stored import GroupMove, Slots
 from midstream.interface.cli import app
 from midstream.interface.cli.decided import decided
 from midstream.interface.dashboard.access import CSRF, Access
 from midstream.interface.dashboard.export import exported, in_element
 from midstream.interface.dashboard.feed import Feed
-from midstream.interface.dashboard.page_data import job_summary, job_summary_at
+from midstream.interface.dashboard.page_data import job_summary, job_summary_at, slots_summary
 from midstream.interface.dashboard.series import series_summary
 from midstream.interface.dashboard.server import Dashboard
 from midstream.interface.dashboard.serving import served
@@ -76,6 +77,12 @@ def run_apart(wanted: Coroutine[Any, Any, str]) -> str:
     """Runs a coroutine in a thread: where a browser is open, this one has a loop already."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, wanted).result()
+
+
+def test_the_page_is_told_of_moves_of_groups_by_the_names_that_it_reads():
+    move = GroupMove(4, "asked for", {"groups": 3, "slots": [2, 2]})
+    (told,) = slots_summary(Slots(2, (0, 1), (1.0, 2.0), moves=(move,)))["moves"]
+    assert told == {"batch": 4, "trigger": "asked for", "told": {"groups": 3, "slots": [2, 2]}}
 
 
 def test_the_page_is_told_what_the_checkpoint_says(finished_job):

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from midstream.checkpoint.plan_graphs import join_tree
 from midstream.checkpoint.reading import StoredJob
-from midstream.checkpoint.stored import PlanGraph, StoredMigration, StoredQuery
+from midstream.checkpoint.stored import PlanGraph, Slots, StoredMigration, StoredQuery
 from midstream.inputs.json_values import json_value
 
 SAMPLES = 40
@@ -37,7 +37,7 @@ def job_summary(job: StoredJob) -> Record:
             "scheduling": job.scheduling,
             "queries": [_query(query) for query in job.queries.values()],
             "streams": [asdict(stream) for stream in job.streams.values()],
-            "slots": asdict(job.slots),
+            "slots": slots_summary(job.slots),
             "requests": [asdict(request) for request in job.requests],
             "dead_letters": {"rows": job.dead_letter_rows, "samples": _dead(job)},
             "rates": job.rates(),
@@ -133,6 +133,12 @@ def _query(query: StoredQuery) -> Record:
     for decision in summary["adaptivity"]["decisions"]:
         del decision["record"]
     return summary
+
+
+def slots_summary(slots: Slots) -> Record:
+    """How groups are dealt to slots, and how they came to be so; the page calls the record of a move `told`."""
+    moves = [{"batch": move.batch, "trigger": move.trigger, "told": dict(move.record)} for move in slots.moves]
+    return {**asdict(slots), "moves": moves}
 
 
 def _migration(migration: StoredMigration | None) -> Record | None:
