@@ -12,6 +12,7 @@ import midstream as ms
 from midstream.checkpoint.lease import Lease
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.checkpoint_session import CheckpointSession
+from midstream.cluster.listener import Listener
 from midstream.errors import JobError, MidstreamError
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("ts", pa.int64())])
@@ -112,6 +113,20 @@ def test_dropped_by_name_it_is_gone_also_if_it_is_declared(tmp_path):
     with opened(tmp_path) as session:
         session.start()
         assert set(session.queries) == {"q"} and session.was_dropped("n", COUNT)
+
+
+def test_a_drop_is_remembered_when_an_undeclared_query_is_dropped_after_it(tmp_path):
+    queries = {"q": PLAIN, "n": COUNT}
+    once(tmp_path, row(1), queries={**queries, "m": COUNT})
+    with opened(tmp_path, queries) as session:
+        listener = Listener(session)
+        listener.answer({"command": "drop", "query": "q"})
+        listener.answer({"command": "drop", "query": "m"})
+        assert session.was_dropped("q", PLAIN) and session.was_dropped("m", COUNT)
+        session.start()
+        session.push("A", row(2))
+    with opened(tmp_path, {"n": COUNT}) as session:
+        assert session.was_dropped("q", PLAIN) and session.was_dropped("m", COUNT)
 
 
 def test_a_query_that_is_dropped_between_two_starts_does_not_come_back(tmp_path):

@@ -13,6 +13,7 @@ from tests.local.test_durable_sessions import SCHEMA, drawn
 import midstream as ms
 from midstream.algebra.plan import Distinct, Relation, rewrite_plan
 from midstream.checkpoint.check import check
+from midstream.cluster.listener import Listener
 from midstream.job.queries.running_query import RunningQuery
 from midstream.optimizer.plans import Plan
 
@@ -144,6 +145,11 @@ def test_a_verification_can_be_cancelled_and_the_query_dropped(tmp_path: Path) -
                     session.queries["q"].migrate(NEW)
                 session.queries["q"].cancel_migration()
         assert [r.status for r in session.queries["q"].history] == ["cancelled", "verifying"]
+        with pytest.raises(ms.QueryError, match="there is no query q~verify"):
+            session.drop("q~verify")
+        for command in ({"command": "drop"}, {"command": "cancel"}, {"command": "adapt", "mode": "auto"}):
+            with pytest.raises(ms.QueryError, match="there is no query q~verify"):
+                Listener(session).answer({**command, "query": "q~verify"})
         session.drop("q")
         session.push({name: rows[name][6] for name in "ABC"})
         assert not session.job.queries

@@ -204,7 +204,8 @@ class CheckpointSession(Session):
     def drop(self, name: str) -> None:
         job = self._job
         with job.gate:
-            if name not in job.queries and job.manifest is not None and name in job.manifest.queries:
+            known = job.manifest is not None and name in job.manifest.queries and not is_rehearsal(name)
+            if known and name not in job.queries:
                 leave_out(self, name)
                 self._left_out.add(name)
                 return

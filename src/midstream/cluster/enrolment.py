@@ -9,6 +9,7 @@ from typing import Any
 
 from midstream.adaptation.policy import Policy
 from midstream.algebra.declarations import Catalog
+from midstream.checkpoint.names import is_rehearsal
 from midstream.cluster.run import Run
 from midstream.errors import JobError, MigrationError, QueryError
 from midstream.job.batch import TICKS
@@ -57,12 +58,11 @@ class Enrolment:
         return self.query(name).plan
 
     def query(self, name: str) -> RunningQuery:
-        """A query by its name."""
-        try:
-            return self.job.queries[name]
-        except KeyError:
-            known = ", ".join(self.job.queries) or "none"
-            raise QueryError(f"there is no query {name}", detail=f"the queries are {known}") from None
+        """A query by its name; copies by which migrations are verified have none of their own."""
+        queries = {known: query for known, query in self.job.queries.items() if not is_rehearsal(known)}
+        if name not in queries:
+            raise QueryError(f"there is no query {name}", detail=f"the queries are {', '.join(queries) or 'none'}")
+        return queries[name]
 
     def add(self, text: Text, catalog: Catalog, policy: Policy | None, replace: bool) -> None:
         """Takes a query up; what the checkpoint knows of it goes on."""

@@ -125,6 +125,13 @@ class JobState:
         self.added = {name: account.added for name, account in known if account.added is not None}
         self.dropped = dict(manifest.asked.dropped)
 
+    def leave_out(self, manifest: Manifest) -> None:
+        """Goes on from the same manifest without some queries; what was asked for since stays."""
+        gone = set() if self.manifest is None else self.manifest.queries.keys() - manifest.queries.keys()
+        self.manifest = manifest
+        self.added = {name: settings for name, settings in self.added.items() if name not in gone}
+        self.dropped |= {name: cql for name, cql in manifest.asked.dropped.items() if name in gone}
+
     def forget_queries(self) -> None:
         """Forgets the queries that were planned, to plan them anew."""
         self.queries.clear()

@@ -106,8 +106,7 @@ def _of_query(state: JobState, event: QueryEvent) -> tuple[Action, ...]:
             state.replace_query(name, aside, manifest, old)
             return (Unwatch(name),)
         case QueryLeftOut(manifest):
-            state.manifest = manifest
-            state.follow_requests(manifest)
+            state.leave_out(manifest)
         case AddingRecorded(name, settings):
             state.added[name] = settings
             state.dropped.pop(name, None)

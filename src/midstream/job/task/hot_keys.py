@@ -24,8 +24,10 @@ def hot_key(
     >>> rows = pa.RecordBatch.from_pydict({"k": [7] * 90 + [8] * 10})
     >>> hot_key(np.full(100, 3), rows, ("k",))
     {3: ('k = 7', 0.9)}
+    >>> hot_key(np.full(100, 3), rows, ("a column that no query reads",))
+    {}
     """
-    if not key or rows.num_rows < ENOUGH or int(groups.min()) < 0:
+    if not key or not {*key} <= {*rows.schema.names} or rows.num_rows < ENOUGH or int(groups.min()) < 0:
         return {}
     counts = np.bincount(groups)
     group = int(counts.argmax())
