@@ -31,7 +31,12 @@ def test_state_goes_through_a_plan_of_other_stages_over_a_restart(spark, tmp_pat
         feed_all(feeds, inputs, since, since + 12)
     with session_on(spark, tmp_path, feeds, KEYS_GROUPED, 2) as session:
         q = session.queries["q"]
-        session.before_batch(lambda batch: batch == 1 and q.migrate("(A (B C))", "moving_state_paced"))
+
+        def ask(batch: int) -> None:
+            if batch == 1:
+                q.migrate("(A (B C))", "moving_state_paced")
+
+        session.before_batch(ask)
         session.process_available()
         assert [told.status for told in q.history] == ["under way"]
     for since in (36, 48, 60):
