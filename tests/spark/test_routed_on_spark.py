@@ -11,6 +11,7 @@ from tests.spark.feeding import Feed
 from tests.spark.test_moving_on_spark import feed_all
 
 import midstream as ms
+from midstream.adaptation.policy import Policy
 from midstream.cluster.checkpoint_session import CheckpointSession
 
 pytestmark = pytest.mark.spark
@@ -56,23 +57,36 @@ def test_routed_joins_and_trees_change_places_on_spark(query, first, second, str
 
 @pytest.mark.parametrize("small", [0, pytest.param(2**20, marks=pytest.mark.slow)])
 def test_streams_live_at_sites_on_spark(small, spark, tmp_path):
-    """Rows come in at their site, bytes between slots are counted, and in executors each slot names its own."""
+    """Rows come in at their site, bytes between slots are counted, and in executors each slot names its own.
+
+    A link that becomes slow before the third batch is weighed after it.
+    """
     inputs, seen = tables(rows=60, last=100), list[dict[str, Any]]()
     feeds = {name: Feed(tmp_path / name) for name in "ABC"}
-    for since, until in ((0, 50), (50, 101)):
+    for since, until in ((0, 33), (33, 66), (66, 101)):
         feed_all(feeds, inputs, since, until)
-    sites = {"eu": [0, 1], "us": [2]}
+    sites, links = {"eu": [0, 1], "us": [2]}, {"eu <-> us": "1 ms, 1 GB/s"}
     with CheckpointSession(
-        spark, checkpoint=str(tmp_path / "checkpoint"), slots=3, small_batches=small, sites=sites
+        spark, checkpoint=str(tmp_path / "checkpoint"), slots=3, small_batches=small, sites=sites, links=links
     ) as session:
         for name, feed in feeds.items():
             session.stream(name, feed.frame(spark), time="ts", site={"A": "eu", "B": "us"}.get(name))
-        session.query("q", KEYS, plan="A -> B@us -> C, B -> A -> C, C -> B -> A")
+        wanted = "A -> B@us -> C, B -> A -> C, C -> B -> A"
+        query = session.query("q", KEYS, plan=wanted, adaptive=Policy("suggest", warm_up=1))
         session.on_progress(seen.append)
+
+        def slow_down(batch: int) -> None:
+            if batch == 2:
+                session.links({"eu -> us": "9 s, 1 KB/s"})
+
+        session.before_batch(slow_down)
         session.process_available()
+        reasons, told = [decision.reason for decision in query.decisions], query.explain()
         session.finish()
-        found = session.queries["q"].table()
+        found = query.table()
     same = ms.snapshot_equal(found, ms.reference(KEYS, inputs, time="ts"))
     assert same, str(same)
     assert seen[0]["moved"]["0 to 2"] > 0
+    assert reasons[-1].startswith("The link from eu to us went from 1 ms, 1 GB/s to 9 s, 1 kB/s. ")
+    assert "Bytes from eu to us in the last batch: " in told and "were expected" in told
     assert set(seen[0]["executors"]) == (set() if small else {"0", "1", "2"})
