@@ -79,7 +79,7 @@ def framed(size: int | None, rows: int = 10) -> Any:
 
 def batch(state: int = 0, registers: Any = None) -> Any:
     before = Manifest("x", 0, segments={"q": {0: {0: [SimpleNamespace(bytes=state)]}}})  # type: ignore[list-item]
-    layout = SimpleNamespace(row_bytes=100, split=lambda rows: {0: rows}, payload=lambda port, rows: rows)
+    layout = SimpleNamespace(row_bytes=100, split=lambda tables: {0: tables[0]}, payload=lambda port, rows: rows)
     streams = {0: SimpleNamespace(name="A", timestamps="external", time=PORT)}
     return SimpleNamespace(
         before=before, batch_id=1, incoming=Incoming(streams, layout, registers=registers),  # type: ignore[arg-type]
