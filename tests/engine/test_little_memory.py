@@ -115,4 +115,4 @@ def test_what_has_to_be_in_memory_at_once_and_does_not_fit_is_an_error(name):
         with pytest.raises(ms.InputError, match="needs more memory than memory_per_slot") as refused:
             ms.run(QUERIES[name], inputs)
     assert refused.value.detail is not None
-    assert refused.value.detail.endswith("of 400 bytes")
+    assert refused.value.detail.endswith("more than 400 bytes")

@@ -16,6 +16,8 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.records import Fault, SetAside
 from midstream.job.commits import Commits
 from midstream.job.queries.dropping import without_query
+from midstream.job.task import memory_limits
+from midstream.job.task.memory import Memory
 from midstream.job.task.step import StageStep
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("v", pa.string())])
@@ -275,3 +277,15 @@ def test_a_row_that_several_fragments_of_a_routed_join_read_is_set_aside_once(tm
     require_equal(many, "cast", cql, *GOOD, {**BAD, "A": rows((13, 1, "13"), (14, 1, "14"))}, *LATER)
     assert set_aside(many.manifest) == {"cast": SetAside(len(GOOD), 1)}
     assert buried(many) == [(len(GOOD), "A", "query cast: cannot cast 'abc' to int64")]
+
+
+def test_a_query_that_needs_more_memory_at_once_than_there_is_stops_no_other(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory_limits, "LEAST", 1)
+    many = job(tmp_path, {"plain": PLAIN, "rows": "SELECT k, v FROM A [ROWS 100]"})
+    many.driver.memory = Memory(200)
+    run(many, *GOOD, *LATER, end=True)
+    fault = faults(many.manifest)["rows"]
+    assert list(faults(many.manifest)) == ["rows"]
+    assert fault.reason == "row window needs more memory than memory_per_slot"
+    assert fault.detail is not None and fault.detail.endswith("more than 200 bytes")
+    require_equal(many, "plain", PLAIN, *GOOD, *LATER)

@@ -129,7 +129,7 @@ def _parse(text: str, domain: TimeDomain) -> int:
         total += _one(found[1], found[2], text, domain)
         at = found.end()
     if abs(total) >= INFINITY:
-        raise QueryError(f"{text!r} is longer than all of time")
+        raise QueryError(f"{text!r} is too long a time")
     return total
 
 

@@ -82,7 +82,7 @@ class GroupAggregate(KeyedSliceOperator):
     def answers_in_parts(self, stored: Sequence[Stored], start: int, end: int) -> Iterator[Elements]:
         assert self.most is not None
         if self.row_by_row:
-            self.refuse_more_than_memory("the rows of one group, for a user's function,", stored[0].size())
+            self.refuse_more_than_memory("the rows of one group for a user's function", stored[0].size())
             yield from self.answers([part.alive() for part in stored], start, end)
             return
         for rows in LargeGroups(stored, self.keys, self.most).slices():

@@ -149,6 +149,6 @@ def more_than_memory(operator: str, what: str, size: int, limit: int) -> InputEr
     """What a query is stopped by that needs more memory at once than it may take."""
     return InputError(
         f"{operator} needs more memory than memory_per_slot",
-        detail=f"it must hold {what} at once, which are {size:,} bytes of {limit:,} bytes",
-        hint="a larger memory_per_slot or a smaller window",
+        detail=f"it must hold {what} at once: {size:,} bytes, more than {limit:,} bytes",
+        hint="give the job a larger memory_per_slot, or the query a smaller window",
     )
