@@ -85,7 +85,7 @@ def check(query: str, inputs: dict[str, pa.Table], most: int, time: str = "ts", 
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@settings(max_examples=EXAMPLES // 4)
+@settings(max_examples=EXAMPLES // 8)
 @given(
     st.lists(values, max_size=30),
     st.lists(values, max_size=12),

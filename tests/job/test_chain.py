@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from tests.generators import EVERYTHING, random_case
 from tests.job.chain import Chain
-from tests.profiles import always
+from tests.profiles import always, mixed
 
 import midstream as ms
 from midstream.api import ask
@@ -290,8 +290,9 @@ def _users_of_crash_points() -> list:
     return found
 
 
-@pytest.mark.parametrize("query", [THREE, GROUPS, STAGES])
-@pytest.mark.parametrize("scheduling", ["bfs", "rr", "k=2", "chain"])
+@pytest.mark.parametrize(
+    ("scheduling", "query"), always(4, mixed(["bfs", "rr", "k=2", "chain"], [THREE, GROUPS, STAGES]))
+)
 def test_every_schedule_gives_the_same_and_is_remembered(query, scheduling, tmp_path):
     inputs = tables()
     question = ask(query, inputs)

@@ -251,9 +251,9 @@ def test_few_queries_at_fault_among_many_are_found_in_few_attempts(tmp_path, mon
     steps: list[int] = []
     plain = StageStep.run
 
-    def counted(step: StageStep, slot: int, *rest: Any) -> Iterator[pa.RecordBatch]:
+    def counted(step: StageStep, slot: int, *rest: Any, **more: Any) -> Iterator[pa.RecordBatch]:
         steps.append(slot)
-        return plain(step, slot, *rest)
+        return plain(step, slot, *rest, **more)
 
     monkeypatch.setattr(StageStep, "run", counted)
     run(many, BAD)

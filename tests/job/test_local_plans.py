@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from tests.job.chain import Chain
 from tests.job.test_chain import GROUPS, KEYS, THREE, as_multiset, tables
-from tests.profiles import always
+from tests.profiles import always, mixed
 
 import midstream as ms
 from midstream.adaptation.policy import Policy
@@ -56,8 +56,9 @@ def texts(chain: Chain) -> list[str]:
     return [plan.text for plan in plans_by_slot(chain.query, chain.driver.state.slots).values()]
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("name", ["join", "groups", "rows"])
+@pytest.mark.parametrize(
+    ("strategy", "name"), always(len(STRATEGIES), mixed([*STRATEGIES], ["join", "groups", "rows"]))
+)
 def test_one_slot_goes_over_to_a_plan_of_its_own(name, strategy, tmp_path):
     query, inputs = QUERIES[name], many_keys()
     chain = opened(query, inputs, tmp_path)

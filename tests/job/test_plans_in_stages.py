@@ -12,7 +12,7 @@ from tests.job.chain import Chain
 from tests.job.staged_queries import draw_query
 from tests.job.test_chain import KEYS, tables
 from tests.job.test_local_plans import many_keys, texts
-from tests.profiles import always
+from tests.profiles import always, mixed
 
 import midstream as ms
 from midstream.api import ask
@@ -66,8 +66,7 @@ def test_plans_that_send_something_else_are_not(query, plan):
     assert differing_fragments(stages_of(query, "((A B) C)"), stages_of(query, plan)) is None
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize(("name", "strategy"), always(7, mixed([*QUERIES], STRATEGIES)))
 def test_one_slot_of_a_query_of_several_stages_has_a_plan_of_its_own(name, strategy, tmp_path):
     query, inputs = QUERIES[name], many_keys(rows=60, last=100)
     chain = opened(query, inputs, tmp_path)

@@ -33,6 +33,7 @@ def worker(name: str, process: SimulatedProcess, disk: object) -> Worker:
     return Worker(name, process, process.random, lambda _: None)
 
 
+@pytest.mark.slow
 def test_a_link_that_is_measured_to_be_slow_is_taken_for_a_slow_one(tmp_path, seed=3):
     """Nobody tells the job: rows from eu to us take 4 seconds from the ninth batch on."""
     simulation = Simulation(seed, FAST)

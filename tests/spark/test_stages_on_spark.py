@@ -24,6 +24,7 @@ def small_portions(monkeypatch):
     monkeypatch.setattr(replays, "SHARE", 0.05)
 
 
+@pytest.mark.slow
 def test_state_goes_through_a_plan_of_other_stages_over_a_restart(spark, tmp_path):
     inputs = tables(rows=45, last=72)
     feeds = {name: Feed(tmp_path / name) for name in "ABC"}
