@@ -46,7 +46,10 @@ def moved(routing: Sequence[int], slots: int, rng: random.Random, most: int = 60
     return routing
 
 
-@pytest.mark.parametrize(("name", "scattered"), [*((n, False) for n in sorted(FINITE)), ("join", True), ("hop", True)])
+CASES = [("join", True), ("hop", True), *((name, False) for name in sorted(FINITE))]
+
+
+@pytest.mark.parametrize(("name", "scattered"), always(6, CASES))
 def test_each_slot_answers_for_its_side_of_the_split_time(name, scattered, tmp_path):
     query, inputs = FINITE[name], tables(rows=120, last=240)
     chain, parts = chain_of(query, tmp_path, inputs, slots=3)

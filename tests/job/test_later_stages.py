@@ -125,7 +125,7 @@ def test_a_join_after_an_exchange_is_shared_by_queries_on_different_grids(tmp_pa
     check_all(watched)
 
 
-@pytest.mark.parametrize("strategy", ["moving_state", "genmig"])
+@pytest.mark.parametrize("strategy", always(1, ["moving_state", "genmig"]))
 def test_a_query_in_stages_migrates_out_of_what_it_shares_and_joins_again_after(strategy, tmp_path):
     watched = filled(tmp_path, [STAGES, STAGES], batches=5)
     watched.many.migrate_query("q1", "(A (B C))", strategy)

@@ -88,7 +88,7 @@ def rows_at(rng: random.Random, time: int) -> dict[str, list[tuple[int, int, int
     return {name: drawn(rng, time, rng.randrange(1, 6)) for name in "ABC" if rng.random() < 0.85}
 
 
-@pytest.mark.parametrize("seed", always(4, range(8)))
+@pytest.mark.parametrize("seed", always(2, range(8)))
 def test_queries_added_and_dropped_at_random_each_answer_as_if_alone(seed, tmp_path, monkeypatch):
     rng = random.Random(seed)
     reached, crash_at = 0, 10**9

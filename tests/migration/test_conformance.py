@@ -89,7 +89,7 @@ def check(
 
 
 @pytest.mark.parametrize("name", sorted(TRIED))
-@examples(25)
+@examples(18)
 @given(setting=join_settings(), **MOMENTS)
 def test_join_orders_replace_each_other(name, setting, rows, place, gap, reopen, part):
     check(setting, TRIED[name], rows, place, gap, None, reopen, part)
@@ -103,14 +103,14 @@ def test_rewritten_plans_replace_each_other(name, setting, rows, place, gap, reo
 
 
 @pytest.mark.parametrize("name", sorted(NARROW))
-@examples(20)
+@examples(15)
 @given(setting=rule_settings(KEEPING), **MOMENTS)
 def test_plans_of_selections_and_unions_replace_each_other(name, setting, rows, place, gap, reopen, part):
     check(setting, TRIED[name], rows, place, gap, None, reopen, part)
 
 
 @pytest.mark.parametrize("name", sorted(TRIED))
-@examples(25)
+@examples(18)
 @given(setting=topped_settings(), **MOMENTS)
 def test_joins_below_operators_that_stay_replace_each_other(name, setting, rows, place, gap, reopen, part):
     check(setting, TRIED[name], rows, place, gap, None, reopen, "smallest" if name in NARROW else part)
@@ -138,14 +138,14 @@ def test_plans_come_and_go_by_different_strategies(data, rows, place, gap, reope
 
 
 @pytest.mark.parametrize("name", ["moving_state", "moving_state_paced by 3"])
-@examples(25)
+@examples(18)
 @given(setting=rule_settings(ENDLESS), **MOMENTS)
 def test_plans_without_a_split_time_replace_each_other(name, setting, rows, place, gap, reopen, part):
     check(setting, TRIED[name], rows, place, gap, None, reopen, part)
 
 
 @pytest.mark.parametrize("name", sorted(TRIED))
-@examples(20)
+@examples(15)
 @given(data=st.data(), rows=BATCHES, place=PLACES, cancel=st.integers(0, 8), reopen=st.booleans(), part=PARTS_TRIED)
 def test_a_cancelled_migration_leaves_no_trace(name, data, rows, place, cancel, reopen, part):
     rewritten = rule_settings(KEEPING) if name in NARROW else rule_settings()

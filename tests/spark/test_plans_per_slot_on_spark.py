@@ -12,6 +12,7 @@ import midstream as ms
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.slow
 def test_slots_of_different_plans_give_each_other_groups(spark, tmp_path):
     inputs = tables(rows=60, last=100)
     feeds = {name: Feed(tmp_path / name) for name in "ABC"}

@@ -25,7 +25,7 @@ from midstream.checkpoint.control import REQUESTS, TAKEN, path_of
 from midstream.checkpoint.store import CheckpointStore
 
 ROOT = Path(__file__).parents[2]
-BATCHES = 10
+BATCHES = 6
 
 POINTS = [
     "manifest.before_rename:2",

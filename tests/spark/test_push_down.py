@@ -242,7 +242,7 @@ def test_spark_keeps_every_row_that_our_condition_keeps(zone, spark):
 
 @pytest.mark.spark
 # Cases in which Spark selects; their times are timestamps with and without a zone.
-@pytest.mark.parametrize("seed", always(1, [40, 27]))
+@pytest.mark.parametrize("seed", always(0, [40, 27]))
 def test_random_joins_with_selections_agree_with_the_oracle(seed, spark):
     case = random_case(seed, INNER_JOINS, most_rows=40)
     got = ms.run(case.query, case.inputs, time="ts", on=spark, batch_rows=15)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.profiles import always
 
 import midstream as ms
 
@@ -35,7 +36,7 @@ def tables(rows: int = 200) -> dict[str, pa.Table]:
     return {name: table() for name in "ABC"}
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("name", always(2, QUERIES))
 def test_spark_gives_what_the_embedded_runtime_gives(name, spark):
     inputs = tables()
     got = ms.run(QUERIES[name], inputs, on=spark, batch_rows=250)

@@ -18,7 +18,8 @@ WINDOWS = "A [RANGE 30], B [RANGE 30], C [RANGE 30]"
 CQL = f"SELECT A.k AS a, B.ts AS b, C.v AS c FROM {WINDOWS} WHERE A.k = B.k AND B.v = C.v"
 
 
-@pytest.mark.parametrize("small_batches", [pytest.param("0", marks=pytest.mark.slow), "1 MB"])
+@pytest.mark.parametrize("small_batches", ["0", "1 MB"])
+@pytest.mark.slow
 def test_a_migration_to_other_arrival_keys(small_batches, spark, tmp_path):
     feeds = {name: Feed(tmp_path / name) for name in "ABC"}
     rows: dict[str, list[Any]] = {name: [] for name in feeds}

@@ -71,6 +71,7 @@ def test_a_worker_that_is_killed_in_a_task_is_named(spark, tmp_path):
     assert "a Python worker of Spark ended" in error.message and "start the job again" in str(error.hint)
 
 
+@pytest.mark.slow
 def test_a_killed_virtual_machine_is_named_and_ends_a_command_with_a_code_of_its_own(tmp_path):
     Feed(tmp_path / "A").rows((1, 1, 1))
     process = process_of("killing_process.py", str(tmp_path))

@@ -74,13 +74,13 @@ def check_agreement(random, count, changes=3, lines=0.0):
 
 def test_centralized_and_distributed_modification_agree():
     random = Random(17)
-    for _ in range(1_000):
+    for _ in range(600):
         check_agreement(random, random.choice([3, 3, 4, 4, 5, 6]))
 
 
 def test_both_agree_after_changes_of_lines_too():
     random = Random(19)
-    for _ in range(700):
+    for _ in range(400):
         check_agreement(random, random.choice([2, 3, 3, 4, 4, 5, 6]), changes=4, lines=0.6)
 
 
