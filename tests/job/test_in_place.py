@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from tests.job.many import Many
 from tests.job.test_routed_in_slots import PLAIN, WAYS, chain, right, tables
+from tests.profiles import always
 
 import midstream as ms
 from midstream.api import ask
@@ -109,7 +110,7 @@ KEYS: dict[str, tuple[pa.DataType, list[Any]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KEYS)
+@pytest.mark.parametrize("kind", always(5, KEYS))
 def test_keys_of_every_type_meet_where_they_arrive(kind, tmp_path):
     type_, values = KEYS[kind]
     random = Random(kind)

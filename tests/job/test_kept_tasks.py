@@ -103,7 +103,7 @@ def _entry(entry: SegmentEntry) -> tuple[object, ...]:
     return (entry.state, entry.key, file, entry.offset, entry.rows, *bounds, entry.checksum, entry.hash_from)
 
 
-@pytest.mark.parametrize("seed", always(2, range(4)))
+@pytest.mark.parametrize("seed", always(1, range(4)))
 def test_kept_tasks_leave_the_manifests_and_results_of_tasks_opened_anew(seed, tmp_path, monkeypatch):
     rng = random.Random(seed)
     went_on: Counter[bool] = Counter()

@@ -221,7 +221,7 @@ def test_queries_of_different_selections_share_the_join_from_the_second_on(tmp_p
         watched.check(name)
 
 
-@pytest.mark.parametrize("strategy", ["moving_state", "genmig"])
+@pytest.mark.parametrize("strategy", always(1, ["genmig", "moving_state"]))
 def test_a_query_migrates_out_of_what_it_shares_and_joins_again_after(strategy, tmp_path):
     watched = filled(tmp_path, [THREE, THREE], batches=5)
     rng = random.Random(4)

@@ -12,6 +12,7 @@ from tests.job.chain import Chain
 from tests.job.test_chain import GROUPS, THREE
 from tests.job.test_local_plans import many_keys
 from tests.job.test_moving import by_rows, skewed
+from tests.profiles import always, mixed
 
 import midstream as ms
 from midstream.adaptation.balance import BalanceController
@@ -40,8 +41,7 @@ def opened(query: str, inputs: dict[str, pa.Table], folder: Path, busy: list[flo
     return chain
 
 
-@pytest.mark.parametrize("query", [THREE, GROUPS])
-@pytest.mark.parametrize("restarts", [(), (3, 7, 11)])
+@pytest.mark.parametrize(("query", "restarts"), always(2, mixed([THREE, GROUPS], [(), (3, 7, 11)])))
 def test_slots_come_and_go_by_themselves(query, restarts, tmp_path):
     inputs = many_keys(rows=120, last=200)
     busy = [0.9] * 5 + [0.5] * 4 + [0.05] * 30
@@ -78,7 +78,7 @@ def test_real_batches_are_measured(tmp_path):
     assert all(group.owner == str(slot) for group, slot in zip(seen.groups, batch.slots.routing, strict=True))
 
 
-@pytest.mark.parametrize("restart", [None, 4])
+@pytest.mark.parametrize("restart", always(1, [4, None]))
 def test_what_balancing_remembers_outlives_a_restart(restart, tmp_path):
     inputs = skewed()
     question = ask(THREE, inputs)

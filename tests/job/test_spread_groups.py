@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.job.chain import Chain
+from tests.profiles import always
 
 import midstream as ms
 from midstream.adaptation.balance import BalanceController
@@ -90,7 +91,7 @@ def spread(chain: Chain, group: int, ways: int, stream: str = "A") -> None:
     chain.driver.apply(GroupSpread(SpreadGroup(group, stream, ways, "a test", merging=merging)))
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("name", always(6, QUERIES))
 def test_a_group_is_spread_and_comes_home_and_nothing_is_written_for_it(name, tmp_path):
     query, inputs = QUERIES[name], skewed(90 if "B [" in QUERIES[name] else 180)
     chain, parts = chain_of(query, tmp_path, inputs, slots=3)

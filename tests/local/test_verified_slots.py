@@ -18,6 +18,7 @@ from tests.local.test_verified_migrations import (
     parts,
     wrongly_rewritten,
 )
+from tests.profiles import always, mixed
 
 import midstream as ms
 from midstream.checkpoint.check import check
@@ -46,9 +47,12 @@ def plans(session: Any) -> dict[int, str]:
     return {slot: query.in_slot(slot).plan.text for slot in range(session._job.state.slots)}
 
 
-@pytest.mark.parametrize("restarts", [False, True])
-@pytest.mark.parametrize(("cql", "strategy"), [(JOIN, "genmig"), (COUNT, "moving_state"), (COUNT, "genmig")])
-def test_a_right_plan_takes_over_in_the_slots_asked_for(tmp_path, cql, strategy, restarts):
+@pytest.mark.parametrize(
+    ("migration", "restarts"),
+    always(3, mixed([(JOIN, "genmig"), (COUNT, "moving_state"), (COUNT, "genmig")], [False, True])),
+)
+def test_a_right_plan_takes_over_in_the_slots_asked_for(tmp_path, migration, restarts):
+    cql, strategy = migration
     session = run(tmp_path, cql, restarts, lambda query: query.migrate(NEW, strategy, slots=[1], verify=20))
     record = session.queries["q"].history[-1].record
     assert record["status"] == "done" and record["slots"] == [1]

@@ -25,7 +25,7 @@ from midstream.checkpoint.control import REQUESTS, TAKEN, path_of
 from midstream.checkpoint.store import CheckpointStore
 
 ROOT = Path(__file__).parents[2]
-BATCHES = 6
+BATCHES = 10
 
 POINTS = [
     "manifest.before_rename:2",
@@ -39,7 +39,7 @@ POINTS = [
 ]
 
 
-def write_inputs(folder: Path, rows: int = 240) -> dict[str, pa.Table]:
+def write_inputs(folder: Path, rows: int = 240, batches: int = BATCHES) -> dict[str, pa.Table]:
     random = np.random.default_rng(3)
     inputs = {}
     first = time.time() - 1000
@@ -48,8 +48,8 @@ def write_inputs(folder: Path, rows: int = 240) -> dict[str, pa.Table]:
         table = pa.table({"k": random.integers(0, 8, rows), "v": random.integers(0, 50, rows), "ts": ts})
         inputs[name] = table
         (folder / name).mkdir()
-        for i in range(BATCHES):
-            inside = np.flatnonzero((ts >= i * 200 // BATCHES) & (ts < (i + 1) * 200 // BATCHES))
+        for i in range(batches):
+            inside = np.flatnonzero((ts >= i * 200 // batches) & (ts < (i + 1) * 200 // batches))
             path = folder / name / f"{i:03d}.parquet"
             pq.write_table(table.take(pa.array(inside)), path)
             os.utime(path, (first + i, first + i))
@@ -108,8 +108,8 @@ def check_asked(folder: Path) -> None:
     assert "late" in manifest.queries and len(started) <= 1
 
 
-def kill_and_resume(folder: Path, point: str) -> None:
-    inputs = write_inputs(folder)
+def kill_and_resume(folder: Path, point: str, batches: int = BATCHES) -> None:
+    inputs = write_inputs(folder, batches=batches)
     ask(folder)
     marker = folder / "killed"
     told = ""
@@ -127,7 +127,7 @@ def kill_and_resume(folder: Path, point: str) -> None:
 @pytest.mark.spark
 @pytest.mark.parametrize("point", POINTS[:1])
 def test_a_killed_job_resumes_right(point, tmp_path):
-    kill_and_resume(tmp_path, point)
+    kill_and_resume(tmp_path, point, batches=8)
 
 
 @pytest.mark.spark

@@ -28,6 +28,7 @@ def session_on(spark: Any, folder: Path, feeds: dict[str, Feed], small: int | st
     return session
 
 
+@pytest.mark.slow
 def test_a_hot_group_is_spread_on_spark(spark, tmp_path):
     inputs = {name: rows for name, rows in skewed().items() if name in "AB"}
     feeds = {name: Feed(tmp_path / name) for name in "AB"}
