@@ -79,8 +79,8 @@ class LocalCluster:
         """Runs all stages of a batch."""
         reports: list[Report] = []
         # Where rows travel in a random order, as between machines, so do reports.
-        told = reports if self._slots.shuffle is None else None
-        steps = [GoingOn(step, self._tasks, told) for step in batch.steps()]
+        collected = reports if self._slots.shuffle is None else None
+        steps = [GoingOn(step, self._tasks, collected) for step in batch.steps()]
         noted = self._slots.run(steps, self._dealt(batch, rows), batch.slots.count)
         return noted or sorted(reports, key=lambda report: (report.stage, report.slot))
 

@@ -23,7 +23,17 @@ import pyarrow.parquet as pq
 
 import midstream as ms
 from midstream.lab.experiments.dcape_run import FIRST, QUERY, SECOND, Adaptation, Setting, streams
-from midstream.lab.experiments.dcape_throughput import ADAPTATIONS, BAR, LM, LM_MSLB, LM_PTLB, MSLB, NONE, PTLB
+from midstream.lab.experiments.dcape_throughput import (
+    ADAPTATIONS,
+    BAR,
+    LM,
+    LM_MSLB,
+    LM_PTLB,
+    MSLB,
+    NONE,
+    PTLB,
+    judge_build_up,
+)
 from midstream.lab.experiments.dcape_throughput import SETTING as SIMULATED
 from midstream.lab.experiments.plots import Plot, Series
 from midstream.lab.experiments.report import Figure, Report
@@ -193,7 +203,7 @@ def throughput_report(on: str, setting: Setting, found: Mapping[str, JobRun]) ->
     report.verdict(
         "without adaptation throughput is lowest",
         "No-Adapt performs worst",
-        f"times No-Adapt: {_told(gains)}",
+        f"times No-Adapt: {_gains_text(gains)}",
         min(gains.values()) >= 1.0,
         PTLB_ENDS,
     )
@@ -216,7 +226,7 @@ def throughput_report(on: str, setting: Setting, found: Mapping[str, JobRun]) ->
         report.verdict(
             f"both together give at least {BAR:g} times the better single one, {what}",
             "4.3 against about 2, so about 2.1 times",
-            f"{best / single:.2f} times; times No-Adapt: {_told(measured)}",
+            f"{best / single:.2f} times; times No-Adapt: {_gains_text(measured)}",
             best >= BAR * single,
             _why(found, setting) if measured is gains else OTHER_SECONDS,
         )
@@ -242,20 +252,7 @@ def tuples_report(on: str, setting: Setting, found: Mapping[str, JobRun]) -> Rep
     report = Report("dcape-tuples", "Rows in the system, on a job (D-CAPE, figure 8)", _described(on, setting))
     late = {name: run.stored[-1] for name, run in found.items()}
     peak = {name: max(run.stored) for name, run in found.items()}
-    adapted = max(late[name] for name in (LM, LM_PTLB, LM_MSLB))
-    report.verdict(
-        "with local optimisation far fewer rows build up",
-        "LM-only and LM-PTLB much lower than PTLB-only and No-Adapt; similar with MSLB",
-        ", ".join(f"{name} {rows:,}" for name, rows in late.items()) + f" rows at {setting.end:g} s",
-        adapted < 0.7 * min(late[name] for name in (NONE, PTLB, MSLB)),
-    )
-    report.verdict(
-        "load balancing alone builds up as much as no adaptation",
-        "PTLB-only has about the same highest build-up as No-Adapt",
-        f"at most {peak[PTLB]:,} rows with PTLB, {peak[MSLB]:,} with MSLB, {peak[NONE]:,} without",
-        0.8 <= peak[PTLB] / peak[NONE] <= 1.3,
-        "rows of moving groups are in two slots, and count twice",
-    )
+    judge_build_up(report, late, peak, setting.end)
     times = [BATCH * (number + 1) for number in range(len(found[NONE].stored))]
     series = [Series(name, times, [float(rows) for rows in run.stored]) for name, run in found.items()]
     marks = [(setting.rates.at, "rates of B and C fall")]
@@ -264,5 +261,5 @@ def tuples_report(on: str, setting: Setting, found: Mapping[str, JobRun]) -> Rep
     return report
 
 
-def _told(gains: Mapping[str, float]) -> str:
+def _gains_text(gains: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {gain:.2f}" for name, gain in gains.items())

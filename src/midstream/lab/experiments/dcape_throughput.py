@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 
 from midstream.lab.experiments.dcape_run import Adaptation, Observed, Rates, Run, Setting
@@ -119,12 +120,8 @@ def dcape_tuples() -> Report:
     return tuples_report(SETTING, runs())
 
 
-def tuples_report(setting: Setting, found: dict[str, Observed]) -> Report:
-    """What the runs say about figure 8."""
-    report = Report("dcape-tuples", "Rows in the system (D-CAPE, figure 8)", setting.describe())
-    end = setting.end
-    late = {name: run.at(end).tuples for name, run in found.items()}
-    peak = {name: run.most_tuples for name, run in found.items()}
+def judge_build_up(report: Report, late: Mapping[str, int], peak: Mapping[str, int], end: float) -> None:
+    """What figure 8 says of the rows in the system at the end, and of the most that there were, by adaptation."""
     adapted = max(late[name] for name in (LM, LM_PTLB, LM_MSLB))
     report.verdict(
         "with local optimisation far fewer rows build up",
@@ -137,8 +134,17 @@ def tuples_report(setting: Setting, found: dict[str, Observed]) -> Report:
         "PTLB-only has about the same highest build-up as No-Adapt",
         f"at most {peak[PTLB]:,} rows with PTLB, {peak[MSLB]:,} with MSLB, {peak[NONE]:,} without",
         0.8 <= peak[PTLB] / peak[NONE] <= 1.3,
-        "rows on both machines count twice" if peak[PTLB] > peak[NONE] else "",
+        "rows of moving groups are in two places, and count twice" if peak[PTLB] > peak[NONE] else "",
     )
+
+
+def tuples_report(setting: Setting, found: dict[str, Observed]) -> Report:
+    """What the runs say about figure 8."""
+    report = Report("dcape-tuples", "Rows in the system (D-CAPE, figure 8)", setting.describe())
+    end = setting.end
+    late = {name: run.at(end).tuples for name, run in found.items()}
+    peak = {name: run.most_tuples for name, run in found.items()}
+    judge_build_up(report, late, peak, end)
     quick, slow = _falls_to(found[LM], 0.8), _falls_to(found[PTLB], 0.8)
     report.verdict(
         "with load balancing alone the build-up goes down later than with local optimisation",
