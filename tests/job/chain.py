@@ -6,7 +6,10 @@ exchanges, manifests, released results.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +43,18 @@ from midstream.job.task.reports import Report
 from midstream.optimizer.plans import Plan, plan_query
 
 Migrations = Mapping[int, tuple[str, str]]
+
+
+@contextmanager
+def temporary_checkpoint() -> Iterator[Path]:
+    """A folder that is removed once no job merges files in it any more, those that were restarted included."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            yield Path(folder)
+        finally:
+            for thread in threading.enumerate():
+                if thread.name == "midstream-merge":
+                    thread.join()
 
 
 class CountingCluster(LocalCluster):

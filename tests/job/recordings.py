@@ -9,11 +9,11 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.job.chain import temporary_checkpoint
 from tests.job.many import Many
 from tests.job.test_chain import GROUPS, STAGES, THREE, tables
 
@@ -113,8 +113,8 @@ def record() -> None:
     """Writes what the runs say now."""
     found = {}
     for seed in SEEDS:
-        with tempfile.TemporaryDirectory() as folder:
-            found[str(seed)] = list(run(seed, Path(folder)))
+        with temporary_checkpoint() as folder:
+            found[str(seed)] = list(run(seed, folder))
     RECORDED.parent.mkdir(exist_ok=True)
     RECORDED.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import copy
-import tempfile
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.job.chain import temporary_checkpoint
 from tests.job.many import Many
 from tests.job.test_chain import THREE, tables
 
@@ -101,8 +100,8 @@ def happen(job: Many, event: tuple[Any, ...], parts: list[Any]) -> None:
 @given(st.lists(EVENTS, max_size=14))
 def test_the_next_manifest_restores_the_state_that_it_was_made_from(events):
     question = ask(THREE, INPUTS)
-    with tempfile.TemporaryDirectory() as folder:
-        options: dict[str, Any] = {"catalog": question.catalog, "folder": Path(folder), "slots": 2}
+    with temporary_checkpoint() as folder:
+        options: dict[str, Any] = {"catalog": question.catalog, "folder": folder, "slots": 2}
         job = Many(**options)
         job.add("q", THREE, wanted=PLANS[0])
         parts = job.cut(question.tables, 30)
