@@ -18,10 +18,13 @@ import midstream as ms
 from midstream.adaptation.balance import BalanceController
 from midstream.adaptation.scaling import ScaleController, ScalePolicy, SlotRange
 from midstream.api import ask
+from midstream.checkpoint.addresses import files_at
+from midstream.checkpoint.parallel_writes import SideBySide
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.status import stored_status
 from midstream.checkpoint.store import CheckpointStore
 from midstream.job.batch import Batch
+from midstream.job.outputs.progress import seconds_of, slot_loads
 from midstream.job.slots.slot_decisions import Measured, SlotDecisions, measured
 
 
@@ -71,7 +74,8 @@ def test_real_batches_are_measured(tmp_path):
     assert len(seen.groups) == 256
     held = sum(part.state_bytes for report in batch.reports for part in report.fragments.values())
     assert sum(group.bytes for group in seen.groups) == pytest.approx(held)
-    worked = sum(r.seconds[name] for r in batch.reports for name in ("state", "kernel", "write"))
+    worked = sum(report.processor for report in batch.reports)
+    assert worked > 0
     assert sum(group.seconds for group in seen.groups) == pytest.approx(worked / 2.0)
     rows = sum(count for report in batch.reports for count in report.traffic.groups.values())
     assert sum(group.rate for group in seen.groups) == pytest.approx(rows / 2.0)
@@ -157,3 +161,29 @@ def test_jobs_move_groups_by_the_protocol_that_is_asked_for(tmp_path):
 def test_slots_that_cannot_be_are_refused(slots, tmp_path):
     with pytest.raises(ms.MidstreamError):
         ms.Session(checkpoint=str(tmp_path), on="local", slots=slots)
+
+
+def test_a_slot_that_waits_has_no_more_load(tmp_path):
+    """Slots that wait for rows, for a core or for each other differ by the clock, not in their load."""
+    inputs = skewed()
+    question = ask(THREE, inputs)
+    chain = Chain(question.plan, question.catalog, tmp_path, slots=2)
+    batch = chain.batch(chain.cut(question.tables, 200)[0])
+    for report in batch.reports:
+        report.processor = 0.5
+    waiting, working = (report for report in batch.reports if report.stage == 0)
+    waiting.seconds["kernel"], working.seconds["kernel"] = 3.0, 0.5
+    seen = measured(batch, 1.0)
+    loads = [sum(group.seconds for group in seen.groups if group.owner == slot) for slot in "01"]
+    assert loads[0] == pytest.approx(loads[1])
+    assert slot_loads(batch.reports)[0] == slot_loads(batch.reports)[1]
+    assert seconds_of(batch.reports, 4.0)["processor"] == max(slot_loads(batch.reports).values())
+    assert seen.busy >= 3.0  # batches fall behind by the clock
+
+
+def test_what_threads_write_for_a_slot_is_part_of_its_load(tmp_path):
+    files = SideBySide(files_at(str(tmp_path)))
+    assert files.processor == 0.0
+    files.write_atomic("file", b"x" * 10_000_000, sync=False)
+    files.wait()
+    assert files.processor > 0.0

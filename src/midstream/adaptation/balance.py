@@ -38,7 +38,7 @@ def paper_request(memory: Mapping[str, float], protocol: str, least_share: float
 
 @dataclass(frozen=True, slots=True)
 class GroupLoad:
-    """What was measured of a group: seconds of processing per second, rows and bytes held, rows arriving per second."""
+    """What was measured of a group: processor seconds per second, rows and bytes held, rows arriving per second."""
 
     owner: str
     seconds: float

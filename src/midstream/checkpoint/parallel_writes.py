@@ -5,6 +5,7 @@ Threads of the process do what is begun here; `wait` returns once it is done, an
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from threading import Lock
@@ -38,6 +39,8 @@ class SideBySide(Files):
         self.files = files
         self.uri = files.uri
         self.begun: list[Future[None]] = []
+        self.processor = 0.0
+        """The processor seconds of threads that wrote files besides."""
         self._lock = Lock()
 
     def wait(self) -> None:
@@ -59,10 +62,16 @@ class SideBySide(Files):
         def write() -> None:
             self.files.write_atomic(path, data, only_if_absent=only_if_absent, point=point, sync=sync, once=once)
 
+        def write_aside() -> None:
+            began = time.thread_time()
+            write()
+            with self._lock:
+                self.processor += time.thread_time() - began
+
         if only_if_absent or sync:
             write()
         else:
-            writing = begin(write)
+            writing = begin(write_aside)
             with self._lock:
                 self.begun.append(writing)
 

@@ -20,7 +20,10 @@ PARTS = ("transfer", "state", "kernel", "write", "watch")
 
 
 def seconds_of(reports: Sequence[Report], job: float) -> dict[str, float]:
-    """The seconds of a batch: those of its slots, the longest of each kind; and what of its `job` is Spark's own."""
+    """The seconds of a batch: those of its slots, the longest of each kind; and what of its `job` is Spark's own.
+
+    All are by the clock but `processor`, which is the busiest slot's load.
+    """
     seconds: dict[str, float] = {}
     longest: dict[int, float] = {}
     for report in reports:
@@ -28,15 +31,15 @@ def seconds_of(reports: Sequence[Report], job: float) -> dict[str, float]:
             seconds[name] = max(seconds.get(name, 0.0), value)
         own = sum(report.seconds.get(name, 0.0) for name in PARTS)
         longest[report.stage] = max(longest.get(report.stage, 0.0), own)
-    return {**seconds, "job": job, "spark": max(0.0, job - sum(longest.values()))}
+    busiest = max(slot_loads(reports).values(), default=0.0)
+    return {**seconds, "processor": busiest, "job": job, "spark": max(0.0, job - sum(longest.values()))}
 
 
-def slot_seconds(reports: Sequence[Report]) -> dict[int, float]:
-    """How long each slot was at work for a batch itself, over all stages: without waiting for rows."""
+def slot_loads(reports: Sequence[Report]) -> dict[int, float]:
+    """The processor seconds that a batch took in each slot, over all stages."""
     found: dict[int, float] = {}
     for report in (report for report in reports if report.slot >= 0):
-        own = sum(report.seconds.get(name, 0.0) for name in PARTS if name != "transfer")
-        found[report.slot] = found.get(report.slot, 0.0) + own
+        found[report.slot] = found.get(report.slot, 0.0) + report.processor
     return found
 
 
@@ -171,7 +174,7 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
         "plans": {name: plan_text(query, batch.slots.count) for name, query in batch.queries.items()},
         "migrations": {name: migrating_to(query) for name, query in batch.queries.items() if query.migrates},
         "seconds": seconds,
-        "slots": slot_seconds(batch.reports),
+        "slots": slot_loads(batch.reports),
         "work": slot_work(batch.reports),
         "ran_on": sorted({report.place for report in batch.reports if report.place}),
         "moved": moved_bytes(batch.reports),

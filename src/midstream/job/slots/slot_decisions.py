@@ -1,7 +1,8 @@
 """What a job decides about its slots by itself: which groups move, and how many slots there are.
 
-After each batch that brought rows, the seconds that slots worked and the state that they keep are measured, and parted
-among the groups of each slot by the rows that came for them. Decisions are taken before the batch is committed and are
+After each batch that brought rows, the load of slots (processor seconds, `Report.processor`) and the state that they keep
+are measured, and parted among the groups of each slot by the rows that came for them. How many slots there are is
+decided by the clock instead, because batches fall behind by the clock. Decisions are taken before the batch is committed and are
 part of its manifest, with what the deciders remember: a process that continues from it decides as if nothing had
 happened.
 """
@@ -39,7 +40,7 @@ REMEMBERED = 32
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a batch took: the groups' loads per second, and for which part of the time the busiest slot worked.
+    """What a batch took: the groups' loads per second, and for which part of the time by the clock the busiest slot worked.
 
     A group that several slots share has the load of its home; `shared` are its loads in the others.
     """
@@ -57,10 +58,11 @@ Measure = Callable[[Batch, float], Measured]
 def measured(batch: Batch, interval: float) -> Measured:
     """What slots report of a batch."""
     slots = batch.slots
-    seconds, held, rows = ([0.0] * slots.count for _ in range(3))
+    worked, seconds, held, rows = ([0.0] * slots.count for _ in range(4))
     counts = [0] * len(slots.routing)
     for report in batch.reports:
-        seconds[report.slot] += sum(report.seconds.get(name, 0.0) for name in WORK)
+        worked[report.slot] += sum(report.seconds.get(name, 0.0) for name in WORK)
+        seconds[report.slot] += report.processor
         held[report.slot] += sum(part.state_bytes for part in report.fragments.values())
         rows[report.slot] += sum(part.state_rows for part in report.fragments.values())
         for group, count in report.traffic.groups.items():
@@ -89,7 +91,7 @@ def measured(batch: Batch, interval: float) -> Measured:
     ]
     groups, shared = found[: len(counts)], found[len(counts) :]
     others = tuple((group, load) for (group, _, _), load in zip(elsewhere, shared, strict=True))
-    return Measured(tuple(groups), max(seconds) / interval, _ticks(batch.before, batch.reports) / interval, others)
+    return Measured(tuple(groups), max(worked) / interval, _ticks(batch.before, batch.reports) / interval, others)
 
 
 def _elsewhere(groups: Sequence[SpreadGroup], reports: Sequence[Report]) -> list[tuple[int, int, int]]:

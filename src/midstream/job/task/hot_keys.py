@@ -35,7 +35,11 @@ def hot_key(
         return {}
     chosen = np.flatnonzero(groups == group)[:LOOKED_AT]
     table = pa.table({name: rows.column(name).take(pa.array(chosen)) for name in key})
-    found = table.group_by(list(key)).aggregate([([], "count_all")]).sort_by([("count_all", "descending")])
+    found = (
+        table.group_by(list(key), use_threads=False)
+        .aggregate([([], "count_all")])
+        .sort_by([("count_all", "descending")])
+    )
     most = found.slice(0, 1).to_pylist()[0]
     text = ", ".join(f"{name} = {most[name]!s:.40}" for name in key)
     return {group: (text, round(most["count_all"] / len(chosen), 3))}

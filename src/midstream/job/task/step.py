@@ -85,7 +85,7 @@ class StageStep:
         `kept` are tasks of the last batch that may go on. The report is added to `reports`, if whoever runs the step
         has them; else it is among the rows.
         """
-        report = Report(self.stage, slot, executor=executor)
+        report, began = Report(self.stage, slot, executor=executor), time.thread_time()
         try:
             intake = Intake(self.batch_id, report, ParquetSpool(self.memory.given))
             chunks = yield from self._gather(slot, batches, intake)
@@ -94,6 +94,7 @@ class StageStep:
             report.error = error
         except pa.ArrowException as error:
             report.error = InputError("a batch cannot be processed", detail=f"{type(error).__name__}: {error}")
+        report.processor += time.thread_time() - began
         if reports is None:
             yield self.exchange.note(report, slot, range(self.slots) if self.copied else self.routing)
         else:
@@ -163,6 +164,7 @@ class StageStep:
         if (dead := intake.dead.content()) is not None:
             report.dead_letters.append(self._bury(files, slot, dead, intake.dead.rows))
         files.wait()
+        report.processor += files.processor
         report.lap("write", at)
         yield from self._outputs(tasks, slot, report)
         kept.keep(tasks)
@@ -174,8 +176,13 @@ class StageStep:
         def write() -> None:
             report.results = write_results(place, results)
 
+        def write_aside() -> None:
+            began = time.thread_time()
+            write()
+            report.processor += time.thread_time() - began
+
         many = sum(given.rows for given in results.values()) >= MANY_RESULTS
-        writing = [begin(write)] if many else []
+        writing = [begin(write_aside)] if many else []
         try:
             for task in tasks:
                 report.fragments.update({work.name: noted for work, noted in task.closed()})

@@ -1,7 +1,7 @@
 """`midstream bench skew`: how even slots are after balancing when some keys come much more often, on Spark.
 
 A stream with Zipf keys is joined with one in which all keys are alike. After some batches the job is rebalanced;
-the busiest slot's own time in a batch is held against the mean of all slots. Another part gives 40 percent of the rows
+the busiest slot's load in a batch, its processor seconds, is held against the mean of all slots. Another part gives 40 percent of the rows
 to one key, which no dealing of groups divides: where that is more than a slot's share, several slots share its group.
 Spark's own join reads the same files in the same run.
 """
@@ -76,7 +76,7 @@ def _add(report: Report, label: str, ours: Watched, bar: float) -> None:
 
 
 def _unevenness(ours: Watched, start: int, end: int) -> float:
-    """The busiest slot's median time in some batches against the mean of all slots'."""
+    """The busiest slot's median load in some batches against the mean of all slots'."""
     batches = ours.slots[start:end]
     each = [statistics.median(batch.get(slot, 0.0) for batch in batches) for slot in batches[0]]
     return max(each) / statistics.mean(each)

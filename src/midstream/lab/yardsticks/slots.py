@@ -1,4 +1,4 @@
-"""Jobs on Spark whose slots are watched: how long each slot takes in each batch, and what moves between them."""
+"""Jobs on Spark whose slots are watched: what each slot has to do in each batch, and what moves between them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Change = Callable[[CheckpointSession], object]
 
 @dataclass(slots=True)
 class Watched:
-    """What a job did: seconds by batch, seconds by slot and batch, its moves, and its results."""
+    """What a job did: seconds by batch, processor seconds by slot and batch, its moves, and its results."""
 
     seconds: list[float] = field(default_factory=list)
     slots: list[dict[int, float]] = field(default_factory=list)
