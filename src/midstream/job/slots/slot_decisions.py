@@ -1,10 +1,11 @@
 """What a job decides about its slots by itself: which groups move, and how many slots there are.
 
-After each batch that brought rows, the load of slots (processor seconds, `Report.processor`) and the state that they keep
-are measured, and parted among the groups of each slot by the rows that came for them. How many slots there are is
-decided by the clock instead, because batches fall behind by the clock. Decisions are taken before the batch is committed and are
-part of its manifest, with what the deciders remember: a process that continues from it decides as if nothing had
-happened.
+After each batch that brought rows, the load of slots (processor seconds, `Report.processor`) and the state that they
+keep are measured, and parted among the groups of each slot by the rows that came for them. How many slots there are is
+decided by the clock instead, because batches fall behind by the clock.
+
+Decisions are taken before the batch is committed and are part of its manifest, with what the deciders remember: a
+process that continues from it decides as if nothing had happened.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ REMEMBERED = 32
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a batch took: the groups' loads per second, and for which part of the time by the clock the busiest slot worked.
+    """What a batch took: the groups' loads per second, and for which part of the time the busiest slot worked.
 
     A group that several slots share has the load of its home; `shared` are its loads in the others.
     """

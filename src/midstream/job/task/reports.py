@@ -115,8 +115,8 @@ class Report:
     """The slot's load: the processor seconds of its thread and of those that wrote files for it.
 
     Waiting is no load. A slot waits for a core, for the interpreter or for a disk because of what else runs on its
-    machine, and would wait as long with fewer groups. What reading and writing takes beyond the processor grows with the
-    bytes of state, which decisions count besides.
+    machine, and would wait as long with fewer groups. What reading and writing takes beyond the processor grows with
+    the bytes of state, which decisions count besides.
     """
     samples: Samples = field(default_factory=dict)
     error: MidstreamError | None = None

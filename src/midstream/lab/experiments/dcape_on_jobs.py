@@ -62,7 +62,7 @@ def scaled(by: int) -> Setting:
 
 @dataclass(slots=True)
 class JobRun:
-    """What a run did, by batch: the busiest slot's work and processor seconds, all slots' work, results, and rows in states."""
+    """What a run did, by batch: the busiest slot's work and processor seconds, all slots' work, results, state rows."""
 
     adaptation: Adaptation
     busiest: list[int] = field(default_factory=list)
