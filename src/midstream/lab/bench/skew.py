@@ -2,8 +2,8 @@
 
 A stream with Zipf keys is joined with one in which all keys are alike. After some batches the job is rebalanced;
 the busiest slot's load in a batch, its processor seconds, is held against the mean of all slots. Another part gives 40
-percent of the rows to one key, which no dealing of groups divides: where that is more than a slot's share, several slots
-share its group. Spark's own join reads the same files in the same run.
+percent of the rows to one key, which no dealing of groups divides: where that is more than a slot's share, several
+slots share its group. Spark's own join reads the same files in the same run.
 """
 
 from __future__ import annotations
