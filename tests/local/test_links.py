@@ -8,11 +8,15 @@ import pyarrow as pa
 import pytest
 from tests.distribution.routed.joins import draw_join
 from tests.profiles import always
+from typer.testing import CliRunner
 
 import midstream as ms
 from midstream.adaptation.policy import Policy
+from midstream.checkpoint.status import stored_status
+from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.interface.asking import asked
+from midstream.interface.cli.app import app
 from midstream.interface.cli.forecasts import links_text
 
 SITES = {"eu": [0, 1], "us": [2]}
@@ -113,6 +117,22 @@ def test_a_plan_whose_rows_take_longer_on_links_than_predicted_is_left_again(tmp
             session.push(rows(number))
         back = [decision for decision in query.decisions if decision.action == "rollback"]
     assert back and back[0].plan == new and "times as long on links as predicted" in back[0].reason
+
+
+def test_a_stopped_job_tells_its_links(tmp_path):
+    """Those that are declared, and those that were changed while it ran."""
+    session, _ = opened(tmp_path, "off")
+    with session:
+        session.start()
+        session.push(rows(0))
+        session.links({"eu -> us": SLOW})
+        session.push(rows(1))
+        running = session.links()
+    told = {"eu -> us": "1 s, 10 kB/s", "us -> eu": "1 ms, 100 MB/s"}
+    assert stored_status(CheckpointStore(str(tmp_path)))["links"] == running == told
+    shown = CliRunner().invoke(app, ["links", str(tmp_path)])
+    assert shown.exit_code == 0 and "link eu -> us: 1 s, 10 kB/s" in shown.output, shown.output
+    assert "link us -> eu: 1 ms, 100 MB/s" in CliRunner().invoke(app, ["status", str(tmp_path)]).output
 
 
 @pytest.mark.parametrize("seed", always(3, range(60)))

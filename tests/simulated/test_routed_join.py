@@ -17,10 +17,11 @@ from midstream.distribution.routed.calls import Directed, LineMeasured, Measured
 from midstream.distribution.routed.cost import Costs
 from midstream.distribution.routed.distributed import plan_of
 from midstream.distribution.routed.greedy import greedy_plan
-from midstream.distribution.routed.network import Line, node_per_stream
+from midstream.distribution.routed.network import node_per_stream
 from midstream.distribution.routed.node_sets import node_sets
 from midstream.distribution.routed.statistics import StreamStatistics
 from midstream.optimizer.routed.plan import JoinPlan
+from midstream.optimizer.sites.links import Link as Line
 
 INTERVAL = 20.0
 FAULTY = Link(latency=2, jitter=5, loss=0.1, duplication=0.1, reordering=0.2)
@@ -172,10 +173,8 @@ def test_a_line_that_gets_worse_moves_the_placement(seed, link):
     lead = run.members()[run.leader].lead
     assert lead is not None and lead.coordinator is not None
     assert lead.coordinator.plan == after != before
-    assert (
-        "bytes from" in lead.coordinator.decisions[-1]
-        and "take 40 s and 10 bytes/s, not 1 s" in (lead.coordinator.decisions[-1])
-    )
+    decision = lead.coordinator.decisions[-1]
+    assert "bytes from" in decision and "take 40 s, 10 bytes/s, not 1 s" in decision
 
 
 @pytest.mark.parametrize("link", [Link(latency=2, jitter=3), FAULTY], ids=["jitter", "faulty"])

@@ -29,8 +29,9 @@ class Settings:
     `identity` tells a checkpoint from others; those of early versions have none. `declared` are the streams as they
     were declared, `arrival` the keys by which their rows go to slots, `homes` the slots of those that live at sites,
     `carry` which of their columns batches carry. A `finished` job takes in nothing more. `functions` are the
-    fingerprints of users' functions, `retention` the limits of what is kept. `links` are those between sites that were
-    changed while the job ran: the two sites, the latency in seconds and the rate in bytes per second.
+    fingerprints of users' functions, `retention` the limits of what is kept. `declared_links` are those between sites
+    as the job's program declares them, `links` those that were changed while it ran: the two sites, the latency in
+    seconds and the rate in bytes per second.
     """
 
     job: str | None = None
@@ -44,6 +45,7 @@ class Settings:
     retention: Mapping[str, str] = field(default_factory=dict)
     homes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     links: Sequence[Sequence[Any]] = field(default_factory=list)
+    declared_links: Sequence[Sequence[Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,20 @@ from midstream.checkpoint.lease import likely_holder
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.metrics import metrics_of, rates
 from midstream.checkpoint.names import is_rehearsal
+from midstream.checkpoint.records import Settings
 from midstream.checkpoint.request_log import requests_summary
 from midstream.checkpoint.store import CheckpointStore
 from midstream.distribution.plan_texts import plan_text_beside
 from midstream.errors import JobError
+from midstream.optimizer.sites.links import Links, links_from_json, links_summary
 
 LOOKED_AT = 4096
 """How many batches rates are taken from, at most."""
+
+
+def links_known(settings: Settings) -> Links:
+    """The links between sites as a manifest has them: those that were changed, and those that are declared."""
+    return {**links_from_json(settings.declared_links), **links_from_json(settings.links)}
 
 
 def is_running(store: CheckpointStore) -> bool:
@@ -41,6 +48,7 @@ def stored_status(store: CheckpointStore) -> dict[str, Any]:
         "slot_decisions": list(manifest.slots.decisions),
         "moving": moving_groups(manifest),
         "scheduling": manifest.settings.scheduling,
+        "links": links_summary(links_known(manifest.settings)),
         "streams": {
             name: {
                 "rows": streams.rows.get(name, 0),

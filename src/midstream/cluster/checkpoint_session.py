@@ -49,7 +49,7 @@ from midstream.job.outputs.delivery import Sink
 from midstream.job.queries.changed_functions import fingerprints
 from midstream.job.queries.faults import on_error_of
 from midstream.job.slots.doubled_moves import protocol_named
-from midstream.job.slots.links import Located, links_summary
+from midstream.job.slots.links import Located
 from midstream.job.slots.relocation import require_slots
 from midstream.job.slots.sites import home_of, require_fixed, require_same_home, require_slots_of_sites, sites_of
 from midstream.job.slots.slot_decisions import deciders
@@ -57,7 +57,7 @@ from midstream.job.state import JobState
 from midstream.job.task.memory import Memory
 from midstream.language import parse
 from midstream.optimizer.plans import Plan
-from midstream.optimizer.sites.links import links_of
+from midstream.optimizer.sites.links import links_of, links_summary
 from midstream.scheduling.schedule import Schedule, schedule_of
 
 

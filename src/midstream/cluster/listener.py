@@ -22,9 +22,9 @@ from midstream.job.job import Job
 from midstream.job.plans.local_plans import migrating_to, plan_text
 from midstream.job.queries.faults import faults_summary
 from midstream.job.requests import without_deadline
-from midstream.job.slots.links import links_summary
 from midstream.language import parse
 from midstream.optimizer.growth import growth
+from midstream.optimizer.sites.links import links_summary
 
 log = logging.getLogger(__name__)
 

@@ -25,6 +25,7 @@ from midstream.job.queries.declared import require_same_streams
 from midstream.job.queries.dropping import cannot_go_on, undeclared, without_query
 from midstream.job.task.layout import Layout
 from midstream.language import parse
+from midstream.optimizer.sites.links import links_to_json
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +74,9 @@ def take_up(session: Session) -> None:
     accepted, state = session._changed_functions == "accept", job.state
     require_same_functions(state.manifest, session._code, state.queries.values(), state.faults, accepted)
     functions = functions_record(state.manifest, session._code)
-    job.apply(SettingsChanged({"functions": functions, "retention": job.commits.retention.record}))
+    links = links_to_json(job.watchers.located.declared)
+    retention = job.commits.retention.record
+    job.apply(SettingsChanged({"functions": functions, "retention": retention, "declared_links": links}))
 
 
 def leave_out(session: Session, name: str) -> None:

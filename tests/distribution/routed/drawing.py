@@ -6,9 +6,10 @@ from dataclasses import replace
 from random import Random
 
 from midstream.distribution.routed.cost import Costs
-from midstream.distribution.routed.network import Line, node_per_stream
+from midstream.distribution.routed.network import node_per_stream
 from midstream.distribution.routed.statistics import Statistics, StreamStatistics
 from midstream.optimizer.routed.conditions import Conditions, chain, clique, cycle, star
+from midstream.optimizer.sites.links import Link
 
 SHAPES = (chain, star, cycle, clique)
 Case = tuple[Conditions, Statistics, Costs]
@@ -38,8 +39,8 @@ def draw_case(random: Random, count: int) -> Case:
     return conditions, statistics, Costs(*prices, node_per_stream(conditions.streams, line))
 
 
-def draw_line(random: Random) -> Line:
-    return Line(random.choice([0.0005, 0.005, 0.05]), random.choice([128e3, 1e6, 1e7]))
+def draw_line(random: Random) -> Link:
+    return Link(random.choice([0.0005, 0.005, 0.05]), random.choice([128e3, 1e6, 1e7]))
 
 
 def draw_change(random: Random, own: StreamStatistics) -> StreamStatistics:

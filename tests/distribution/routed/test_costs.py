@@ -12,15 +12,16 @@ from midstream.distribution.routed.cost import Costs, flows, joint_cost, paper_c
 from midstream.distribution.routed.exact import exact_plan
 from midstream.distribution.routed.greedy import greedy_plan
 from midstream.distribution.routed.joint import best_plan, gathering_plan, improved_plan
-from midstream.distribution.routed.network import Line, node_per_stream
+from midstream.distribution.routed.network import node_per_stream
 from midstream.distribution.routed.statistics import StreamStatistics
 from midstream.errors import QueryError
 from midstream.optimizer.routed.conditions import clique
 from midstream.optimizer.routed.plan import JoinPlan, checked, head_plan
+from midstream.optimizer.sites.links import Link
 
 A, B, C = StreamStatistics(100, 50, 150, 0.01), StreamStatistics(200, 100, 40, 0.02), StreamStatistics(10, 5, 8, 0.5)
 STATISTICS = {"A": A, "B": B, "C": C}
-COSTS = Costs(1e-6, 1e-5, node_per_stream(("A", "B", "C"), Line(0.005, 128_000)))
+COSTS = Costs(1e-6, 1e-5, node_per_stream(("A", "B", "C"), Link(0.005, 128_000)))
 
 
 def test_one_way_costs_follow_equations_1_and_2():
@@ -37,7 +38,7 @@ def test_one_way_costs_follow_equations_1_and_2():
 
 def test_equal_costs_choose_the_source():
     alike = {s: StreamStatistics(100, 50, 150, 0.01) for s in "AB"}
-    plan = greedy_plan(clique("AB"), alike, Costs(1e-6, 1e-5, node_per_stream(("A", "B"), Line(0.005, 128_000))))
+    plan = greedy_plan(clique("AB"), alike, Costs(1e-6, 1e-5, node_per_stream(("A", "B"), Link(0.005, 128_000))))
     assert str(plan) == "A <- B, B <- A"
 
 

@@ -11,14 +11,15 @@ from tests.distribution.routed.drawing import draw_case
 
 from midstream.distribution.routed.cost import flows, joint_cost
 from midstream.distribution.routed.greedy import greedy_plan
-from midstream.distribution.routed.network import RESULTS, Line, Network, node_per_stream
+from midstream.distribution.routed.network import RESULTS, Network, node_per_stream
 from midstream.distribution.routed.node_sets import Join, Ship, StreamId, Update, head_sets, node_sets
 from midstream.optimizer.routed.conditions import clique
 from midstream.optimizer.routed.plan import head_plan
 from midstream.optimizer.routed.text import parse_plan
+from midstream.optimizer.sites.links import Link
 
 STREAMS = ("S1", "S2", "S3")
-NETWORK = Network({"S1": "N1", "S2": "N2", "S3": "N3"}, Line(0.005, 128_000))
+NETWORK = Network({"S1": "N1", "S2": "N2", "S3": "N3"}, Link(0.005, 128_000))
 PLAN = parse_plan("S1 -> S2 -> S3, S2 <- S1 -> S3, S3 <- S1 <- S2", clique(STREAMS))
 
 
@@ -55,7 +56,7 @@ def test_the_third_example_holds_to_the_element():
 
 
 def test_streams_that_share_a_node_ship_nothing_to_each_other():
-    together = Network({"S1": "N1", "S2": "N1", "S3": "N3"}, Line(0.005, 128_000))
+    together = Network({"S1": "N1", "S2": "N1", "S3": "N3"}, Link(0.005, 128_000))
     sets = texts(node_sets(PLAN, together))
     assert "ship(S1, N1)" not in sets["N1"] and "ship(S2, N1)" not in sets["N1"]
     assert " ".join(map(str, node_sets(PLAN, together)["N1"])).count("ship(S1..S2, N3)") == 1
@@ -85,4 +86,4 @@ def test_merged_sets_cost_what_the_joint_cost_says():
 
 
 def test_every_node_of_the_papers_network_goes_by_its_stream():
-    assert node_per_stream(STREAMS, Line(0, 1)).nodes == STREAMS
+    assert node_per_stream(STREAMS, Link(0, 1)).nodes == STREAMS

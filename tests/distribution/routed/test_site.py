@@ -11,7 +11,7 @@ import pytest
 
 from midstream.api import ask
 from midstream.cluster.simulated.routed_run import local_rows
-from midstream.distribution.routed.network import RESULTS, Line, node_per_stream
+from midstream.distribution.routed.network import RESULTS, node_per_stream
 from midstream.distribution.routed.node_sets import Join, Ship, StreamId, Update, node_sets
 from midstream.distribution.routed.probing import Prober
 from midstream.distribution.routed.query import RoutedQuery
@@ -19,11 +19,12 @@ from midstream.distribution.routed.site import Ask, Copy, Fetch, Plans, Result, 
 from midstream.distribution.routed.window import NEVER
 from midstream.errors import InternalError, QueryError
 from midstream.optimizer.routed.text import parse_plan
+from midstream.optimizer.sites.links import Link
 
 TEXT = "SELECT A.v AS a, B.v AS b FROM A [RANGE 100], B [RANGE 100] WHERE A.k = B.k"
 TABLE = pa.table({"ts": list(range(8)), "k": [1, 2] * 4, "v": list(range(8))})
 QUERY = RoutedQuery(ask(TEXT, {"A": TABLE, "B": TABLE}).plan)
-NETWORK = node_per_stream(("A", "B"), Line(1, 1))
+NETWORK = node_per_stream(("A", "B"), Link(1, 1))
 
 
 def rows(stream: str, batch: int):

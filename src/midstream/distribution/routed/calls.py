@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Union as Either
 
-from midstream.distribution.routed.network import Line
 from midstream.distribution.routed.repair import Message
 from midstream.distribution.routed.statistics import StreamStatistics
 from midstream.distribution.routed.track import Drained, Full, Tick, TrackMessage
 from midstream.distribution.routed.wire import on_the_wire
 from midstream.optimizer.routed.plan import JoinPlan
+from midstream.optimizer.sites.links import Link
 
 
 @on_the_wire
@@ -28,7 +28,7 @@ class LineMeasured:
     """Bytes from this node to another take another time than the plan in use was made for."""
 
     receiver: str
-    line: Line
+    line: Link
 
 
 @on_the_wire
@@ -39,7 +39,7 @@ class LineReport:
     to: str
     sender: str
     receiver: str
-    line: Line
+    line: Link
 
 
 @on_the_wire

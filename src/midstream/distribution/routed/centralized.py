@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 
 from midstream.distribution.routed.greedy import greedy_plan
 from midstream.distribution.routed.modification import Modification, Setting, affected_nodes
-from midstream.distribution.routed.network import Line, Network
+from midstream.distribution.routed.network import Network
 from midstream.distribution.routed.node_sets import node_sets
 from midstream.distribution.routed.statistics import StreamStatistics
 from midstream.distribution.routed.wire import on_the_wire
 from midstream.optimizer.routed.plan import JoinPlan
+from midstream.optimizer.sites.links import Link
 
 REMEMBERED = 20
 """How many decisions are kept."""
@@ -27,7 +28,7 @@ class Coordinator:
 
     plan: JoinPlan
     statistics: Mapping[str, StreamStatistics]
-    lines: Mapping[tuple[str, str], Line] = field(default_factory=dict)
+    lines: Mapping[tuple[str, str], Link] = field(default_factory=dict)
     reason: str = ""
     decisions: tuple[str, ...] = ()
 
@@ -36,7 +37,7 @@ class Coordinator:
         reason = f"{stream} has {own.rate:g} rows/s of {own.size:g} bytes"
         return replace(self, statistics={**self.statistics, stream: own}, reason=reason)
 
-    def with_line(self, sender: str, receiver: str, line: Line, setting: Setting) -> Coordinator:
+    def with_line(self, sender: str, receiver: str, line: Link, setting: Setting) -> Coordinator:
         """The coordinator after a node has reported how long its bytes take to another."""
         before = self._network(setting).between(sender, receiver)
         reason = f"bytes from {sender} to {receiver} take {line}, not {before}"

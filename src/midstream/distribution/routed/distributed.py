@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 
 from midstream.distribution.routed.cost import Rank, flows
 from midstream.distribution.routed.modification import Setting
-from midstream.distribution.routed.network import Line, Relined
+from midstream.distribution.routed.network import Relined
 from midstream.distribution.routed.node_sets import (
     NOTHING,
     HopOperators,
@@ -54,6 +54,7 @@ from midstream.distribution.routed.statistics import Flow, Statistics, StreamSta
 from midstream.distribution.routed.wire import on_the_wire
 from midstream.errors import InternalError
 from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay
+from midstream.optimizer.sites.links import Link
 
 
 @on_the_wire
@@ -74,7 +75,7 @@ class Repairing:
     open: frozenset[str] = frozenset()
     sent: Mapping[str, int] = field(default_factory=dict)
     received: int = 0
-    lines: Mapping[tuple[str, str], Line] = field(default_factory=dict)
+    lines: Mapping[tuple[str, str], Link] = field(default_factory=dict)
     """The lines to and from the node that have changed since all nodes were told."""
 
     def operators(self, head: str) -> OperatorSet:

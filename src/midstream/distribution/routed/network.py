@@ -10,25 +10,12 @@ from dataclasses import dataclass, field, replace
 
 from midstream.distribution.routed.wire import on_the_wire
 from midstream.errors import QueryError
+from midstream.optimizer.sites.links import Link
 
 RESULTS = "results"
 """The node that asked the query, where results are sent (the paper's node 0)."""
 
-
-@on_the_wire
-@dataclass(frozen=True, slots=True)
-class Line:
-    """How long bytes take between two nodes: seconds, and bytes per second."""
-
-    latency: float
-    rate: float
-
-    def time(self, size: float) -> float:
-        """How long so many bytes take."""
-        return self.latency + size / self.rate
-
-    def __str__(self) -> str:
-        return f"{self.latency:g} s and {self.rate:g} bytes/s"
+on_the_wire(Link)
 
 
 @on_the_wire
@@ -38,7 +25,7 @@ class Relined:
 
     sender: str
     receiver: str
-    line: Line
+    line: Link
 
     @property
     def ends(self) -> tuple[str, str]:
@@ -51,8 +38,8 @@ class Network:
     """The home node of each stream and the lines between nodes; `lines` are those that differ from `line`."""
 
     homes: Mapping[str, str]
-    line: Line
-    lines: Mapping[tuple[str, str], Line] = field(default_factory=dict)
+    line: Link
+    lines: Mapping[tuple[str, str], Link] = field(default_factory=dict)
 
     def home(self, stream: str) -> str:
         """The node where a stream arrives."""
@@ -71,15 +58,15 @@ class Network:
             return 0.0
         return self.between(sender, receiver).time(size)
 
-    def between(self, sender: str, receiver: str) -> Line:
+    def between(self, sender: str, receiver: str) -> Link:
         """The line from one node to another."""
         return self.lines.get((sender, receiver), self.line)
 
-    def with_lines(self, lines: Mapping[tuple[str, str], Line]) -> Network:
+    def with_lines(self, lines: Mapping[tuple[str, str], Link]) -> Network:
         """The network with other lines between some nodes."""
         return replace(self, lines={**self.lines, **lines}) if lines else self
 
 
-def node_per_stream(streams: tuple[str, ...], line: Line) -> Network:
+def node_per_stream(streams: tuple[str, ...], line: Link) -> Network:
     """The paper's network: one node per stream, all lines alike. Nodes go by their streams' names."""
     return Network({stream: stream for stream in streams}, line)

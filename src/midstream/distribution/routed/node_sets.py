@@ -92,7 +92,11 @@ def hop_operators(source: StreamId, host: str, join: OneWay, last: str | None, n
 
     After the last one-way join the results are shipped to where the query was asked.
     """
-    home = network.home(join.target)
+    return _hop_operators(source, host, join, last, network.home(join.target))
+
+
+@lru_cache(maxsize=4096)
+def _hop_operators(source: StreamId, host: str, join: OneWay, last: str | None, home: str) -> HopOperators:
     probing: set[NodeOperator] = {Join(source, join.target), Update(join.target)}
     if last is not None:
         probing.add(Ship(StreamId(join.target, last), RESULTS))

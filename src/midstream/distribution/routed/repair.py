@@ -8,10 +8,11 @@ from typing import Union as Either
 
 from midstream.algebra.placements import Placement
 from midstream.distribution.routed.cost import Rank
-from midstream.distribution.routed.network import Line, Relined
+from midstream.distribution.routed.network import Relined
 from midstream.distribution.routed.node_sets import HopOperators, OperatorSet
 from midstream.distribution.routed.statistics import Flow, StreamStatistics
 from midstream.distribution.routed.wire import on_the_wire
+from midstream.optimizer.sites.links import Link
 
 
 @on_the_wire
@@ -69,7 +70,7 @@ class Compare:
     token: Token
     position: int
     own: StreamStatistics
-    lines: Mapping[tuple[str, str], Line] = field(default_factory=dict)
+    lines: Mapping[tuple[str, str], Link] = field(default_factory=dict)
 
 
 @on_the_wire

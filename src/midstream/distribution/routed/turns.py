@@ -11,11 +11,11 @@ from dataclasses import replace
 from midstream.distribution.routed.calls import Granted, Retired, Started
 from midstream.distribution.routed.membership import Member, Stepped, leading
 from midstream.distribution.routed.modification import Setting
-from midstream.distribution.routed.network import Line
 from midstream.distribution.routed.node_sets import keepers
 from midstream.distribution.routed.statistics import StreamStatistics
 from midstream.distribution.routed.track import Prepare, Share
 from midstream.optimizer.routed.plan import JoinPlan
+from midstream.optimizer.sites.links import Link
 
 
 def directed(member: Member, plan: JoinPlan, setting: Setting) -> Stepped:
@@ -32,7 +32,7 @@ def reported(member: Member, stream: str, own: StreamStatistics, setting: Settin
     return next_turn(replace(member, lead=lead), setting)
 
 
-def line_reported(member: Member, sender: str, receiver: str, line: Line, setting: Setting) -> Stepped:
+def line_reported(member: Member, sender: str, receiver: str, line: Link, setting: Setting) -> Stepped:
     """Plans again for a line that has changed."""
     lead = leading(member)
     assert lead.coordinator is not None

@@ -73,7 +73,7 @@ for command, short in (
     (control.resume, "Resume a query that was stopped by a bad value"),
     (control.rebalance, "Balance load between the slots of a running job"),
     (control.rescale, "Change the number of slots of a running job"),
-    (control.links, "Show or change the links between the sites of a running job"),
+    (control.links, "Show the links between the sites of a job, or change those of a running one"),
     (control.stop, "Stop a running job"),
     (control.repair, "Repair the checkpoint of a stopped job"),
     (bench, "Measure ratios against Spark and others"),

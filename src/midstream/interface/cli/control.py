@@ -335,7 +335,7 @@ def links(
     timeout: Patience = 60.0,
     json: options.Json = False,
 ) -> None:
-    """Show the links between the sites of a running job, or tell it that some have become others.
+    """Show the links between the sites of a job, or tell a running one that some have become others.
 
     \b
     Example:
@@ -345,7 +345,7 @@ def links(
     """
     wanted = link_texts(changed or [])
     if not wanted:
-        answer = {"links": _asked(checkpoint, timeout, command="status")["links"]}
+        answer = {"links": _status(checkpoint, timeout)["links"]}
     else:
         answer = _asked(checkpoint, timeout, dry_run=dry_run, command="links", links=wanted)
     show_json(answer) if json else show_text(links_text(answer))

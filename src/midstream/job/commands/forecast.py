@@ -26,7 +26,6 @@ from midstream.job.queries.plan_graph import graph_of
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.both_at_once import require_both
 from midstream.job.slots.doubled_moves import AUTO, protocol_named
-from midstream.job.slots.links import links_summary
 from midstream.job.slots.relocation import require_slots, shipped_rows
 from midstream.job.task.exchange import default_routing
 from midstream.job.transitions import after
@@ -36,7 +35,7 @@ from midstream.migration.registry import STRATEGIES
 from midstream.optimizer.estimates import Estimator
 from midstream.optimizer.growth import growth
 from midstream.optimizer.plans import Plan, best_plan, enumerate_plans, plan_query
-from midstream.optimizer.sites.links import changes
+from midstream.optimizer.sites.links import changes, links_summary
 
 OFFERED = 12
 """How many plans are offered for a query."""

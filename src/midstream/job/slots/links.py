@@ -51,11 +51,6 @@ class Located:
         return links_to_json({**links_from_json(changed), **links_of(wanted, self.sites)})
 
 
-def links_summary(links: Links) -> dict[str, str]:
-    """Links as users write them."""
-    return {f"{sender} -> {receiver}": str(link) for (sender, receiver), link in sorted(links.items())}
-
-
 @dataclass(frozen=True, slots=True)
 class Sending:
     """What an exchange of a batch sent over a link: bytes, and the seconds it took, if the cluster has measured it."""

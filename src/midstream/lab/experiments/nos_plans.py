@@ -16,12 +16,13 @@ from midstream.distribution.routed.exact import exact_plan
 from midstream.distribution.routed.greedy import greedy_plan
 from midstream.distribution.routed.joint import improved_plan
 from midstream.distribution.routed.modification import Setting
-from midstream.distribution.routed.network import Line, node_per_stream
+from midstream.distribution.routed.network import node_per_stream
 from midstream.distribution.routed.statistics import Statistics, StreamStatistics
 from midstream.lab.experiments.nos_workload import streams
 from midstream.lab.experiments.plots import Plot, Series
 from midstream.lab.experiments.report import Figure, Report
 from midstream.optimizer.routed.conditions import chain, clique, cycle, star
+from midstream.optimizer.sites.links import Link
 
 SIZES = (3, 4, 5, 6)
 SHAPES = (chain, star, cycle, clique)
@@ -61,7 +62,7 @@ def draw(random: Random, count: int, number: int) -> tuple[Setting, Statistics]:
         rate = random.choice([20, 50, 100, 200, 500, 1000]) * random.uniform(0.8, 1.2)
         window, size = random.choice([0.5, 2, 10]), random.choice([20, 150, 600])
         found[name] = StreamStatistics(rate, rate * window, size, 10 ** random.uniform(-4, -1.5))
-    line = Line(random.choice([0.0005, 0.005, 0.05]), random.choice([128e3, 1e6, 1e7]))
+    line = Link(random.choice([0.0005, 0.005, 0.05]), random.choice([128e3, 1e6, 1e7]))
     prices = 10 ** random.uniform(-8, -6), 10 ** random.uniform(-7, -5)
     return Setting(SHAPES[number % len(SHAPES)](names), Costs(*prices, node_per_stream(names, line))), found
 

@@ -11,15 +11,16 @@ from typing import Any
 
 from midstream.distribution.routed.cost import Costs
 from midstream.distribution.routed.modification import Setting
-from midstream.distribution.routed.network import Line, node_per_stream
+from midstream.distribution.routed.network import node_per_stream
 from midstream.distribution.routed.statistics import StreamStatistics
 from midstream.optimizer.routed.conditions import clique
+from midstream.optimizer.sites.links import Link
 
 RATE, LOW, HIGH = 100.0, 50.0, 200.0
 SIZE = 150.0
 WINDOW = 0.5
 SELECTIVITY = 0.01
-LINE = Line(latency=0.005, rate=1024 * 1000 / 8)
+LINE = Link(latency=0.005, rate=1024 * 1000 / 8)
 PROBE, UPDATE = 1e-6, 1e-5
 CHANGING = "S2"
 

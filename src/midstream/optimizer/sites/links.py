@@ -25,14 +25,14 @@ _ENDS = re.compile(r"\s*(?P<first>.*?)\s*(?P<arrow><->|->)\s*(?P<second>.*?)\s*"
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """How long bytes take from one site to another: seconds, and bytes per second."""
+    """How long bytes take from one place to another: seconds, and bytes per second."""
 
     latency: float
     rate: float
 
-    def time(self, size: float) -> float:
-        """How long so many bytes take."""
-        return self.latency + size / self.rate
+    def time(self, size: float, times: float = 1.0) -> float:
+        """How long so many bytes take that are sent in so many transmissions: `T(x)` for one."""
+        return times * self.latency + size / self.rate
 
     def __str__(self) -> str:
         return f"{seconds(self.latency)}, {size(self.rate)}/s"
@@ -157,6 +157,11 @@ def links_to_json(links: Links) -> list[list[Any]]:
 def links_from_json(kept: Iterable[Sequence[Any]]) -> Links:
     """Links again."""
     return {(sender, receiver): Link(latency, rate) for sender, receiver, latency, rate in kept}
+
+
+def links_summary(links: Links) -> dict[str, str]:
+    """Links as users write them."""
+    return {f"{sender} -> {receiver}": str(link) for (sender, receiver), link in sorted(links.items())}
 
 
 def changes(before: Links, after: Links) -> list[str]:

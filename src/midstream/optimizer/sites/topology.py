@@ -93,7 +93,7 @@ class Topology:
         for pair, link in self._lines.items():
             uses = transfers.uses.get(pair, 0)
             if uses:
-                total += uses * link.latency / batch_ticks + transfers.bytes[pair] / link.rate
+                total += link.time(transfers.bytes[pair], uses / batch_ticks)
         return total
 
     def by_name(self, transfers: Transfers) -> dict[tuple[str, str], float]:
