@@ -18,6 +18,7 @@ from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.interface.asking import asked
 from midstream.interface.cli.app import app
 from midstream.interface.cli.forecasts import links_text
+from midstream.job.commands.first_plan import first_plan
 
 SITES = {"eu": [0, 1], "us": [2]}
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("v", pa.int64())])
@@ -117,6 +118,22 @@ def test_a_plan_whose_rows_take_longer_on_links_than_predicted_is_left_again(tmp
             session.push(rows(number))
         back = [decision for decision in query.decisions if decision.action == "rollback"]
     assert back and back[0].plan == new and "times as long on links as predicted" in back[0].reason
+
+
+def test_the_first_plan_respects_sites_and_links_before_anything_is_known(tmp_path):
+    """A and C live at eu: over a slow link to us they do not travel, in a query that never adapts too."""
+    plans, sent = {}, {}
+    for name, link in {"fast": "1 us, 1 GB/s", "slow": SLOW}.items():
+        session, query = opened(tmp_path / name, "off", {"eu -> us": link})
+        with session:
+            plans[name] = query.plan.text
+            assert first_plan(session._job, query.plan.query).text == query.plan.text
+            session.start()
+            session.push(rows(0))
+            sent[name] = session._job.commits.progress["queries"]["q"]["sent"]
+    assert plans["slow"] != plans["fast"]
+    assert any(pair.endswith("to 2") for pair in sent["fast"])
+    assert not any(pair.endswith("to 2") for pair in sent["slow"]), plans
 
 
 def test_a_stopped_job_tells_its_links(tmp_path):

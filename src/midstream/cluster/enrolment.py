@@ -14,6 +14,7 @@ from midstream.cluster.run import Run
 from midstream.errors import JobError, MigrationError, QueryError
 from midstream.job.batch import TICKS
 from midstream.job.commands.adding import Adding
+from midstream.job.commands.first_plan import first_plan
 from midstream.job.commands.rewording import Rewording, Text
 from midstream.job.events import MigrationWithdrawn, QueryAdded
 from midstream.job.job import Job
@@ -105,7 +106,7 @@ class Enrolment:
 
     def _prefer(self, text: Text) -> None:
         """Goes over to the plan that a text in other words would have had."""
-        wanted = plan_query(text.relation, text.plan, text.every).text
+        wanted = first_plan(self.job, text.relation, text.plan, text.every).text
         if wanted and wanted != self.query(text.name).plan.text:
             try:
                 self.migrate(text.name, wanted, "auto", "the text was put in other words")

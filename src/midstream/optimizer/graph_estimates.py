@@ -94,8 +94,12 @@ class GraphEstimator:
 
     @property
     def may_route(self) -> bool:
-        """Whether routed joins are worth a thought: in one place they are multi-way joins."""
-        return self.estimator.spread and self.estimator.statistics is not UNKNOWN
+        """Whether routed joins are worth a thought: in one place they are multi-way joins.
+
+        As long as nothing is known of streams they are where it is known at which sites streams live.
+        """
+        located = any(home is not None for home in self.homes)
+        return self.estimator.spread and (located or self.estimator.statistics is not UNKNOWN)
 
     @staticmethod
     def _owners(terms: Iterable[tuple[str | None, Inputs]]) -> Inputs:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.plan import Relation
 from midstream.errors import MidstreamError
+from midstream.job.commands.first_plan import first_plan
 from midstream.job.job import Job
 from midstream.job.queries.running_query import RunningQuery
 from midstream.optimizer.fixed_plan import fixed
@@ -59,7 +60,7 @@ class Adding:
             columns = (manifest.account(name).sharing or {}).get("core") or ()
             core = core_of(plan.query, plan.emission) if columns else None
             return running(plan) if core is None else running(_over(plan, core, columns), tuple(columns))
-        plain = running(plan_query(relation, wanted, every))
+        plain = running(first_plan(self.job, relation, wanted, every))
         if not share or wanted is not None or self._has_partner(plain):
             return plain
         for plan in self._like_others(plain):

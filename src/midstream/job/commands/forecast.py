@@ -18,6 +18,7 @@ from midstream.checkpoint.status import moving_groups
 from midstream.distribution.balancing import skew
 from midstream.distribution.routing import Routing
 from midstream.errors import JobError, MigrationError, QueryError
+from midstream.job.commands.first_plan import first_plan
 from midstream.job.events import MoveCancelled, Rebalanced
 from midstream.job.job import Job
 from midstream.job.outputs.expected_moves import expected_moves, sent_by_site, topology_now
@@ -172,7 +173,7 @@ def _strategy(query: RunningQuery, target: RunningQuery, name: str, part: str, k
 def _add(job: Job, name: str, relation: Relation) -> Record:
     if name in job.queries:
         raise QueryError(f"query {name} already exists", hint="choose another name, or drop that one first")
-    plan: Plan = plan_query(relation)
+    plan: Plan = first_plan(job, relation)
     return {
         "query": name,
         "plan": plan.text,

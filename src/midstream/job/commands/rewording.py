@@ -9,6 +9,7 @@ from midstream.algebra.plan import Relation
 from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.errors import JobError, MidstreamError
 from midstream.job.commands.adding import Adding
+from midstream.job.commands.first_plan import first_plan
 from midstream.job.events import QueryReplaced, QueryWithdrawn
 from midstream.job.job import Job
 from midstream.job.queries.replacing import (
@@ -22,7 +23,7 @@ from midstream.job.queries.replacing import (
 )
 from midstream.job.queries.running_query import RunningQuery
 from midstream.language import parse
-from midstream.optimizer.plans import Plan, plan_query
+from midstream.optimizer.plans import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ class Rewording:
         return same_query(old, new)
 
     def _fresh(self, text: Text) -> RunningQuery:
-        plan = plan_query(text.relation, text.plan, text.every)
+        plan = first_plan(self.job, text.relation, text.plan, text.every)
         functions = self.catalog.functions
         made = RunningQuery.of(
             text.name, text.cql, plan, functions, self.job.state.routes, text.every, bits=self.job.state.sort_bits
