@@ -163,6 +163,11 @@ class Adaptive:
             return decision
         return refused(decision, refusals)
 
+    def correct(self, before: Decision, after: Decision) -> None:
+        """Keeps what has become of a decision instead of it."""
+        found = [after if decision is before else decision for decision in self.history]
+        self.history = deque(found, maxlen=self.history.maxlen)
+
     def remember(self, decision: Decision) -> None:
         """Keeps what was done, and of a run of equal decisions to stay only the last."""
         if decision.action == "stay" and self.history and self.history[-1].action == "stay":

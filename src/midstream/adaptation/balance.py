@@ -19,7 +19,8 @@ from midstream.distribution.balancing import GAIN, PATIENCE, balanced, skew, slo
 from midstream.distribution.move_costs import MoveCost, Moved, Prices, costs_text, in_all, predict_all
 from midstream.distribution.protocols.manager import MoveRequest
 
-Action = Literal["stay", "move"]
+Action = Literal["stay", "move", "wait"]
+"""What is decided; `wait`: the move pays, and another change goes first."""
 
 
 def paper_request(memory: Mapping[str, float], protocol: str, least_share: float = 0.1) -> MoveRequest | None:
@@ -131,8 +132,11 @@ class BalanceController:
         fixed: Collection[int] = (),
         carried: float = 1.0,
         doubled: bool = False,
+        awaited: str = "",
     ) -> BalanceDecision:
-        """Decides after a look; nothing new is begun while groups are `moving`, and `fixed` ones stay.
+        """Decides after a look; nothing new is begun while groups are `moving` or something is `awaited`.
+
+        Groups that are `fixed` stay.
 
         `queued` is for how many seconds each machine is busy with what waits in its queue; `recomputed` how many rows
         per row moved the receiver would have to recompute if states are shipped. `carried` is the part of moving state
@@ -162,7 +166,7 @@ class BalanceController:
         )
         saving = self._saving(groups, routing, dealt, len(machines))
         forecast = Forecast(before, after, sum(cost.total for cost in costs), saving)
-        why = self._against(forecast, bool(requests), len(moving))
+        why = awaited or self._against(forecast, bool(requests), len(moving))
         if why is not None:
             return BalanceDecision("stay", (), (), forecast, f"{self._facts(forecast)} {why} Staying.")
         self.overfull, self.expected = 0, after

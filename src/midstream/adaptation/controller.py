@@ -27,7 +27,9 @@ from midstream.optimizer.plans import Plan, best_plan
 from midstream.optimizer.sites.links import Links, changes
 from midstream.optimizer.sites.topology import Topology
 
-Action = Literal["stay", "suggest", "migrate", "rollback"]
+Action = Literal["stay", "suggest", "migrate", "rollback", "wait"]
+"""What is decided; `wait`: the change pays, and another one goes first."""
+
 HOUR = 3600.0
 PAST_REGIMES = 6
 TRACKED = 6

@@ -18,7 +18,8 @@ from typing import Any, Literal
 
 from midstream.distribution.balancing import GAIN, PATIENCE, balanced, skew, slot_loads
 
-Action = Literal["stay", "spread", "bring_home"]
+Action = Literal["stay", "spread", "bring_home", "wait"]
+"""What is decided; `wait`: sharing the group pays, and another change goes first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -30,7 +29,6 @@ from midstream.job.actions import (
     Commit,
     CompareResults,
     Decide,
-    Decided,
     Flow,
     MoveState,
     RemoveSinks,
@@ -40,9 +38,10 @@ from midstream.job.actions import (
 )
 from midstream.job.adaptivity import Watchers
 from midstream.job.arriving.incoming import Incoming
-from midstream.job.batch import Batch, RunOptions
+from midstream.job.batch import RunOptions
 from midstream.job.cluster import Cluster, Rows
 from midstream.job.commits import Commits
+from midstream.job.deciding import decided
 from midstream.job.events import (
     AdaptivityChanged,
     Event,
@@ -59,7 +58,6 @@ from midstream.job.events import (
 from midstream.job.finished import require_unfinished
 from midstream.job.flow import Notes, batch_flow
 from midstream.job.making import Circumstances
-from midstream.job.migrations.migrating import require_way
 from midstream.job.migrations.wishes import wishes
 from midstream.job.needed import needed_columns
 from midstream.job.outputs.announcing import Announcements
@@ -172,7 +170,7 @@ class Job:
             case MoveState(move):
                 return self.cluster.move(move)
             case Decide(batch):
-                return self._decided(batch)
+                return decided(self.state, self.watchers, self.deciding, batch)
             case CompareResults(manifest, queries):
                 return self.state.verifications.in_manifest(self.files, manifest, queries)
             case Commit(batch, manifest):
@@ -193,18 +191,6 @@ class Job:
             case RemoveSinks(name):
                 self.deliveries.sinks.pop(name, None)
         return None
-
-    def _decided(self, batch: Batch) -> Decided:
-        """What those who watch queries and slots have decided after a batch."""
-        incoming = batch.incoming
-        carried = {d.name: incoming.layout.schemas[port].names for port, d in incoming.streams.items()}
-        way = partial(require_way, self.state, carried=carried)
-        knowledge = self.watchers.after(batch, way, self.state.settings.links)
-        if (slots := self.deciding) is None:
-            return Decided(knowledge)
-        spread = self.state.spread.copy()
-        routing = slots.after(batch, self.state.wanted is not None, spread)
-        return Decided(knowledge, routing, spread, tuple(slots.decisions), slots.to_json())
 
     def resume(self, name: str) -> Fault:
         """Has a query that is in quarantine go on with the next batch; the rows in between are left out for it."""

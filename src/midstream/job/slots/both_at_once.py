@@ -27,6 +27,9 @@ from midstream.migration.legality import keeps_intervals
 
 SPLIT_TIME, PTLB = "split_time_balancing", "ptlb"
 
+SHARED = "spread"
+"""What stands for a protocol where several slots come to share a group."""
+
 
 def holds_up(protocol: str, query: RunningQuery) -> str:
     """Why groups of a query cannot begin to move by a protocol as long as it migrates; empty if they can."""
@@ -48,6 +51,17 @@ def held_up(doubling: Doubling | None, query: RunningQuery) -> str:
     if doubling is None or query.name not in doubling.queries or len(query.staged.fragments) == 1:
         return ""
     return f"groups move by {doubling.protocol} since batch {doubling.begun}, and its plan has several stages"
+
+
+def not_together(protocol: str, query: RunningQuery, target: RunningQuery) -> str:
+    """Why a query cannot begin to migrate in the batch in which groups begin to move by a protocol; empty if it can."""
+    if protocol == SHARED:
+        return "slots share no group while a query migrates"
+    if len(query.staged.fragments) > 1 or not fit_tasks(query, target):
+        return f"the plans of query {query.name} have several stages, or need rows in other slots"
+    if protocol in (SPLIT_TIME, PTLB) and not _same_form(query, target):
+        return f"query {query.name} migrates between plans of which one keeps the intervals of rows"
+    return ""
 
 
 def require_both(manifest: Manifest | None, query: RunningQuery, target: RunningQuery) -> None:

@@ -29,7 +29,7 @@ def decide(
     shared: tuple[tuple[int, GroupLoad], ...],
     spread: SpreadGroups,
 ) -> HotDecision:
-    """What is decided from measured loads; it is recorded in `spread`."""
+    """What is decided from measured loads; `spread` says which groups are shared."""
     loads = [group.seconds for group in groups]
     busy = [0.0] * batch.slots.count
     for group in (*groups, *(load for _, load in shared)):
@@ -39,19 +39,21 @@ def decide(
     total = sum(loads) or 1.0
     loads = [load / total for load in loads]
     known = {g: _hot_group(batch, g, loads[g], spread.groups.get(g)) for g in {*_most(loads), *spread.groups}}
+    return controller.consider(known, batch.slots.routing, loads, busy, partial(_refused, batch.queries))
 
-    decision = controller.consider(known, batch.slots.routing, loads, busy, partial(_refused, batch.queries))
+
+def carry_out(decision: HotDecision, queries: Mapping[str, RunningQuery], spread: SpreadGroups) -> None:
+    """Records in `spread` what was decided."""
     if decision.group is not None and decision.action == "spread":
-        merging = merging_for(batch.queries, decision.stream)
+        merging = merging_for(queries, decision.stream)
         spread.ask(SpreadGroup(decision.group, decision.stream, decision.ways, decision.reason, merging=merging))
     if decision.group is not None and decision.action == "bring_home":
         spread.end(decision.group)
-    return decision
 
 
 def hottest(reports: Sequence[Report], loads: Sequence[float]) -> dict[int, tuple[Mapping[str, int], str]]:
     """Of the groups with most to do lately: how many rows came of each stream, and the key they are hot by."""
-    return {group: (rows, _key(reports, group)) for group in _most(loads) if (rows := _rows(reports, group))}
+    return {group: (rows, _key(reports, group)) for group in _most(loads) if (rows := rows_of(reports, group))}
 
 
 def _most(loads: Sequence[float]) -> list[int]:
@@ -93,10 +95,10 @@ def _refused(queries: Mapping[str, RunningQuery], stream: str) -> str:
 
 def _hot_group(batch: Batch, group: int, share: float, wanted: SpreadGroup | None) -> HotGroup:
     slots = () if wanted is None else wanted.slots or (batch.slots.routing[group],)
-    return HotGroup(share, _rows(batch.reports, group), slots, _key(batch.reports, group))
+    return HotGroup(share, rows_of(batch.reports, group), slots, _key(batch.reports, group))
 
 
-def _rows(reports: Sequence[Report], group: int) -> Mapping[str, int]:
+def rows_of(reports: Sequence[Report], group: int) -> Mapping[str, int]:
     """How many rows of a group came of each stream; none if most of its work comes through an exchange."""
     found: dict[str, int] = {}
     for report in reports:

@@ -5,27 +5,32 @@ keep are measured, and parted among the groups of each slot by the rows that cam
 decided by the clock instead, because batches fall behind by the clock.
 
 Decisions are taken before the batch is committed and are part of its manifest, with what the deciders remember: a
-process that continues from it decides as if nothing had happened.
+process that continues from it decides as if nothing had happened. Where plans are to change too, both are weighed
+together, and what goes second waits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from midstream.adaptation.balance import BalanceController, BalanceDecision, GroupLoad
-from midstream.adaptation.hot_groups import HotController
+from midstream.adaptation.balance import BalanceController, BalanceDecision, BalancePolicy, GroupLoad
+from midstream.adaptation.hot_groups import HotController, HotDecision
 from midstream.adaptation.scaling import ScaleController, ScalePolicy, SlotRange
+from midstream.adaptation.weighing import SlotChange, Weighed
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.distribution.routing import Routing
 from midstream.distribution.spread_groups import SpreadGroup
 from midstream.job.batch import Batch
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.slots.hot_decisions import decide
+from midstream.job.slots.both_at_once import SHARED
+from midstream.job.slots.hot_decisions import carry_out, decide, rows_of
 from midstream.job.slots.protocol_choice import Terms
 from midstream.job.slots.spreading import SpreadGroups
+from midstream.job.slots.weighed_moves import PlansDecided, PutOff, moved_groups, shared_group
 from midstream.job.task.exchange import default_routing
 from midstream.job.task.reports import Report
 
@@ -134,18 +139,25 @@ class SlotDecisions:
     last_started: float | None = None
     as_of: int | None = None
     """The batch that was seen last."""
+    put_off: PutOff | None = None
+    """What waits for another change since it was weighed."""
+    weighed: Weighed | None = None
+    """How the move that was decided last was weighed against changes of plans, if it was."""
 
     def go_on(self, manifest: Manifest | None) -> None:
         """Goes on from what a manifest says, if another batch was seen last."""
         if self.as_of == (None if manifest is None else manifest.batch_id):
             return
         self.decisions, self.last_started, record = [], None, dict[str, Any]()
+        self.put_off = None
         if manifest is not None:
             self.decisions, record = [dict(d) for d in manifest.slots.decisions], dict(manifest.slots.deciding)
         if self.scaling is not None:
             self.scaling.recall(record.get("scaling", {}))
         if self.hot is not None:
             self.hot.recall(record.get("hot", {}))
+        if (waits := record.get("put_off")) is not None:
+            self.put_off = PutOff.from_json(waits)
         if self.balance is not None and (known := record.get("balance")):
             self.balance.overfull, self.balance.expected = known["overfull"], known["expected"]
             self.balance.mistrust = known["mistrust"]
@@ -161,17 +173,26 @@ class SlotDecisions:
             kept = {**record, "resting": resting}
         scaling = None if self.scaling is None else self.scaling.to_json()
         hot = None if self.hot is None else self.hot.to_json()
-        found = (("balance", kept), ("scaling", scaling), ("hot", hot))
+        put_off = None if self.put_off is None else self.put_off.to_json()
+        found = (("balance", kept), ("scaling", scaling), ("hot", hot), ("put_off", put_off))
         return {name: value for name, value in found if value is not None}
 
-    def after(self, batch: Batch, waiting: bool, spread: SpreadGroups | None = None) -> Routing | None:
+    def after(
+        self,
+        batch: Batch,
+        waiting: bool,
+        spread: SpreadGroups | None = None,
+        plans: PlansDecided | None = None,
+    ) -> Routing | None:
         """How groups are to be dealt after a batch; None to leave them, or while a change is `waiting`.
 
-        `spread` records which groups several slots are to share.
+        `spread` records which groups several slots are to share. `plans` are to change after the same batch.
         """
         self.go_on(batch.before)
         waiting = waiting or batch.slots.doubling is not None
         began, self.last_started, self.as_of = self.last_started, batch.started, batch.batch_id
+        self.weighed = None
+        self._wait_less(batch, waiting)
         if not batch.incoming.has_rows:
             return None
         interval = max(1e-6, batch.job_seconds if began is None else batch.started - began)
@@ -180,39 +201,103 @@ class SlotDecisions:
             decision = self.scaling.consider(seen.busy, batch.slots.count)
             self._remember(batch, decision.as_dict())
             if decision.action != "stay":
-                dealt = tuple(default_routing(decision.slots, len(batch.slots.routing)))
-                return Routing(dealt, decision.slots, decision.reason)
-        if self.hot is not None and spread is not None and not waiting:
-            hot = decide(self.hot, batch, seen.groups, seen.shared, spread)
-            self._remember(batch, hot.as_dict())
+                routing = tuple(default_routing(decision.slots, len(batch.slots.routing)))
+                return Routing(routing, decision.slots, decision.reason)
+        if self.hot is not None and spread is not None and not waiting and not self.awaited:
+            hot = self._shared(self.hot, batch, seen, spread, plans)
             if hot.action != "stay":
+                carry_out(hot, batch.queries, spread)
                 return None
-        return None if self.balance is None else self._balanced(self.balance, batch, seen, waiting)
+        return None if self.balance is None else self._balanced(self.balance, batch, seen, waiting, plans)
 
-    def _balanced(self, balance: BalanceController, batch: Batch, seen: Measured, waiting: bool) -> Routing | None:
+    @property
+    def awaited(self) -> str:
+        """Why groups do not move although they might: a plan changes first."""
+        return self.put_off.reason if self.put_off is not None and self.put_off.first == "plan" else ""
+
+    def _wait_less(self, batch: Batch, moving: bool) -> None:
+        """Ends to wait once what goes first is over; groups are then looked at as if for the first time."""
+        waits = self.put_off
+        if waits is None:
+            return
+        if waits.first == "move":
+            self.put_off = waits if moving or batch.batch_id <= waits.since else None
+        elif not waits.plan_still_changes(batch):
+            self.put_off = None
+            if self.balance is not None:
+                self.balance.overfull, self.balance.past = 0, []
+            if self.hot is not None:
+                self.hot.hot_for, self.hot.past = {}, {}
+
+    def _shared(
+        self, hot: HotController, batch: Batch, seen: Measured, spread: SpreadGroups, plans: PlansDecided | None
+    ) -> HotDecision:
+        before = hot if plans is None else deepcopy(hot)
+        decision = decide(hot, batch, seen.groups, seen.shared, spread)
+        if decision.action == "spread" and decision.group is not None and plans is not None:
+            rows, loads = rows_of(batch.reports, decision.group), _loads(seen)
+            change = shared_group(loads, decision, rows, batch.slots.count)
+            weighed = self._weigh(batch, seen, change, SHARED, plans)
+            decision = replace(decision, reason=f"{decision.reason} {weighed.reason}")
+            if weighed.order == "plan":
+                self.hot, decision = before, replace(decision, action="wait")
+        self._remember(batch, decision.as_dict())
+        return decision
+
+    def _balanced(
+        self, balance: BalanceController, batch: Batch, seen: Measured, waiting: bool, plans: PlansDecided | None
+    ) -> Routing | None:
         balance.window = _window(batch.queries, seen.ticks_per_second) or balance.window
-        slots = batch.slots
+        slots, before = batch.slots, balance if plans is None else deepcopy(balance)
         names = [str(slot) for slot in range(slots.count)]
         moving = frozenset(range(len(slots.routing))) if waiting else frozenset[int]()
         fixed = {*range(len(seen.groups), len(seen.groups) + len(seen.shared)), *(group for group, _ in seen.shared)}
-        loads = (*seen.groups, *(load for _, load in seen.shared))
         terms = Terms.of(batch.queries, slots.by_group)
         decision = balance.consider(
-            loads, names, terms.protocols, moving, fixed=fixed, carried=terms.carried, doubled=terms.doubled
+            _loads(seen),
+            names,
+            terms.protocols,
+            moving,
+            fixed=fixed,
+            carried=terms.carried,
+            doubled=terms.doubled,
+            awaited=self.awaited,
         )
+        protocol = decision.requests[0].protocol if decision.requests else ""
+        if decision.action == "move" and plans is not None:
+            change = moved_groups(_loads(seen), _dealt(slots.routing, decision), decision.forecast.cost)
+            weighed = self._weigh(batch, seen, change, protocol, plans)
+            decision = replace(decision, reason=f"{decision.reason} {weighed.reason}")
+            if weighed.order == "plan":
+                self.balance, decision = before, replace(decision, action="wait")
         self._remember(batch, {"kind": "groups", **decision.as_dict()})
-        if decision.action == "stay":
+        if decision.action != "move":
             return None
-        protocol = decision.requests[0].protocol
         return Routing(_dealt(slots.routing, decision), slots.count, decision.reason, protocol)
+
+    def _weigh(self, batch: Batch, seen: Measured, change: SlotChange, protocol: str, plans: PlansDecided) -> Weighed:
+        """Weighs a move against changes of plans; what goes second is put off."""
+        policy = BalancePolicy() if self.balance is None else self.balance.policy
+        window = WINDOW if self.balance is None else self.balance.window
+        weighed = plans.against(batch, _loads(seen), change, protocol, window, policy.horizon, seen.ticks_per_second)
+        if weighed.order != "both":
+            self.put_off = PutOff(weighed.order, tuple(plans.queries), batch.batch_id)
+        self.weighed = weighed
+        return weighed
 
     def _remember(self, batch: Batch, record: dict[str, Any]) -> None:
         """Keeps a decision, and of a run of equal decisions to stay only the last."""
-        record = {"batch": batch.batch_id, **record}
+        weighed = {"weighed": self.weighed.as_dict()} if self.weighed is not None and record["action"] != "stay" else {}
+        record = {"batch": batch.batch_id, **record, **weighed}
         alike = [i for i, past in enumerate(self.decisions) if past["kind"] == record["kind"]]
         if record["action"] == "stay" and alike and self.decisions[alike[-1]]["action"] == "stay":
             del self.decisions[alike[-1]]
         self.decisions = [*self.decisions, record][-REMEMBERED:]
+
+
+def _loads(seen: Measured) -> list[GroupLoad]:
+    """The loads of groups, and then of what slots share of some besides their homes."""
+    return [*seen.groups, *(load for _, load in seen.shared)]
 
 
 def _dealt(routing: Sequence[int], decision: BalanceDecision) -> tuple[int, ...]:
