@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 from tests.job.chain import Chain
-from tests.job.test_chain import as_multiset
-from tests.job.test_local_plans import QUERIES, THREE, different_slots, many_keys
+from tests.job.test_chain import THREE, as_multiset
+from tests.job.test_local_plans import QUERIES, different_slots, many_keys
 from tests.job.test_moving import by_rows
 from tests.profiles import always
 
 import midstream as ms
 from midstream.adaptation.balance import BalanceController, BalancePolicy
 from midstream.adaptation.policy import Policy
-from midstream.adaptation.weighing import Weighed, weigh
+from midstream.adaptation.weighing import Order, Weighed, weigh
 from midstream.api import ask
 from midstream.job.batch import Batch
 from midstream.job.commands.accounts import decisions_of, history_of
@@ -26,6 +26,7 @@ from midstream.job.slots import weighed_moves
 from midstream.job.slots.slot_decisions import Measure, Measured, SlotDecisions
 
 EAGER = Policy("auto", least_gain=0.01, margin=0.1, evidence=0.0, patience=1, warm_up=3)
+ORDERS: tuple[Order, ...] = ("plan", "move", "both")
 RESTLESS = BalancePolicy(skewed=1.05, patience=1, gain=1.0, margin=0.0, rest=3, remembered=0.0)
 
 
@@ -48,7 +49,7 @@ def uneven_with_wishes(chain: Chain) -> Measure:
     return measure
 
 
-def forced(order: Callable[[], str]) -> Callable[..., Weighed]:
+def forced(order: Callable[[], Order]) -> Callable[..., Weighed]:
     """Weighs, and then takes another order."""
 
     def weighed(*args: Any) -> Weighed:
@@ -59,7 +60,7 @@ def forced(order: Callable[[], str]) -> Callable[..., Weighed]:
 
 
 @pytest.mark.parametrize("restart", always(1, [None, 1]))
-@pytest.mark.parametrize("order", ["plan", "move", "both"])
+@pytest.mark.parametrize("order", ORDERS)
 def test_the_order_that_was_weighed_holds(order, restart, tmp_path, monkeypatch):
     monkeypatch.setattr(weighed_moves, "weigh", forced(lambda: order))
     inputs = different_slots(120)
@@ -105,7 +106,7 @@ def test_the_order_that_was_weighed_holds(order, restart, tmp_path, monkeypatch)
 @pytest.mark.parametrize("seed", always(4, range(60)))
 def test_any_order_gives_the_same_results(seed, tmp_path, monkeypatch):
     draw = random.Random(seed)
-    monkeypatch.setattr(weighed_moves, "weigh", forced(lambda: draw.choice(["plan", "move", "both"])))
+    monkeypatch.setattr(weighed_moves, "weigh", forced(lambda: draw.choice(ORDERS)))
     query = QUERIES[sorted(QUERIES)[seed % len(QUERIES)]]
     inputs, slots, per_slot = many_keys(seed=seed), draw.randint(2, 4), draw.random() < 0.6
     chain = opened(query, inputs, tmp_path, slots, per_slot)
