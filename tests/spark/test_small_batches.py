@@ -18,7 +18,8 @@ import midstream as ms
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.spark import small_batches
-from midstream.cluster.spark.small_batches import DRIVER, EXECUTORS, SmallBatches, most_bytes
+from midstream.cluster.spark.environment import is_one_process
+from midstream.cluster.spark.small_batches import DRIVER, EXECUTORS, USUAL_ON_ONE_MACHINE, SmallBatches, most_bytes
 from midstream.errors import JobError
 from midstream.job.arriving.incoming import Incoming
 from midstream.job.batch import RunOptions
@@ -152,6 +153,15 @@ def test_none_are_small_if_none_are_to_be():
     assert most_bytes("2 kB") == 2048
     with pytest.raises(JobError, match="small_batches"):
         most_bytes(-1)
+
+
+@pytest.mark.parametrize(
+    ("master", "one"), [("local", True), ("local[2]", True), ("local[*, 4]", True), ("local-cluster[2,1,1024]", False)]
+)
+def test_larger_batches_are_small_where_spark_runs_in_one_process(master, one):
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(master=master))
+    assert is_one_process(spark) == one  # type: ignore[arg-type]
+    assert most_bytes(None) < most_bytes(None, USUAL_ON_ONE_MACHINE) == most_bytes("16 MB")
 
 
 def _fed(folder):

@@ -18,7 +18,7 @@ from midstream.checkpoint.source_batches import source_batch
 from midstream.checkpoint.spark_log import LOCAL, log_after, sinks_called
 from midstream.checkpoint.spark_offsets import rows_between
 from midstream.cluster.spark.cluster import SparkCluster
-from midstream.cluster.spark.environment import is_gone, require_classic, ship_package, spark_session
+from midstream.cluster.spark.environment import is_gone, is_one_process, require_classic, ship_package, spark_session
 from midstream.cluster.spark.failures import in_words
 from midstream.cluster.spark.frames.declaring import stream_input
 from midstream.cluster.spark.frames.results import dead_letters_frame, results_frame, spark_path
@@ -27,7 +27,13 @@ from midstream.cluster.spark.frames.tagging import StreamInput, tagged_union
 from midstream.cluster.spark.plain_files import PlainFiles
 from midstream.cluster.spark.push_down import selection_lines
 from midstream.cluster.spark.quiet import keep_quiet
-from midstream.cluster.spark.small_batches import SmallBatches, most_bytes, stated_by_files
+from midstream.cluster.spark.small_batches import (
+    USUAL,
+    USUAL_ON_ONE_MACHINE,
+    SmallBatches,
+    most_bytes,
+    stated_by_files,
+)
 from midstream.errors import JobError
 from midstream.inputs import NamedSource, StreamSettings
 from midstream.job.arriving.incoming import Incoming
@@ -41,7 +47,8 @@ class SparkBackend:
     def __init__(self, spark: object, files: Files, small_batches: int | str | None = None) -> None:
         self.spark: SparkSession = require_classic(spark if spark is not None else spark_session())
         self.files = files
-        small = SmallBatches(most_bytes(small_batches), self._rows_of_others, self._bytes_of_files, self._plain_rows)
+        most = most_bytes(small_batches, USUAL_ON_ONE_MACHINE if is_one_process(self.spark) else USUAL)
+        small = SmallBatches(most, self._rows_of_others, self._bytes_of_files, self._plain_rows)
         self.cluster = SparkCluster(self.spark, files, small)
         self.slots = max(1, self.spark.sparkContext.defaultParallelism)
         self.streaming_query: StreamingQuery | None = None

@@ -152,6 +152,12 @@ def ship_package(spark: SparkSession) -> None:
     context._midstream_shipped = True  # type: ignore[attr-defined]
 
 
+def is_one_process(spark: SparkSession) -> bool:
+    """Whether tasks run in the driver's own JVM: `local[2]`, but not `local-cluster[…]`."""
+    master = spark.sparkContext.master or ""
+    return master == "local" or master.startswith("local[")
+
+
 def _use_this_python(context: SparkContext) -> None:
     """On this machine, lets workers run the interpreter that runs the driver, unless the user chose another.
 

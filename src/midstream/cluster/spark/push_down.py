@@ -23,6 +23,7 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.expressions import TRUE, Expression, conjunction
 from midstream.algebra.physical import Filter, PhysicalNode, Source
 from midstream.algebra.time import BEGINNING, FARTHEST
+from midstream.cluster.spark.environment import is_one_process
 from midstream.cluster.spark.frames.predicates import spark_condition
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.task.layout import PORT, Layout
@@ -119,8 +120,7 @@ def can_repeat(rows: DataFrame) -> bool:
     Since 4.3 Spark only tells of the last run of each task, unless it is told otherwise.
     """
     session = rows.sparkSession
-    master = session.sparkContext.master or ""
-    if master == "local" or master.startswith("local["):
+    if is_one_process(session):
         return False
     return session.conf.get(ALL_ATTEMPTS, "true" if _version() < (4, 3) else "false") == "true"
 

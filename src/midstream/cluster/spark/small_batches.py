@@ -38,7 +38,9 @@ from midstream.operators.arrival_hash import arrival_hash
 log = logging.getLogger(__name__)
 
 USUAL = "1 MB"
-"""Up to which size batches are small, unless a session says otherwise."""
+USUAL_ON_ONE_MACHINE = "16 MB"
+"""Up to which size batches are small, unless a session says otherwise. Where tasks run in the driver's own JVM, no
+other machine would take work off it, and Python workers only add their own cost."""
 
 DRIVER, EXECUTORS = "driver", "executors"
 """Where reports say that slots ran."""
@@ -53,9 +55,9 @@ PAUSE = 20
 """How many batches executors run after such a one."""
 
 
-def most_bytes(size: int | str | None) -> int:
+def most_bytes(size: int | str | None, usual: str = USUAL) -> int:
     """The bytes of the largest small batch; None is the usual size."""
-    number = bytes_of(USUAL if size is None else size, "small_batches")
+    number = bytes_of(usual if size is None else size, "small_batches")
     if number < 0:
         raise JobError(f"small_batches cannot be {size!r}", hint="0 has executors run all batches")
     return number

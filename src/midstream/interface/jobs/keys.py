@@ -42,7 +42,7 @@ JOB_KEYS: Mapping[str, Key] = {
     "retained": Key(NUMBER, "How many manifests are kept; 10 by default."),
     "memory_per_slot": Key(DURATION, 'What a slot may hold in memory, such as "512 MB"; "1 GB" by default.'),
     "small_batches": Key(
-        DURATION, 'On Spark, up to which size the driver runs a batch itself; "1 MB" by default, 0 for none.'
+        DURATION, "On Spark, up to which size the driver runs a batch itself, such as '4 MB'; 0 for none."
     ),
     "retention": Key(
         (dict,), "What is kept of results, dead_letters and replaced: by age, size or batches; all by default."

@@ -1,7 +1,8 @@
 """`midstream bench multikey`: joins on differing keys on Spark: trees, routed joins, Spark's own cascade, in one run.
 
 Streams form a chain: each is joined with the next by a key of its own. All sides of a part read the same files, one per
-stream and trigger, in one Spark session, and take turns once they are warm.
+stream and trigger, in one Spark session, and take turns once they are warm. Plans are held against each other in
+executors; against Spark's cascade a job also runs as it does by default, where the driver may run its batches.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
@@ -38,18 +39,29 @@ def bench_multikey(batches: int = 6, seed: int = 5, only: Sequence[str] = ()) ->
         return bench.report
 
 
+class Side(NamedTuple):
+    """A plan, in executors alone or wherever a job runs its batches by default; no plan is Spark's own cascade."""
+
+    plan: str | None
+    executors: bool = True
+
+
+CASCADE = Side(None)
+
+
 @dataclass(slots=True)
 class Bench(SparkBench):
     """Chains of joins, by plans and by Spark's own cascade."""
 
-    def side(self, chain: Chain, plan: str, folders: dict[str, Path]) -> Timed:
-        """One run by a plan; "native" is Spark's own cascade."""
+    def run_side(self, chain: Chain, side: Side, folders: dict[str, Path]) -> Timed:
+        """One run of a side."""
         from midstream.lab.yardsticks.chains import native_chain, our_chain
 
         work = self.work()
-        if plan == "native":
+        if side.plan is None:
             return native_chain(self.spark, list(folders.values()), f"{WINDOW} seconds", work)
-        return our_chain(self.spark, folders, chain.query, work, plan)
+        small = 0 if side.executors else None
+        return our_chain(self.spark, folders, chain.query, work, side.plan, small_batches=small)
 
     def data(self, chain: Chain, batches: int) -> dict[str, Path]:
         """The files of a chain."""
@@ -58,23 +70,23 @@ class Bench(SparkBench):
             write_chain(folder, chain, batches, self.seed)
         return {name: folder / name for name in chain.names}
 
-    def in_turns(self, chain: Chain, rounds: int, *plans: str) -> dict[str, list[float]]:
-        """The seconds of each plan's steady batches, taken in turns once all are warm."""
+    def in_turns(self, chain: Chain, rounds: int, *sides: Side) -> dict[Side, float]:
+        """The seconds of each side's median steady batch, taken in turns once all are warm."""
         small = replace(chain, rows=SMALL)
-        found: dict[str, list[float]] = {plan: [] for plan in plans}
+        found: dict[Side, list[float]] = {side: [] for side in sides}
         results: set[int] = set()
-        for plan in plans:
-            if self.is_cold(plan + chain.names):
-                self.side(small, plan, self.data(small, 6))
+        for side in sides:
+            if self.is_cold(f"{side} {chain.names}"):
+                self.run_side(small, side, self.data(small, 6))
         for _ in range(rounds):
-            for plan in plans:
-                timed = self.side(chain, plan, self.data(chain, self.batches))
-                found[plan] += timed.seconds[WARM_UP:]
+            for side in sides:
+                timed = self.run_side(chain, side, self.data(chain, self.batches))
+                found[side] += timed.seconds[WARM_UP:]
                 results.add(timed.results)
         label = f"{len(chain.names)}-way, {chain.rows // 1000}k rows a batch"
         self.report.add(f"{label}: results", float(max(results)), "rows", 1.0)
         self.report.add(f"{label}: sides differ by", float(max(results) - min(results)), "rows", 0.0, "at most")
-        return found
+        return {side: statistics.median(seconds) for side, seconds in found.items()}
 
 
 def _best(chain: Chain, routed: bool | None = None) -> str:
@@ -94,26 +106,28 @@ def _best(chain: Chain, routed: bool | None = None) -> str:
     return min(kind, key=lambda p: estimator.per_tick(p.logical)).text
 
 
-def _against_native(bench: Bench, names: str, rows: int, bar: float) -> None:
+def _against_native(bench: Bench, names: str, rows: int, bar: float, rounds: int = 1) -> None:
     # About as many results as rows, and so are the intermediate ones.
     chain = Chain(names, rows, (2 * RATE * WINDOW,) * (len(names) - 1))
-    plan = _best(chain)
-    found = bench.in_turns(chain, 1, plan, "native")
-    ours, native = (statistics.median(found[side]) for side in (plan, "native"))
+    usual, executors = Side(_best(chain), executors=False), Side(_best(chain))
+    found = bench.in_turns(chain, rounds, usual, executors, CASCADE)
     label = f"{len(names)}-way, {rows // 1000}k rows a batch"
-    bench.report.add(f"{label}: Midstream by {plan}", rows / ours, "rows/s")
-    bench.report.add(f"{label}: Spark's cascade", rows / native, "rows/s")
-    bench.report.add(f"{label}: Midstream / Spark's cascade", native / ours, "ratio", bar)
+    bench.report.add(f"{label}: Midstream by {usual.plan}", rows / found[usual], "rows/s")
+    bench.report.add(f"{label}: Midstream in executors", rows / found[executors], "rows/s")
+    bench.report.add(f"{label}: Spark's cascade", rows / found[CASCADE], "rows/s")
+    bench.report.add(f"{label}: Midstream / Spark's cascade", found[CASCADE] / found[usual], "ratio", bar)
+    in_executors = found[CASCADE] / found[executors]
+    bench.report.add(f"{label}: Midstream in executors / Spark's cascade", in_executors, "ratio")
 
 
 def three_way_100k(bench: Bench) -> None:
     """Three streams, 100,000 rows a batch, against Spark's cascade."""
-    _against_native(bench, "ABC", 100_000, 3.0)
+    _against_native(bench, "ABC", 100_000, 3.0, rounds=2)
 
 
 def five_way_100k(bench: Bench) -> None:
     """Five streams, 100,000 rows a batch, against Spark's cascade."""
-    _against_native(bench, "ABCDE", 100_000, 3.0)
+    _against_native(bench, "ABCDE", 100_000, 3.0, rounds=2)
 
 
 def three_way_500k(bench: Bench) -> None:
@@ -128,8 +142,8 @@ def five_way_500k(bench: Bench) -> None:
 
 def _routed_and_tree(bench: Bench, label: str, chain: Chain, bar: float | None) -> None:
     routed, tree, chosen = _best(chain, True), _best(chain, False), _best(chain)
-    found = bench.in_turns(chain, 2, routed, tree)
-    seconds = {plan: statistics.median(found[plan]) for plan in (routed, tree)}
+    found = bench.in_turns(chain, 2, Side(routed), Side(tree))
+    seconds = {routed: found[Side(routed)], tree: found[Side(tree)]}
     bench.report.add(f"{label}: routed by {routed}", chain.rows / seconds[routed], "rows/s")
     bench.report.add(f"{label}: best tree {tree}", chain.rows / seconds[tree], "rows/s")
     bench.report.add(f"{label}: routed / best tree", seconds[tree] / seconds[routed], "ratio", bar)

@@ -30,9 +30,11 @@ def our_chain(
     work: Path,
     plan: str | None = None,
     adaptive: Mode = "off",
+    small_batches: int | None = 0,
 ) -> Timed:
-    """The same through a session, in executors."""
-    with CheckpointSession(spark, checkpoint=str(work / "checkpoint"), small_batches=0) as session:
+    """The same through a session, in executors unless small batches are allowed."""
+    checkpoint = str(work / "checkpoint")
+    with CheckpointSession(spark, checkpoint=checkpoint, small_batches=small_batches) as session:
         for name, folder in folders.items():
             session.stream(name, files(spark, SCHEMA, folder), time="ts")
         query = session.query("join", cql, plan=plan, adaptive=adaptive)

@@ -97,7 +97,7 @@ def our_join(
 ) -> Timed:
     """The same join through a session; `migrate` is a batch, the plan to go over to before it, and the strategy."""
     frontiers: list[int] = []
-    with CheckpointSession(spark, checkpoint=str(work / "checkpoint")) as session:
+    with CheckpointSession(spark, checkpoint=str(work / "checkpoint"), small_batches=0) as session:
         for name, folder in folders.items():
             session.stream(name, files(spark, SCHEMA, folder), time="ts")
         query = session.query("join", cql, plan=plan)

@@ -50,7 +50,7 @@ def watched_job(
         if batch in changes:
             changes[batch](session)
 
-    with CheckpointSession(spark, checkpoint=str(work / "checkpoint"), slots=slots) as session:
+    with CheckpointSession(spark, checkpoint=str(work / "checkpoint"), slots=slots, small_batches=0) as session:
         for name, folder in folders.items():
             files = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
             session.stream(name, files, time="ts")
