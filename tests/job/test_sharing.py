@@ -18,8 +18,8 @@ from tests.scheduling.watched import SCHEMA, WINDOW, drawn, from_, table
 
 import midstream as ms
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.status import shared_with
 from midstream.inputs import catalog_of
-from midstream.job.commands.accounts import shared_with
 from midstream.job.events import Scheduled
 from midstream.job.task.memory import Memory
 from midstream.job.task.pool import Pool
@@ -43,6 +43,8 @@ ASKED = [
 class Watched:
     """A chain that remembers what it was given, so that every query can be asked of the oracle."""
 
+    streams = "ABC"
+
     def __init__(self, folder: Path, slots: int = 2, seed: int = 0, memory: Memory | None = None) -> None:
         self.folder, self.slots, self.seed, self.memory = folder, slots, seed, memory or Memory()
         self.batches: list[dict[str, list[tuple[int, int, int]]]] = []
@@ -51,7 +53,8 @@ class Watched:
 
     def open(self) -> None:
         """Goes on from the checkpoint, as after a crash."""
-        self.many = Many(catalog=CATALOG, folder=self.folder, slots=self.slots, seed=self.seed)
+        catalog = catalog_of(dict.fromkeys(self.streams, SCHEMA), "ts")
+        self.many = Many(catalog=catalog, folder=self.folder, slots=self.slots, seed=self.seed)
         self.many.driver.memory = self.memory
 
     def batch(self, rows: Mapping[str, list[tuple[int, int, int]]]) -> None:
@@ -70,7 +73,7 @@ class Watched:
         start = started.get("at")
         istream = "ISTREAM" in query.cql or "DSTREAM" in query.cql
         streams = {}
-        for stream in "ABC":
+        for stream in self.streams:
             first = min(started.get("inherited", {}).get(stream, self.begun[name]), self.begun[name])
             before = [r for b in self.batches[first : self.begun[name]] for r in b.get(stream, ())]
             bounded = not any(word in query.cql for word in ("ROWS", "FOLLOWED"))

@@ -87,6 +87,23 @@ def moving_groups(manifest: Manifest) -> dict[str, Any] | None:
     }
 
 
+def shared_with(manifest: Manifest, query: str) -> dict[str, int]:
+    """How many rows of a query's state other queries keep too, by their names."""
+    places: dict[str, dict[str, int]] = {}
+    for part, stages in manifest.segments.items():
+        held = places.setdefault(_query_of(part, manifest), {})
+        held.update({e.place: e.rows for slots in stages.values() for entries in slots.values() for e in entries})
+    own = places.pop(query, {})
+    common = {name: sum(rows for place, rows in held.items() if place in own) for name, held in sorted(places.items())}
+    return {name: rows for name, rows in common.items() if rows}
+
+
+def _query_of(part: str, manifest: Manifest) -> str:
+    """The query that a plan at work is of: a side of a migration or a track of a move has a longer name."""
+    names = (name for name in manifest.queries if part == name or part.startswith(f"{name}~"))
+    return max(names, key=len, default=part)
+
+
 def measured(store: CheckpointStore, manifest: Manifest | None) -> dict[str, Any]:
     """The last batch, and rates over the minutes before it."""
     table = metrics_of(store.files, manifest, LOOKED_AT)
@@ -111,4 +128,5 @@ def _query(manifest: Manifest, name: str) -> dict[str, Any]:
         "quarantine": None if account.fault is None else account.fault.to_json(),
         "set_aside": 0 if account.set_aside is None else account.set_aside.rows,
         "waits_for": manifest.streams.waits.get(name),
+        "shared_with": shared_with(manifest, name),
     }

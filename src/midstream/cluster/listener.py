@@ -12,10 +12,10 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import is_rehearsal
 from midstream.checkpoint.process import Repeated, this_process
 from midstream.checkpoint.request_log import requests_summary
-from midstream.checkpoint.status import measured, moving_groups
+from midstream.checkpoint.status import measured, moving_groups, shared_with
 from midstream.cluster.query import Query
 from midstream.errors import JobError, MidstreamError
-from midstream.job.commands.accounts import adaptivity_of, history_of, known_tick, shared_with
+from midstream.job.commands.accounts import adaptivity_of, history_of, known_tick
 from midstream.job.commands.forecast import forecast, moved_text
 from midstream.job.events import AddingRecorded, DroppingRecorded
 from midstream.job.job import Job

@@ -13,13 +13,14 @@ from midstream.algebra.statistics import UNKNOWN, Statistics
 from midstream.algebra.time import ticks
 from midstream.checkpoint.metrics import metrics_of
 from midstream.checkpoint.plotting import plot_batches
+from midstream.checkpoint.status import shared_with
 from midstream.checkpoint.stored import StoredDecision, StoredMigration
 from midstream.checkpoint.stored_queries import past_migration
 from midstream.cluster.continuous_query import ContinuousQuery
 from midstream.cluster.enrolment import Enrolment
 from midstream.html import Records
 from midstream.inputs import Duration
-from midstream.job.commands.accounts import decisions_of, history_of, shared_with, statistics_of
+from midstream.job.commands.accounts import decisions_of, history_of, statistics_of
 from midstream.job.commands.forecast import moved_text
 from midstream.job.job import Job
 from midstream.job.outputs.results import results_of_query

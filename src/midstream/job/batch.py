@@ -120,7 +120,8 @@ class Batch:
         alone = self.options.sifted.union(
             self.position.set_aside, changes.ended, changes.recut, () if doubling is None else doubling.queries
         )
-        return SharingPlan(self.batch_id, self.before, self.queries, frontiers, self.fingerprints, alone)
+        sooner = frozenset(self.arrivals.sooner)
+        return SharingPlan(self.batch_id, self.before, self.queries, frontiers, self.fingerprints, alone, sooner)
 
     @property
     def registers(self) -> Mapping[str, int]:

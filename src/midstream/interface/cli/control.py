@@ -24,6 +24,7 @@ from midstream.interface.cli.status_text import (
     requests_lines,
     retention_lines,
     shared_group_lines,
+    shared_lines,
     verifying_text,
     waits_lines,
 )
@@ -77,6 +78,7 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
         lines += [migration_line(record) for record in query["history"]]
         lines += [f"  warning: {sentence}" for sentence in query.get("warnings", ())]
         lines += waits_lines(query.get("waits_for"))
+        lines += shared_lines(query.get("shared_with"))
         lines += [f"  {line}" for line in query.get("moved", ())]
         lines += adaptivity_lines(query["adaptivity"])
     lines += requests_lines(answer.get("requests", {}))

@@ -74,6 +74,11 @@ def waits_lines(answer: dict[str, Any] | None) -> list[str]:
     return [f"  waits for stream {answer['stream']}, {since}: a skew for it would end that"]
 
 
+def shared_lines(common: dict[str, int] | None) -> list[str]:
+    """How much of its state a query keeps together with others."""
+    return [f"  keeps {rows:,} rows of state together with {other}" for other, rows in (common or {}).items()]
+
+
 def retention_lines(answer: dict[str, Any]) -> list[str]:
     """What is kept for a while only, and what has gone."""
     limits = [f"{kind} {limit}" for kind, limit in sorted(answer.get("retention", {}).items())]

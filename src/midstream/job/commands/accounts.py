@@ -7,6 +7,7 @@ from typing import Any
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import copy_name
+from midstream.checkpoint.status import shared_with
 from midstream.job.job import Job
 from midstream.job.plans.local_plans import status_of, under_way
 from midstream.job.queries.running_query import RunningQuery
@@ -51,17 +52,6 @@ def statistics_of(job: Job, query: RunningQuery) -> dict[str, Any]:
         "released": known_tick(manifest.released.get(query.name)),
         "seconds": {} if event is None else dict(event["seconds"]),
     }
-
-
-def shared_with(manifest: Manifest, query: str) -> dict[str, int]:
-    """How many rows of a query's state other queries keep too, by their names."""
-    places: dict[str, dict[str, int]] = {}
-    for part, stages in manifest.segments.items():
-        held = places.setdefault(base_name(part), {})
-        held.update({e.place: e.rows for slots in stages.values() for entries in slots.values() for e in entries})
-    own = places.pop(query, {})
-    common = {name: sum(rows for place, rows in held.items() if place in own) for name, held in sorted(places.items())}
-    return {name: rows for name, rows in common.items() if rows}
 
 
 def decisions_of(job: Job, query: str) -> list[dict[str, Any]]:

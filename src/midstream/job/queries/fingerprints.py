@@ -2,6 +2,7 @@
 
 A node is known by its structure and by what it reads. What it reads through an exchange is known by the producer's
 structure, by the route and by the stage that reads it, so equal texts mean equal rows in equal slots at equal times.
+What a one-way join gives depends on the window it reads too, so it is known by that window and by when it began.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from dataclasses import dataclass
 
 from midstream.algebra import physical as p
 from midstream.algebra.physical.identities import structure
+from midstream.algebra.physical.routed import KeptWindow, OneWayJoin, WindowName
 from midstream.algebra.windows import Hop
 from midstream.distribution.fragments import Fragment, Received, leaves
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.task.kept_windows import has_null_keys, window_alias
+from midstream.job.task.kept_windows import has_null_keys, probed_alias, window_alias
 from midstream.job.task.shipping import Shipped
 from midstream.migration.contents import ports_of
 from midstream.operators.box import Box
@@ -62,6 +64,8 @@ class Outlining:
     grid: Hop | None
     fragment: Fragment
     producers: Mapping[int, Outline]
+    windows: Mapping[WindowName, str]
+    """The streams whose windows one-way joins read."""
 
     def outline(self) -> Outline:
         """The outline of the fragment's plan."""
@@ -85,10 +89,20 @@ class Outlining:
             return Outline(node, text, producer.aliases, producer.stateful, (), producer)
         here = frozenset([node.stream.alias]) if isinstance(node, p.Source) else frozenset[str]()
         stateful = node.stateful or any(o.stateful for o in below)
+        if isinstance(node, OneWayJoin):
+            here, stateful = frozenset([self.windows[node.window]]), True
         return Outline(node, text, here.union(*(o.aliases for o in below)), stateful, below)
 
     def _text(self, node: p.PhysicalNode) -> str:
-        return self._received(node) if isinstance(node, Received) else structure(node, map(self._text, node.inputs))
+        if isinstance(node, Received):
+            return self._received(node)
+        text = structure(node, map(self._text, node.inputs))
+        match node:
+            case OneWayJoin(window=window, stored=stored):
+                return f"{text} of {window.content} {stored.names}"
+            case KeptWindow(key=key):
+                return f"{text} by {key}"
+        return text
 
 
 def _waits(node: p.PhysicalNode) -> bool:
@@ -122,12 +136,18 @@ def windows_of(box: Box, outline: Outline) -> Iterator[Window]:
 
 
 class Fingerprint:
-    """What sharing asks of a query's plan, worked out once."""
+    """What sharing asks of a query's plan, worked out once.
+
+    `windows` are those that fragments keep which read streams, `kept` those that fragments keep for one-way joins.
+    """
 
     def __init__(self, query: RunningQuery) -> None:
         self.outlines: dict[int, Outline] = {}
+        nodes = [(f.number, node) for f in query.staged.fragments for node in p.walk_physical(f.plan)]
+        self.kept = {number: node for number, node in nodes if isinstance(node, KeptWindow)}
+        read = {node.name: probed_alias(node) for node in self.kept.values()}
         for fragment in query.staged.fragments:
-            self.outlines[fragment.number] = Outlining(query.grid, fragment, self.outlines).outline()
+            self.outlines[fragment.number] = Outlining(query.grid, fragment, self.outlines, read).outline()
         self.root = self.outlines[query.staged.root.number]
         self.windows = {
             f.number: tuple(windows_of(query.boxes[f.number], self.outlines[f.number]))

@@ -4,7 +4,9 @@ Nodes of equal structure hold the same if their windows began with the same batc
 query since which batch each of its windows is kept; a new query takes over the windows, and whole parts of plans, that
 others have, and with them their beginning. Once everything that came before a beginning has ended, the beginning no
 longer matters. Queries share a graph in each stage if they read streams of equal progress, and what goes from one stage
-to the next goes once; windows of streams are kept once anyway.
+to the next goes once; windows of streams are kept once anyway. So are those of routed joins, whose one-way joins run
+once where they read the same windows. A new query by a routed join starts with empty windows: what it would share are
+joins of rows that are no longer on their way.
 A query that migrates is alone, and stays so until what it held then has ended: a new plan may have kept less of a
 window than its name says. So is a query that does not run by one plan in all slots.
 """
@@ -21,6 +23,7 @@ from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.job.queries.fingerprints import Fingerprint, Fingerprints, Outline, Window
 from midstream.job.queries.running_query import RunningQuery
+from midstream.job.task.kept_windows import probed_alias, probed_token
 from midstream.job.task.shipping import Shipped
 from midstream.job.task.works import BySlot, FragmentWork, Inherited, Member, TaskWork
 from midstream.operators.shared_graph import Named
@@ -66,6 +69,8 @@ class SharingPlan:
     fingerprints: Fingerprints = field(default_factory=Fingerprints)
     migrated: frozenset[str] = frozenset()
     """The queries whose states were moved to another plan right before this batch."""
+    sooner: frozenset[str] = frozenset()
+    """The queries whose fragments run a stage sooner than they say."""
 
     def __post_init__(self) -> None:
         self.records: dict[str, Record] = {}
@@ -127,7 +132,8 @@ class SharingPlan:
         """The queries that a new one can start from; what came with it in this batch has nothing yet."""
         for name, record in self.records.items():
             other = self.queries[name]
-            if name != query.name and self._can_share(other, record) and not self.is_fresh(name):
+            startable = self._can_share(other, record) and not other.staged.windows
+            if name != query.name and startable and not self.is_fresh(name):
                 yield other, self.fingerprints.of(other), record
 
     def _take_over_nodes(self, query: RunningQuery, since: dict[str, int], partners: dict[str, None]) -> None:
@@ -176,9 +182,7 @@ class SharingPlan:
         return min(found, key=lambda f: f[0])[1:] if found else None
 
     def _can_share(self, query: RunningQuery, record: Record) -> bool:
-        # What a one-way join gives depends on the window it reads, which is that of its own query.
-        alone = bool(query.staged.windows) or bool(query.local)
-        return query.share and query.migration is None and not record.own and not alone
+        return query.share and query.migration is None and not record.own and not query.local
 
     def _whole_at(self, query: RunningQuery) -> int | None:
         """When everything that has come by now has ended for a query."""
@@ -202,7 +206,10 @@ class SharingPlan:
         known = self.queries.get(query)
         if known is None or not self._can_share(known, self.records[query]):
             return None
-        return (self.fingerprints.of(known).progress, self.frontiers[query])
+        routed = bool(known.staged.windows)
+        if routed and self.is_fresh(query):
+            return None
+        return (self.fingerprints.of(known).progress, self.frontiers[query], routed, query in self.sooner)
 
     def gathered(self, works: Sequence[FragmentWork]) -> list[TaskWork]:
         """The works of a stage, those that have something in common as one."""
@@ -213,14 +220,26 @@ class SharingPlan:
             if place is None or work.apart.side is not None or work.apart.track is not None:
                 alone.append(TaskWork.alone(work))
             else:
-                groups.setdefault(place, []).append(work)
+                apart = work.fragment.stage, work.apart.arrives, bool(work.apart.probed)
+                groups.setdefault((place, apart), []).append(work)
         common = self._common(groups.values())
         for group in groups.values():
-            first = group[0]
-            lone = len(group) == 1 and (first.fragment.stage > 0 or not self.is_fresh(first.query))
-            lone = lone and not common & self._tokens(first)
-            alone.append(TaskWork.alone(first) if lone else self._together(group))
+            alone += [
+                self._together(part) if self._shares(part, common) else TaskWork.alone(part[0])
+                for part in self._parted(group)
+            ]
         return alone
+
+    def _parted(self, group: list[FragmentWork]) -> list[list[FragmentWork]]:
+        """The works that have a graph in common; fragments of one routed join alone have none."""
+        routed = bool(self.queries[group[0].query].staged.windows)
+        return [[work] for work in group] if routed and len({work.query for work in group}) == 1 else [group]
+
+    def _shares(self, works: Sequence[FragmentWork], common: set[object]) -> bool:
+        """Whether works have nodes with names: there are several, one begins, or others keep the same windows."""
+        first = works[0]
+        begins = first.fragment.stage == 0 and self.is_fresh(first.query)
+        return len(works) > 1 or begins or bool(common & self._tokens(first))
 
     def exchanged(self, query: str) -> dict[int, object]:
         """By what the output of its fragments is known, where other queries may have the same; by fragment.
@@ -251,9 +270,11 @@ class SharingPlan:
         return self._running_at[place]
 
     def _tokens(self, work: FragmentWork) -> set[object]:
-        windows = self.fingerprints.of(self.queries[work.query]).windows.get(work.fragment.number, ())
+        known, number = self.fingerprints.of(self.queries[work.query]), work.fragment.number
         since = self.records[work.query].since
-        return {(w.state, w.key, w.nulls, since[w.alias]) for w in windows}
+        if number in known.kept:
+            return {(*probed_token(known.kept[number]), since[probed_alias(known.kept[number])])}
+        return {(w.state, w.key, w.nulls, since[w.alias]) for w in known.windows.get(number, ())}
 
     def _common(self, groups: Iterable[Sequence[FragmentWork]]) -> set[object]:
         """The windows that several groups keep."""

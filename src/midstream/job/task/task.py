@@ -71,7 +71,7 @@ class Task:
     def _open(self) -> None:
         """Opens the states and goes on from where the last batch ended."""
         bind(self.graph.live.operators, self.store.memory)
-        self.graph.read_windows(self.work.apart.probed, self.store)
+        self.graph.read_windows(self.store)
         if self.migration is not None:
             self.migration.open(self._fill, self.spill, self.store.memory)
             return

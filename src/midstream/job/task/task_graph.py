@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from midstream.algebra.physical import Source
-from midstream.algebra.physical.routed import WindowName
+from midstream.algebra.physical.routed import KeptWindow, WindowName
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.packs import open_states
 from midstream.distribution.fragments import Received
-from midstream.job.task.kept_windows import has_null_keys, window_alias
+from midstream.job.task.kept_windows import has_null_keys, probed_alias, probed_token, window_alias
 from midstream.job.task.state_store import NamedState, StateStore
-from midstream.job.task.works import BySlot, Member, TaskWork
+from midstream.job.task.works import Member, TaskWork
 from midstream.migration.contents import ports_of
 from midstream.operators.base import Work
 from midstream.operators.box import Box
@@ -92,22 +92,29 @@ class TaskGraph:
     def windows(self) -> Iterator[tuple[object, int, SortedState]]:
         """The windows that are kept here and that others may keep too, by what they hold."""
         for i, operator in enumerate(self.live.operators if self.work.shares else ()):
+            node = self.live.nodes[i]
+            if isinstance(node, KeptWindow):
+                token = (*probed_token(node), self.owner[i].since[probed_alias(node)])
+                yield token, operator.frontier, operator.states[0]
+                continue
             for port, state in ports_of(operator):
-                alias = None if port is None else window_alias(self.live.nodes[i].inputs[port])
+                alias = None if port is None else window_alias(node.inputs[port])
                 if alias is not None:
                     begun = (has_null_keys(operator, state), self.owner[i].since[alias])
                     yield (state.id, state.key, tuple(state.schema.names), *begun), operator.frontier, state
 
-    def read_windows(self, windows: Mapping[WindowName, BySlot], store: StateStore) -> None:
-        """Lets one-way joins read the windows that other fragments keep in the slot."""
-        opened: dict[WindowName, list[Segment]] = {}
-        for operator in self.live.operators:
-            if isinstance(operator, OneWayJoin) and operator.probed in windows:
-                name, state = operator.probed, operator.window
-                if name not in opened:
-                    stored = open_states(store.files, windows[name].get(store.slot, ()), {state.id: state.schema})
-                    opened[name] = stored.get((state.id, state.key), [])
-                state.replace_segments(opened[name])
+    def read_windows(self, store: StateStore) -> None:
+        """Lets one-way joins read the windows that other fragments of their owners keep in the slot."""
+        opened: dict[tuple[str, WindowName], list[Segment]] = {}
+        for number, operator in enumerate(self.live.operators):
+            if not isinstance(operator, OneWayJoin):
+                continue
+            work, name, state = self.owner[number].work, operator.probed, operator.window
+            if (work.query, name) not in opened:
+                entries = work.apart.probed[name].get(store.slot, ())
+                stored = open_states(store.files, entries, {state.id: state.schema})
+                opened[work.query, name] = stored.get((state.id, state.key), [])
+            state.replace_segments(opened[work.query, name])
 
     def work_of(self, member: int, counted: set[int]) -> Work:
         """What a member's operators did, without those that are `counted` for another member already."""
