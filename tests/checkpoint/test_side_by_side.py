@@ -79,6 +79,43 @@ def test_failures_are_told_once_nothing_is_under_way(tmp_path: Path):
     opened()
 
 
+def test_whoever_waits_waits_for_all_files_that_were_begun(tmp_path: Path):
+    gate = threading.Event()
+    files = SideBySide(Halting(str(tmp_path), gate))
+    files.write_atomic("state/a", b"abc", sync=False)
+    seen: list[bool] = []
+
+    def wait() -> None:
+        files.wait()
+        seen.append((tmp_path / "state" / "a").exists())
+
+    waiting = [threading.Thread(target=wait) for _ in range(2)]
+    for thread in waiting:
+        thread.start()
+    opened = opening(gate)
+    for thread in waiting:
+        thread.join()
+    assert seen == [True, True]
+    opened()
+
+
+def test_a_manifest_appears_once_the_files_of_its_batch_are_written(tmp_path: Path):
+    gate = threading.Event()
+    files = SideBySide(Halting(str(tmp_path), gate))
+    store = CheckpointStore(files.files)
+    path = name_for("state", 0, 0, 0)
+    files.write_atomic(path, b"abc", sync=False)
+    opened = opening(gate)
+
+    def written() -> None:
+        files.wait()
+        assert store.batch_ids() == []
+
+    store.commit(Manifest("query", 0, outputs=Outputs(dead_letters=[DeadLetterFile(path, 1, 0)])), written)
+    assert (tmp_path / path).exists()
+    opened()
+
+
 def test_a_manifest_appears_once_the_folders_of_its_files_are_safe(tmp_path: Path):
     gate = threading.Event()
     files = Halting(str(tmp_path), gate)

@@ -92,6 +92,8 @@ class Chain:
     memory: Memory | None = None
     bits: int = GROUP_BITS
     by_group: bool = True
+    shuffled: bool = True
+    """Whether rows reach slots in a random order, and reports come back with them; files are then safe by that time."""
 
     @property
     def manifest(self) -> Manifest:
@@ -127,7 +129,8 @@ class Chain:
 
     def _open(self) -> None:
         store = CheckpointStore(str(self.folder))
-        self.cluster = CountingCluster(store.files, "test", np.random.default_rng(self.seed), threads=1)
+        shuffle = np.random.default_rng(self.seed) if self.shuffled else None
+        self.cluster = CountingCluster(store.files, "test", shuffle, threads=1)
         state = (JobState if self.by_group else SortedByKey)(self.slots)
         self.driver = Job(self.cluster, Commits(store, 3), state)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.job.test_power_loss import AtOnce
+from tests.job.threadless import AtOnce
 
 import midstream as ms
 from midstream.checkpoint import lists, merging, metrics

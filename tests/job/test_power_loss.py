@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from tests.job.chain import Chain
+from tests.job.threadless import AtLast, AtOnce
 
 import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint import lists, merging, metrics
 from midstream.checkpoint.check import check
 from midstream.checkpoint.collect import collect
-from midstream.checkpoint.process import Process, running_as
+from midstream.checkpoint.process import running_as
+from midstream.cluster.local.cluster import LocalCluster
 from midstream.cluster.simulated.storage import EVERYTHING, NOTHING, SimulatedFiles, VolatileDisk, at_random, insert
 from midstream.job import compaction
 
@@ -48,26 +49,12 @@ def _in_order(monkeypatch):
         yield
 
 
-class AtOnce(Process):
-    """A process without threads: what is begun is done."""
-
-    def begin(self, action: Any, *arguments: Any) -> Future[None]:
-        future: Future[None] = Future()
-        try:
-            future.set_result(action(*arguments))
-        except Exception as error:
-            future.set_exception(error)
-        return future
-
-    def aside(self, action: Any, name: str) -> Future[None]:
-        return self.begin(action)
-
-
 class Run:
     """A run of a query on a disk, with what the disk was before every operation."""
 
-    def __init__(self, name: str, query: str) -> None:
+    def __init__(self, name: str, query: str, shuffled: bool = True) -> None:
         self.name = name
+        self.shuffled = shuffled
         self.plan = "((A B) C)" if query is MIGRATING else None
         self.inputs = tables("ABC" if "C [" in query else "AB")
         self.question = ask(query, self.inputs)
@@ -81,7 +68,8 @@ class Run:
         return self.on(disk)
 
     def on(self, disk: VolatileDisk) -> pa.Table:
-        chain = Chain(self.question.plan, self.question.catalog, insert(self.name, disk), slots=2, plan=self.plan)
+        place = insert(self.name, disk)
+        chain = Chain(self.question.plan, self.question.catalog, place, slots=2, plan=self.plan, shuffled=self.shuffled)
         if chain.driver.manifest is not None and min(chain.driver.manifest.streams.registers.values()) > 10**12:
             return chain.results()  # the last batch was done
         if chain.driver.manifest is not None:
@@ -96,12 +84,12 @@ class Run:
         return self.on(self.moments[number].after_power_loss(survives))
 
 
-def lose_power_everywhere(query: str, *survivals: str) -> None:
-    """At every operation, with another survival at each."""
-    run = Run("power", query)
+def lose_power_everywhere(query: str, *survivals: str, shuffled: bool = True, every: int = 1) -> None:
+    """At every operation, or every so many, with another survival at each."""
+    run = Run("power", query, shuffled)
     assert ms.snapshot_equal(run.whole(), run.expected)
     assert len(run.moments) > 100
-    for number in range(len(run.moments)):
+    for number in range(0, len(run.moments), every):
         what = survivals[number % len(survivals)]
         got = run.after(number, SURVIVING.get(what) or at_random(number))
         assert ms.snapshot_equal(got, run.expected), f"{what} survived operation {number}"
@@ -109,6 +97,22 @@ def lose_power_everywhere(query: str, *survivals: str) -> None:
 
 def test_a_loss_of_power_at_any_operation_changes_no_result():
     lose_power_everywhere(QUERY, "nothing", "some", "everything")
+
+
+def test_a_loss_of_power_while_files_of_a_batch_are_being_written_changes_no_result():
+    with running_as(AtLast()):
+        lose_power_everywhere(QUERY, "nothing", "some", "everything", shuffled=False, every=2)
+
+
+def test_a_manifest_that_does_not_wait_for_the_files_of_its_batch_is_found_out(monkeypatch):
+    """What the test above rests on."""
+    monkeypatch.setattr(LocalCluster, "wait_for_files", lambda self: None)
+    with running_as(AtLast()):
+        run = Run("early", QUERY, shuffled=False)
+        run.whole()
+        with pytest.raises((ms.errors.JobError, AssertionError)):
+            for number in range(len(run.moments)):
+                assert ms.snapshot_equal(run.after(number, EVERYTHING), run.expected)
 
 
 @pytest.mark.slow

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from tests.job.threadless import AtOnce
 
 from midstream.checkpoint.file_entries import SourceFile
-from midstream.cluster.local.read_ahead import LEAST, MOST, ReadAhead
+from midstream.checkpoint.process import running_as
+from midstream.cluster.local.read_ahead import FEW, MOST, ReadAhead
 from midstream.errors import InputError
 
-FIRST, SECOND = SourceFile("1.parquet", LEAST, 1), SourceFile("2.parquet", LEAST, 2)
+FIRST, SECOND = SourceFile("1.parquet", FEW, 1), SourceFile("2.parquet", FEW, 2)
 
 
 class Folder:
@@ -41,7 +43,7 @@ def test_files_that_were_read_ahead_are_read_once():
     assert folder.read.count("A/1.parquet") == 2
 
 
-@pytest.mark.parametrize("other", [SECOND, SourceFile("1.parquet", LEAST, 3), SourceFile("1.parquet", LEAST + 1, 1)])
+@pytest.mark.parametrize("other", [SECOND, SourceFile("1.parquet", FEW, 3), SourceFile("1.parquet", FEW + 1, 1)])
 def test_other_files_than_those_read_ahead_are_read_themselves(other):
     folder = Folder()
     ahead = ReadAhead(folder)
@@ -61,9 +63,26 @@ def test_a_failure_ahead_is_one_only_if_it_happens_again():
         ahead.take({"A": [FIRST]})
 
 
-@pytest.mark.parametrize("size", [LEAST - 1, MOST + 1])
-def test_files_that_are_small_or_very_large_are_not_read_ahead(size):
+@pytest.mark.parametrize(("size", "ahead_of_time"), [(FEW - 1, ["A/1.parquet"]), (MOST + 1, [])])
+def test_small_files_are_read_ahead_once_steps_have_run_and_very_large_ones_are_not(size, ahead_of_time):
+    folder = Folder()
+    files = {"A": [SourceFile("1.parquet", size, 1)]}
+    with running_as(AtOnce()):
+        ahead = ReadAhead(folder)
+        ahead.begin(files)
+        assert folder.read == []
+        ahead.begin_few()
+        ahead.begin_few()
+        assert folder.read == ahead_of_time
+        ahead.take(files)
+    assert folder.read == ["A/1.parquet"]
+
+
+def test_files_of_a_batch_that_has_been_taken_are_not_read_ahead_any_more():
     folder = Folder()
     ahead = ReadAhead(folder)
-    ahead.begin({"A": [SourceFile("1.parquet", size, 1)]})
-    assert folder.read == []
+    files = {"A": [SourceFile("1.parquet", 1, 1)]}
+    ahead.begin(files)
+    ahead.take(files)
+    ahead.begin_few()
+    assert folder.read == ["A/1.parquet"]

@@ -44,10 +44,14 @@ class SideBySide(Files):
         self._lock = Lock()
 
     def wait(self) -> None:
-        """Waits until all files are there."""
+        """Waits until all files are there; several may wait for the same ones."""
         with self._lock:
-            begun, self.begun = self.begun, []
-        wait_for(begun)
+            begun = list(self.begun)
+        try:
+            wait_for(begun)
+        finally:
+            with self._lock:
+                self.begun = [writing for writing in self.begun if writing not in begun]
 
     def write_atomic(
         self,

@@ -7,9 +7,9 @@ carries the number of the lease it was made under, and none is made after one of
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
-from functools import partial
 
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.crash_points import reach
@@ -44,6 +44,8 @@ class CheckpointStore:
     def __init__(self, uri: str | Files) -> None:
         self.files = files_at(uri) if isinstance(uri, str) else uri
         self._named: dict[int, Named] = {}
+        self._removing: Future[None] | None = None
+        """The removal of old manifests that was begun last."""
 
     @property
     def uri(self) -> str:
@@ -52,9 +54,15 @@ class CheckpointStore:
 
     def batch_ids(self) -> list[int]:
         """The batches that are done and whose manifests are kept, oldest first."""
+        self.wait()
         names = (path.rpartition("/")[2] for path in self.files.list(MANIFESTS))
         numbers = (name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX))
         return sorted(int(number) for number in numbers if number.isdecimal())
+
+    def wait(self) -> None:
+        """Waits until old manifests are gone."""
+        removing, self._removing = self._removing, None
+        wait_for([] if removing is None else [removing])
 
     def latest(self) -> Manifest | None:
         """The newest manifest; none if no batch is done. A damaged one is an error, not passed over."""
@@ -130,16 +138,23 @@ class CheckpointStore:
         earlier: list[Manifest | None] = [*([None] if source_batch(found[0]) == batch else []), *found[:-1]]
         return list(zip(earlier, found[-len(earlier) :], strict=True))
 
-    def commit(self, manifest: Manifest) -> None:
-        """Makes a batch done, once all files of the batch are safe; the same manifest again changes nothing."""
+    def commit(self, manifest: Manifest, written: Callable[[], None] = lambda: None) -> None:
+        """Makes a batch done, once all files of the batch are safe; the same manifest again changes nothing.
+
+        `written` waits for files of the batch that are still being written, and may be called by several threads.
+        """
         path, content = manifest_path(manifest.batch_id), manifest.to_bytes()
         self._refuse_what_is_behind(manifest)
         reach("commit.before_sync")
         named = _named(manifest)
         folders = {f.rpartition("/")[0] for f in named.files if batch_of(f) == manifest.batch_id}
-        syncs = [begin(self.files.sync, folder) for folder in sorted(folders)]
+        syncs = [begin(self._make_names_safe, folder, written) for folder in sorted(folders)]
+
+        def once() -> None:
+            wait_for(syncs)
+            written()
+
         try:
-            once = partial(wait_for, syncs)
             self.files.write_atomic(path, content, only_if_absent=True, point="manifest", once=once)
             self._named[manifest.batch_id] = named
         except AlreadyThere as error:
@@ -150,6 +165,10 @@ class CheckpointStore:
                 detail=f"{self.files.full(path)} is not the manifest that was to be written",
                 hint="does a second driver run on this checkpoint?",
             ) from error
+
+    def _make_names_safe(self, folder: str, written: Callable[[], None]) -> None:
+        written()
+        self.files.sync(folder)
 
     def _refuse_what_is_behind(self, manifest: Manifest) -> None:
         """Fails if a later driver has committed: its manifests may have taken the place of ours, and ours be gone."""
@@ -163,7 +182,7 @@ class CheckpointStore:
             )
 
     def retain(self, n: int, still_held: Callable[[], None] = lambda: None) -> list[int]:
-        """Removes all but the newest `n` manifests; gives the batches removed.
+        """Removes all but the newest `n` manifests while the caller goes on; gives the batches removed.
 
         `still_held` fails if the lease is lost. It is asked once it is known what goes: what was old while the lease
         was held is old for every later driver too.
@@ -173,12 +192,15 @@ class CheckpointStore:
         gone = self.batch_ids()[:-n]
         if gone:
             still_held()
+            self._removing = begin(self._remove, gone)
+        return gone
+
+    def _remove(self, gone: Sequence[int]) -> None:
         for batch_id in gone:
             reach("retain.before_delete")
             self.files.delete(manifest_path(batch_id))
             reach("retain.after_delete")
             self._named.pop(batch_id, None)
-        return gone
 
 
 def _named(manifest: Manifest) -> Named:

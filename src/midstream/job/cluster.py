@@ -29,7 +29,16 @@ class Cluster(Protocol):
         """What plans are weighed by here."""
 
     def run(self, batch: Batch, rows: Rows) -> list[Report]:
-        """Runs all steps of a batch over its rows; gives every slot's reports."""
+        """Runs all steps of a batch over its rows; gives every slot's reports.
+
+        Files that reports name may still be being written.
+        """
+
+    def wait_for_files(self) -> None:
+        """Waits until the files that reports name are safe but for the names in their folders; fails if one is not.
+
+        Reports then tell what writing them took.
+        """
 
     def move(self, move: Move) -> list[Report]:
         """Runs a move of state; gives every slot's reports."""

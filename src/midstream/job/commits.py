@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -52,14 +53,14 @@ class Commits:
         if self.lease is not None:
             self.lease.check()
 
-    def begin(self, batch: Batch, made: Manifest) -> Manifest:
-        """Writes a batch's manifest, tidied; gives it."""
+    def begin(self, batch: Batch, made: Manifest, written: Callable[[], None] = lambda: None) -> Manifest:
+        """Writes a batch's manifest, tidied, once its files are `written`; gives it."""
         manifest = self._tidied(batch, made)
         if self.lease is not None:
             manifest = replace(manifest, epoch=self.lease.epoch)
         self.check_lease()
         self.under_way = manifest.batch_id
-        self.store.commit(manifest)
+        self.store.commit(manifest, written)
         return manifest
 
     def end(self, manifest: Manifest) -> None:
@@ -109,6 +110,7 @@ class Commits:
     def stop(self) -> None:
         """Lets go of the checkpoint."""
         self.compactor.take(wait=True)
+        self.store.wait()
         if self.lease is not None:
             self.lease.stop()
             self.lease = None

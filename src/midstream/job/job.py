@@ -172,11 +172,11 @@ class Job:
             case Decide(batch):
                 return decided(self.state, self.watchers, self.deciding, batch)
             case CompareResults(manifest, queries):
-                return self.state.verifications.in_manifest(self.files, manifest, queries)
+                return self.state.verifications.in_manifest(self.files, manifest, queries, self.cluster.wait_for_files)
             case Commit(batch, manifest):
-                written = self.commits.begin(batch, manifest)
+                committed = self.commits.begin(batch, manifest, self.cluster.wait_for_files)
                 self.deliveries.owed = True
-                return written
+                return committed
             case Collect(manifest):
                 self.requests.committed()
                 self.commits.end(manifest)

@@ -99,6 +99,7 @@ class LocalBackend:
         self._inherited: dict[str, list[SourceFile]] = {}
         """Files that Spark has read, until a manifest tells of them."""
         self._ahead = ReadAhead(lambda name, files: self._source(name).read(files))
+        self.cluster.meanwhile = self._ahead.begin_few
 
     def stream(self, name: str, source: Any, columns: pa.Schema | None, settings: StreamSettings) -> LocalInput:
         """A stream whose rows are pushed; the source is its schema, or a table that has it."""

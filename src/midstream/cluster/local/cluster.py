@@ -5,7 +5,7 @@ Rows may be dealt in a random order, as a shuffle on a cluster does, so that tes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,7 @@ from midstream.distribution.fragments import STAY, Route
 from midstream.job.batch import Batch
 from midstream.job.outputs.results import results_of_query
 from midstream.job.slots.moving import Move
+from midstream.job.task.collected import Collected
 from midstream.job.task.exchange import groups_of, in_slot
 from midstream.job.task.in_place import further
 from midstream.job.task.kept_tasks import KeptTasks
@@ -35,16 +36,16 @@ from midstream.optimizer.plans import Plan
 
 @dataclass(frozen=True, slots=True)
 class GoingOn:
-    """A step whose tasks go on from batch to batch; it reports here, unless it runs somewhere else."""
+    """A step whose tasks go on from batch to batch; what it leaves is collected here, unless it runs elsewhere."""
 
     step: StageStep
     tasks: dict[tuple[int, int], KeptTasks[Task]]
-    reports: list[Report] | None = None
+    collected: Collected | None = None
 
     def run(self, slot: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Runs the step in a slot."""
         kept = self.tasks.setdefault((self.step.stage, slot), KeptTasks())
-        return self.step.run(slot, batches, kept, reports=self.reports)
+        return self.step.run(slot, batches, kept, collected=self.collected)
 
 
 Arriving = Mapping[str, pa.RecordBatch | pa.Table]
@@ -70,19 +71,28 @@ class LocalCluster:
         """The files whose rows the batch under way has."""
         self.clocks: dict[int, int] = {}
         """The time of the batch under way."""
+        self.meanwhile: Callable[[], None] = lambda: None
+        """Called once steps have run: the rest of a batch mostly waits for the disk."""
         self._source_id = source_id
         self._slots = SlotThreads(threads, shuffle)
+        self._collected = Collected()
         self._tasks: dict[tuple[int, int], KeptTasks[Task]] = {}
         """Tasks that stay alive between batches, by stage and slot."""
 
     def run(self, batch: Batch, rows: Arriving) -> list[Report]:
         """Runs all stages of a batch."""
-        reports: list[Report] = []
+        self._collected.wait()  # for the files of an attempt that was given up
+        collected = self._collected = Collected()
         # Where rows travel in a random order, as between machines, so do reports.
-        collected = reports if self._slots.shuffle is None else None
-        steps = [GoingOn(step, self._tasks, collected) for step in batch.steps()]
+        here = collected if self._slots.shuffle is None else None
+        steps = [GoingOn(step, self._tasks, here) for step in batch.steps()]
         noted = self._slots.run(steps, self._dealt(batch, rows), batch.slots.count)
-        return noted or sorted(reports, key=lambda report: (report.stage, report.slot))
+        self.meanwhile()
+        return noted or sorted(collected.reports, key=lambda report: (report.stage, report.slot))
+
+    def wait_for_files(self) -> None:
+        """Waits until the files of the last steps are safe."""
+        self._collected.wait()
 
     def move(self, move: Move) -> list[Report]:
         """Runs a move of state."""

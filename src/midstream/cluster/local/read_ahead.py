@@ -14,8 +14,11 @@ import pyarrow as pa
 from midstream.checkpoint.file_entries import SourceFile
 from midstream.checkpoint.parallel_writes import begin
 
-LEAST, MOST = 2**18, 64 * 2**20
-"""From how many bytes of files on, and up to how many, they are read ahead: few take less time than beginning that."""
+FEW, MOST = 2**18, 64 * 2**20
+"""Up to how many bytes files are few, and up to how many they are read ahead.
+
+Few would only take turns with the steps of a batch; they are read while the batch waits for its disk.
+"""
 
 Files = Mapping[str, Sequence[SourceFile]]
 """The files of a batch, by stream."""
@@ -30,19 +33,29 @@ class ReadAhead:
     def __init__(self, read: Callable[[str, Sequence[SourceFile]], tuple[pa.Table, list[SourceFile]]]) -> None:
         self._read = read
         self._files: Files = {}
+        self._few: Files | None = None
         self._found: ReadFiles = {}
         self._begun: Future[None] | None = None
 
     def begin(self, files: Files) -> None:
-        """Starts to read files ahead, unless they are too few or too large."""
-        self._files, self._found, self._begun = files, {}, None
-        if LEAST <= sum(file.size for some in files.values() for file in some) <= MOST:
+        """Starts to read files ahead, unless they are few or too large."""
+        self._files, self._found, self._few, self._begun = files, {}, None, None
+        size = sum(file.size for some in files.values() for file in some)
+        if 0 < size < FEW:
+            self._few = files
+        elif FEW <= size <= MOST:
+            self._begun = begin(self._read_into, files, self._found)
+
+    def begin_few(self) -> None:
+        """Starts to read files ahead that are few."""
+        files, self._few = self._few, None
+        if files is not None:
             self._begun = begin(self._read_into, files, self._found)
 
     def take(self, files: Files) -> ReadFiles:
         """What files hold."""
         found: ReadFiles = {}
-        begun, self._begun = self._begun, None
+        begun, self._begun, self._few = self._begun, None, None
         if begun is not None and self._files == files and begun.exception() is None:
             return self._found
         self._read_into(files, found)

@@ -124,6 +124,9 @@ class SparkCluster:
             lambda: zone.get("spark.sql.session.timeZone") or "",
         )
 
+    def wait_for_files(self) -> None:
+        """Steps end once their files are safe."""
+
     def move(self, move: Move) -> list[Report]:
         """Runs a move of state as one Spark job."""
         sending, filling = move.steps()

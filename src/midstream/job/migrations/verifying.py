@@ -9,7 +9,7 @@ it differs, its results stay readable, as those of replaced queries do.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -144,9 +144,16 @@ class Verifications:
         return _record(known, old, copy, "cancelled", None, known.found())
 
     def in_manifest(
-        self, files: Files, manifest: Manifest, queries: Mapping[str, RunningQuery]
+        self,
+        files: Files,
+        manifest: Manifest,
+        queries: Mapping[str, RunningQuery],
+        written: Callable[[], None] = lambda: None,
     ) -> tuple[Manifest, dict[str, Consequence]]:
-        """A batch's manifest with what the comparison of its results has shown, and what follows from that."""
+        """A batch's manifest with what the comparison of its results has shown, and what follows from that.
+
+        `written` waits for files of the batch that are still being written.
+        """
         found: dict[str, Consequence] = {}
         for name, known in self.by_query.items():
             if known.passed and name in manifest.migration:
@@ -154,6 +161,7 @@ class Verifications:
             if known.passed:
                 found[name] = Consequence(known, "goes on")
                 continue
+            written()
             manifest, found[name] = _examined(files, manifest, queries, name, known)
         under_way = {name: one.verification.to_json() for name, one in found.items() if one.verification is not None}
         accounts = manifest.accounts.items()

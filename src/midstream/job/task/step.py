@@ -23,6 +23,7 @@ from midstream.checkpoint.names import name_for
 from midstream.checkpoint.outputs import checksum_of
 from midstream.checkpoint.parallel_writes import SideBySide, begin, wait_for
 from midstream.errors import InputError, MidstreamError
+from midstream.job.task.collected import Collected
 from midstream.job.task.exchange import Exchange, Slots, at_site, groups_of, to_every_slot
 from midstream.job.task.intake import Intake, in_order, source_elements
 from midstream.job.task.kept_tasks import KeptTasks
@@ -78,27 +79,27 @@ class StageStep:
         batches: Iterator[pa.RecordBatch],
         kept: KeptTasks[Task] | None = None,
         executor: str = "",
-        reports: list[Report] | None = None,
+        collected: Collected | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The rows for the next stage, and a report, which names the `executor`.
 
-        `kept` are tasks of the last batch that may go on. The report is added to `reports`, if whoever runs the step
-        has them; else it is among the rows.
+        `kept` are tasks of the last batch that may go on. With `collected`, the report is added there, and whoever runs
+        the step waits for its files; else the report is among the rows, and the files are there before it.
         """
         report, began = Report(self.stage, slot, executor=executor), time.thread_time()
         try:
             intake = Intake(self.batch_id, report, ParquetSpool(self.memory.given))
             chunks = yield from self._gather(slot, batches, intake)
-            yield from self._process(slot, chunks, intake, kept or KeptTasks())
+            yield from self._process(slot, chunks, intake, kept or KeptTasks(), collected)
         except MidstreamError as error:
             report.error = error
         except pa.ArrowException as error:
             report.error = InputError("a batch cannot be processed", detail=f"{type(error).__name__}: {error}")
         report.processor += time.thread_time() - began
-        if reports is None:
+        if collected is None:
             yield self.exchange.note(report, slot, range(self.slots) if self.copied else self.routing)
         else:
-            reports.append(report)
+            collected.reports.append(report)
 
     def _gather(
         self, slot: int, batches: Iterator[pa.RecordBatch], intake: Intake
@@ -133,10 +134,17 @@ class StageStep:
         return self.reading.accepted_with_copies(self.arriving, parts, intake, slot, self.routing)
 
     def _process(
-        self, slot: int, chunks: Iterable[Mapping[int, Accepted]], intake: Intake, kept: KeptTasks[Task]
+        self,
+        slot: int,
+        chunks: Iterable[Mapping[int, Accepted]],
+        intake: Intake,
+        kept: KeptTasks[Task],
+        collected: Collected | None,
     ) -> Iterator[pa.RecordBatch]:
         report = intake.report
         files = SideBySide(files_at(self.checkpoint))
+        if collected is not None:
+            collected.begin(report, files)
         at = time.perf_counter()
         tasks = self._opened(slot, files, kept.take())
         at = report.lap("state", at)
@@ -163,8 +171,9 @@ class StageStep:
         self._close(tasks, Place(files, self.batch_id, slot, self.stage), report)
         if (dead := intake.dead.content()) is not None:
             report.dead_letters.append(self._bury(files, slot, dead, intake.dead.rows))
-        files.wait()
-        report.processor += files.processor
+        if collected is None:
+            files.wait()
+            report.processor += files.processor
         report.lap("write", at)
         yield from self._outputs(tasks, slot, report)
         kept.keep(tasks)
