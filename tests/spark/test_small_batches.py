@@ -23,7 +23,7 @@ from midstream.cluster.spark.small_batches import DRIVER, EXECUTORS, USUAL_ON_ON
 from midstream.errors import JobError
 from midstream.job.arriving.incoming import Incoming
 from midstream.job.batch import RunOptions
-from midstream.job.slots.slot_layout import SlotLayout
+from midstream.job.slot_layout import SlotLayout
 from midstream.job.task.in_place import Arrivals
 from midstream.job.task.layout import PORT
 from midstream.job.task.memory import Memory

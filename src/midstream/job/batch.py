@@ -16,13 +16,13 @@ from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.fragments import Fragment
 from midstream.distribution.routed.cutting import probed_windows
 from midstream.job.arriving.incoming import Incoming
+from midstream.job.doubling import Doubling
 from midstream.job.ports import Ports
 from midstream.job.position import Position
 from midstream.job.queries.fingerprints import Fingerprints
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.queries.sharing_plan import SharingPlan
-from midstream.job.slots.doubling import Doubling
-from midstream.job.slots.slot_layout import SlotLayout
+from midstream.job.slot_layout import SlotLayout
 from midstream.job.task.exchange import Delivery
 from midstream.job.task.in_place import Arrivals, arrivals
 from midstream.job.task.layout import Layout

@@ -16,12 +16,12 @@ from midstream.job.arriving.reaching import Reaches
 from midstream.job.batch import Batch, Changes, RunOptions
 from midstream.job.position import Position
 from midstream.job.queries.fingerprints import Fingerprints
+from midstream.job.slot_layout import SlotLayout
 from midstream.job.slots.doubled_moves import moves_doubled, relocated_doubled
 from midstream.job.slots.moving_migrations import Filled
 from midstream.job.slots.relocation import Relocated, current_routing, relocated
 from midstream.job.slots.replays import Pace
 from midstream.job.slots.rerouting import Rerouter
-from midstream.job.slots.slot_layout import SlotLayout
 from midstream.job.slots.stepping import next_step
 from midstream.job.state import JobState
 

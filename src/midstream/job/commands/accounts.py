@@ -8,11 +8,11 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import copy_name
 from midstream.checkpoint.status import shared_with
+from midstream.job.doubling import doubling_of
 from midstream.job.job import Job
 from midstream.job.plans.local_plans import status_of, under_way
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.both_at_once import held_up
-from midstream.job.slots.doubling import doubling_of
 from midstream.job.task.sides import base_name
 
 

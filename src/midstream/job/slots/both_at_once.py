@@ -19,9 +19,9 @@ from __future__ import annotations
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import REHEARSED, is_rehearsal
 from midstream.errors import MigrationError
+from midstream.job.doubling import Doubling
 from midstream.job.plans.migration_choice import fit_tasks
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.slots.doubling import Doubling
 from midstream.job.slots.moving_migrations import in_tasks
 from midstream.migration.legality import keeps_intervals
 

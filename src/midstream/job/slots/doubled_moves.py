@@ -25,9 +25,9 @@ from midstream.distribution.routing import Routing
 from midstream.errors import MigrationError
 from midstream.job.actions import Flow
 from midstream.job.batch import Batch
+from midstream.job.doubling import BY_GROUPS, CANCELLED, WHOLE, Doubling, at_once, doubling_of
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.both_at_once import PTLB, SPLIT_TIME, holds_up
-from midstream.job.slots.doubling import BY_GROUPS, CANCELLED, WHOLE, Doubling, at_once, doubling_of
 from midstream.job.slots.moving_migrations import grouped_states, in_tasks
 from midstream.job.slots.relocation import Relocated, waits_for_migrations
 from midstream.job.slots.segment_reuse import MOST_RANGES, ranges_of_groups

@@ -13,9 +13,9 @@ from midstream.checkpoint.records import Wanted
 from midstream.distribution.routing import Routing
 from midstream.errors import JobError, MigrationError
 from midstream.job.actions import Flow, MoveState
+from midstream.job.doubling import Doubling
 from midstream.job.queries.migration_account import Account
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
-from midstream.job.slots.doubling import Doubling
 from midstream.job.slots.local_moves import after_move, pair_moves, put_together, unified
 from midstream.job.slots.moving import Move, PlanMove
 from midstream.job.slots.moving_migrations import Filled, in_tasks, moved_by_name

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from midstream.distribution.spread_groups import SpreadGroup
 from midstream.job.arriving.incoming import Incoming
-from midstream.job.slots.doubling import Doubling
+from midstream.job.doubling import Doubling
 from midstream.job.task.exchange import Delivery
 
 
