@@ -123,12 +123,6 @@ def filled(shipped: Shipped, plan: p.PhysicalNode, functions: Functions | None =
     return new
 
 
-def unmatched(shipped: p.PhysicalNode, plan: p.PhysicalNode) -> list[str]:
-    """The ids of a plan's states that another plan's box does not have: what must be recomputed."""
-    known = {state.id for state in Box(shipped).states()}
-    return [state.id for state in Box(plan).states() if state.id not in known]
-
-
 def group_of_rows(elements: Elements, key: Key, alias: str, count: int) -> Numbers:
     """The groups of a source's elements by their stream's key."""
     return groups_of((elements.columns.column(f"{alias}.{name}") for name in key), count)

@@ -109,13 +109,6 @@ class Strategy(Protocol):
         """The execution that migrates: fresh before `begin`, or to be filled with states and restored."""
 
 
-def start(strategy: Strategy, old: SingleBox, new: Box, situation: Situation) -> Migrating:
-    """Decides, opens and begins: all of a start where there is one partition."""
-    migrating = strategy.open(old, new, strategy.decide(situation))
-    migrating.begin()
-    return migrating
-
-
 def latest_end(execution: Execution) -> int:
     """The latest end of anything that an execution remembers."""
     return max((segment.latest_to for state in execution.states() for segment in state.segments), default=BEGINNING)

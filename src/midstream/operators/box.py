@@ -72,11 +72,6 @@ class Output:
         """Takes one batch."""
         self.batches.append(batch)
 
-    def drain(self) -> list[Elements]:
-        """All batches so far, which are then gone from here."""
-        batches, self.batches = self.batches, []
-        return batches
-
 
 def grid_of(operator: Operator) -> Hop | None:
     """The grid that an operator waits for, if it waits for one."""

@@ -17,7 +17,6 @@ from midstream.operators.elements import Indices, Mask, Ticks
 from midstream.operators.sorting import stable_order
 
 Numbers = npt.NDArray[np.generic]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,10 +112,6 @@ class Node:
         """The operator before an input; None for a source or a break node."""
         return None if self.broken[port] else self.feeders[port]
 
-    def successors(self) -> list[Node]:
-        """The operators behind it in its fragment."""
-        return [node for node, port in self.readers if not node.broken[port]]
-
     def execute(self) -> int:
         """One execution step."""
         taken = self.logic.step(self.inputs, self.emit)

@@ -7,7 +7,6 @@ been.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -44,8 +43,6 @@ from midstream.job.task.layout import Layout
 from midstream.job.task.result_table import result_table
 from midstream.job.turns import PutOff
 from midstream.optimizer.plans import Plan
-
-log = logging.getLogger(__name__)
 
 TICK = 1.0
 """After how many seconds without rows a session with a clock has a batch of its own, so that time goes on."""

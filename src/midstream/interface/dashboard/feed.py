@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,8 +15,6 @@ from midstream.checkpoint.reading import StoredJob
 from midstream.errors import MidstreamError
 from midstream.interface.dashboard.page_data import job_summary
 from midstream.interface.dashboard.series import series_summary
-
-log = logging.getLogger(__name__)
 
 PAUSE, REMOTE_PAUSE = 0.5, 3.0
 """Seconds between two looks at the checkpoint, where it lies on this machine and where each look is a request."""

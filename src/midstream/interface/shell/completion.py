@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS
 from midstream.interface.shell.streams import FileStream
@@ -14,8 +14,6 @@ WINDOWS = ("RANGE", "ROWS", "NOW", "UNBOUNDED", "PARTITION BY", "HOP", "TUMBLE",
 OTHERS = ("ISTREAM", "DSTREAM", "RSTREAM", "BY", "WITHIN", "EXPLAIN", "CREATE STREAM", "CAST", "INTERVAL", "OUTER")
 WORDS = sorted({*(word for word in CQL.Tokenizer.KEYWORDS if word.isalpha()), *WINDOWS, *OTHERS})
 FUNCTIONS = sorted(name for name in {*SCALAR, *AGGREGATE, *SYNONYMS} if name.isidentifier())
-
-Streams = Callable[[], Mapping[str, FileStream]]
 
 
 def candidates(line: str, word: str, streams: Mapping[str, FileStream], commands: tuple[str, ...]) -> list[str]:

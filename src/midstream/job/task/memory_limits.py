@@ -1,6 +1,6 @@
-"""Operators that keep to a memory: joins look at few pairs at once, merges are small, slices are short.
+"""Memory limits of operators: joins look at few pairs at once, merges are small, slices are short.
 
-And states that do: what is new of them goes into files, and is mapped, once it is much.
+States keep to them too: what is new goes into files, and is mapped, once it is much.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from midstream.operators.state.sorted_state import SortedState
 
 
 def bind(operators: Iterable[Operator], memory: Memory) -> None:
-    """Has operators keep to a memory."""
+    """Applies memory limits to operators."""
     for operator in operators:
         if isinstance(operator, SymmetricJoin | MultiwayJoin | OneWayJoin | OuterJoin):
             operator.at_once = min(operator.at_once, memory.pairs)
@@ -44,20 +44,6 @@ def frontiers(operators: Iterable[Operator], since: int, until: int, memory: Mem
     starts = np.sort(np.concatenate([segment.elements.valid_from[::stride] for segment in segments]))
     chosen = {int(starts[len(starts) * i // (parts + 1)]) for i in range(1, parts + 1)}
     return [*sorted(at for at in chosen if since < at < until), until]
-
-
-def new_segments(operators: Iterable[Operator], memory: Memory) -> dict[int, Segment]:
-    """The segments that no file has, by identity, if they are more than may stay in memory; else none."""
-    states = (state for operator in operators for state in operator.states)
-    found = {id(segment): segment for state in states for segment in state.segments if segment.place is None}
-    return found if sum(segment.bytes for segment in found.values()) > memory.new_state else {}
-
-
-def exchange(operators: Sequence[Operator], mapped: Mapping[int, Segment]) -> None:
-    """Puts mapped segments in the places of those that were written."""
-    for state in (state for operator in operators for state in operator.states):
-        if any(id(segment) in mapped for segment in state.segments):
-            state.segments = [mapped.get(id(segment), segment) for segment in state.segments]
 
 
 def write_packs(

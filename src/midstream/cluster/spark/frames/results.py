@@ -25,9 +25,6 @@ from midstream.job.task.intake import DEAD_LETTERS
 from midstream.job.task.result_table import result_table
 from midstream.optimizer.plans import Plan
 
-Interval = tuple[int, int]
-EVERYTHING = (BEGINNING, INFINITY)
-
 _SIGNS = re.compile(r"[][{}*?\\]")
 
 
