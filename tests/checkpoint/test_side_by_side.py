@@ -18,6 +18,8 @@ from midstream.checkpoint.parallel_writes import SideBySide
 from midstream.checkpoint.records import Outputs
 from midstream.checkpoint.store import CheckpointStore, manifest_path
 from midstream.errors import JobError
+from midstream.job.task.collected import Collected
+from midstream.job.task.reports import Report
 
 
 class Halting(LocalFiles):
@@ -96,6 +98,36 @@ def test_whoever_waits_waits_for_all_files_that_were_begun(tmp_path: Path):
     for thread in waiting:
         thread.join()
     assert seen == [True, True]
+    opened()
+
+
+def test_reports_tell_what_writing_took_once_their_files_are_there(tmp_path: Path):
+    gate = threading.Event()
+    collected, report = Collected(), Report(0, 0)
+    files = SideBySide(Halting(str(tmp_path), gate))
+    collected.begin(report, files)
+    files.write_atomic("state/a", b"abc", sync=False)
+    assert report.processor == 0
+    opened = opening(gate)
+    collected.wait()
+    assert report.processor == files.processor > 0
+    collected.wait()
+    assert report.processor == files.processor
+    opened()
+
+
+def test_no_file_of_a_batch_is_being_written_once_one_has_failed(tmp_path: Path):
+    gate = threading.Event()
+    (tmp_path / "results").write_bytes(b"a file, where a folder is wanted")
+    collected = Collected()
+    for path in ("results/a", "state/a"):
+        files = SideBySide(Halting(str(tmp_path), gate))
+        collected.begin(Report(0, 0), files)
+        files.write_atomic(path, b"abc", sync=False)
+    opened = opening(gate)
+    with pytest.raises(JobError, match="results"):
+        collected.wait()
+    assert (tmp_path / "state" / "a").read_bytes() == b"abc"
     opened()
 
 

@@ -170,6 +170,8 @@ class Job:
             case MoveState(move):
                 return self.cluster.move(move)
             case Decide(batch):
+                if self.deciding is not None:
+                    self.cluster.wait_for_files()  # what it took to write them is among the load of slots
                 return decided(self.state, self.watchers, self.deciding, batch)
             case CompareResults(manifest, queries):
                 return self.state.verifications.in_manifest(self.files, manifest, queries, self.cluster.wait_for_files)
