@@ -11,14 +11,16 @@ import pytest
 from tests.job.chain import Chain
 from tests.job.staged_queries import draw_query
 from tests.job.test_chain import KEYS, tables
-from tests.job.test_local_plans import many_keys, texts
+from tests.job.test_local_plans import different_slots, many_keys, texts
 from tests.profiles import always, mixed
 
 import midstream as ms
+from midstream.adaptation.policy import Policy
 from midstream.api import ask
 from midstream.distribution.alignment import differing_fragments
 from midstream.distribution.stages import cut
-from midstream.job.commands.accounts import history_of
+from midstream.job.commands.accounts import decisions_of, history_of
+from midstream.job.plans.local_plans import require_seen
 from midstream.job.task.sides import NEW
 from midstream.migration import moving_state_paced
 from midstream.optimizer.plans import plan_query
@@ -167,3 +169,66 @@ def test_random_plans_in_slots_and_random_moves(seed, tmp_path, monkeypatch):
         chain.batch(part)
     chain.batch({}, end=True)
     assert ms.snapshot_equal(chain.results(), ms.reference(query, inputs)), query
+
+
+@pytest.mark.parametrize(
+    ("name", "restart"), always(2, [("groups", None), ("distinct", 9), ("rows", 7), ("hops", None)])
+)
+def test_slots_of_a_query_of_several_stages_choose_their_plans(name, restart, tmp_path):
+    inputs, query = different_slots(200), QUERIES[name]
+    policy = Policy("auto", least_gain=0.01, margin=0.1, evidence=0.0, patience=1, warm_up=2, per_slot=True)
+    question = ask(query, inputs)
+
+    def chained() -> Chain:
+        return Chain(question.plan, question.catalog, tmp_path, slots=2, plan="((A C) B)", adaptive=policy)
+
+    chain = chained()
+    for i, part in enumerate(chain.cut(inputs, 400)):
+        chain = chained() if i == restart else chain
+        chain.batch(part)
+    first, second = texts(chain)
+    assert first != second and chain.query.staged.stages == 2
+    done = [record for record in history_of(chain.driver, chain.query) if record["status"] == "done"]
+    assert done and all(r["slots"] in ([0], [1]) and r["trigger"].startswith("In slot ") for r in done)
+    # Slots choose between plans of the same stages: what else is better is left to the query, or refused.
+    assert not any("no strategy can do it" in told["reason"] for told in decisions_of(chain.driver, "q"))
+    chain.batch({}, end=True)
+    assert ms.snapshot_equal(chain.results(), ms.run(query, inputs))
+
+
+def test_a_slot_does_not_choose_what_rows_of_other_slots_decide(tmp_path):
+    """A slot sees the streams that arrive in it, and nothing of what other slots send to its later stages."""
+    query = (
+        "SELECT A.v FROM A [RANGE 20], B [RANGE 20], C [RANGE 20], D [RANGE 20] "
+        "WHERE A.k = B.k AND B.v = C.v AND C.v = D.v"
+    )
+    inputs = many_keys()
+    question = ask(query, {**inputs, "D": inputs["A"]})
+    chain = Chain(question.plan, question.catalog, tmp_path, plan="(((A B) C) D)")
+    target = chain.driver.state.target(chain.query, plan_query(chain.query.plan.query, "((A B) (C D))", None))
+    assert differing_fragments(chain.query.staged, target.staged)
+    with pytest.raises(ms.MigrationError, match="by what it sees itself"):
+        require_seen(chain.query, target)
+
+
+@pytest.mark.parametrize("seed", always(2, range(30)))
+def test_slots_that_choose_eagerly_change_no_answer(seed, tmp_path):
+    chance = random.Random(seed)
+    query, inputs = draw_query(chance, one_key=True), many_keys(rows=60, last=120, seed=seed)
+    policy = Policy("auto", least_gain=0.0, margin=0.0, evidence=0.0, patience=1, warm_up=1, per_slot=True)
+    question, slots = ask(query, inputs), chance.randint(2, 4)
+
+    def chained() -> Chain:
+        return Chain(question.plan, question.catalog, tmp_path, slots=slots, adaptive=policy)
+
+    chain = chained()
+    for part in chain.cut(question.tables, chance.randint(10, 25)):
+        if chance.random() < 0.15 and chain.driver.manifest is not None:
+            chain = chained()
+        if chance.random() < 0.15:
+            with suppress(ms.JobError):
+                chain.driver.rebalance([chance.randrange(slots) for _ in range(256)])
+        chain.batch(part)
+    chain.batch({}, end=True)
+    difference = ms.snapshot_equal(chain.results(), ms.reference(query, inputs))
+    assert difference, f"{query}\n{difference}\n{history_of(chain.driver, chain.query)}"

@@ -11,7 +11,7 @@ Pure: time, statistics and measured work come in, a decision comes out.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -23,7 +23,7 @@ from midstream.algebra.statistics import Statistics
 from midstream.html import escaped, section
 from midstream.optimizer.cost import Constants
 from midstream.optimizer.estimates import Estimator
-from midstream.optimizer.plans import Plan, best_plan
+from midstream.optimizer.plans import Plan, best_plan, ranked_plans
 from midstream.optimizer.sites.links import Links, changes
 from midstream.optimizer.sites.topology import Topology
 
@@ -34,6 +34,9 @@ HOUR = 3600.0
 PAST_REGIMES = 6
 TRACKED = 6
 """How many plans gather evidence at a time."""
+
+RANKED = 60
+"""How many plans are looked through for one that fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,8 @@ class Controller:
     """Decides for one query; `window` is its longest window in ticks, `spread` says that its rows lie in slots.
 
     `topology` says where these are, `weighed` are the links by which plans were last weighed, and `news` what was new
-    about them: it stays part of the reasons until it has led to something.
+    about them: it stays part of the reasons until it has led to something. Only plans that `fits` accepts are weighed
+    against the running one.
     """
 
     policy: Policy
@@ -154,6 +158,7 @@ class Controller:
     corrections: dict[Relation, float] = field(default_factory=dict)
     watching: Watch | None = None
     regimes: Regimes = field(default_factory=Regimes)
+    fits: Callable[[Plan], bool] | None = None
 
     def consider(
         self,
@@ -174,12 +179,20 @@ class Controller:
         back = self._watch(estimator, statistics, plan, passed, measured_work)
         if back is not None or not (changed or self.candidates):
             return back
-        best = best_plan(plan.query, plan.emission, estimator)
+        best = self._best(estimator, plan)
         cost = self._cost(estimator, plan)
         self._note_regime(estimator, best, statistics.moment)
         self._gather(estimator, plan, best, cost, passed)
         chosen = self._strongest(estimator, best)
         return self._decide(now, estimator, plan, chosen, cost, statistics.moment)
+
+    def _best(self, estimator: Estimator, plan: Plan) -> Plan:
+        """The best plan that fits, or the running one."""
+        best, fits = best_plan(plan.query, plan.emission, estimator), self.fits
+        if fits is None or best.logical == plan.logical or fits(best):
+            return best
+        ranked = ranked_plans(plan.query, plan.emission, estimator, RANKED)[1:]
+        return next((other for other in ranked if other.logical == plan.logical or fits(other)), plan)
 
     @property
     def links_changed(self) -> bool:

@@ -21,7 +21,7 @@ class Policy:
     at most `per_hour` migrations in an hour, none of them silent for more than `silence` windows if there is another
     way. For `watch` windows after a migration, work may exceed what was predicted
     by `tolerance`; beyond, and if the old plan would have done better, there is a way back. With `per_slot` each slot
-    decides for itself, by what it has seen itself.
+    decides for itself between plans of the same stages, by what it has seen itself.
 
     With `verify`, a duration, each migration is rehearsed beside the query and compared for so long before it counts.
     `constants` are what plans are weighed by; None: those of the cluster on which the query runs.

@@ -23,19 +23,16 @@ from midstream.adaptation.sampling import LOOK_AT, put_together
 from midstream.adaptation.sampling_pace import Attention
 from midstream.adaptation.snapshot import keep, restore
 from midstream.algebra.statistics import Statistics
-from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.names import copy_name
 from midstream.errors import MidstreamError
 from midstream.job.operator_totals import OperatorTotals
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.both_at_once import held_up
-from midstream.job.slots.links import ChangedLinks, Located, Measuring, link_seconds
+from midstream.job.slots.links import link_seconds
 from midstream.job.task.reports import Report
 from midstream.job.task.samples import SampleRequest
+from midstream.job.task.sides import base_name
 from midstream.job.watched import sources_of, summary_of
-from midstream.optimizer.cost import Constants
 from midstream.optimizer.plans import Plan, plan_query
-from midstream.optimizer.sites.links import links_from_json, links_to_json
 
 if TYPE_CHECKING:
     from midstream.job.batch import Batch
@@ -142,12 +139,13 @@ class Watcher:
         if query.migration is not None:
             self.operators.forget(self.adaptive.observer.passed_ticks)
         else:
-            self.operators.add(self.name, [r for r in reports if r.slot not in query.local])
+            self._add_operators(query, batch)
         self.wishes.whole, self.decided = None, None
         if query.migration is not None and query.migration.cancelling:
             self.adaptive.controller.called_off()
         after, sampled = query.after_batch, self.adaptive.observer.pace.due
         self.current = after.plan
+        self.adaptive.controller.fits = self._fits(after, way)
         decision = self.adaptive.end_batch(after.plan, None if migrating or only_watches else self._watched)
         if decision is not None:
             if decision.action in ("migrate", "rollback"):
@@ -157,7 +155,7 @@ class Watcher:
         if sampled and (decision is None or migrating):
             self.summary = self.account()
         self.as_of = batch.batch_id
-        if only_watches:
+        if self.has_slots:
             self._let_slots_see(batch, way, verifying)
 
     def _let_slots_see(self, batch: Batch, way: Way, verifying: bool) -> None:
@@ -168,11 +166,24 @@ class Watcher:
             if watcher.decided is not None:
                 self.decided = watcher.decided
                 self.adaptive.remember(watcher.decided)
-        self.wishes.by_slot = {slot: w.wishes.whole for slot, w in self.slots.items() if w.wishes.whole is not None}
+        wishes = {slot: w.wishes.whole for slot, w in self.slots.items() if w.wishes.whole is not None}
+        self.wishes.by_slot = wishes if self.wishes.whole is None else {}
+
+    @property
+    def has_slots(self) -> bool:
+        """Whether each slot decides for itself about plans of the same stages."""
+        return self.policy.per_slot
 
     def _only_watches(self, query: RunningQuery) -> bool:
-        """Whether it decides nothing, because each slot does."""
-        return self.policy.per_slot and len(query.staged.fragments) == 1
+        """Whether it decides nothing, because each slot does; slots that run by one plan change stages together."""
+        return self.policy.per_slot and (len(query.staged.fragments) == 1 or bool(query.local))
+
+    def _fits(self, query: RunningQuery, way: Way) -> Callable[[Plan], bool] | None:
+        """Says about which plans it decides; None: about all."""
+        return None
+
+    def _add_operators(self, query: RunningQuery, batch: Batch) -> None:
+        self.operators.add(self.name, [r for r in batch.reports if r.slot not in query.local])
 
     def _query(self, batch: Batch) -> RunningQuery:
         """The query by the plan that is decided about."""
@@ -251,6 +262,9 @@ class Watcher:
 
     def _planned(self, decision: Decision, query: RunningQuery, way: Way) -> Decision:
         """The decision, with a wish for the next batch; the decision to stay if nothing can carry it out."""
+        if self.has_slots and _can(partial(way, alone=True), query, decision.target):
+            reason = f"{decision.reason} But each slot decides about plans of the same stages by itself. Staying."
+            return replace(decision, action="stay", reason=reason)
         refusals = []
         for strategy in WAYS:
             try:
@@ -275,6 +289,10 @@ class SlotWatcher(Watcher):
         self.slot = slot
         super().__init__(batch.queries[whole.name].in_slot(slot), whole.policy, whole.clock)
 
+    @property
+    def has_slots(self) -> bool:
+        return False
+
     def _only_watches(self, query: RunningQuery) -> bool:
         return False
 
@@ -284,6 +302,17 @@ class SlotWatcher(Watcher):
     def _reports(self, batch: Batch) -> list[Report]:
         return [report for report in batch.reports if report.slot == self.slot]
 
+    def _fits(self, query: RunningQuery, way: Way) -> Callable[[Plan], bool] | None:
+        return lambda plan: _can(way, query, plan)
+
+    def _add_operators(self, query: RunningQuery, batch: Batch) -> None:
+        """Of later stages it counts what follows from the rows that this slot has given, in whichever slots."""
+        reports = [report for report in batch.reports if report.stage > 0 or report.slot == self.slot]
+        given = {slot: 0 for slot in range(batch.slots.count)}
+        for report in (report for report in batch.reports if report.stage == 0 and report.slot in given):
+            given[report.slot] += sum(p.rows_out for (n, _), p in report.fragments.items() if base_name(n) == self.name)
+        self.operators.add(self.name, reports, given[self.slot] / max(1, sum(given.values())))
+
     def see(self, batch: Batch, way: Way, verifying: bool = False) -> None:
         super().see(batch, partial(way, alone=True), verifying)
         if self.decided is not None:
@@ -292,74 +321,9 @@ class SlotWatcher(Watcher):
             wish["reason"] = f"In slot {self.slot}: {wish['reason']}"
 
 
-@dataclass(slots=True)
-class Watchers:
-    """The watchers of a session's queries."""
-
-    by_query: dict[str, Watcher] = field(default_factory=dict)
-    seconds: float = 0.0
-    """What seeing the last batch took."""
-    constants: Constants = field(default_factory=Constants)
-    """What plans are weighed by where the session runs."""
-    located: Located = field(default_factory=Located)
-    """Where slots are."""
-    measuring: Measuring = field(default_factory=Measuring)
-    """What links were measured to take."""
-
-    def watch(self, query: RunningQuery, policy: Policy) -> None:
-        """Watches a query from its next batch on."""
-        self.by_query[query.name] = Watcher(query, policy.priced(self.constants))
-
-    def restore(self, before: Manifest | None, queries: Mapping[str, RunningQuery]) -> None:
-        """Has every watcher know what the last manifest says."""
-        batch_id = None if before is None else before.batch_id
-        for name, watcher in self.by_query.items():
-            if watcher.as_of != batch_id and name in queries:
-                kept = None if before is None else before.account(name).knowledge
-                watcher.go_on(batch_id, kept, queries[name].plan)
-
-    def requests(self, batch_id: int, slots: int) -> tuple[SampleRequest, ...]:
-        """What slots are to look at in a batch."""
-        asked = (watcher.request(batch_id, slots) for watcher in self.by_query.values())
-        return tuple(request for request in asked if request is not None)
-
-    def after(self, batch: Batch, way: Way, links: ChangedLinks = ()) -> dict[str, Any]:
-        """What the manifest of a batch that was run is to keep, by query; `links` were changed while the job ran."""
-        started = time.perf_counter()
-        before = {} if batch.before is None else batch.before.accounts
-        topology = self.located.topology(batch.slots.count, links)
-        self.measuring.see(batch.reports, topology)
-        kept = {}
-        for name in batch.queries:
-            watcher = self.by_query.get(name)
-            if watcher is None:
-                known = before[name].knowledge if name in before else None
-                if known is not None:
-                    kept[name] = {**known, "mode": "off", "wish": None, "decided": None}
-                continue
-            if batch.incoming.has_rows:
-                watcher.adaptive.controller.topology = topology
-                watcher.see(batch, way, copy_name(name) in batch.queries)
-            kept[name] = watcher.kept()
-        self.seconds = time.perf_counter() - started
-        return kept
-
-    def measured(self, links: ChangedLinks) -> list[list[Any]] | None:
-        """What the next manifest is to say of links, if some were measured to be others than is known."""
-        found = self.measuring.news(self.located.links(links))
-        return links_to_json({**links_from_json(links), **found}) if found else None
-
-    def decided(self, query: str) -> list[Decision]:
-        """What was decided about a query lately."""
-        watcher = self.by_query.get(query)
-        return [] if watcher is None else list(watcher.adaptive.history)
-
-    def columns(self, stream: str) -> set[str]:
-        """The columns of a stream that watchers look at."""
-        return {
-            column
-            for watcher in self.by_query.values()
-            for name, columns in watcher.sources.values()
-            if name == stream
-            for column in columns
-        }
+def _can(way: Way, query: RunningQuery, plan: Plan) -> bool:
+    try:
+        way(query, plan, WAYS[0])
+    except MidstreamError:
+        return False
+    return True

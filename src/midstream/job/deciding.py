@@ -14,7 +14,7 @@ from functools import partial
 from midstream.adaptation.controller import Decision
 from midstream.adaptation.weighing import PlanChange, Weighed
 from midstream.job.actions import Decided
-from midstream.job.adaptivity import Watcher, Watchers
+from midstream.job.adaptivity import Watcher
 from midstream.job.batch import Batch
 from midstream.job.migrations.migrating import require_way
 from midstream.job.slots.both_at_once import not_together
@@ -22,6 +22,7 @@ from midstream.job.slots.doubled_moves import MSLB
 from midstream.job.slots.slot_decisions import SlotDecisions
 from midstream.job.slots.weighed_moves import PlansDecided
 from midstream.job.state import JobState
+from midstream.job.watchers import Watchers
 
 
 def decided(state: JobState, watchers: Watchers, slots: SlotDecisions | None, batch: Batch) -> Decided:

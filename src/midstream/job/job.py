@@ -36,7 +36,6 @@ from midstream.job.actions import (
     Unwatch,
     Watch,
 )
-from midstream.job.adaptivity import Watchers
 from midstream.job.arriving.incoming import Incoming
 from midstream.job.batch import RunOptions
 from midstream.job.cluster import Cluster, Rows
@@ -73,6 +72,7 @@ from midstream.job.task.layout import Layout
 from midstream.job.task.memory import Memory
 from midstream.job.transitions import after
 from midstream.job.turns import Turns
+from midstream.job.watchers import Watchers
 
 log = logging.getLogger(__name__)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from midstream.algebra.declarations import StreamDeclaration
-from midstream.job.adaptivity import Watchers
 from midstream.job.queries.running_query import RunningQuery
+from midstream.job.watchers import Watchers
 
 
 def needed_columns(

@@ -39,15 +39,16 @@ class OperatorTotals:
         }
         self.since, self.linked = now, 0.0
 
-    def add(self, query: str, reports: Iterable[Report]) -> None:
-        """Adds what slots report of a query's operators."""
+    def add(self, query: str, reports: Iterable[Report], share: float = 1.0) -> None:
+        """Adds what slots report of a query's operators; of those in later stages only a share."""
         held: dict[Place, OperatorReport] = {}
         for report in reports:
             for (name, fragment), part in report.fragments.items():
                 if base_name(name) != query:
                     continue
                 for number, operator in enumerate(part.operators):
-                    held.setdefault((fragment, number), OperatorReport(operator.label)).add(operator)
+                    did = operator if report.stage == 0 or share == 1.0 else operator.part(share)
+                    held.setdefault((fragment, number), OperatorReport(operator.label)).add(did)
         for place, seen in held.items():
             before = self.by_place.get(place)
             if before is not None:

@@ -181,7 +181,11 @@ def enumerate_plans(
     """Equivalent plans of a query, best first: the optimizer's choice, trees, multi-way and routed joins, variants."""
     emission = emission_of(query, emit_every)
     prices = (constants or Constants()).by_tick(query.domain)
-    estimator = Estimator(statistics or UNKNOWN, emission, prices, spread, topology)
+    return ranked_plans(query, emission, Estimator(statistics or UNKNOWN, emission, prices, spread, topology), limit)
+
+
+def ranked_plans(query: Relation, emission: Emission, estimator: Estimator, limit: int = MANY) -> list[Plan]:
+    """Equivalent plans of a query by what an estimator makes of them, best first."""
     normal = normalize(query)
     best = best_plan(query, emission, estimator)
     found: dict[Relation, float] = {best.logical: float("-inf")}

@@ -12,7 +12,7 @@ from midstream.errors import MigrationError
 from midstream.job.events import MigrationAsked
 from midstream.job.migrations.verifying import Verification, with_copy
 from midstream.job.plans.fragment_strategies import is_within
-from midstream.job.plans.local_plans import migrating_to, require_slots_of
+from midstream.job.plans.local_plans import migrating_to, require_seen, require_slots_of
 from midstream.job.plans.migration_choice import decide, legal_strategy, require_cancellable
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.slots.both_at_once import require_both
@@ -139,6 +139,7 @@ def require_way(
     require_both(state.manifest, query, target)
     if alone:
         require_slots_of(query, target, [0], 1)
+        require_seen(query, target)
     legal_strategy(query, target, strategy, alone=alone)
     for source in target.sources:
         prefix = f"{source.stream.alias}."

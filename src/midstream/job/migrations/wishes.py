@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from midstream.checkpoint.names import copy_name
-from midstream.job.adaptivity import Watchers
 from midstream.job.events import MigrationAsked
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.state import JobState
+from midstream.job.watchers import Watchers
 from midstream.optimizer.plans import plan_query
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from midstream.distribution.alignment import differing_fragments
 from midstream.distribution.plan_texts import plans_text, slots_text
 from midstream.errors import MigrationError
 from midstream.job.plans.migration_choice import fit_tasks
@@ -158,6 +159,21 @@ def require_slots_of(query: RunningQuery, target: RunningQuery, wanted: Sequence
                 detail=str(target.staged),
                 hint="migrate all slots at once",
             )
+
+
+def require_seen(query: RunningQuery, target: RunningQuery) -> None:
+    """Raises a MigrationError if a slot sees nothing of what decides between two plans.
+
+    A slot sees the rows of streams that arrive in it: they tell about the fragments that read them there, and nothing
+    about those that read what all slots have sent.
+    """
+    differing = differing_fragments(query.staged, target.staged) or ()
+    if any(query.staged.fragment(number).received for number in differing):
+        raise MigrationError(
+            f"a slot cannot choose {target.plan.text or 'another plan'} for query {query.name} by what it sees itself",
+            detail="the plans differ in a stage that reads what other slots send",
+            hint="ask for it: migrate(plan, slots=[...])",
+        )
 
 
 def local_after(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 
 import pyarrow as pa
 
@@ -96,6 +96,13 @@ class OperatorReport:
         self.work.add(other.work)
         for name in ("seconds", "rows", "purging", "purges", "state_rows", "state_bytes"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
+
+    def part(self, share: float) -> OperatorReport:
+        """A part of what it did and keeps."""
+        work = Work(*(round(share * count) for count in astuple(self.work)))
+        seconds, rows, purging, purges = (share * n for n in (self.seconds, self.rows, self.purging, self.purges))
+        held, size = round(share * self.state_rows), round(share * self.state_bytes)
+        return OperatorReport(self.label, work, seconds, rows, purging, purges, held, size)
 
 
 class BoxWatch:

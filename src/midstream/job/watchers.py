@@ -1,0 +1,95 @@
+"""The watchers of a job's queries, and what they have learned of where slots are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from midstream.adaptation.controller import Decision
+from midstream.adaptation.policy import Policy
+from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.names import copy_name
+from midstream.job.adaptivity import Watcher, Way
+from midstream.job.queries.running_query import RunningQuery
+from midstream.job.slots.links import ChangedLinks, Located, Measuring
+from midstream.job.task.samples import SampleRequest
+from midstream.optimizer.cost import Constants
+from midstream.optimizer.sites.links import links_from_json, links_to_json
+
+if TYPE_CHECKING:
+    from midstream.job.batch import Batch
+
+
+@dataclass(slots=True)
+class Watchers:
+    """The watchers of a session's queries."""
+
+    by_query: dict[str, Watcher] = field(default_factory=dict)
+    seconds: float = 0.0
+    """What seeing the last batch took."""
+    constants: Constants = field(default_factory=Constants)
+    """What plans are weighed by where the session runs."""
+    located: Located = field(default_factory=Located)
+    """Where slots are."""
+    measuring: Measuring = field(default_factory=Measuring)
+    """What links were measured to take."""
+
+    def watch(self, query: RunningQuery, policy: Policy) -> None:
+        """Watches a query from its next batch on."""
+        self.by_query[query.name] = Watcher(query, policy.priced(self.constants))
+
+    def restore(self, before: Manifest | None, queries: Mapping[str, RunningQuery]) -> None:
+        """Has every watcher know what the last manifest says."""
+        batch_id = None if before is None else before.batch_id
+        for name, watcher in self.by_query.items():
+            if watcher.as_of != batch_id and name in queries:
+                kept = None if before is None else before.account(name).knowledge
+                watcher.go_on(batch_id, kept, queries[name].plan)
+
+    def requests(self, batch_id: int, slots: int) -> tuple[SampleRequest, ...]:
+        """What slots are to look at in a batch."""
+        asked = (watcher.request(batch_id, slots) for watcher in self.by_query.values())
+        return tuple(request for request in asked if request is not None)
+
+    def after(self, batch: Batch, way: Way, links: ChangedLinks = ()) -> dict[str, Any]:
+        """What the manifest of a batch that was run is to keep, by query; `links` were changed while the job ran."""
+        started = time.perf_counter()
+        before = {} if batch.before is None else batch.before.accounts
+        topology = self.located.topology(batch.slots.count, links)
+        self.measuring.see(batch.reports, topology)
+        kept = {}
+        for name in batch.queries:
+            watcher = self.by_query.get(name)
+            if watcher is None:
+                known = before[name].knowledge if name in before else None
+                if known is not None:
+                    kept[name] = {**known, "mode": "off", "wish": None, "decided": None}
+                continue
+            if batch.incoming.has_rows:
+                watcher.adaptive.controller.topology = topology
+                watcher.see(batch, way, copy_name(name) in batch.queries)
+            kept[name] = watcher.kept()
+        self.seconds = time.perf_counter() - started
+        return kept
+
+    def measured(self, links: ChangedLinks) -> list[list[Any]] | None:
+        """What the next manifest is to say of links, if some were measured to be others than is known."""
+        found = self.measuring.news(self.located.links(links))
+        return links_to_json({**links_from_json(links), **found}) if found else None
+
+    def decided(self, query: str) -> list[Decision]:
+        """What was decided about a query lately."""
+        watcher = self.by_query.get(query)
+        return [] if watcher is None else list(watcher.adaptive.history)
+
+    def columns(self, stream: str) -> set[str]:
+        """The columns of a stream that watchers look at."""
+        return {
+            column
+            for watcher in self.by_query.values()
+            for name, columns in watcher.sources.values()
+            if name == stream
+            for column in columns
+        }
