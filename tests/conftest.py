@@ -8,6 +8,8 @@ They are known by the path of their file, because xdist's own groups are silentl
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -28,6 +30,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seeds", type=int, help="how many seeds the slow test of simulated jobs runs")
 
 
+# What is imported is compiled once, and not again by every process that tests start.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 MOST_WORKERS = 4
 SPARK_WORDS = ("spark", "cluster")
 
@@ -43,6 +49,13 @@ class OneProcessForSpark(LoadGroupScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         return "spark" if needs_spark(nodeid) else str(super()._split_scope(nodeid))
+
+    def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+        """Forgets units that are done, all of which the parent class counts after every test."""
+        super().mark_test_complete(node, item_index, duration)
+        scope = self._split_scope(self.registered_collections[node][item_index])
+        if all(self.assigned_work[node][scope].values()):
+            del self.assigned_work[node][scope]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> OneProcessForSpark:
@@ -62,3 +75,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         marked = any(item.get_closest_marker(word) for word in SPARK_WORDS)
         if marked and not needs_spark(item.nodeid):
             raise pytest.UsageError(f"{item.nodeid} needs Spark: give its file or folder a name with spark or cluster")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def syncing() -> Iterator[Callable[[int], None]]:
+    """Has nothing in this process wait for the disk, and gives what would.
+
+    A process that is killed loses nothing that it wrote, and losses of power are simulated by a disk in memory. Tests
+    of the checkpoint's own files, and processes that tests start, sync as ever.
+    """
+    with pytest.MonkeyPatch.context() as patched:
+        truly = os.fsync
+        patched.setattr(os, "fsync", _check_handle)
+        yield truly
+
+
+def _check_handle(handle: int) -> None:
+    os.fstat(handle)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.control import ANSWERS, REFUSED, REQUESTS, TAKEN, ask, path_of
 from midstream.checkpoint.files import Files
+from midstream.checkpoint.process import Process, running_as
 from midstream.checkpoint.request_log import RequestLog
 from midstream.errors import JobError
 
@@ -42,38 +43,35 @@ def test_a_request_nobody_takes_up_is_taken_back_for_good(files):
     assert everything(files) == []
 
 
+class Meanwhile(Process):
+    """A process of whoever asks: while it waits a job acts, and by its clock it has waited for a minute then."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        self.act = act
+        self.waited = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.act()
+        self.waited += 60.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.waited
+
+
 def test_a_request_that_was_read_and_then_taken_back_is_not_taken_up(files):
-    taken, read = RequestLog(files), threading.Event()
+    taken = RequestLog(files)
     found: list[tuple[str, Any]] = []
-
-    def late() -> None:
-        """A job that has read the request, and takes it up only after whoever asked has lost patience."""
-        while not found:
-            found.extend(taken.arrived())
-        read.set()
-
-    job = threading.Thread(target=late)
-    job.start()
-    with pytest.raises(JobError, match="no job answers"):
+    with running_as(Meanwhile(lambda: found.extend(taken.arrived()))), pytest.raises(JobError, match="no job answers"):
         ask(files, MIGRATE, patience=1.0)
-    job.join()
-    assert read.is_set() and not taken.take(*found[0])
+    assert [request["command"] for _, request in found] == ["migrate"] and not taken.take(*found[0])
     assert everything(files) == []
 
 
 def test_a_request_that_was_taken_up_cannot_be_taken_back(files):
     taken = RequestLog(files)
-
-    def job() -> None:
-        while not (arrived := list(taken.arrived())):
-            time.sleep(0.01)
-        assert taken.take(*arrived[0])
-
-    other = threading.Thread(target=job)
-    other.start()
-    with pytest.raises(JobError, match="accepted the request"):
+    act = Meanwhile(lambda: taken.take(*next(iter(taken.arrived()))))
+    with running_as(act), pytest.raises(JobError, match="accepted the request"):
         ask(files, MIGRATE, patience=1.0)
-    other.join()
     assert [request["command"] for _, request in taken.waiting()] == ["migrate"]
 
 

@@ -124,7 +124,7 @@ def test_reading_a_checkpoint_runs_and_loads_no_code(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=600,
     )
     assert told.stdout.strip() == "[]"
 

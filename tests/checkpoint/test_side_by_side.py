@@ -32,11 +32,11 @@ class Halting(LocalFiles):
 
     def write_atomic(self, path: str, data: Data | Sequence[Data], **more: Any) -> None:
         if "state" in path:
-            assert self.gate.wait(10)
+            assert self.gate.wait(60)
         super().write_atomic(path, data, **more)
 
     def sync(self, dir: str) -> None:
-        assert self.gate.wait(10)
+        assert self.gate.wait(60)
         super().sync(dir)
         self.made_safe.append((dir, self.exists(manifest_path(0))))
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from midstream.interface.dashboard import feed
+
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
@@ -70,6 +72,12 @@ def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
 
         yield open_one
     assert complaints == []
+
+
+@pytest.fixture(autouse=True)
+def _prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages are told of a batch as soon as it is there."""
+    monkeypatch.setattr(feed, "PAUSE", 0.02)
 
 
 @pytest.fixture

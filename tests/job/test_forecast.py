@@ -142,7 +142,7 @@ def test_a_dry_run_through_the_checkpoint_leaves_the_job_as_it_was(job, tmp_path
         assert told["to"] == "(A (B C))" and job.driver.queries["q"].migration is None
         assert ms.open(tmp_path).running
         with pytest.raises(ms.JobError, match="no forecast"):
-            ask_job(job.driver.files, {"command": "forecast", "of": {"command": "forecast"}}, patience=20)
+            ask_job(job.driver.files, {"command": "forecast", "of": {"command": "forecast"}}, patience=60)
         asked(str(tmp_path), 20, command="migrate", query="q", plan="(A (B C))")
     assert job.driver.queries["q"].migration is not None and set(COMMANDS) >= {"migrate", "adapt"}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
@@ -36,12 +35,6 @@ QUERIES = {
     "stream": "SELECT ISTREAM A.k, count(*) AS n FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k GROUP BY A.k",
 }
 MULTISETS = ("join",)
-
-
-@pytest.fixture(autouse=True)
-def without_syncing(monkeypatch):
-    """Little memory means many small files, and no machine crashes here."""
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
 
 
 def tables(rows: int = 60, last: int = 100, seed: int = 5) -> dict[str, pa.Table]:

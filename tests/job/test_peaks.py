@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,12 +52,6 @@ MOVES = {
     "joins": f"SELECT A.v AS a, C.v AS c FROM {WINDOWS} WHERE A.k = B.k AND B.v = C.v",
     "joins below a distinct": f"SELECT DISTINCT A.v AS a, C.v AS c FROM {WINDOWS} WHERE A.k = B.k AND B.v = C.v",
 }
-
-
-@pytest.fixture(autouse=True)
-def without_syncing(monkeypatch):
-    """Little memory means many small files, and no machine crashes here."""
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
 
 
 def rows_of(stream: str, first: int, rows: int, keys: int) -> pa.RecordBatch:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -16,12 +14,6 @@ from midstream.checkpoint.manifest import Manifest
 KEYS = 40
 ROWS = 6_000
 BATCH = 100
-
-
-@pytest.fixture(autouse=True)
-def without_syncing(monkeypatch):
-    """No machine crashes here."""
-    monkeypatch.setattr(os, "fsync", lambda handle: None)
 
 
 def stream(rows: int = ROWS) -> pa.Table:

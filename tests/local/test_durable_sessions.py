@@ -213,7 +213,7 @@ def test_a_killed_session_goes_on_without_losing_or_doubling_a_file(tmp_path, po
     for times in ("2", "2", ""):
         at = f"{point}:{times}" if times else ""
         command = [sys.executable, "-c", KILLED, str(tmp_path)]
-        subprocess.run(command, env={**environment, "MIDSTREAM_CRASH_AT": at}, check=not times, timeout=120)
+        subprocess.run(command, env={**environment, "MIDSTREAM_CRASH_AT": at}, check=not times, timeout=600)
     with reading(tmp_path) as session:
         session.process_available()
         session.finish()

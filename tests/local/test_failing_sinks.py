@@ -97,7 +97,7 @@ def test_a_sink_may_stop_a_session_that_also_reads_folders(tmp_path, monkeypatch
 
     def stop(results: pa.Table, batch_id: int) -> None:
         (tmp_path / "in" / "1.csv").write_text("1,1\n")
-        assert waits.wait(30)
+        assert waits.wait(60)
         session.stop()
 
     monkeypatch.setattr(LocalBackend, "_take", take)

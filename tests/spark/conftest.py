@@ -17,8 +17,10 @@ def _in_executors(monkeypatch):
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[object]:
+    from tests.spark.settings import SHORT_LIVED
+
     from midstream.cluster.spark import spark_session
 
-    session = spark_session("local[2]", name="tests", **{"spark.sql.shuffle.partitions": "2"})
+    session = spark_session("local[2]", name="tests", **SHORT_LIVED, **{"spark.sql.shuffle.partitions": "2"})
     yield session
     session.stop()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -23,12 +24,10 @@ QUERIES = {
 }
 
 
-def main(folder: Path, master: str, strategy: str = "genmig") -> None:
-    """Runs the job to its end, wherever it had been."""
+def run(spark: Any, folder: Path, strategy: str = "genmig") -> str:
+    """Runs the job to its end, wherever it had been, and gives the plan that it ran by at last."""
     import midstream as ms
-    from midstream.cluster.spark import spark_session
 
-    spark = spark_session(master, **{"spark.driver.memory": "1g"})
     resumed = (folder / "checkpoint" / "manifests").exists()
     with ms.Session(spark, checkpoint=str(folder / "checkpoint"), slots=2, small_batches=0) as session:
         for name in "ABC":
@@ -47,7 +46,17 @@ def main(folder: Path, master: str, strategy: str = "genmig") -> None:
         session.finish()
         for name, query in queries.items():
             pq.write_table(query.table(), folder / f"{name}.parquet")
-        print(json.dumps({"plan": joined.plan.text}))
+        return joined.plan.text
+
+
+def main(folder: Path, master: str, strategy: str = "genmig") -> None:
+    """Runs the job in a Spark of its own."""
+    from tests.spark.settings import SHORT_LIVED
+
+    from midstream.cluster.spark import spark_session
+
+    spark = spark_session(master, **SHORT_LIVED, **{"spark.driver.memory": "1g"})
+    print(json.dumps({"plan": run(spark, folder, strategy)}))
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def check(results: dict[str, pa.Table]) -> None:
 @pytest.mark.spark
 @pytest.mark.parametrize(("seed", "slots"), [(1, 3)])
 def test_every_kind_gives_the_oracles_answer(seed, slots, spark, tmp_path):
-    write_batches(tmp_path, seed)
+    write_batches(tmp_path, seed, count=3)
     check(run_all(spark, tmp_path, slots))
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.spark.job_process import QUERIES
+from tests.spark.job_process import QUERIES, run
 
 import midstream as ms
 from midstream.checkpoint.addresses import files_at
@@ -108,8 +108,8 @@ def check_asked(folder: Path) -> None:
     assert "late" in manifest.queries and len(started) <= 1
 
 
-def kill_and_resume(folder: Path, point: str, batches: int = BATCHES) -> None:
-    inputs = write_inputs(folder, batches=batches)
+def kill_and_resume(folder: Path, point: str) -> None:
+    inputs = write_inputs(folder)
     ask(folder)
     marker = folder / "killed"
     told = ""
@@ -125,15 +125,22 @@ def kill_and_resume(folder: Path, point: str, batches: int = BATCHES) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("point", POINTS[:1])
-def test_a_killed_job_resumes_right(point, tmp_path):
-    kill_and_resume(tmp_path, point, batches=8)
+def test_a_killed_job_resumes_right(spark, tmp_path):
+    """The first process is killed in truth; what resumes is the process of these tests, whose Spark is warm."""
+    inputs = write_inputs(tmp_path, batches=6)
+    ask(tmp_path)
+    marker = tmp_path / "killed"
+    process = job(tmp_path, "local[2]", MIDSTREAM_CRASH_AT=POINTS[0], MIDSTREAM_CRASH_ONCE=str(marker))
+    _, errors = process.communicate(timeout=600)
+    assert process.returncode != 0 and marker.exists(), errors[-3000:]
+    check(tmp_path, inputs, run(spark, tmp_path))
+    check_asked(tmp_path)
 
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("point", POINTS[1:])
-def test_a_job_killed_elsewhere_resumes_right(point, tmp_path):
+@pytest.mark.parametrize("point", POINTS)
+def test_a_job_killed_anywhere_resumes_right(point, tmp_path):
     kill_and_resume(tmp_path, point)
 
 

@@ -75,7 +75,7 @@ def test_a_worker_that_is_killed_in_a_task_is_named(spark, tmp_path):
 def test_a_killed_virtual_machine_is_named_and_ends_a_command_with_a_code_of_its_own(tmp_path):
     Feed(tmp_path / "A").rows((1, 1, 1))
     process = process_of("killing_process.py", str(tmp_path))
-    _, complaint = process.communicate(timeout=240)
+    _, complaint = process.communicate(timeout=600)
     assert process.returncode == 75, complaint
     assert "has ended while the job was running" in complaint
     assert "signal 9 (SIGKILL)" in complaint
