@@ -48,9 +48,11 @@ def run_all(spark: Any, folder: Path, slots: int) -> dict[str, pa.Table]:
 
 def main(folder: Path, master: str, slots: int) -> None:
     """Runs them and leaves their results."""
+    from tests.spark.settings import SHORT_LIVED
+
     from midstream.cluster.spark import spark_session
 
-    spark = spark_session(master, **{"spark.driver.memory": "1g"})
+    spark = spark_session(master, **SHORT_LIVED, **{"spark.driver.memory": "1g"})
     (folder / "results").mkdir()
     for i, table in enumerate(run_all(spark, folder, slots).values()):
         pq.write_table(table, folder / "results" / f"{i}.parquet")

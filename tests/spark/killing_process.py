@@ -14,11 +14,12 @@ def main(folder: Path) -> None:
     """Kills Spark's process with the first batch's results."""
     from pyspark import SparkContext
     from tests.spark.feeding import Feed
+    from tests.spark.settings import SHORT_LIVED
 
     import midstream as ms
     from midstream.cluster.spark import spark_session
 
-    spark = spark_session("local[2]", **{"spark.driver.memory": "1g"})
+    spark = spark_session("local[2]", **SHORT_LIVED, **{"spark.driver.memory": "1g"})
     machine = SparkContext._gateway.proc.pid  # type: ignore[union-attr]
     with ms.Session(spark, checkpoint=str(folder / "checkpoint"), slots=2, small_batches=0) as session:
         session.stream("A", Feed(folder / "A").frame(spark), time="ts")

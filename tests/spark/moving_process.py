@@ -24,10 +24,12 @@ TURNED = [1 - group % 2 for group in range(256)]
 
 def main(folder: Path, master: str) -> None:
     """Half of the input in two slots, with moves; the rest in three."""
+    from tests.spark.settings import SHORT_LIVED
+
     import midstream as ms
     from midstream.cluster.spark import spark_session
 
-    spark = spark_session(master, **{"spark.driver.memory": "1g"})
+    spark = spark_session(master, **SHORT_LIVED, **{"spark.driver.memory": "1g"})
 
     def opened(slots: int, parts: str) -> Any:
         session = ms.Session(spark, checkpoint=str(folder / "checkpoint"), slots=slots, small_batches=0)

@@ -17,6 +17,8 @@ import pyarrow as pa
 
 def main(folder: Path, master: str, all_attempts: str) -> None:
     """Works through all there is in one batch."""
+    from tests.spark.settings import SHORT_LIVED
+
     import midstream as ms
     from midstream.cluster.spark import spark_session
     from midstream.cluster.spark.push_down import ALL_ATTEMPTS, PushDown
@@ -40,7 +42,7 @@ def main(folder: Path, master: str, all_attempts: str) -> None:
 
     patient = ms.ScalarFunction("patient", wait, pa.int64())
 
-    spark = spark_session(master, **{"spark.driver.memory": "1g", ALL_ATTEMPTS: all_attempts})
+    spark = spark_session(master, **SHORT_LIVED, **{"spark.driver.memory": "1g", ALL_ATTEMPTS: all_attempts})
     with ms.Session(
         spark, checkpoint=str(folder / "checkpoint"), slots=2, small_batches=0, functions=[patient]
     ) as session:
