@@ -65,3 +65,7 @@ export function tail(path) {
   const parts = path.replace(/\/+$/, "").split("/");
   return parts[parts.length - 1] || path;
 }
+
+// The groups that are on their way to other slots, in words.
+export const movingText = ({ groups, queued, protocol, since }) =>
+  `${plural(groups, "group")} on the way to other slots by ${protocol} since batch ${since}${queued ? `; ${plural(queued, "more follows", "more follow")}` : ""}.`;

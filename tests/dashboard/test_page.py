@@ -164,6 +164,28 @@ def test_an_action_is_shown_first_and_carried_out_when_confirmed(running, open_p
         expect(page.get_by_role("main")).to_contain_text("migrate done")
 
 
+def test_a_move_is_shown_while_it_goes_on_and_cancelled_from_the_page(running, open_page):
+    job, parts = running
+    wanted = [(slot + 1) % 3 if group < 20 else slot for group, slot in enumerate(job.manifest.slots.routing)]
+    with served(str(job.folder), "127.0.0.1", 0) as (link, _):
+        page = open_page(link)
+        assert job.driver.rebalance(wanted, protocol="split_time_balancing")
+        job.batch(parts[0])
+        go(page, "slots")
+        moving = page.locator("section.card", has=page.get_by_role("heading", name="Moving now"))
+        expect(moving).to_contain_text("20 groups on the way to other slots by split_time_balancing since batch 6.")
+        moving.get_by_role("link", name="Cancel").click()
+        page.get_by_role("button", name="Show what it would do").click()
+        expect(page.locator(".foretold")).to_have_text("20 groups would stay in their slots.")
+        page.get_by_role("button", name="Cancel a move now").click()
+        expect(page.get_by_text("Done: the next batch shows it.")).to_be_visible()
+        job.batch(parts[1])
+        go(page, "slots")
+        expect(page.get_by_role("heading", name="Moves")).to_be_visible()
+        expect(page.get_by_role("heading", name="Moving now")).to_have_count(0)
+    assert job.manifest.slots.doubled is None
+
+
 def test_without_the_token_one_may_look_and_not_act(running, open_page):
     job, _ = running
     with served(str(job.folder), "127.0.0.1", 0) as (link, _):

@@ -81,8 +81,10 @@ def run_apart(wanted: Coroutine[Any, Any, str]) -> str:
 
 def test_the_page_is_told_of_moves_of_groups_by_the_names_that_it_reads():
     move = GroupMove(4, "asked for", {"groups": 3, "slots": [2, 2]})
-    (told,) = slots_summary(Slots(2, (0, 1), (1.0, 2.0), moves=(move,)))["moves"]
-    assert told == {"batch": 4, "trigger": "asked for", "told": {"groups": 3, "slots": [2, 2]}}
+    moving = {"protocol": "ptlb", "groups": 2, "queued": 0, "since": 5, "trigger": "asked for"}
+    summary = slots_summary(Slots(2, (0, 1), (1.0, 2.0), moves=(move,), moving=moving))
+    assert summary["moves"] == ({"batch": 4, "trigger": "asked for", "record": {"groups": 3, "slots": [2, 2]}},)
+    assert summary["moving"] == moving
 
 
 def test_the_page_is_told_what_the_checkpoint_says(finished_job):

@@ -12,6 +12,7 @@ from tests.job.many import Many
 
 from midstream.checkpoint.lease import Lease
 from midstream.job.commands.forecast import forecast
+from midstream.job.events import MoveCancelled
 from midstream.language import parse
 from midstream.optimizer.plans import plan_query
 
@@ -38,6 +39,9 @@ class Served(Many):
                 return {"query": name}
             case {"command": "rebalance"}:
                 return {"changes": driver.rebalance(None)}
+            case {"command": "cancel_rebalance"}:
+                driver.apply(MoveCancelled())
+                return {"cancelled": True}
             case {"command": "rescale", "slots": slots}:
                 return {"changes": driver.rescale(slots)}
             case {"command": "adapt", "query": name, "mode": mode}:

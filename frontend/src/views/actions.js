@@ -1,5 +1,5 @@
 import { useEffect, useState } from "preact/hooks";
-import { bytes, count, plural, short, span } from "../format.js";
+import { bytes, count, movingText, plural, short, span } from "../format.js";
 import { html } from "../html.js";
 import { Card, Choice, Empty, Fault, Pill, Table } from "../parts.js";
 import { address, store } from "../store.js";
@@ -13,6 +13,7 @@ const ACTIONS = {
   drop: { title: "Drop a query", note: "Its state goes with the next batch, its results later." },
   adapt: { title: "Adaptivity", note: "Whether a query looks for better plans by itself." },
   rebalance: { title: "Rebalance", note: "Reassign partition groups to balance load." },
+  cancel_rebalance: { title: "Cancel a move", note: "Groups under way stay in their slots; nothing is lost or doubled." },
   rescale: { title: "Rescale", note: "Another number of slots." },
   resume: { title: "Resume a query", note: "A query that a value has stopped goes on, without the rows that it missed." },
   stop: { title: "Stop", note: "Ends the job after the batch under way; a restart goes on." },
@@ -80,7 +81,7 @@ export function Actions({ job, query, settings, live }) {
         </fieldset>
       </form>
       <div aria-live="polite">
-        ${foretold && html`<${Forecast} name=${name} told=${state.forecast} query=${query} wanted=${wanted} change=${want} />`}
+        ${foretold && html`<${Forecast} name=${name} forecast=${state.forecast} query=${query} wanted=${wanted} change=${want} />`}
         ${state.phase === "refused" && html`<${Fault} error=${state.error} />`}
         ${state.phase === "doing" && html`<p class="note">The job answers between two batches…</p>`}
         ${state.phase === "done" && html`<p class="done" role="status">Done: the next batch shows it. <a href=${address("history")}>History</a></p>`}
@@ -142,6 +143,8 @@ function Fields({ name, job, query, wanted, change, blocked }) {
       return html`<div class="row">${choose}
         <${Choice} label="Mode" value=${wanted.mode ?? ""} options=${[["", "choose…"], ["off", "off: keep its plan"], ["suggest", "suggest: only say so"], ["auto", "auto: migrate by itself"]]} onChange=${(mode) => change({ mode })} />
         <p class="note">Now ${query?.adaptivity.mode}.</p></div>`;
+    case "cancel_rebalance":
+      return html`<p class="note">${job.slots?.moving ? movingText(job.slots.moving) : "No group is under way."}</p>`;
     case "rescale":
       return html`<div class="row"><label class="choice"><span>Slots</span><input type="number" min="1" max="256" value=${wanted.slots ?? ""} onInput=${(event) => change({ slots: Number.parseInt(event.target.value, 10) || null })} /></label>
         <p class="note">Now ${job.slots?.count}.</p></div>`;
@@ -161,7 +164,7 @@ function Plans({ query, wanted, change, blocked }) {
     if (!query || blocked) return;
     let current = true;
     store.ask({ command: "plans", query: query.name }).then(
-      (told) => current && offer(told.plans),
+      (answer) => current && offer(answer.plans),
       () => current && offer([]),
     );
     return () => (current = false);
@@ -181,18 +184,18 @@ function Plans({ query, wanted, change, blocked }) {
   />`;
 }
 
-function Forecast({ name, told, query }) {
+function Forecast({ name, forecast, query }) {
   const time = query?.time ?? "integer";
   switch (name) {
     case "migrate":
       return html`<div class="foretold">
-        <p class="plans"><code>${told.from}</code> → <code>${told.to}</code> ${told.part && html`<span class="note">only ${told.part}</span>`}</p>
-        ${!told.observed && html`<p class="note">The query's streams are not watched, so these figures are rough. Adaptivity makes them better.</p>`}
+        <p class="plans"><code>${forecast.from}</code> → <code>${forecast.to}</code> ${forecast.part && html`<span class="note">only ${forecast.part}</span>`}</p>
+        ${!forecast.observed && html`<p class="note">The query's streams are not watched, so these figures are rough. Adaptivity makes them better.</p>`}
         <${Table}
           label="What each strategy would take"
-          rows=${told.strategies}
+          rows=${forecast.strategies}
           columns=${[
-            { title: "Strategy", show: (s) => html`${s.strategy} ${s.strategy === told.strategy ? html`<${Pill} kind="new">auto chooses<//>` : ""}` },
+            { title: "Strategy", show: (s) => html`${s.strategy} ${s.strategy === forecast.strategy ? html`<${Pill} kind="new">auto chooses<//>` : ""}` },
             { title: "Application time", number: true, show: (s) => (s.legal ? span(s.duration, time) : "") },
             { title: "Rows of work", number: true, show: (s) => (s.legal ? count(Math.round(s.work)) : "") },
             { title: "Rows held", number: true, show: (s) => (s.legal ? count(Math.round(s.rows)) : "") },
@@ -202,30 +205,32 @@ function Forecast({ name, told, query }) {
         />
       </div>`;
     case "cancel":
-      return html`<p class="foretold">${told.query} would stay with <code>${told.plan}</code>, not <code>${told.cancelled}</code>.</p>`;
+      return html`<p class="foretold">${forecast.query} would stay with <code>${forecast.plan}</code>, not <code>${forecast.cancelled}</code>.</p>`;
     case "add":
       return html`<div class="foretold">
-        <p>It would run by <code>${told.plan || "its only plan"}</code> and give ${told.columns.map(([column, type]) => html`<code>${column} ${type}</code> `)}</p>
-        ${told.warnings.map((warning) => html`<p class="blocked">${warning}</p>`)}
-        <pre>${told.operators}</pre>
+        <p>It would run by <code>${forecast.plan || "its only plan"}</code> and give ${forecast.columns.map(([column, type]) => html`<code>${column} ${type}</code> `)}</p>
+        ${forecast.warnings.map((warning) => html`<p class="blocked">${warning}</p>`)}
+        <pre>${forecast.operators}</pre>
       </div>`;
     case "drop":
-      return html`<p class="foretold">${bytes(told.state_bytes)} of state (${plural(told.state_rows, "row")}) and ${plural(told.results, "result")} would go.</p>`;
+      return html`<p class="foretold">${bytes(forecast.state_bytes)} of state (${plural(forecast.state_rows, "row")}) and ${plural(forecast.results, "result")} would go.</p>`;
+    case "cancel_rebalance":
+      return html`<p class="foretold">${forecast.cancelled ? `${plural(forecast.cancelled.groups + forecast.cancelled.queued, "group")} would stay in their slots.` : "The move that waits would not begin."}</p>`;
     case "rebalance":
     case "rescale":
       return html`<p class="foretold">
-        ${told.changes
-          ? html`${plural(told.groups, "group")} would move with about ${bytes(told.state_bytes)} of state;
-              the fullest slot would have ${short(told.skew[1])} times the mean instead of ${short(told.skew[0])}.
-              ${told.waits ? " It would wait for the migration under way." : ""}`
+        ${forecast.changes
+          ? html`${plural(forecast.groups, "group")} would move with about ${bytes(forecast.state_bytes)} of state;
+              the fullest slot would have ${short(forecast.skew[1])} times the mean instead of ${short(forecast.skew[0])}.
+              ${forecast.waits ? " It would wait for the migration under way." : ""}`
           : "Nothing would change."}
       </p>`;
     case "adapt":
-      return html`<p class="foretold">Adaptivity of ${told.query} would go from ${told.from} to ${told.to}.</p>`;
+      return html`<p class="foretold">Adaptivity of ${forecast.query} would go from ${forecast.from} to ${forecast.to}.</p>`;
     case "resume":
-      return html`<p class="foretold">${told.query} would go on without the rows of ${plural(told.missed, "batch", "batches")} since batch ${told.since}, as if they had never come for it.</p>`;
+      return html`<p class="foretold">${forecast.query} would go on without the rows of ${plural(forecast.missed, "batch", "batches")} since batch ${forecast.since}, as if they had never come for it.</p>`;
     case "stop":
-      return html`<p class="foretold">The job would end after the batch under way, the last done is ${told.batch}. ${plural(told.queries.length, "query", "queries")} would pause.</p>`;
+      return html`<p class="foretold">The job would end after the batch under way, the last done is ${forecast.batch}. ${plural(forecast.queries.length, "query", "queries")} would pause.</p>`;
     default:
       return html`<${Empty}>–<//>`;
   }

@@ -3,7 +3,7 @@ import { html } from "../html.js";
 import { Bar, Card, Empty, Pill, Table } from "../parts.js";
 import { address } from "../store.js";
 
-const KINDS = { migrate: "new", rollback: "old", suggest: "suggest", stay: "plain" };
+const KINDS = { migrate: "new", rollback: "old", suggest: "suggest", wait: "suggest", stay: "plain" };
 
 export function Decisions({ query }) {
   if (!query) return html`<${Empty}>The job has no queries.<//>`;

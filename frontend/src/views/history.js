@@ -46,7 +46,7 @@ function changes(job) {
       batch: move.batch,
       kind: "move",
       pill: "move",
-      title: move.told.slots?.[0] === move.told.slots?.[1] ? `${move.told.groups} groups moved` : `from ${move.told.slots[0]} to ${move.told.slots[1]} slots`,
+      title: move.record.slots?.[0] === move.record.slots?.[1] ? `${move.record.groups} groups moved` : `from ${move.record.slots[0]} to ${move.record.slots[1]} slots`,
       link: address("slots"),
       plans: [],
       text: "",

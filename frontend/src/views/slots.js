@@ -1,11 +1,11 @@
-import { bytes, count, percent, plural } from "../format.js";
+import { bytes, count, movingText, percent, plural } from "../format.js";
 import { html } from "../html.js";
 import { Bar, Card, Empty, Pill, Table } from "../parts.js";
 import { address } from "../store.js";
 
 export function Slots({ job }) {
   if (!job.slots) return html`<${Empty}>How groups lay at that batch is no longer known.<//>`;
-  const { count: slots, routing, loads, moves } = job.slots;
+  const { count: slots, routing, loads, moves, moving } = job.slots;
   const groups = routing.map((slot, group) => ({ slot, group, load: loads[group] ?? 0 }));
   const busiest = Math.max(...loads, 1e-9);
   const each = Array.from({ length: slots }, (_, slot) => {
@@ -48,6 +48,14 @@ export function Slots({ job }) {
         )}
       </div>
     <//>
+    ${moving &&
+    html`<${Card}
+      title="Moving now"
+      note=${movingText(moving)}
+      actions=${html`<a class="button quiet" href=${address("actions", "", { do: "cancel_rebalance" })}>Cancel…</a>`}
+    >
+      <p>${moving.trigger}</p>
+    <//>`}
     <${Card} title="Plans by slot">
       <${Table}
         label="Plans by slot"
@@ -66,14 +74,14 @@ export function Slots({ job }) {
         rows=${[...moves].reverse()}
         columns=${[
           { title: "Batch", number: true, show: (m) => m.batch },
-          { title: "Groups", number: true, show: (m) => count(m.told.groups) },
-          { title: "Rows sent", number: true, show: (m) => count(m.told.rows_sent) },
+          { title: "Groups", number: true, show: (m) => count(m.record.groups) },
+          { title: "Rows sent", number: true, show: (m) => count(m.record.rows_sent) },
           {
             title: "Slots",
             show: (m) =>
-              m.told.slots?.[0] === m.told.slots?.[1]
-                ? m.told.slots?.[0]
-                : html`<${Pill} kind="move">${m.told.slots[0]} → ${m.told.slots[1]}<//>`,
+              m.record.slots?.[0] === m.record.slots?.[1]
+                ? m.record.slots?.[0]
+                : html`<${Pill} kind="move">${m.record.slots[0]} → ${m.record.slots[1]}<//>`,
           },
           { title: "Why", show: (m) => m.trigger },
         ]}

@@ -321,6 +321,8 @@ class Slots:
     """What was decided about slots and groups, with forecast and reason, oldest first."""
     spread: tuple[Mapping[str, Any], ...] = ()
     """The groups that several slots share, or are to."""
+    moving: Mapping[str, Any] | None = None
+    """The move under way of groups whose rows go to two slots."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,9 +136,8 @@ def _query(query: StoredQuery) -> Record:
 
 
 def slots_summary(slots: Slots) -> Record:
-    """How groups are dealt to slots, and how they came to be so; the page calls the record of a move `told`."""
-    moves = [{"batch": move.batch, "trigger": move.trigger, "told": dict(move.record)} for move in slots.moves]
-    return {**asdict(slots), "moves": moves}
+    """How groups are dealt to slots, and how they came to be so."""
+    return asdict(slots)
 
 
 def _migration(migration: StoredMigration | None) -> Record | None:
