@@ -33,11 +33,12 @@ from midstream.adaptation.policy import Policy
 from midstream.api import ask
 from midstream.checkpoint.collect import collect
 from midstream.cluster.local.embedded import run as run_embedded
-from midstream.distribution.balancing import PATIENCE, skew
+from midstream.distribution.balancing import PATIENCE
 from midstream.distribution.fragments import Route
 from midstream.job.batch import Batch
 from midstream.job.commands.accounts import history_of
 from midstream.job.queries.running_query import RunningQuery
+from midstream.job.slots.class_dealing import ClassLoads
 from midstream.job.slots.rerouting import Rerouter
 from midstream.job.slots.slot_decisions import Measured, SlotDecisions, measured
 from midstream.job.task.memory import Memory
@@ -212,15 +213,15 @@ def test_rebalancing_moves_the_state_of_groups_with_them(name, tmp_path):
     chain = Chain(question.plan, question.catalog, tmp_path, slots=4)
     parts = chain.cut(question.tables, 200)
     chain.batch(parts[0])
-    loads, before = chain.manifest.slots.loads, chain.manifest.slots.routing
-    assert skew(before, loads, 4) > 1.2
+    loads, before = ClassLoads.of(chain.manifest), chain.driver.state.routing
+    assert loads.skew(before) > 1.2
     assert chain.driver.rebalance(None)
     for part in parts[1:]:
         chain.batch(part)
     chain.batch({}, end=True)
     (told,) = chain.manifest.slots.moves
     assert 0 < told["groups"] < 128
-    assert skew(chain.manifest.slots.routing, loads, 4) < skew(before, loads, 4)
+    assert loads.skew(chain.driver.state.routing) < loads.skew(before)
     assert ms.snapshot_equal(chain.results(), ms.run(query, inputs))
 
 

@@ -161,7 +161,7 @@ def test_random_plans_in_slots_and_random_moves(seed, tmp_path, monkeypatch):
             elif happens < 0.6:
                 groups = len(chain.driver.state.routing.groups)
                 protocol = chance.choice(["mslb", "mslb", "split_time"])
-                chain.driver.rebalance([chance.randrange(slots) for _ in range(groups)], "a test", protocol)
+                chain.driver.rebalance([chance.randrange(slots) for _ in range(groups)], protocol)
             elif happens < 0.7:
                 chain.driver.rescale(chance.randint(1, 4))
             elif happens < 0.75:

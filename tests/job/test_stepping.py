@@ -82,7 +82,7 @@ def test_a_query_of_several_stages_moves_step_by_step_and_sends_nothing(query, t
     chain = opened(query, inputs, tmp_path)
     for i, part in enumerate(chain.cut(inputs, 12)):
         if i == 3:
-            chain.driver.rebalance(SCATTERED, "a test")
+            chain.driver.rebalance(SCATTERED)
         if i == 5:
             assert list(chain.manifest.slots.routing) != SCATTERED
             chain = opened(query, inputs, tmp_path)
@@ -106,7 +106,7 @@ def test_between_slots_of_different_plans_a_batch_derives_little(tmp_path):
         if i == 2:
             chain.migrate("(A (B C))", "moving_state", slots=[1])
         if i == 5:
-            chain.driver.rebalance([1 - slot for slot in chain.manifest.slots.routing], "a test")
+            chain.driver.rebalance([1 - slot for slot in chain.manifest.slots.routing])
         chain.batch(part)
     moves = chain.manifest.slots.moves
     assert len(moves) > 2
@@ -126,7 +126,7 @@ def test_random_queries_move_at_random(seed, tmp_path):
             chain = Chain(question.plan, question.catalog, tmp_path)
         slots = chain.driver.state.slots
         if chance.random() < 0.3 and chain.driver.state.wanted is None:
-            chain.driver.rebalance([chance.randrange(slots) for _ in range(256)], "a test")
+            chain.driver.rebalance([chance.randrange(slots) for _ in range(256)])
         elif chance.random() < 0.1 and chain.driver.state.wanted is None:
             chain.driver.rescale(chance.randint(1, 4))
         chain.batch(part)

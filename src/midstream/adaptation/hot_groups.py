@@ -46,13 +46,15 @@ class HotPolicy:
 class HotGroup:
     """What was measured of a group: its share of all work, and of which streams its rows are.
 
-    `slots` are those that share it, and `key` says which key it is hot by, if that is known.
+    `slots` are those that share it, and `key` says which key it is hot by, if that is known. What comes through an
+    exchange has a `label`, and no rows of streams.
     """
 
     share: float
     rows: Mapping[str, int]
     slots: tuple[int, ...] = ()
     key: str = ""
+    label: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,4 +225,4 @@ class HotController:
 
 
 def _named(group: int, known: HotGroup) -> str:
-    return f"Group {group}{f', with {known.key},' if known.key else ''}"
+    return f"{known.label or f'Group {group}'}{f', with {known.key},' if known.key else ''}"

@@ -27,7 +27,7 @@ from midstream.checkpoint.outputs import open_output
 from midstream.checkpoint.plotting import plot_batches
 from midstream.checkpoint.request_log import requests_summary
 from midstream.checkpoint.retention import warn_of_removed_dead_letters
-from midstream.checkpoint.status import moving_groups
+from midstream.checkpoint.status import key_classes_summary, moving_groups
 from midstream.checkpoint.store import CheckpointStore
 from midstream.checkpoint.stored import (
     GroupMove,
@@ -161,8 +161,18 @@ class StoredJob:
                 held[slot] += entry.bytes
         moves = tuple(GroupMove(m["batch"], m["trigger"], dict(m)) for m in known.moves)
         decisions = tuple(dict(record) for record in known.decisions)
-        routing, loads, spread = tuple(known.routing), tuple(known.loads), tuple(known.spread)
-        return Slots(count, routing, loads, tuple(held), moves, decisions, spread, moving_groups(self.manifest))
+        return Slots(
+            count,
+            tuple(known.routing),
+            tuple(known.loads),
+            tuple(held),
+            moves,
+            decisions,
+            tuple(known.spread),
+            moving_groups(self.manifest),
+            tuple(key_classes_summary(self.manifest)),
+            known.rows,
+        )
 
     @property
     def requests(self) -> tuple[StoredRequest, ...]:

@@ -6,7 +6,7 @@ Every field has the value that a job begins with.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from midstream.checkpoint.file_entries import (
@@ -20,6 +20,9 @@ from midstream.checkpoint.file_entries import (
 
 History = Sequence[Mapping[str, Any]]
 """Events in the order in which they happened."""
+
+ROUTING, LOADS = "routing", "loads"
+"""What is said of a key class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ class Wanted:
     trigger: str
     protocol: str = "mslb"
     reason: str = ""
+    apart: Mapping[str, Sequence[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,8 @@ class Slots:
 
     `deciding` is what those who decide about slots remember. `spread` are the groups that several slots are to share,
     `shared` those whose state lies in several slots, `merging` the queries that are cut for that. `doubled` is the move
-    of groups whose rows go to two slots.
+    of groups whose rows go to two slots. `classes` are those of exchanges: the part of the groups' loads that each
+    carries, and its routing, if it is not dealt as rows arrive.
 
     `number` is None in manifests of early versions: then the routing names all slots. States are sorted by partition
     group, and then by key; those of early versions by key alone. The windows of routed joins lie where their rows
@@ -110,11 +115,51 @@ class Slots:
     shared: History = ()
     merging: Sequence[str] = ()
     doubled: Mapping[str, Any] | None = None
+    classes: Mapping[str, Mapping[str, Sequence[Any]]] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
         """How many slots there are."""
         return max(self.routing, default=0) + 1 if self.number is None else self.number
+
+    @property
+    def apart(self) -> dict[str, tuple[int, ...]]:
+        """The slots of groups of the key classes that are not dealt as rows arrive."""
+        return {name: tuple(known[ROUTING]) for name, known in self.classes.items() if ROUTING in known}
+
+    @property
+    def class_loads(self) -> dict[str, tuple[float, ...]]:
+        """The part of the groups' loads that exchanges of each key class carry."""
+        return {name: tuple(known[LOADS]) for name, known in self.classes.items() if LOADS in known}
+
+    @property
+    def rows(self) -> tuple[float, ...]:
+        """How many rows each slot had lately: as they arrived, and as stages exchanged them."""
+        found, exchanged = [0.0] * self.count, self.class_loads
+        for group, load in enumerate(self.loads):
+            found[self.routing[group]] += load - sum(loads[group] for loads in exchanged.values())
+            for name, loads in exchanged.items():
+                found[self.apart.get(name, self.routing)[group]] += loads[group]
+        return tuple(round(rows, 1) for rows in found)
+
+    def dealt(self, routing: Sequence[int], apart: Mapping[str, Sequence[int]]) -> Slots:
+        """The same slots, with groups of what arrives and of some key classes dealt another way."""
+        return replace(self, routing=routing, classes=class_records(apart, self.class_loads))
+
+
+def class_records(
+    apart: Mapping[str, Sequence[int]], loads: Mapping[str, Sequence[float]]
+) -> dict[str, dict[str, Sequence[Any]]]:
+    """Key classes as manifests have them.
+
+    >>> class_records({"B.y": [1, 0]}, {"B.y": [0.5, 2.0], "C.z": [1.0, 1.0]})
+    {'B.y': {'routing': [1, 0], 'loads': [0.5, 2.0]}, 'C.z': {'loads': [1.0, 1.0]}}
+    """
+    found: dict[str, dict[str, Sequence[Any]]] = {}
+    for what, tables in ((ROUTING, apart), (LOADS, loads)):
+        for name in sorted(tables):
+            found.setdefault(name, {})[what] = list(tables[name])
+    return found
 
 
 @dataclass(frozen=True, slots=True)

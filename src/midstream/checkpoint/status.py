@@ -45,6 +45,7 @@ def stored_status(store: CheckpointStore) -> dict[str, Any]:
         "batch": manifest.batch_id,
         "slots": manifest.slots.count,
         "spread": list(manifest.slots.spread),
+        "key_classes": key_classes_summary(manifest),
         "slot_decisions": list(manifest.slots.decisions),
         "moving": moving_groups(manifest),
         "scheduling": manifest.settings.scheduling,
@@ -66,6 +67,20 @@ def stored_status(store: CheckpointStore) -> dict[str, Any]:
         "requests": requests_summary(store.files, manifest),
         **measured(store, manifest),
     }
+
+
+def key_classes_summary(manifest: Manifest) -> list[dict[str, Any]]:
+    """The key classes of exchanges: whether each is dealt apart, its groups and the rows it had lately, by slot."""
+    slots, found = manifest.slots, []
+    for name in sorted(slots.classes):
+        table, loads = slots.apart.get(name, tuple(slots.routing)), slots.class_loads.get(name, ())
+        rows, groups = [0.0] * slots.count, [0] * slots.count
+        for group, slot in enumerate(table):
+            groups[slot] += 1
+            rows[slot] += loads[group] if loads else 0.0
+        known = {"by": name, "apart": name in slots.apart, "groups": groups, "rows": [round(r, 1) for r in rows]}
+        found.append(known)
+    return found
 
 
 def moving_groups(manifest: Manifest) -> dict[str, Any] | None:

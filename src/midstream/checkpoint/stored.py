@@ -323,6 +323,10 @@ class Slots:
     """The groups that several slots share, or are to."""
     moving: Mapping[str, Any] | None = None
     """The move under way of groups whose rows go to two slots."""
+    key_classes: tuple[Mapping[str, Any], ...] = ()
+    """The key classes of exchanges: whether each is dealt apart, its groups and the rows it had lately, by slot."""
+    rows: tuple[float, ...] = ()
+    """How many rows each slot had lately: as they arrived, and as stages exchanged them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -291,13 +291,14 @@ class Session:
         """The job as of its last batch, in the values that `ms.open` gives."""
         self._needs_checkpoint("a stored job")
 
-    def rebalance(self, routing: Sequence[int] | None = None, *, protocol: str = "auto") -> bool:
+    def rebalance(self, routing: Sequence[int] | None = None, *, protocol: str = "auto", by: str | None = None) -> bool:
         """Reassigns partition groups to slots, their state with them, beginning with the next batch.
 
-        By default so that no slot has much more to do than others; `routing` names the slot of each group. By the
-        protocol "mslb" their state moves between two batches. By "split_time" no state moves: their rows go to both
-        slots until what the old one holds has ended; by "ptlb", for inner joins, until no row meets what was there
-        before. One that is wrong for a query is refused. False if nothing would change.
+        By default so that no slot has much more to do than others; `routing` names the slot of each group. With `by`,
+        such as "B.y", only groups of what later stages exchange by that key move, by "mslb" alone. By the protocol
+        "mslb" their state moves between two batches. By "split_time" no state moves: their rows go to both slots until
+        what the old one holds has ended; by "ptlb", for inner joins, until no row meets what was there before. One that
+        is wrong for a query is refused. False if nothing would change.
         """
         self._needs_checkpoint("slots")
 

@@ -217,8 +217,8 @@ class CheckpointSession(Session):
     def resume(self, name: str) -> dict[str, Any]:
         return self._job.resume(name).to_json()
 
-    def rebalance(self, routing: Sequence[int] | None = None, *, protocol: str = "auto") -> bool:
-        return self._job.rebalance(routing, protocol=protocol_named(protocol))
+    def rebalance(self, routing: Sequence[int] | None = None, *, protocol: str = "auto", by: str | None = None) -> bool:
+        return self._job.rebalance(routing, protocol_named(protocol), by or "")
 
     def cancel_rebalance(self) -> None:
         self._job.apply(MoveCancelled())

@@ -12,7 +12,7 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import is_rehearsal
 from midstream.checkpoint.process import Repeated, this_process
 from midstream.checkpoint.request_log import requests_summary
-from midstream.checkpoint.status import measured, moving_groups, shared_with
+from midstream.checkpoint.status import key_classes_summary, measured, moving_groups, shared_with
 from midstream.cluster.query import Query
 from midstream.errors import JobError, MidstreamError
 from midstream.job.commands.accounts import adaptivity_of, history_of, known_tick
@@ -69,7 +69,7 @@ class Commanded(Protocol):
     def resume(self, name: str) -> dict[str, Any]:
         """Has a query in quarantine go on."""
 
-    def rebalance(self, routing: Sequence[int] | None = None, *, protocol: str = "auto") -> bool:
+    def rebalance(self, routing: Sequence[int] | None = None, *, protocol: str = "auto", by: str | None = None) -> bool:
         """Reassigns partition groups to slots."""
 
     def cancel_rebalance(self) -> None:
@@ -153,8 +153,8 @@ class Listener:
                 query.cancel_migration()
                 return {"query": name, "plan": query.plan.text, "cancelled": left}
             case {"command": "rebalance"}:
-                wanted_by = request.get("protocol", "auto")
-                return {"changes": session.rebalance(request.get("routing"), protocol=wanted_by)}
+                how = {"protocol": request.get("protocol", "auto"), "by": request.get("by")}
+                return {"changes": session.rebalance(request.get("routing"), **how)}
             case {"command": "cancel_rebalance"}:
                 session.cancel_rebalance()
                 return {"cancelled": True}
@@ -199,6 +199,7 @@ def status(session: Commanded) -> dict[str, Any]:
         "moves": session.moves,
         "slot_decisions": session.slot_decisions,
         "spread": list(known.slots.spread),
+        "key_classes": key_classes_summary(known),
         "scheduling": job.state.settings.scheduling,
         "links": links_summary(job.watchers.located.links(job.state.settings.links)),
         "streams": {

@@ -22,13 +22,15 @@ class Route:
     """Where rows go: by the hash of key columns, to one slot (no columns), or nowhere else (None: they stay).
 
     Rows that go to every slot have no key either. With `arrival` the hash is the one by which streams arrive. With
-    `slots` rows go to, or arrive in, these alone: those of a site.
+    `slots` rows go to, or arrive in, these alone: those of a site. What goes by key is dealt as its `key_class` is,
+    which follows from the keys of all that is read beside it.
     """
 
     key: Key | None
     everywhere: bool = False
     arrival: bool = False
     slots: tuple[int, ...] = ()
+    key_class: str = field(default="", compare=False)
 
     @property
     def is_one_slot(self) -> bool:

@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from midstream.algebra import physical as p
 from midstream.algebra.partitioning import keys_above
 from midstream.distribution.fragments import Fragment, Key, Received, Route
+from midstream.distribution.key_classes import class_received
 
 
 @dataclass(frozen=True, slots=True)
 class Placed:
     """In one slot, or by the hash of each of some keys (none: anywhere); streams arrive by a hash of Spark's own.
 
-    What lies `everywhere` is there once in every slot, what lies by key at a site is in its `slots`.
+    What lies `everywhere` is there once in every slot, what lies by key at a site is in its `slots`, and elsewhere it
+    is dealt as its `key_class` is.
     """
 
     arrival: bool
@@ -27,6 +29,7 @@ class Placed:
     keys: frozenset[Key] = frozenset()
     everywhere: bool = False
     slots: tuple[int, ...] = ()
+    key_class: str = ""
 
     @property
     def anywhere(self) -> bool:
@@ -39,7 +42,7 @@ class Placed:
         return () if self.one else min(self.keys, default=None)
 
     def shared_key(self, other: Placed) -> Key | None:
-        """A key by which both are placed in the same slots; empty for one slot, None if there is none."""
+        """A key by which both are in the same partition groups; empty for one slot, None if there is none."""
         if self.one or other.one:
             return () if self.one and other.one else None
         alike = (self.arrival, self.slots) == (other.arrival, other.slots)
@@ -52,6 +55,7 @@ class Placements:
     def __init__(self, fragment: Fragment, arriving: Mapping[str, Route]) -> None:
         self.arrival = fragment.stage == 0 or any(leaf.route.arrival for leaf in fragment.received)
         self.arriving = arriving
+        self.key_class = class_received(fragment)
 
     def __call__(self, node: p.PhysicalNode) -> Placed:
         """Where a node's output lies."""
@@ -61,7 +65,8 @@ class Placements:
         if any(placed.one for placed in below):
             return Placed(self.arrival, one=True)
         slots = below[0].slots if below else ()
-        return Placed(self.arrival, keys=keys_above(node, [placed.keys for placed in below]), slots=slots)
+        keys = keys_above(node, [placed.keys for placed in below])
+        return Placed(self.arrival, keys=keys, slots=slots, key_class=self.key_class)
 
     def _leaf(self, node: p.Source) -> Placed:
         route = node.route if isinstance(node, Received) else self._arrival_route(node)
@@ -69,8 +74,9 @@ class Placements:
             return Placed(self.arrival, everywhere=True)
         if route.key is None:
             return Placed(self.arrival)
-        keys = frozenset([route.key])
-        return Placed(self.arrival, keys=keys, slots=route.slots) if route.key else Placed(self.arrival, one=True)
+        if not route.key:
+            return Placed(self.arrival, one=True)
+        return Placed(self.arrival, keys=frozenset([route.key]), slots=route.slots, key_class=self.key_class)
 
     def _arrival_route(self, node: p.Source) -> Route:
         key = self.arriving.get(node.stream.name, Route(None)).key

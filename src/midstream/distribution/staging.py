@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from midstream.algebra import physical as p
 from midstream.algebra.physical.routed import KeptWindow
 from midstream.distribution.fragments import STAY, Fragment, Received, Route, Staged, leaves
+from midstream.distribution.key_classes import with_key_classes
 
 
 @dataclass(slots=True)
@@ -54,7 +55,7 @@ def staged(
         numbers[i] = len(fragments)
         stage = max(part.stage, 1 + max(stages, default=-1))
         fragments.append(Fragment(len(fragments), node, stage, part.route, None))
-    return Staged(_with_readers(fragments), used)
+    return Staged(with_key_classes(_with_readers(fragments)), used)
 
 
 def _arrive(

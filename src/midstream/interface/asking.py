@@ -55,6 +55,10 @@ def _text(field: str, value: Any) -> str:
     return value
 
 
+def _optional_text(field: str, value: Any) -> str | None:
+    return None if value is None else _text(field, value)
+
+
 def _number(field: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InputError(f"{field} must be a whole number above zero, not {value!r:.80}")
@@ -104,7 +108,7 @@ COMMANDS: Mapping[str, Mapping[str, Check]] = {
     "add": {"query": _name, "cql": _text, "adaptive": _one_of("off", "suggest", "auto")},
     "drop": {"query": _stored_name},
     "resume": {"query": _name},
-    "rebalance": {"protocol": _one_of(*PROTOCOLS)},
+    "rebalance": {"protocol": _one_of(*PROTOCOLS), "by": _optional_text},
     "cancel_rebalance": {},
     "rescale": {"slots": _number},
     "links": {"links": _links},
@@ -119,6 +123,7 @@ OPTIONAL: Mapping[str, str | None] = {
     "adaptive": "off",
     "verify": None,
     "protocol": "auto",
+    "by": None,
 }
 
 

@@ -120,8 +120,8 @@ class Batch:
         alone = self.options.sifted.union(
             self.position.set_aside, changes.ended, changes.recut, () if doubling is None else doubling.queries
         )
-        sooner = frozenset(self.arrivals.sooner)
-        return SharingPlan(self.batch_id, self.before, self.queries, frontiers, self.fingerprints, alone, sooner)
+        sooner, apart = frozenset(self.arrivals.sooner), self.slots.apart
+        return SharingPlan(self.batch_id, self.before, self.queries, frontiers, self.fingerprints, alone, sooner, apart)
 
     @property
     def registers(self) -> Mapping[str, int]:
@@ -183,6 +183,7 @@ class Batch:
                 self._reading() if stage == 0 else None,
                 self.slots.has_copies,
                 memory or self.options.memory,
+                self.slots.apart,
             )
             for stage in range(self.stages)
         ]

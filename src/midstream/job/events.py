@@ -169,11 +169,15 @@ class VerifiedMigrationsBegun:
 
 @dataclass(frozen=True, slots=True)
 class Rebalanced:
-    """Groups are to be dealt to slots as `routing` says, or evenly by what they have had to do."""
+    """Groups are to be dealt to slots as `routing` says, or evenly by what they have had to do.
+
+    With a `key_class` those of its exchanges move alone.
+    """
 
     routing: Sequence[int] | None
     trigger: str = "asked for"
     protocol: str = "mslb"
+    key_class: str = ""
 
 
 @dataclass(frozen=True, slots=True)

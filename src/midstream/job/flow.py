@@ -14,7 +14,6 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.records import Asked
 from midstream.checkpoint.source_batches import counted
-from midstream.distribution.routing import Routing
 from midstream.job.actions import CallSinks, Collect, Commit, CompareResults, Decide, Decided, Flow
 from midstream.job.attempts import attempt
 from midstream.job.batch import Batch, entry_of
@@ -83,7 +82,7 @@ def _manifest(state: JobState, batch: Batch, notes: Notes, decided: Decided) -> 
             finished=notes.ended,
         ),
         Asked(list(notes.requests), dict(state.dropped)),
-        still_wanted(state.wanted, Routing(batch.slots.routing, batch.slots.count)),
+        still_wanted(state.wanted, batch.slots.dealing),
         counted(batch.before, notes.number),
         decided.knowledge,
         decided.slot_decisions,

@@ -315,9 +315,9 @@ class Job:
         """The streams, with their columns that are read."""
         return [(d, needed_columns(self.queries, d, self.watchers)) for d in self.streams.values()]
 
-    def rebalance(self, routing: Sequence[int] | None, trigger: str = "asked for", protocol: str = "mslb") -> bool:
+    def rebalance(self, routing: Sequence[int] | None, protocol: str = "mslb", key_class: str = "") -> bool:
         """Deals groups to slots anew, beginning with the next batch that can; false if nothing would change."""
-        return self._changes_slots(Rebalanced(routing, trigger, protocol))
+        return self._changes_slots(Rebalanced(routing, "asked for", protocol, key_class))
 
     def rescale(self, slots: int, trigger: str = "asked for") -> bool:
         """Deals groups to another number of slots, beginning with the next batch that can; false if it is the same."""

@@ -71,6 +71,7 @@ def make(state: JobState, at: Circumstances, sifted: frozenset[str] = frozenset(
         batch_id, spreading.start, state.queries, old, wanted, relocate, state.faults.stopped
     )
     before, spread = spreading.after(moved.before, moved.queries, moved.routing)
+    dealt = current_routing(before, moved.routing.slots, state.group_bits)
     queries = {
         name: replace(query, share=False) if name in sifted or reads_alone(query.staged, spread) else query
         for name, query in moved.queries.items()
@@ -86,11 +87,12 @@ def make(state: JobState, at: Circumstances, sifted: frozenset[str] = frozenset(
         ),
         SlotLayout(
             moved.routing.slots,
-            current_routing(before, moved.routing.slots, state.group_bits).groups,
+            dealt.groups,
             state.by_group or moved.upgraded,
             spread,
             moved.doubling,
             {} if moved.doubling is None else moved.doubling.copies,
+            dealt.apart,
         ),
         replace(at.options, scheduling=state.settings.scheduling, sifted=sifted),
         Changes(

@@ -13,8 +13,19 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.file_entries import ResultFile, SourceFile
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.packs import SegmentEntry
-from midstream.checkpoint.records import Asked, Outputs, QueryAccount, SetAside, Settings, Slots, Streams, Wanted
+from midstream.checkpoint.records import (
+    Asked,
+    Outputs,
+    QueryAccount,
+    SetAside,
+    Settings,
+    Slots,
+    Streams,
+    Wanted,
+    class_records,
+)
 from midstream.distribution.balancing import remembered
+from midstream.distribution.key_classes import key_classes
 from midstream.job.arriving.attention import Wait, reads_of, silences, waits
 from midstream.job.batch import TICKS, Batch, entry_of
 from midstream.job.plans.local_plans import after, at_work, ended_locally, local_after
@@ -168,7 +179,21 @@ class Outcome:
             shared=[group.to_json() for group in batch.slots.shared],
             merging=terms.merging,
             doubled=doubled_after(batch),
+            classes=class_records(batch.slots.apart, self._class_loads()),
         )
+
+    def _class_loads(self) -> dict[str, list[float]]:
+        """What exchanges of each key class have carried lately, by partition group; classes that are gone have none."""
+        batch, before = self.batch, self.before.slots.class_loads
+        queries = [own for query in batch.queries.values() for own in (query, query.after_batch)]
+        found = {}
+        for name in {name for query in queries for name in key_classes(query.staged)}:
+            now = [0] * len(batch.slots.routing)
+            for report in batch.reports:
+                for group, count in report.traffic.exchanged.get(name, {}).items():
+                    now[group] += count
+            found[name] = remembered(before.get(name, ()), now)
+        return {name: loads for name, loads in found.items() if any(loads)}
 
     def _accounts(self, terms: Terms) -> dict[str, QueryAccount]:
         batch = self.batch

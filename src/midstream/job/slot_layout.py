@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from midstream.distribution.routing import Routing
 from midstream.distribution.spread_groups import SpreadGroup
 from midstream.job.arriving.incoming import Incoming
 from midstream.job.doubling import Doubling
@@ -17,7 +18,7 @@ class SlotLayout:
 
     States may be sorted `by_group`. Several slots share the groups that are `spread`, except those that rest.
     `doubling` is the move under way of groups whose rows go to two slots, and `copies` are the slots besides the
-    owner's to which arriving rows of some groups go.
+    owner's to which arriving rows of some groups go. Of key classes that are dealt `apart`, other slots own groups.
     """
 
     count: int
@@ -26,6 +27,12 @@ class SlotLayout:
     spread: tuple[SpreadGroup, ...] = ()
     doubling: Doubling | None = None
     copies: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    apart: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    @property
+    def dealing(self) -> Routing:
+        """How groups of all key classes are dealt."""
+        return Routing(self.routing, self.count, apart=self.apart)
 
     @property
     def shared(self) -> list[SpreadGroup]:

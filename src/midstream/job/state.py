@@ -15,6 +15,7 @@ from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.records import Settings
 from midstream.distribution.fragments import Route
+from midstream.distribution.key_classes import ARRIVAL
 from midstream.distribution.routing import Routing
 from midstream.errors import JobError
 from midstream.job.batch import Batch
@@ -24,13 +25,15 @@ from midstream.job.queries.declared import require_readable_windows, require_sam
 from midstream.job.queries.faults import Faults
 from midstream.job.queries.replacing import name_of_old
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.slots.doubled_moves import AUTO, cancelled_move, require_protocol, require_rest
+from midstream.job.slots.class_dealing import ClassLoads, class_named, evened, require_naming
+from midstream.job.slots.doubled_moves import AUTO, DOUBLED, MSLB, cancelled_move, require_protocol, require_rest
 from midstream.job.slots.group_bits import chosen_bits, require_bits
 from midstream.job.slots.hot_decisions import hottest, spread_hot
 from midstream.job.slots.protocol_choice import cheapest_protocol
 from midstream.job.slots.relocation import (
     ANOTHER_NUMBER,
     current_routing,
+    groups_moved,
     require_going_to,
     require_slots,
     rerouted,
@@ -162,7 +165,7 @@ class JobState:
         self._follow_migrations(manifest)
         self._retire(batch)
         self.slots, self.routes = batch.slots.count, dict(batch.incoming.routes)
-        self.spread.arrived = hottest(batch.reports, manifest.slots.loads)
+        self.spread.arrived = hottest(batch.reports, ClassLoads.of(manifest))
         self.queries.update({name: query for name, query in batch.changes.recut.items() if name in self.queries})
         self.queries.update(
             {name: batch.queries[name].after_batch for name in batch.changes.arrived if name in self.queries}
@@ -171,7 +174,7 @@ class JobState:
             self.queries = {name: query.sorted_by_group(self.group_bits) for name, query in self.queries.items()}
         self.verifications.committed(manifest, self.queries, verified)
         self.cancelled.clear()
-        if self.wanted is not None and tuple(manifest.slots.routing) == self.wanted.groups:
+        if self.wanted is not None and self.wanted.deals_as(self.routing):
             self.wanted = None
         self.spread.follow(manifest)
         self.faults.committed()
@@ -202,22 +205,40 @@ class JobState:
         accounts = {n: replace(a, added=self.added.get(n), mode=self.modes.get(n)) for n, a in known}
         return replace(manifest, accounts=accounts)
 
-    def rebalance(self, routing: Sequence[int] | None, trigger: str, protocol: str = "mslb") -> None:
-        """Deals groups to slots anew, beginning with the next batch that can."""
+    def rebalance(
+        self, routing: Sequence[int] | None, trigger: str, protocol: str = "mslb", key_class: str = ""
+    ) -> None:
+        """Deals groups to slots anew, of one key class or of all, beginning with the next batch that can."""
         require_no_homes(self.routes, "deal partition groups anew")
         if self.wanted is not None and self.wanted.slots != self.slots:
             require_going_to(self.wanted, self.slots)
         require_rest(self.manifest)
-        if routing is None:
-            spread_hot(self.spread, self.routing, self.loads, self.queries, trigger)
-        wanted = rerouted(self.routing, self.loads, routing, trigger, self.spread)
-        if wanted is not None:
-            protocol, reason = self._protocol(protocol, wanted)
-            wanted = replace(wanted, protocol=protocol, reason=reason)
-        self.wanted = self.wanted if wanted is None else wanted
+        if key_class:
+            key_class = class_named(key_class, self.queries.values())
+            require_naming(protocol, key_class, (AUTO, MSLB))
+        elif routing is None:
+            spread_hot(self.spread, self.routing, ClassLoads.of(self.manifest), self.queries, trigger)
+        wanted = self._dealt(routing, protocol, key_class)
+        if not wanted.deals_as(self.routing):
+            protocol, reason = self._protocol(protocol, wanted, key_class)
+            self.wanted = replace(wanted, trigger=trigger, protocol=protocol, reason=reason)
 
-    def _protocol(self, protocol: str, wanted: Routing) -> tuple[str, str]:
-        """The protocol that is asked for, or the cheapest, and why."""
+    def _dealt(self, routing: Sequence[int] | None, protocol: str, key_class: str) -> Routing:
+        """Groups dealt as is asked for; those of other key classes stay as they are, or as they are to be."""
+        now = self.routing if not key_class or self.wanted is None else self.wanted
+        if routing is not None:
+            return rerouted(now, routing, key_class)
+        loads = ClassLoads.of(self.manifest)
+        if protocol in DOUBLED:
+            return evened(now, loads.together(now.apart), self.spread, only=ARRIVAL)
+        return evened(now, loads, self.spread, only=key_class or None)
+
+    def _protocol(self, protocol: str, wanted: Routing, key_class: str) -> tuple[str, str]:
+        """The protocol that is asked for, or the cheapest, and why; groups of later stages move by MSLB alone."""
+        if key_class and self.wanted is not None:
+            return self.wanted.protocol, self.wanted.reason
+        if protocol == AUTO and any(groups_moved(self.routing, wanted)):
+            return MSLB, ""
         if protocol == AUTO:
             return cheapest_protocol(self.manifest, self.queries, self.by_group, self.routing, wanted)
         require_protocol(protocol, self.queries, self.by_group)

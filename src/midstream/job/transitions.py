@@ -64,8 +64,8 @@ def after(state: JobState, event: Event) -> tuple[JobState, tuple[Action, ...]]:
             state.verifications.forget(name, state.queries)
         case VerifiedMigrationsBegun(observed):
             begin_verified(state, observed)
-        case Rebalanced(routing, trigger, protocol):
-            state.rebalance(routing, trigger, protocol)
+        case Rebalanced(routing, trigger, protocol, key_class):
+            state.rebalance(routing, trigger, protocol, key_class)
         case MoveCancelled(trigger):
             state.cancel_move(trigger)
         case Rescaled(slots, trigger):

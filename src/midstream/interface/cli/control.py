@@ -19,6 +19,7 @@ from midstream.interface.cli.status_text import (
     adaptivity_lines,
     between_slots_lines,
     faults_lines,
+    key_class_lines,
     migration_line,
     rates_lines,
     requests_lines,
@@ -68,6 +69,7 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
     lines += [f"link {ends}: {link}" for ends, link in answer.get("links", {}).items()]
     lines += between_slots_lines(answer.get("last_batch"))
     lines += shared_group_lines(answer)
+    lines += key_class_lines(answer)
     lines += retention_lines(answer)
     for name, query in answer["queries"].items():
         moving = f", migrating to {query['migrating_to']}" if query["migrating_to"] else verifying_text(query)
@@ -260,6 +262,7 @@ def _cancel(checkpoint: str, query: str | None, plan: str | None, timeout: float
 def rebalance(
     checkpoint: Checkpoint,
     protocol: Annotated[str, typer.Option(help="How groups move: auto, mslb, split_time or ptlb.")] = "auto",
+    by: Annotated[str | None, typer.Option(help="Only what later stages exchange by this key, such as B.y.")] = None,
     cancel: Annotated[
         bool, typer.Option("--cancel", help="Keep groups that are on their way in the slots they have.")
     ] = False,
@@ -273,13 +276,14 @@ def rebalance(
     Example:
       midstream rebalance orders.checkpoint
       midstream rebalance orders.checkpoint --protocol split_time
+      midstream rebalance orders.checkpoint --by items.product
       midstream rebalance orders.checkpoint --cancel
     """
     if cancel:
         answer = _asked(checkpoint, timeout, command="cancel_rebalance")
         show_json(answer) if json else show_text("groups stay in the slots they have")
         return
-    answer = _asked(checkpoint, timeout, dry_run=dry_run, command="rebalance", protocol=protocol)
+    answer = _asked(checkpoint, timeout, dry_run=dry_run, command="rebalance", protocol=protocol, by=by)
     changes = "groups move with the next batch" if answer["changes"] else "the load is balanced already"
     show_json(answer) if json else show_text(rebalance_forecast(answer) if dry_run else changes)
 

@@ -14,6 +14,7 @@ def rebalance_forecast(record: dict[str, Any]) -> str:
     if record["groups"]:
         moved = f"{record['groups']} partition groups would move by {record['protocol']}"
         lines.append(f"{moved}, with about {size(record['state_bytes'])} of state")
+    lines += [f"  {count} of them by {name}" for name, count in record.get("classes", {}).items()]
     for group in record["spread"]:
         lines.append(f"group {group['group']} would be shared by {group['slots']} slots: {group['reason']}")
     lines += [f"group {group} would come home to one slot" for group in record["brought_home"]]

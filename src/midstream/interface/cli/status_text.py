@@ -34,6 +34,16 @@ def shared_group_lines(answer: dict[str, Any]) -> list[str]:
     return lines
 
 
+def key_class_lines(answer: dict[str, Any]) -> list[str]:
+    """How the groups of key classes that are dealt apart lie in slots."""
+    apart = (known for known in answer.get("key_classes", ()) if known["apart"])
+    return [f"groups by {known['by']} are dealt apart: {_per_slot(known['groups'])}" for known in apart]
+
+
+def _per_slot(counts: list[int]) -> str:
+    return ", ".join(f"{count} in slot {slot}" for slot, count in enumerate(counts))
+
+
 def faults_lines(name: str, query: dict[str, Any]) -> list[str]:
     """Why a query is in quarantine, and what was set aside for it."""
     fault, aside = query.get("quarantine"), query.get("set_aside", 0)

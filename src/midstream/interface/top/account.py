@@ -108,12 +108,11 @@ def progress(migration: StoredMigration, reached: int | None) -> float | None:
 
 def _slots(job: StoredJob) -> list[Record]:
     slots = job.slots
-    loads = slots.loads if len(slots.loads) == len(slots.routing) else (0.0,) * len(slots.routing)
     return [
         {
             "slot": number,
             "groups": sum(slot == number for slot in slots.routing),
-            "rows": round(sum(load for slot, load in zip(slots.routing, loads, strict=True) if slot == number), 1),
+            "rows": slots.rows[number],
             "state_bytes": slots.bytes[number] if number < len(slots.bytes) else 0,
         }
         for number in range(slots.count)

@@ -79,10 +79,11 @@ class Adding:
 
     def _has_partner(self, query: RunningQuery) -> bool:
         """Whether some part of a plan that remembers something runs already."""
-        fingerprint = self.job.fingerprints.outline(query)
+        apart = self.job.state.routing.apart
+        fingerprint = self.job.fingerprints.outline(query, apart)
         wanted = {node.text for node in fingerprint.nodes()}
         for other in self._others():
-            theirs = self.job.fingerprints.of(other)
+            theirs = self.job.fingerprints.of(other, apart)
             if theirs.progress == fingerprint.progress and any(node.text in wanted for node in theirs.nodes()):
                 return True
         return False

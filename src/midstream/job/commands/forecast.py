@@ -15,7 +15,7 @@ from midstream.algebra.plan import Relation
 from midstream.algebra.statistics import Statistics
 from midstream.checkpoint.control import Request
 from midstream.checkpoint.status import moving_groups
-from midstream.distribution.balancing import skew
+from midstream.distribution.key_classes import ARRIVAL
 from midstream.distribution.routing import Routing
 from midstream.errors import JobError, MigrationError, QueryError
 from midstream.job.commands.first_plan import first_plan
@@ -26,8 +26,9 @@ from midstream.job.plans.migration_choice import decide, legal_strategy, require
 from midstream.job.queries.plan_graph import graph_of
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.both_at_once import require_both
+from midstream.job.slots.class_dealing import ClassLoads
 from midstream.job.slots.doubled_moves import AUTO, protocol_named
-from midstream.job.slots.relocation import require_slots, shipped_rows
+from midstream.job.slots.relocation import groups_moved, require_slots, shipped_rows
 from midstream.job.task.exchange import default_routing
 from midstream.job.transitions import after
 from midstream.migration.predict import predicted
@@ -61,7 +62,7 @@ def forecast(job: Job, request: Request, parse: Parse) -> Record:
         case {"command": "drop", "query": str(name)}:
             return _drop(job, query_named(job, name))
         case {"command": "rebalance"}:
-            return _rebalance(job, protocol_named(request.get("protocol", AUTO)))
+            return _rebalance(job, protocol_named(request.get("protocol", AUTO)), request.get("by") or "")
         case {"command": "cancel_rebalance"}:
             after(job.state, MoveCancelled())
             return {"cancelled": None if job.manifest is None else moving_groups(job.manifest)}
@@ -209,16 +210,16 @@ def _resume(job: Job, name: str) -> Record:
 def _reroute(job: Job, wanted: Routing) -> Record:
     """What reassigning groups would move; a group's part of the state is about its part of the slot's load."""
     now, manifest = job.state.routing, job.manifest
-    loads = job.state.loads or [1.0] * len(now.groups)
-    moved = [group for group, (old, new) in enumerate(zip(now.groups, wanted.groups, strict=True)) if old != new]
+    loads = ClassLoads.of(manifest) if job.state.loads else ClassLoads({ARRIVAL: [1.0] * len(now.groups)})
+    moved = groups_moved(now, wanted)
     state = 0 if manifest is None else sum(entry.bytes for entry in manifest.entries())
-    part = sum(loads[group] for group in moved) / max(sum(loads), 1e-9)
     return {
         "changes": bool(moved),
         "slots": [now.slots, wanted.slots],
-        "groups": len(moved),
-        "state_bytes": round(part * state),
-        "skew": [round(skew(now.groups, loads, now.slots), 3), round(skew(wanted.groups, loads, wanted.slots), 3)],
+        "groups": sum(moved.values()),
+        "classes": {name: count for name, count in moved.items() if name},
+        "state_bytes": round(loads.part_moved(now, wanted) * state),
+        "skew": [round(loads.skew(now), 3), round(loads.skew(wanted), 3)],
         "waits": any(q.migrates and not (q.migration and q.migration.moves) for q in job.queries.values()),
     }
 
@@ -241,9 +242,9 @@ def _links(job: Job, wanted: Mapping[str, str]) -> Record:
     return {"changes": changes(now, then), "links": links_summary(then), "queries": queries}
 
 
-def _rebalance(job: Job, protocol: str) -> Record:
+def _rebalance(job: Job, protocol: str, key_class: str) -> Record:
     """What dealing groups evenly would move, which groups slots would come to share, and which would go home."""
-    now, then = job.state, after(job.state, Rebalanced(None, "", protocol))[0]
+    now, then = job.state, after(job.state, Rebalanced(None, "", protocol, key_class))[0]
     wanted = now.routing if then.wanted is None or then.wanted is now.wanted else then.wanted
     begun = [group for number, group in then.spread.groups.items() if number not in now.spread.groups]
     home = sorted(now.spread.groups.keys() - then.spread.groups.keys())

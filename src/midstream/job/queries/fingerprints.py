@@ -1,13 +1,14 @@
 """What sharing asks of plans: which of their nodes do the same, wherever an exchange cuts them into fragments.
 
 A node is known by its structure and by what it reads. What it reads through an exchange is known by the producer's
-structure, by the route and by the stage that reads it, so equal texts mean equal rows in equal slots at equal times.
-What a one-way join gives depends on the window it reads too, so it is known by that window and by when it began.
+structure, by the route, by its key class where that is dealt apart, and by the stage that reads it, so equal texts mean
+equal rows in equal slots at equal times. What a one-way join gives depends on the window it reads too, so it is known
+by that window and by when it began.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from midstream.algebra import physical as p
@@ -15,6 +16,7 @@ from midstream.algebra.physical.identities import structure
 from midstream.algebra.physical.routed import KeptWindow, OneWayJoin, WindowName
 from midstream.algebra.windows import Hop
 from midstream.distribution.fragments import Fragment, Received, leaves
+from midstream.distribution.key_classes import key_classes
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.task.kept_windows import has_null_keys, probed_alias, window_alias
 from midstream.job.task.shipping import Shipped
@@ -66,6 +68,8 @@ class Outlining:
     producers: Mapping[int, Outline]
     windows: Mapping[WindowName, str]
     """The streams whose windows one-way joins read."""
+    apart: Collection[str] = ()
+    """The key classes that are not dealt as rows arrive."""
 
     def outline(self) -> Outline:
         """The outline of the fragment's plan."""
@@ -77,7 +81,9 @@ class Outlining:
 
     def _received(self, leaf: p.PhysicalNode) -> str:
         assert isinstance(leaf, Received)
-        return f"{leaf.route} to stage {self.fragment.stage} of {self.producers[leaf.fragment].text}"
+        own = leaf.route.key_class in self.apart
+        dealt = f" dealt as {leaf.route.key_class}" if own else ""
+        return f"{leaf.route}{dealt} to stage {self.fragment.stage} of {self.producers[leaf.fragment].text}"
 
     def _of(self, node: p.PhysicalNode, beside: str) -> Outline:
         below = tuple(self._of(child, beside) for child in node.inputs)
@@ -141,13 +147,13 @@ class Fingerprint:
     `windows` are those that fragments keep which read streams, `kept` those that fragments keep for one-way joins.
     """
 
-    def __init__(self, query: RunningQuery) -> None:
+    def __init__(self, query: RunningQuery, apart: Collection[str] = ()) -> None:
         self.outlines: dict[int, Outline] = {}
         nodes = [(f.number, node) for f in query.staged.fragments for node in p.walk_physical(f.plan)]
         self.kept = {number: node for number, node in nodes if isinstance(node, KeptWindow)}
         read = {node.name: probed_alias(node) for node in self.kept.values()}
         for fragment in query.staged.fragments:
-            self.outlines[fragment.number] = Outlining(query.grid, fragment, self.outlines, read).outline()
+            self.outlines[fragment.number] = Outlining(query.grid, fragment, self.outlines, read, apart).outline()
         self.root = self.outlines[query.staged.root.number]
         self.windows = {
             f.number: tuple(windows_of(query.boxes[f.number], self.outlines[f.number]))
@@ -167,20 +173,21 @@ class Fingerprints:
     """The shapes of a session's queries, and the numbers by which their nodes are called."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[object, Fingerprint]] = {}
+        self._known: dict[str, tuple[object, tuple[str, ...], Fingerprint]] = {}
         self._numbers: dict[str, int] = {}
         self._named: dict[object, tuple[Outline, Shipped[Named]]] = {}
 
-    def of(self, query: RunningQuery) -> Fingerprint:
-        """A query's shape."""
+    def of(self, query: RunningQuery, apart: Collection[str] = ()) -> Fingerprint:
+        """A query's shape, where some key classes are dealt apart."""
         known = self._known.get(query.name)
-        if known is None or known[0] is not query.staged:
-            known = self._known[query.name] = (query.staged, Fingerprint(query))
-        return known[1]
+        own = tuple(name for name in key_classes(query.staged) if name in apart) if apart else ()
+        if known is None or known[0] is not query.staged or known[1] != own:
+            known = self._known[query.name] = (query.staged, own, Fingerprint(query, own))
+        return known[2]
 
-    def outline(self, query: RunningQuery) -> Fingerprint:
+    def outline(self, query: RunningQuery, apart: Collection[str] = ()) -> Fingerprint:
         """The shape of a query that is not there yet."""
-        return Fingerprint(query)
+        return Fingerprint(query, apart)
 
     def tidy(self) -> None:
         """Forgets numbers once most are of queries that are gone; to be called between batches."""

@@ -13,7 +13,7 @@ window than its name says. So is a query that does not run by one plan in all sl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -71,6 +71,8 @@ class SharingPlan:
     """The queries whose states were moved to another plan right before this batch."""
     sooner: frozenset[str] = frozenset()
     """The queries whose fragments run a stage sooner than they say."""
+    apart: Collection[str] = ()
+    """The key classes that are not dealt as rows arrive."""
 
     def __post_init__(self) -> None:
         self.records: dict[str, Record] = {}
@@ -83,6 +85,9 @@ class SharingPlan:
                 self.records[name] = self._begun(query)
         self._running_at: dict[object, set[str]] = {}
         self.fingerprints.tidy()
+
+    def _shape(self, query: RunningQuery) -> Fingerprint:
+        return self.fingerprints.of(query, self.apart)
 
     @property
     def _stored(self) -> Mapping[str, Any]:
@@ -134,10 +139,10 @@ class SharingPlan:
             other = self.queries[name]
             startable = self._can_share(other, record) and not other.staged.windows
             if name != query.name and startable and not self.is_fresh(name):
-                yield other, self.fingerprints.of(other), record
+                yield other, self._shape(other), record
 
     def _take_over_nodes(self, query: RunningQuery, since: dict[str, int], partners: dict[str, None]) -> None:
-        fingerprint = self.fingerprints.of(query)
+        fingerprint = self._shape(query)
         running: dict[str, tuple[str, Record]] = {}
         for other, theirs, record in self._others(query):
             for node in theirs.nodes() if theirs.progress == fingerprint.progress else ():
@@ -153,7 +158,7 @@ class SharingPlan:
     ) -> Iterator[int]:
         """Takes over windows that others keep; gives how far these had been forgotten."""
         assert self.before is not None
-        for number, windows in self.fingerprints.of(query).windows.items():
+        for number, windows in self._shape(query).windows.items():
             places = {window.alias: set[tuple[str, int]]() for window in windows}
             for window in windows:
                 places[window.alias].add((window.text, window.port))
@@ -209,7 +214,7 @@ class SharingPlan:
         routed = bool(known.staged.windows)
         if routed and self.is_fresh(query):
             return None
-        return (self.fingerprints.of(known).progress, self.frontiers[query], routed, query in self.sooner)
+        return (self._shape(known).progress, self.frontiers[query], routed, query in self.sooner)
 
     def gathered(self, works: Sequence[FragmentWork]) -> list[TaskWork]:
         """The works of a stage, those that have something in common as one."""
@@ -250,7 +255,7 @@ class SharingPlan:
         place = self.place(query)
         if place is None:
             return {}
-        fingerprint, since = self.fingerprints.of(self.queries[query]), self.records[query].since
+        fingerprint, since = self._shape(self.queries[query]), self.records[query].since
         known = self._running(place) if self.is_fresh(query) else None
         found: dict[int, object] = {}
         for outline in fingerprint.outlines.values():
@@ -265,12 +270,12 @@ class SharingPlan:
                 node.identity(record.since)
                 for name, record in self.records.items()
                 if self.place(name) == place and not self.is_fresh(name)
-                for node in self.fingerprints.of(self.queries[name]).nodes()
+                for node in self._shape(self.queries[name]).nodes()
             }
         return self._running_at[place]
 
     def _tokens(self, work: FragmentWork) -> set[object]:
-        known, number = self.fingerprints.of(self.queries[work.query]), work.fragment.number
+        known, number = self._shape(self.queries[work.query]), work.fragment.number
         since = self.records[work.query].since
         if number in known.kept:
             return {(*probed_token(known.kept[number]), since[probed_alias(known.kept[number])])}
@@ -293,7 +298,7 @@ class SharingPlan:
         inherited = {}
         for query, fragment, text, port, segments in self.inherited:
             if any(work.name == (query, fragment) for work in works):
-                outline = self.fingerprints.of(self.queries[query]).outlines[fragment]
+                outline = self._shape(self.queries[query]).outlines[fragment]
                 node = next(o for o in outline.walk() if o.text == text)
                 number = self.fingerprints.number(node.identity(self.records[query].since))
                 inherited[number, port] = Inherited(number, port, segments)
@@ -307,7 +312,7 @@ class SharingPlan:
 
     def _member(self, work: FragmentWork) -> Member:
         query, since = self.queries[work.query], self.records[work.query].since
-        outline = self.fingerprints.of(query).outlines[work.fragment.number]
+        outline = self._shape(query).outlines[work.fragment.number]
         fresh, later = self.is_fresh(work.query), work.fragment.stage > 0
         named = self.fingerprints.named(work.name, outline, since)
         if fresh and later:

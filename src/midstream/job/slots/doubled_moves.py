@@ -100,10 +100,11 @@ def relocated_doubled(
         return _went_back(known, batch_id, (yield from relocate(_back(known, before, queries), None, None)))
     if before is not None and known is not None:
         others = {name: query for name, query in queries.items() if name not in known.queries}
-        if known.over() is None or waits_for_migrations(others, before, old, known.target):
+        target = replace(known.target, apart=old.apart)
+        if known.over() is None or waits_for_migrations(others, before, old, target):
             return replace((yield from relocate(before, None, None)), doubling=known.only(queries.__contains__))
         rest = replace(before, slots=replace(before.slots, doubled=None))
-        return _ended(known, (yield from relocate(rest, known.target, _placed(known, before, queries))))
+        return _ended(known, (yield from relocate(rest, target, _placed(known, before, queries))))
     if before is None or wanted is None or wanted.protocol not in DOUBLED or wanted.groups == old.groups:
         return (yield from relocate(before, wanted, None))
     if any(holds_up(wanted.protocol, query) for query in queries.values()):

@@ -69,8 +69,9 @@ def _going(query: RunningQuery, old: Routing, new: Routing) -> dict[int, set[int
     first = {0} if any(route.is_one_slot for route in routes) else set()
     anywhere = any(route.key is None for route in routes)
     found = {slot: first | ({slot % new.slots} if anywhere else set()) for slot in range(old.slots)}
-    for owner, target in zip(old.groups, new.groups, strict=True):
-        found[owner].add(target)
+    for _, lay, lie in old.beside(new):
+        for owner, target in zip(lay, lie, strict=True):
+            found[owner].add(target)
     return found
 
 

@@ -148,7 +148,7 @@ class Move:
         ports = {name: port for port, name in enumerate(self._travelling())}
         layout = Layout.of({port: schema for port, schema in enumerate(self._travelling().values())})
         parcels = [parcel for plan in self.working for parcel in self._parcels(plan, ports)]
-        sending = SendStep(self.checkpoint, layout, self.new.groups, self.new.slots, tuple(parcels), self.memory)
+        sending = SendStep(self.checkpoint, layout, self.new, self.new.slots, tuple(parcels), self.memory)
         return sending, [
             FillStep(
                 self.checkpoint,
@@ -156,7 +156,7 @@ class Move:
                 stage,
                 stage == self.stages - 1,
                 layout,
-                self.new.groups,
+                self.new,
                 tuple(work for plan in self.working for work in self._work(plan, stage, ports)),
                 self.new.slots,
                 self.memory,

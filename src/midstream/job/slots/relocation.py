@@ -10,6 +10,7 @@ from typing import Any
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.records import Wanted
+from midstream.distribution.key_classes import key_classes
 from midstream.distribution.routing import Routing
 from midstream.errors import JobError, MigrationError
 from midstream.job.actions import Flow, MoveState
@@ -21,7 +22,6 @@ from midstream.job.slots.moving import Move, PlanMove
 from midstream.job.slots.moving_migrations import Filled, in_tasks, moved_by_name
 from midstream.job.slots.replays import Pace, Replay, after_replays, replays
 from midstream.job.slots.rerouting import Rerouting
-from midstream.job.slots.spreading import SpreadGroups
 from midstream.job.task.exchange import GROUP_BITS, default_routing
 from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report, require_all
@@ -49,14 +49,15 @@ def current_routing(manifest: Manifest | None, slots: int, bits: int = GROUP_BIT
     """How groups are dealt to slots by a manifest, or at first, when their number is chosen."""
     if manifest is None or not manifest.slots.routing:
         return Routing(tuple(default_routing(slots, 2**bits)), slots)
-    return Routing(tuple(manifest.slots.routing), manifest.slots.count)
+    return Routing(tuple(manifest.slots.routing), manifest.slots.count, apart=manifest.slots.apart)
 
 
 def still_wanted(wanted: Routing | None, now: Routing) -> Wanted | None:
     """What a manifest says of slots that had to wait; a number of slots that a session was opened with is not kept."""
-    if wanted is None or wanted.groups == now.groups or wanted.trigger == ANOTHER_NUMBER:
+    if wanted is None or wanted.deals_as(now) or wanted.trigger == ANOTHER_NUMBER:
         return None
-    return Wanted(list(wanted.groups), wanted.slots, wanted.trigger, wanted.protocol, wanted.reason)
+    apart = {name: list(table) for name, table in wanted.apart.items()}
+    return Wanted(list(wanted.groups), wanted.slots, wanted.trigger, wanted.protocol, wanted.reason, apart)
 
 
 def wanted_since(manifest: Manifest) -> Routing | None:
@@ -64,19 +65,32 @@ def wanted_since(manifest: Manifest) -> Routing | None:
     wanted = manifest.slots.wanted
     if wanted is None:
         return None
-    return Routing(tuple(wanted.groups), wanted.slots, wanted.trigger, wanted.protocol, wanted.reason)
+    apart = {name: tuple(table) for name, table in wanted.apart.items()}
+    return Routing(tuple(wanted.groups), wanted.slots, wanted.trigger, wanted.protocol, wanted.reason, apart)
 
 
-def rerouted(
-    now: Routing, loads: Sequence[float], routing: Sequence[int] | None, trigger: str, spread: SpreadGroups
-) -> Routing | None:
-    """Groups reassigned to slots: as requested, or so that slots have equal loads; None if nothing would change."""
-    if routing is None:
-        dealt = spread.evened(now, loads) if loads else now.groups
-    else:
-        dealt = tuple(routing)
-        require_routing(dealt, len(now.groups), now.slots)
-    return None if dealt == now.groups else Routing(dealt, now.slots, trigger)
+def rerouted(now: Routing, routing: Sequence[int], key_class: str) -> Routing:
+    """Groups reassigned to slots as requested: those of a key class, or all that are dealt as rows arrive."""
+    dealt = tuple(routing)
+    require_routing(dealt, len(now.groups), now.slots)
+    return replace(now, apart={**now.apart, key_class: dealt}) if key_class else replace(now, groups=dealt)
+
+
+def is_touched(query: RunningQuery, old: Routing, new: Routing) -> bool:
+    """Whether a query, by the plan that it runs or goes over to, has states of which groups change their slots."""
+    plans = [query.staged, *([] if query.migration is None else [query.migration.target.staged])]
+    classes = {name for staged in plans for name in key_classes(staged)}
+    return old.groups != new.groups or any(old.table(name) != new.table(name) for name in classes)
+
+
+def groups_moved(old: Routing, new: Routing) -> dict[str, int]:
+    """How many groups change their slots, by key class; classes of which none do are left out.
+
+    >>> groups_moved(Routing((0, 1), 2), Routing((0, 1), 2, apart={"B.y": (1, 1)}))
+    {'B.y': 1}
+    """
+    found = {name: sum(a != b for a, b in zip(lay, lie, strict=True)) for name, lay, lie in old.beside(new)}
+    return {name: count for name, count in found.items() if count}
 
 
 def require_slots(slots: int, groups: int) -> None:
@@ -149,14 +163,19 @@ def relocated(
     targets = {name: _after(query) if name in going else query for name, query in queries.items()}
     recut = {} if rerouting is None else rerouting.queries
     targets = {**targets, **recut}
-    upgrade = None if new.groups == old.groups else upgrade
+    stays = new.deals_as(old)
+    upgrade = None if stays else upgrade
     if upgrade is not None:
         targets = {name: query.sorted_by_group(upgrade) for name, query in targets.items()}
     started = time.time()
-    if before is None or (new.groups == old.groups and not going and not recut and not replayed):
+    if before is None or (stays and not going and not recut and not replayed):
         ended = _ended(queries, going, batch_id, before, started, [])
         return Relocated(before, targets, new, ended, upgraded=upgrade is not None)
-    moving = [name for name in queries if name in going or name in recut or new.groups != old.groups]
+    moving = [
+        name
+        for name, query in queries.items()
+        if name in going or name in recut or upgrade is not None or is_touched(query, old, new)
+    ]
     plans: list[PlanMove] = []
     united: dict[str, list[dict[str, Any]]] = {}
     for name in moving:
@@ -186,10 +205,10 @@ def relocated(
     segments = {**before.segments, **put_together(move.segments(reports)), **(named or {})}
     segments = after_replays(segments, replayed, [name for name, m in going.items() if m.replays])
     moved = None
-    if new.groups != old.groups or rerouting is not None:
+    if not stays or rerouting is not None:
         moved = _move_record(move, upgrade is not None, rerouting)
     ended = {**_ended(queries, going, batch_id, before, started, reports), **united}
-    after = replace(before, segments=segments, slots=replace(before.slots, routing=new.groups))
+    after = replace(before, segments=segments, slots=before.slots.dealt(new.groups, new.apart))
     return Relocated(after, targets, new, ended, moved, upgrade is not None)
 
 
@@ -216,6 +235,8 @@ def _named(
     """The segments of queries that migrate inside tasks in the slots that are wanted; None if the slots must wait."""
     found: dict[str, Filled] = {}
     for name, query in queries.items():
+        if upgrade is None and not is_touched(query, old, wanted):
+            continue
         if query.migration is not None and query.migration.apart and not query.migration.moves:
             return None
         if not in_tasks(query):
@@ -276,12 +297,13 @@ def _ended(
 def _move_record(move: Move, upgraded: bool, rerouting: Rerouting | None) -> dict[str, Any]:
     """What is remembered of a change of slots or routes."""
     triggers = [move.new.trigger, "" if rerouting is None else rerouting.trigger]
-    changed = sum(a != b for a, b in zip(move.old.groups, move.new.groups, strict=True))
+    changed = groups_moved(move.old, move.new)
     return {
         "batch": move.batch_id,
         "trigger": "; ".join(text for text in triggers if text),
         "slots": [move.old.slots, move.new.slots],
-        "groups": changed,
+        "groups": sum(changed.values()),
+        **({"classes": {name: count for name, count in changed.items() if name}} if any(changed) else {}),
         "rows_sent": move.rows_sent,
         "bytes_written": move.bytes_written,
         **({"sorted_by": "group"} if upgraded else {}),

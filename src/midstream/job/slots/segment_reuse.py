@@ -56,16 +56,17 @@ def reuse_of(
         result.sent.update({slot: entries for slot, entries in named.items() if entries})
         return result
     shared = shipment.placed.shared_key(origin.placed) if usable else None
+    lay, lie = old.table(origin.placed.key_class), new.table(shipment.placed.key_class)
     for slot, entries in named.items():
         if not entries:
             continue
         if usable and shipment.placed.anywhere and origin.placed.anywhere:
             ranges: list[Range] | None = [(slot % new.slots, 0, 2**64)]
         else:
-            ranges = None if shared is None else _ranges(shipment, shared, slot, old.groups, new.groups)
+            ranges = None if shared is None else _ranges(shipment, shared, slot, lay, lie)
         if ranges is None:
             result.sent[slot] = entries
-            if shared is not None and slot in new.groups:
+            if shared is not None and slot in lie:
                 result.parted[slot] = [replace(e, state=shipment.name, key=shipment.key) for e in entries]
             continue
         for target, hash_from, hash_to in ranges:

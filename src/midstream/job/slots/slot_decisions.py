@@ -11,7 +11,7 @@ together, and what goes second waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,108 +20,26 @@ from midstream.adaptation.balance import BalanceController, BalanceDecision, Bal
 from midstream.adaptation.hot_groups import HotController, HotDecision
 from midstream.adaptation.scaling import ScaleController, ScalePolicy, SlotRange
 from midstream.adaptation.weighing import SlotChange, Weighed
-from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
+from midstream.distribution.key_classes import in_words
 from midstream.distribution.routing import Routing
-from midstream.distribution.spread_groups import SpreadGroup
 from midstream.job.batch import Batch
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.both_at_once import SHARED
+from midstream.job.slots.doubled_moves import MSLB
 from midstream.job.slots.hot_decisions import carry_out, decide, rows_of
+from midstream.job.slots.measuring import Measure, Measured, measured
 from midstream.job.slots.protocol_choice import Terms
+from midstream.job.slots.relocation import groups_moved
 from midstream.job.slots.spreading import SpreadGroups
 from midstream.job.slots.weighed_moves import PlansDecided, PutOff, moved_groups, shared_group
 from midstream.job.task.exchange import default_routing
-from midstream.job.task.reports import Report
-
-WORK = ("state", "kernel", "write")
-"""What of a slot's seconds is work of its own, rather than waiting for rows."""
 
 WINDOW = 60.0
 """How many seconds a window is taken for, as long as nothing says how fast time goes."""
 
 REMEMBERED = 32
 """How many decisions manifests remember."""
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What a batch took: the groups' loads per second, and for which part of the time the busiest slot worked.
-
-    A group that several slots share has the load of its home; `shared` are its loads in the others.
-    """
-
-    groups: tuple[GroupLoad, ...]
-    busy: float
-    ticks_per_second: float
-    shared: tuple[tuple[int, GroupLoad], ...] = ()
-
-
-Measure = Callable[[Batch, float], Measured]
-"""Measures a batch that began so many seconds after the one before it."""
-
-
-def measured(batch: Batch, interval: float) -> Measured:
-    """What slots report of a batch."""
-    slots = batch.slots
-    worked, seconds, held, rows = ([0.0] * slots.count for _ in range(4))
-    counts = [0] * len(slots.routing)
-    for report in batch.reports:
-        worked[report.slot] += sum(report.seconds.get(name, 0.0) for name in WORK)
-        seconds[report.slot] += report.processor
-        held[report.slot] += sum(part.state_bytes for part in report.fragments.values())
-        rows[report.slot] += sum(part.state_rows for part in report.fragments.values())
-        for group, count in report.traffic.groups.items():
-            counts[group] += count
-    lately = list(batch.before.slots.loads) if batch.before is not None else []
-    lately = lately or [0.0] * len(counts)
-    elsewhere = _elsewhere(slots.shared, batch.reports)
-    for group, _, count in elsewhere:
-        counts[group] -= count
-        lately[group] -= lately[group] * _share(count, counts[group] + count)
-    placed = [*zip(range(len(counts)), slots.routing, counts, strict=True), *elsewhere]
-    past = [*lately, *(float(count) for _, _, count in elsewhere)]
-    now, before = ([0.0] * slots.count for _ in range(2))
-    for (_, slot, count), load in zip(placed, past, strict=True):
-        now[slot] += count
-        before[slot] += load
-    found = [
-        GroupLoad(
-            str(slot),
-            seconds[slot] / interval * _share(count, now[slot]),
-            rows[slot] * _share(load, before[slot]),
-            held[slot] * _share(load, before[slot]),
-            count / interval,
-        )
-        for (_, slot, count), load in zip(placed, past, strict=True)
-    ]
-    groups, shared = found[: len(counts)], found[len(counts) :]
-    others = tuple((group, load) for (group, _, _), load in zip(elsewhere, shared, strict=True))
-    return Measured(tuple(groups), max(worked) / interval, _ticks(batch.before, batch.reports) / interval, others)
-
-
-def _elsewhere(groups: Sequence[SpreadGroup], reports: Sequence[Report]) -> list[tuple[int, int, int]]:
-    """The rows of groups that several slots share, in the slots that are not their homes."""
-    found = []
-    for shared in groups:
-        arrived = {
-            report.slot: report.traffic.arrived.get(shared.spread, {}).get(shared.group, 0)
-            for report in reports
-            if report.stage == 0
-        }
-        found += [(shared.group, slot, arrived.get(slot, 0)) for slot in shared.slots[1:]]
-    return found
-
-
-def _share(count: float, total: float) -> float:
-    return count / total if total else 0.0
-
-
-def _ticks(manifest: Manifest | None, reports: Sequence[Report]) -> float:
-    """How far event time has come with a batch."""
-    before = {} if manifest is None else manifest.streams.latest
-    latest = [(s, t) for report in reports for s, t in report.streams.latest.items()]
-    return float(max((t - before[s] for s, t in latest if before.get(s, BEGINNING) > BEGINNING), default=0))
 
 
 @dataclass(slots=True)
@@ -233,7 +151,7 @@ class SlotDecisions:
         self, hot: HotController, batch: Batch, seen: Measured, spread: SpreadGroups, plans: PlansDecided | None
     ) -> HotDecision:
         before = hot if plans is None else deepcopy(hot)
-        decision = decide(hot, batch, seen.groups, seen.shared, spread)
+        decision = decide(hot, batch, seen, spread)
         if decision.action == "spread" and decision.group is not None and plans is not None:
             rows, loads = rows_of(batch.reports, decision.group), _loads(seen)
             change = shared_group(loads, decision, rows, batch.slots.count)
@@ -253,10 +171,12 @@ class SlotDecisions:
         moving = frozenset(range(len(slots.routing))) if waiting else frozenset[int]()
         fixed = {*range(len(seen.groups), len(seen.groups) + len(seen.shared)), *(group for group, _ in seen.shared)}
         terms = Terms.of(batch.queries, slots.by_group)
+        # Groups of later stages move by naming their state alone.
+        protocols = terms.protocols if len(seen.classes) == 1 else (MSLB,)
         decision = balance.consider(
             _loads(seen),
             names,
-            terms.protocols,
+            protocols,
             moving,
             fixed=fixed,
             carried=terms.carried,
@@ -265,15 +185,17 @@ class SlotDecisions:
         )
         protocol = decision.requests[0].protocol if decision.requests else ""
         if decision.action == "move" and plans is not None:
-            change = moved_groups(_loads(seen), _dealt(slots.routing, decision), decision.forecast.cost)
+            change = moved_groups(_loads(seen), _places(seen, decision), decision.forecast.cost)
             weighed = self._weigh(batch, seen, change, protocol, plans)
             decision = replace(decision, reason=f"{decision.reason} {weighed.reason}")
             if weighed.order == "plan":
                 self.balance, decision = before, replace(decision, action="wait")
-        self._remember(batch, {"kind": "groups", **decision.as_dict()})
+        moves = _moves(slots.dealing, seen, decision)
+        self._remember(batch, {"kind": "groups", **decision.as_dict(), **moves})
         if decision.action != "move":
             return None
-        return Routing(_dealt(slots.routing, decision), slots.count, decision.reason, protocol)
+        dealt = seen.dealt(slots.dealing, _places(seen, decision))
+        return replace(dealt, trigger=decision.reason, protocol=protocol)
 
     def _weigh(self, batch: Batch, seen: Measured, change: SlotChange, protocol: str, plans: PlansDecided) -> Weighed:
         """Weighs a move against changes of plans; what goes second is put off."""
@@ -300,12 +222,24 @@ def _loads(seen: Measured) -> list[GroupLoad]:
     return [*seen.groups, *(load for _, load in seen.shared)]
 
 
-def _dealt(routing: Sequence[int], decision: BalanceDecision) -> tuple[int, ...]:
-    dealt = list(routing)
+def _places(seen: Measured, decision: BalanceDecision) -> list[int]:
+    """The slots of all groups of all classes as is decided."""
+    places = [int(group.owner) for group in seen.groups]
     for request in decision.requests:
         for group in request.groups:
-            dealt[group] = int(request.receiver)
-    return tuple(dealt)
+            places[group] = int(request.receiver)
+    return places
+
+
+def _moves(old: Routing, seen: Measured, decision: BalanceDecision) -> dict[str, Any]:
+    """What a decision says of key classes: how many groups move of each, and the groups by their own numbers."""
+    changed = groups_moved(old, seen.dealt(old, _places(seen, decision)))
+    if not any(changed):
+        return {}
+    size, record = len(old.groups), decision.as_dict()
+    moves = [{**move, "groups": [group % size for group in move["groups"]]} for move in record["moves"]]
+    words = ", ".join(f"{count} {in_words(name)}" for name, count in changed.items())
+    return {"classes": changed, "moves": moves, "reason": f"{record['reason']} Groups: {words}."}
 
 
 def _window(queries: Mapping[str, RunningQuery], ticks_per_second: float) -> float | None:

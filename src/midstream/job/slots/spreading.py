@@ -16,7 +16,7 @@ from typing import Any
 
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.packs import SegmentEntry
-from midstream.distribution.balancing import EVEN, balanced, slot_loads
+from midstream.distribution.balancing import slot_loads
 from midstream.distribution.routing import Routing
 from midstream.distribution.spread_groups import Kind, SpreadGroup, copied_streams, kinds_of_states
 from midstream.errors import InternalError, JobError
@@ -57,17 +57,17 @@ class SpreadGroups:
         """The queries that are to be cut so that what their joins give meets in another stage."""
         return frozenset(name for group in self.groups.values() for name in group.merging)
 
-    def evened(self, routing: Routing, loads: Sequence[float]) -> tuple[int, ...]:
-        """The slots of groups, dealt so that slots have alike to do; what is shared counts where it is shared."""
-        own, places, dealt = list(loads), list(routing.groups), list[SpreadGroup]()
+    def shared_loads(self, routing: Routing, loads: Sequence[float]) -> tuple[list[float], list[int], list[float]]:
+        """The groups' loads without what is shared, and the slots and loads of that."""
+        own, places, more, dealt = list(loads), list[int](), list[float](), list[SpreadGroup]()
         for wanted in self.groups.values():
             if wanted.resting or routing.slots == 1:
                 continue
             dealt.append(replace(wanted, slots=_slots(wanted, dealt, routing, loads)))
             own[wanted.group] = 0.0
-            own += [loads[wanted.group] / len(dealt[-1].slots)] * len(dealt[-1].slots)
+            more += [loads[wanted.group] / len(dealt[-1].slots)] * len(dealt[-1].slots)
             places += dealt[-1].slots
-        return balanced(places, own, routing.slots, range(len(loads), len(own)), EVEN)[: len(loads)]
+        return own, places, more
 
     def seen(self, last: Iterable[SpreadGroup]) -> list[SpreadGroup]:
         """The groups as a manifest has them: those that were in the last batch, as they were there."""
@@ -90,7 +90,7 @@ class SpreadGroups:
         rerouting: Rerouting | None,
     ) -> Spreading:
         """What a batch goes on from: groups are at home, unless they stay as they lie."""
-        moves = rerouting is not None or (wanted is not None and wanted.groups != routing.groups)
+        moves = rerouting is not None or (wanted is not None and not wanted.deals_as(routing))
         spread = None if moves else self.placed(before, queries, stopped, routing)
         if spread is None or _sharing(shared_in(before)) != _sharing(spread):
             return Spreading(self, before, brought_home(before, queries), stopped)

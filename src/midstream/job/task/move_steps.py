@@ -15,6 +15,7 @@ import pyarrow as pa
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.packs import open_segment
 from midstream.distribution.moves import Shipment
+from midstream.distribution.routing import Routing
 from midstream.errors import MidstreamError
 from midstream.job.task.exchange import Exchange, Slots, slots_of, to_every_slot
 from midstream.job.task.layout import Layout, portions
@@ -47,7 +48,7 @@ class SendStep:
 
     checkpoint: str
     layout: Layout
-    routing: tuple[int, ...]
+    routing: Routing
     slots: int
     parcels: tuple[Parcel, ...]
     memory: Memory = field(default_factory=Memory)
@@ -94,7 +95,7 @@ class FillStep:
     stage: int
     last: bool
     layout: Layout
-    routing: tuple[int, ...]
+    routing: Routing
     work: tuple[FillWork, ...]
     slots: int
     memory: Memory = field(default_factory=Memory)
@@ -103,7 +104,7 @@ class FillStep:
         """The rows for the next stage, and a report."""
         exchange = Exchange(self.layout, self.last)
         report = Report(self.stage, slot)
-        yield from _reporting(exchange, report, self.routing, self._filled(slot, batches, exchange, report))
+        yield from _reporting(exchange, report, range(self.slots), self._filled(slot, batches, exchange, report))
 
     def _filled(
         self, slot: int, batches: Iterator[pa.RecordBatch], exchange: Exchange, report: Report
@@ -138,18 +139,19 @@ class FillStep:
         return {port: list(given.take()) for port, given in arriving.items() if given.rows}
 
     def _slots(self, work: FillWork, output: Elements) -> Slots:
-        key = work.fill.fragment.route.key
-        if not key:
+        route = work.fill.fragment.route
+        if not route.key:
             return np.zeros(len(output), np.int32)
-        return slots_of(hash_columns([output.columns.column(name) for name in key]), self.routing)
+        hashed = hash_columns([output.columns.column(name) for name in route.key])
+        return slots_of(hashed, self.routing.table(route.key_class))
 
 
 def _reporting(
-    exchange: Exchange, report: Report, routing: Sequence[int], given: Iterator[pa.RecordBatch]
+    exchange: Exchange, report: Report, slots: Sequence[int], given: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """What a step gives, then its report, which also tells of what went wrong."""
     try:
         yield from given
     except MidstreamError as error:
         report.error = error
-    yield exchange.note(report, report.slot, routing)
+    yield exchange.note(report, report.slot, slots)

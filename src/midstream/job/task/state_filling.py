@@ -19,6 +19,7 @@ from midstream.checkpoint.packs import SegmentEntry, kept_entries, open_segment,
 from midstream.distribution.fragments import Received, leaves
 from midstream.distribution.moves import FragmentFill, Gathered, Shipment, StateName
 from midstream.distribution.placement import Placed
+from midstream.distribution.routing import Routing
 from midstream.job.task.exchange import Slots, at_site, slots_of
 from midstream.job.task.memory import Memory
 from midstream.job.task.memory_limits import bind, mapped_states, write_packs
@@ -66,7 +67,7 @@ class Filling:
     """One fragment being filled in one slot; `given` is what it gives to its reader."""
 
     def __init__(
-        self, work: FillWork, files: Files, slot: int, sent: Arrived, routing: Sequence[int], memory: Memory
+        self, work: FillWork, files: Files, slot: int, sent: Arrived, routing: Routing, memory: Memory
     ) -> None:
         self.work, self.files, self.slot, self.sent, self.routing = work, files, slot, sent, routing
         self.memory = memory
@@ -188,11 +189,11 @@ class Filling:
         return found
 
 
-def slots_for(placed: Placed, elements: Elements, routing: Sequence[int], anywhere: int = 0) -> Slots:
+def slots_for(placed: Placed, elements: Elements, routing: Routing, anywhere: int = 0) -> Slots:
     """The slots that rows belong to."""
     key = placed.key
     if not key:
         return np.full(len(elements), anywhere if key is None else 0, np.int32)
     columns = [elements.columns.column(name) for name in key]
     hashed = (arrival_hash if placed.arrival else hash_columns)(columns)
-    return slots_of(hashed, at_site(placed.slots, len(routing)) or routing)
+    return slots_of(hashed, at_site(placed.slots, len(routing.groups)) or routing.table(placed.key_class))

@@ -67,6 +67,8 @@ class StageStep:
     copied: bool = False
     """Whether copies of rows come that other slots account for."""
     memory: Memory = field(default_factory=Memory)
+    apart: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """The slots of groups of key classes that are not dealt as rows arrive."""
 
     @property
     def exchange(self) -> Exchange:
@@ -97,7 +99,7 @@ class StageStep:
             report.error = InputError("a batch cannot be processed", detail=f"{type(error).__name__}: {error}")
         report.processor += time.thread_time() - began
         if collected is None:
-            yield self.exchange.note(report, slot, range(self.slots) if self.copied else self.routing)
+            yield self.exchange.note(report, slot, range(self.slots) if self.copied or self.apart else self.routing)
         else:
             collected.reports.append(report)
 
@@ -319,8 +321,8 @@ class StageStep:
         hashed = arrival_hash if route.arrival else hash_columns
         groups = groups_of(hashed([output.columns.column(name) for name in route.key]), len(self.routing))
         if track is None or not track.coming:
-            report.traffic.count_groups(groups)
-        routing = self.routing if track is None else track.routing
+            report.traffic.count_exchanged(groups, route.key_class)
+        routing = self.apart.get(route.key_class, self.routing if track is None else track.routing)
         return np.asarray(at_site(route.slots, len(routing)) or routing, np.int32)[groups]
 
     def _bury(self, files: Files, slot: int, content: pa.Buffer, rows: int) -> DeadLetterFile:

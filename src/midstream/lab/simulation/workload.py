@@ -46,6 +46,9 @@ PLANS = {
     "keys": ("((A B) C)", "(A (B C))", "A: B C, B: A C, C: B A", ROUTED),
     "average": ("(A B)", "(B A)"),
 }
+EXCHANGED = ("A.k", "A.v", "B.k", "B.v", "C.v", "A.k = B.k", "B.v = C.v")
+"""Keys by which stages exchange rows, as streams arrive for one query or another."""
+
 STRATEGIES = (
     "auto",
     "moving_state",
@@ -109,11 +112,13 @@ class Workload:
                 name = random.choice(sorted(self.coming))
                 return {"command": "add", "query": name, "cql": self.coming[name]}
             case "rebalance":
-                by = {"command": "rebalance", "protocol": random.choice(["auto", "mslb", "split_time", "ptlb"])}
+                how = {"command": "rebalance", "protocol": random.choice(["auto", "mslb", "split_time", "ptlb"])}
+                if random.random() < 0.5:
+                    how |= {"protocol": "auto", "by": random.choice(EXCHANGED)}
                 if random.random() < 0.3:
-                    return by
+                    return how
                 slots = [random.randint(0, self.slots - 1) for _ in range(random.choice([8, 256]))]
-                return {**by, "routing": [slots[group * len(slots) // 256] for group in range(256)]}
+                return {**how, "routing": [slots[group * len(slots) // 256] for group in range(256)]}
             case "rescale":
                 return {"command": "rescale", "slots": random.randint(1, 4)}
             case "schedule":

@@ -1,0 +1,161 @@
+"""What the groups of a job have to do, from what the slots report of a batch.
+
+The seconds that a slot worked in a stage are parted among its groups of the key classes that the stage reads, by the
+rows that came for them; the state that its fragments keep, by what came lately. What a slot has to do is the sum over
+all classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from midstream.adaptation.balance import GroupLoad
+from midstream.algebra.time import BEGINNING
+from midstream.checkpoint.manifest import Manifest
+from midstream.distribution.key_classes import ARRIVAL, class_received
+from midstream.distribution.routing import Routing
+from midstream.distribution.spread_groups import SpreadGroup
+from midstream.job.batch import Batch
+from midstream.job.slots.class_dealing import ClassLoads
+from midstream.job.task.reports import Report
+
+WORK = ("state", "kernel", "write")
+"""What of a slot's seconds is work of its own, rather than waiting for rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a batch took: the groups' loads per second, and for which part of the time the busiest slot worked.
+
+    `groups` are those of all key `classes`, class by class, those of what arrives first. A group that several slots
+    share has the load of its home; `shared` are its loads in the others.
+    """
+
+    groups: tuple[GroupLoad, ...]
+    busy: float
+    ticks_per_second: float
+    shared: tuple[tuple[int, GroupLoad], ...] = ()
+    classes: tuple[str, ...] = (ARRIVAL,)
+
+    def dealt(self, routing: Routing, places: Sequence[int]) -> Routing:
+        """The routing with all groups in other slots, class by class."""
+        return ClassLoads(dict.fromkeys(self.classes, ())).dealt(routing, places)
+
+
+Measure = Callable[[Batch, float], Measured]
+"""Measures a batch that began so many seconds after the one before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """A group in a slot: the rows that came for it, and those of before."""
+
+    key_class: str
+    group: int
+    slot: int
+    rows: float
+    lately: float
+
+
+def measured(batch: Batch, interval: float) -> Measured:
+    """What slots report of a batch."""
+    reading = _classes_of_stages(batch)
+    classes = (ARRIVAL, *sorted({name for names in reading.values() for name in names} - {ARRIVAL}))
+    items, elsewhere = _items(batch, classes)
+    worked = [0.0] * batch.slots.count
+    for report in batch.reports:
+        worked[report.slot] += sum(report.seconds.get(name, 0.0) for name in WORK)
+    loads = _loads([*items, *elsewhere], batch, reading, interval)
+    others = tuple((item.group, load) for item, load in zip(elsewhere, loads[len(items) :], strict=True))
+    ticks = _ticks(batch.before, batch.reports) / interval
+    return Measured(tuple(loads[: len(items)]), max(worked) / interval, ticks, others, classes)
+
+
+def _classes_of_stages(batch: Batch) -> dict[int, set[str]]:
+    """The key classes by which what each stage reads is dealt."""
+    found: dict[int, set[str]] = {0: {ARRIVAL}}
+    for part in batch.parts:
+        for fragment in part.query.staged.fragments:
+            found.setdefault(batch.arrivals.stage(part.name, fragment), set()).add(class_received(fragment))
+    return found
+
+
+def _items(batch: Batch, classes: Sequence[str]) -> tuple[list[_Item], list[_Item]]:
+    """All groups in their slots, class by class, and those that several slots share in the others."""
+    slots, size = batch.slots, len(batch.slots.routing)
+    counts = {name: [0] * size for name in classes}
+    for report in batch.reports:
+        for group, count in report.traffic.groups.items():
+            counts[ARRIVAL][group] += count
+        for name, groups in report.traffic.exchanged.items():
+            for group, count in groups.items() if name in counts else ():
+                counts[name][group] += count
+                counts[ARRIVAL][group] -= count
+    known = ClassLoads.of(batch.before).by_class
+    lately = {name: list(known.get(name) or [0.0] * size) for name in classes}
+    elsewhere = []
+    for group, slot, count in _elsewhere(slots.shared, batch.reports):
+        counts[ARRIVAL][group] -= count
+        lately[ARRIVAL][group] -= lately[ARRIVAL][group] * _share(count, counts[ARRIVAL][group] + count)
+        elsewhere.append(_Item(ARRIVAL, group, slot, count, float(count)))
+    return [
+        _Item(name, group, slot, counts[name][group], lately[name][group])
+        for name in classes
+        for group, slot in enumerate(slots.dealing.table(name))
+    ], elsewhere
+
+
+def _loads(items: Sequence[_Item], batch: Batch, reading: Mapping[int, set[str]], interval: float) -> list[GroupLoad]:
+    """What each group takes of its slot's time and state."""
+    now, before = dict[tuple[str, int], float](), dict[tuple[str, int], float]()
+    for item in items:
+        place = (item.key_class, item.slot)
+        now[place] = now.get(place, 0.0) + item.rows
+        before[place] = before.get(place, 0.0) + item.lately
+    seconds, rows, held = (dict[tuple[str, int], float]() for _ in range(3))
+    classes = {(p.name, f.number): class_received(f) for p in batch.parts for f in p.query.staged.fragments}
+    for report in batch.reports:
+        places = [(name, report.slot) for name in sorted(reading.get(report.stage, ()))]
+        here = sum(now.get(place, 0.0) for place in places)
+        for place in places:
+            seconds[place] = seconds.get(place, 0.0) + report.processor * _share(now.get(place, 0.0), here)
+        for name, part in report.fragments.items():
+            place = (classes.get(name, ARRIVAL), report.slot)
+            rows[place] = rows.get(place, 0.0) + part.state_rows
+            held[place] = held.get(place, 0.0) + part.state_bytes
+    return [
+        GroupLoad(
+            str(item.slot),
+            seconds.get(place, 0.0) / interval * _share(item.rows, now[place]),
+            rows.get(place, 0.0) * _share(item.lately, before[place]),
+            held.get(place, 0.0) * _share(item.lately, before[place]),
+            item.rows / interval,
+        )
+        for item in items
+        for place in [(item.key_class, item.slot)]
+    ]
+
+
+def _elsewhere(groups: Sequence[SpreadGroup], reports: Sequence[Report]) -> list[tuple[int, int, int]]:
+    """The rows of groups that several slots share, in the slots that are not their homes."""
+    found = []
+    for shared in groups:
+        arrived = {
+            report.slot: report.traffic.arrived.get(shared.spread, {}).get(shared.group, 0)
+            for report in reports
+            if report.stage == 0
+        }
+        found += [(shared.group, slot, arrived.get(slot, 0)) for slot in shared.slots[1:]]
+    return found
+
+
+def _share(count: float, total: float) -> float:
+    return count / total if total else 0.0
+
+
+def _ticks(manifest: Manifest | None, reports: Sequence[Report]) -> float:
+    """How far event time has come with a batch."""
+    before = {} if manifest is None else manifest.streams.latest
+    latest = [(s, t) for report in reports for s, t in report.streams.latest.items()]
+    return float(max((t - before[s] for s, t in latest if before.get(s, BEGINNING) > BEGINNING), default=0))

@@ -1,0 +1,335 @@
+"""Key classes: groups of a later stage move without those of others, whatever the queries, plans and moments."""
+
+from __future__ import annotations
+
+import random
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from tests.job.chain import Chain
+from tests.job.many import Many
+from tests.job.staged_queries import draw_query
+from tests.job.test_chain import KEYS, KEYS_GROUPED, STAGES, tables
+from tests.job.test_local_plans import many_keys
+from tests.profiles import always
+
+import midstream as ms
+from midstream.adaptation.balance import BalanceController, GroupLoad
+from midstream.adaptation.hot_groups import HotController, HotPolicy
+from midstream.api import ask
+from midstream.checkpoint.packs import open_segment
+from midstream.distribution.key_classes import class_received, key_classes
+from midstream.distribution.stages import cut
+from midstream.inputs import catalog_of
+from midstream.job.batch import Batch
+from midstream.job.events import MoveCancelled
+from midstream.job.slots.class_dealing import ClassLoads
+from midstream.job.slots.measuring import Measured, measured
+from midstream.job.slots.slot_decisions import SlotDecisions
+from midstream.optimizer.plans import plan_query
+
+BY_V = "B.v = C.v"
+TWO_KEYS = f"SELECT A.v AS a, C.v AS c FROM A [RANGE 20], B [RANGE 20], C [RANGE 20] WHERE A.k = B.k AND {BY_V}"
+
+
+def classes_of(query: str, plan: str | None = None) -> tuple[str, ...]:
+    return key_classes(cut(plan_query(ask(query, tables()).plan, plan).physical))
+
+
+def opened(query: str, folder: Path, inputs: dict[str, pa.Table], plan: str | None = "((A B) C)", **options) -> Chain:
+    question = ask(query, inputs)
+    return Chain(question.plan, question.catalog, folder, plan=plan, **options)
+
+
+def owned(chain: Chain) -> int:
+    """Checks that each slot holds rows of groups that it owns, by class; gives how many segments were looked at."""
+    routing, width, looked_at = chain.driver.state.routing, np.uint64(64 - chain.driver.state.group_bits), 0
+    for fragment in chain.query.staged.fragments:
+        table = np.array(routing.table(class_received(fragment)))
+        grouped = {(s.id, s.key) for s in chain.query.boxes[fragment.number].states() if s.grouping is not None}
+        for slot, entries in chain.manifest.segments["q"].get(fragment.number, {}).items():
+            for entry in (e for e in entries if (e.state, e.key) in grouped):
+                segment = open_segment(chain.driver.files, entry)
+                assert (table[segment.hashes >> width] == slot).all(), (fragment.number, slot)
+                looked_at += 1
+    return looked_at
+
+
+@pytest.mark.parametrize(
+    ("query", "plan", "expected"),
+    [
+        ("SELECT A.v FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k", None, ()),
+        (KEYS, "((A B) C)", (BY_V,)),
+        (KEYS.replace("B [RANGE 20]", "B [RANGE 20] AS x").replace("B.", "x."), "((A x) C)", (BY_V,)),
+        (KEYS_GROUPED, "((A B) C)", (BY_V, "C.k")),
+        (STAGES, "((A B) C)", ("A.v", BY_V)),
+        ("SELECT count(*) AS n FROM A [RANGE 20]", None, ()),
+        (KEYS, "A -> B -> C, B -> A -> C, C -> B -> A", ()),
+    ],
+)
+def test_what_a_fragment_receives_is_a_class_that_is_named_by_its_keys(query, plan, expected):
+    assert classes_of(query, plan) == expected
+
+
+def test_groups_of_a_class_move_alone_and_write_nothing(tmp_path):
+    inputs = many_keys(rows=60, last=100)
+    chain = opened(KEYS, tmp_path, inputs)
+    parts = chain.cut(inputs, 12)
+    for part in parts[:5]:
+        chain.batch(part)
+    before = chain.manifest
+    assert before.slots.apart == {}
+    assert chain.driver.rebalance([1 - slot for slot in before.slots.routing], key_class=BY_V)
+    chain.batch(parts[5])
+    assert chain.manifest.slots.routing == before.slots.routing
+    assert list(chain.manifest.slots.apart[BY_V]) == [1 - slot for slot in before.slots.routing]
+    (record,) = chain.manifest.slots.moves
+    assert (record["groups"], record["classes"]) == (256, {BY_V: 256})
+    assert (record["rows_sent"], record["bytes_written"], chain.moves) == (0, 0, 0)
+    for fragment in chain.query.staged.fragments:
+        held = before.segments["q"].get(fragment.number, {})
+        now = chain.manifest.segments["q"].get(fragment.number, {})
+        stays = all({e.place for e in held[slot]} & {e.place for e in now.get(slot, ())} for slot in held)
+        assert stays == (class_received(fragment) == "") or not held
+    assert owned(chain)
+    chain = opened(KEYS, tmp_path, inputs)
+    for part in parts[6:]:
+        chain.batch(part)
+    chain.batch({}, end=True)
+    assert ms.snapshot_equal(chain.results(), ms.reference(KEYS, inputs))
+
+
+def test_another_number_of_slots_deals_every_class(tmp_path):
+    inputs = many_keys(rows=60, last=100)
+    chain = opened(KEYS, tmp_path, inputs, slots=3)
+    parts = chain.cut(inputs, 12)
+    for number, part in enumerate(parts):
+        if number == 3:
+            chain.driver.rebalance([2] * 256, key_class=BY_V)
+        if number == 5:
+            assert chain.manifest.slots.apart == {BY_V: (2,) * 256}
+            chain.driver.rescale(2)
+        chain.batch(part)
+    assert (chain.manifest.slots.count, chain.manifest.slots.apart) == (2, {})
+    assert owned(chain)
+    chain.batch({}, end=True)
+    assert ms.snapshot_equal(chain.results(), ms.reference(KEYS, inputs))
+
+
+PLANS = ("((A B) C)", "(A (B C))", "((A C) B)")
+STEPS = ("class", "class", "class", "even", "even one", "common", "doubled", "back", "migrate", "rescale", "restart")
+
+
+def random_step(chain: Chain, step: str, rng: random.Random) -> None:
+    """Asks for a change; what is refused changes nothing."""
+    state = chain.driver.state
+    known = sorted({name for query in state.queries.values() for name in key_classes(query.staged)})
+    scattered = [rng.randrange(state.slots) for _ in range(2**state.group_bits)]
+    few = [rng.randrange(state.slots) if rng.random() < 0.05 else slot for slot in state.routing.groups]
+    with suppress(ms.MidstreamError):
+        match step:
+            case "class" if known:
+                chain.driver.rebalance(rng.choice([scattered, few]), key_class=rng.choice(known))
+            case "even":
+                chain.driver.rebalance(None, rng.choice(["auto", "mslb"]))
+            case "even one" if known:
+                chain.driver.rebalance(None, key_class=rng.choice(known))
+            case "common":
+                chain.driver.rebalance(rng.choice([scattered, few]))
+            case "doubled":
+                chain.driver.rebalance(rng.choice([scattered, None]), "split_time_balancing")
+            case "back":
+                chain.driver.apply(MoveCancelled())
+            case "migrate":
+                strategy = rng.choice(["auto", "moving_state", "moving_state_paced", "genmig"])
+                slots = rng.choice([None, None, [rng.randrange(state.slots)]])
+                chain.migrate(rng.choice(PLANS), strategy, slots=slots)
+            case "rescale" if rng.random() < 0.5:
+                chain.driver.rescale(rng.randint(1, 4))
+
+
+@pytest.mark.parametrize("seed", always(6, range(200)))
+def test_classes_move_at_random_and_results_stay(seed, tmp_path):
+    rng = random.Random(seed)
+    query, inputs = draw_query(rng, one_key=rng.random() < 0.3), tables(rows=36, last=80, seed=seed)
+    chain = opened(query, tmp_path, inputs, None, slots=rng.randint(2, 4), seed=seed)
+    log = []
+    for part in chain.cut(ask(query, inputs).tables, rng.randint(5, 12)):
+        for step in rng.choices(STEPS, k=rng.randint(0, 2)):
+            if step == "restart" and chain.driver.manifest is not None:
+                chain = opened(query, tmp_path, inputs, None, seed=seed)
+            else:
+                random_step(chain, step, rng)
+            log.append(f"{chain.next_batch}: {step}")
+        chain.batch(part)
+        if chain.manifest.slots.doubled is None and not chain.query.migrates and not chain.query.local:
+            owned(chain)
+    chain.batch({}, end=True)
+    difference = ms.snapshot_equal(chain.results(), ms.reference(query, inputs))
+    assert difference, f"{difference}\n{query}\n{log}"
+
+
+CATALOG = catalog_of({name: table.schema for name, table in tables().items()}, "ts")
+SHARING = {
+    "joined": TWO_KEYS,
+    "twice": TWO_KEYS.replace("A.v AS a", "A.k AS a"),
+    "counted": "SELECT B.v, count(*) AS n FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k GROUP BY B.v",
+    "distinct": "SELECT DISTINCT B.v FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k",
+}
+
+
+@pytest.mark.parametrize("seed", always(3, range(40)))
+def test_queries_that_share_exchanges_stay_right_when_their_classes_are_dealt_apart(seed, tmp_path):
+    rng, inputs = random.Random(seed), tables(rows=40, last=80, seed=seed)
+    many = Many(catalog=CATALOG, folder=tmp_path, slots=rng.randint(2, 3), seed=seed)
+    for name, cql in SHARING.items():
+        many.add(name, cql)
+    for part in many.cut(inputs, rng.randint(5, 12)):
+        step = rng.choice(("class", "class", "even", "even one", "common", "rescale", "restart"))
+        if step == "restart" and many.driver.manifest is not None:
+            many = Many(catalog=CATALOG, folder=tmp_path, seed=seed)
+        else:
+            random_step(many, step, rng)
+        many.batch(part)
+    many.batch({}, end=True)
+    for name, cql in SHARING.items():
+        read = {stream: table for stream, table in inputs.items() if f"{stream} [" in cql}
+        assert ms.snapshot_equal(many.table(name), ms.reference(cql, read)), name
+
+
+def skewed(rows: int = 300) -> dict[str, pa.Table]:
+    """Keys of the first exchange are even, one value of the second carries much of the rows."""
+    random_ = np.random.default_rng(3)
+
+    def table(values: np.ndarray) -> pa.Table:
+        times = np.sort(random_.integers(0, 100, rows))
+        return pa.table({"k": random_.integers(0, 200, rows), "v": values, "ts": times})
+
+    return {
+        "A": table(random_.integers(0, 40, rows)),
+        "B": table(np.where(random_.random(rows) < 0.3, 7, random_.integers(0, 40, rows))),
+        "C": table(random_.integers(0, 40, rows)),
+    }
+
+
+def test_dealing_evenly_weighs_each_class_by_its_own_load(tmp_path):
+    inputs = skewed()
+    chain = opened(TWO_KEYS, tmp_path, inputs, slots=2)
+    parts = chain.cut(inputs, 60)
+    for part in parts[:5]:
+        chain.batch(part)
+    loads = ClassLoads.of(chain.manifest)
+    assert list(loads.by_class) == ["", BY_V]
+    assert np.allclose(np.sum([*loads.by_class.values()], axis=0), chain.manifest.slots.loads, atol=0.2)
+    chain.driver.rebalance([0] * 256, key_class=BY_V)
+    chain.batch(parts[5])
+    before = chain.driver.state.routing
+    assert ClassLoads.of(chain.manifest).skew(before) > 1.05
+    assert chain.driver.rebalance(None)
+    wanted = chain.driver.state.wanted
+    assert wanted is not None and wanted.protocol == "mslb"
+    assert ClassLoads.of(chain.manifest).skew(wanted) < 1.02
+    for part in parts[6:]:
+        chain.batch(part)
+    chain.batch({}, end=True)
+    assert ms.snapshot_equal(chain.results(), ms.reference(TWO_KEYS, inputs))
+
+
+def measured_by_rows(batch: Batch, interval: float) -> Measured:
+    """What a batch took, as if each row took as long, and time were not measured."""
+    counts = {"": [0.0] * 256, BY_V: [0.0] * 256}
+    for report in batch.reports:
+        for group, count in report.traffic.groups.items():
+            counts[""][group] += count - report.traffic.exchanged.get(BY_V, {}).get(group, 0)
+            counts[BY_V][group] += report.traffic.exchanged.get(BY_V, {}).get(group, 0)
+    dealing = batch.slots.dealing
+    groups = [
+        GroupLoad(str(slot), counts[name][group] / 1000)
+        for name in ("", BY_V)
+        for group, slot in enumerate(dealing.table(name))
+    ]
+    return Measured(tuple(groups), 0.5, 1.0, classes=("", BY_V))
+
+
+def test_seconds_of_a_later_stage_are_those_of_its_classes(tmp_path):
+    inputs = many_keys(rows=60, last=100)
+    chain = opened(KEYS, tmp_path, inputs, slots=2)
+    parts = chain.cut(inputs, 40)
+    chain.batch(parts[0])
+    batch = chain.batch(parts[1])
+    for report in batch.reports:
+        report.processor = {(0, 0): 1.0, (0, 1): 2.0, (1, 0): 4.0, (1, 1): 8.0}[report.stage, report.slot]
+    seen = measured(batch, 1.0)
+    assert seen.classes == ("", BY_V)
+    assert len(seen.groups) == 512
+    found = {}
+    for number, load in enumerate(seen.groups):
+        place = (seen.classes[number // 256], load.owner)
+        found[place] = found.get(place, 0.0) + load.seconds
+    assert found == pytest.approx({("", "0"): 1.0, ("", "1"): 2.0, (BY_V, "0"): 4.0, (BY_V, "1"): 8.0})
+    held = sum(part.state_bytes for report in batch.reports for part in report.fragments.values())
+    assert sum(load.bytes for load in seen.groups) == pytest.approx(held)
+
+
+def test_groups_of_a_class_move_by_themselves(tmp_path):
+    inputs = skewed()
+    chain = opened(TWO_KEYS, tmp_path, inputs, slots=2)
+    for number, part in enumerate(chain.cut(inputs, 45)):
+        if number == 2:
+            chain.driver.rebalance([0] * 256, key_class=BY_V)
+        if number == 3:
+            before = chain.driver.state.routing
+            chain.driver.deciding = SlotDecisions(BalanceController(60.0, together=True), measure=measured_by_rows)
+        chain.batch(part)
+    moved = [record for record in chain.manifest.slots.decisions if record["action"] == "move"]
+    assert moved and BY_V in moved[0]["classes"]
+    assert f" by {BY_V}" in moved[0]["reason"]
+    assert all(group < 256 for move in moved[0]["moves"] for group in move["groups"])
+    assert chain.manifest.slots.apart[BY_V] != before.apart[BY_V]
+    assert owned(chain)
+    chain.batch({}, end=True)
+    assert ms.snapshot_equal(chain.results(), ms.reference(TWO_KEYS, inputs))
+
+
+def test_a_hot_group_of_a_later_stage_is_named(tmp_path):
+    inputs = skewed()
+    chain = opened(TWO_KEYS, tmp_path, inputs, slots=3)
+    chain.driver.deciding = SlotDecisions(measure=measured_by_rows, hot=HotController(HotPolicy(hot=0.05)))
+    for part in chain.cut(inputs, 60):
+        chain.batch(part)
+    last = [record for record in chain.manifest.slots.decisions if record["kind"] == "keys"][-1]
+    assert last["action"] == "stay"
+    assert last["group"] < 256
+    assert f" by {BY_V} has " in last["reason"]
+    assert "its rows come through an exchange" in last["reason"]
+
+
+def test_a_session_deals_a_class_and_says_so(tmp_path):
+    inputs = many_keys(rows=40, last=80)
+    with ms.Session(on="local", checkpoint=str(tmp_path), slots=2) as session:
+        for name, table in inputs.items():
+            session.stream(name, table.schema)
+        session.query("q", KEYS, plan="((A B) C)")
+        session.start()
+        session.push({name: table.slice(0, 20) for name, table in inputs.items()})
+        assert session.rebalance([1] * 256, by="B.v")
+        session.push({name: table.slice(20) for name, table in inputs.items()})
+    found = ms.open(str(tmp_path)).slots
+    assert [(known["by"], known["apart"], known["groups"]) for known in found.key_classes] == [(BY_V, True, [0, 256])]
+    assert sum(found.rows) == pytest.approx(sum(found.loads), abs=0.5)
+
+
+def test_a_class_that_is_not_there_and_protocols_for_arriving_rows_are_refused(tmp_path):
+    inputs = many_keys(rows=30, last=60)
+    chain = opened(KEYS, tmp_path, inputs)
+    chain.batch(chain.cut(inputs, 12)[0])
+    with pytest.raises(ms.MidstreamError, match=r"nothing is exchanged by A\.v") as refused:
+        chain.driver.rebalance(None, key_class="A.v")
+    assert refused.value.detail == f"the key classes of this job are {BY_V}"
+    with pytest.raises(ms.MigrationError, match=f"split_time_balancing cannot move groups by {BY_V}"):
+        chain.driver.rebalance([1] * 256, "split_time_balancing", BY_V)
+    with pytest.raises(ms.MidstreamError, match="names the slot of each of the 256"):
+        chain.driver.rebalance([1] * 255, key_class=BY_V)
