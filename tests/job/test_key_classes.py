@@ -265,7 +265,7 @@ def test_seconds_of_a_later_stage_are_those_of_its_classes(tmp_path):
     seen = measured(batch, 1.0)
     assert seen.classes == ("", BY_V)
     assert len(seen.groups) == 512
-    found = {}
+    found: dict[tuple[str, str], float] = {}
     for number, load in enumerate(seen.groups):
         place = (seen.classes[number // 256], load.owner)
         found[place] = found.get(place, 0.0) + load.seconds

@@ -39,8 +39,9 @@ from midstream.job.batch import Batch
 from midstream.job.commands.accounts import history_of
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.class_dealing import ClassLoads
+from midstream.job.slots.measuring import Measured, measured
 from midstream.job.slots.rerouting import Rerouter
-from midstream.job.slots.slot_decisions import Measured, SlotDecisions, measured
+from midstream.job.slots.slot_decisions import SlotDecisions
 from midstream.job.task.memory import Memory
 from midstream.optimizer.plans import enumerate_plans
 

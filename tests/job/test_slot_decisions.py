@@ -25,7 +25,8 @@ from midstream.checkpoint.status import stored_status
 from midstream.checkpoint.store import CheckpointStore
 from midstream.job.batch import Batch
 from midstream.job.outputs.progress import seconds_of, slot_loads
-from midstream.job.slots.slot_decisions import Measured, SlotDecisions, measured
+from midstream.job.slots.measuring import Measured, measured
+from midstream.job.slots.slot_decisions import SlotDecisions
 
 
 def scaling_by(busy: list[float]) -> SlotDecisions:

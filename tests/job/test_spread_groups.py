@@ -24,7 +24,8 @@ from midstream.distribution.spread_groups import SpreadGroup
 from midstream.job.batch import Batch
 from midstream.job.commands.forecast import forecast
 from midstream.job.events import GroupBroughtHome, GroupSpread
-from midstream.job.slots.slot_decisions import Measured, SlotDecisions, measured
+from midstream.job.slots.measuring import Measured, measured
+from midstream.job.slots.slot_decisions import SlotDecisions
 from midstream.job.slots.spreading import merging_for
 
 JOIN = "SELECT A.v AS a, B.v AS b FROM A [RANGE 40], B [RANGE 40] WHERE A.k = B.k"

@@ -23,7 +23,8 @@ from midstream.api import ask
 from midstream.job.batch import Batch
 from midstream.job.commands.accounts import decisions_of, history_of
 from midstream.job.slots import weighed_moves
-from midstream.job.slots.slot_decisions import Measure, Measured, SlotDecisions
+from midstream.job.slots.measuring import Measure, Measured
+from midstream.job.slots.slot_decisions import SlotDecisions
 
 EAGER = Policy("auto", least_gain=0.01, margin=0.1, evidence=0.0, patience=1, warm_up=3)
 ORDERS: tuple[Order, ...] = ("plan", "move", "both")
