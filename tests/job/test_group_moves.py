@@ -67,7 +67,7 @@ def answer(query: str, inputs: dict[str, pa.Table]) -> pa.Table:
     return ms.reference(query, read_by(query, inputs))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(name=st.sampled_from(sorted(QUERIES)), bits=st.integers(8, 12), seed=st.integers(0, 1_000_000))
 def test_groups_move_at_random_and_results_stay(name, bits, seed, tmp_path_factory):
     query, inputs, rng = QUERIES[name], tables(rows=50, last=120), random.Random(seed)

@@ -89,14 +89,14 @@ def check(
 
 
 @pytest.mark.parametrize("name", sorted(TRIED))
-@examples(18)
+@examples(12)
 @given(setting=join_settings(), **MOMENTS)
 def test_join_orders_replace_each_other(name, setting, rows, place, gap, reopen, part):
     check(setting, TRIED[name], rows, place, gap, None, reopen, part)
 
 
 @pytest.mark.parametrize("name", sorted(TRIED.keys() - NARROW))
-@examples(30)
+@examples(20)
 @given(setting=rule_settings(), **MOMENTS)
 def test_rewritten_plans_replace_each_other(name, setting, rows, place, gap, reopen, part):
     check(setting, TRIED[name], rows, place, gap, None, reopen, part)
@@ -110,13 +110,13 @@ def test_plans_of_selections_and_unions_replace_each_other(name, setting, rows, 
 
 
 @pytest.mark.parametrize("name", sorted(TRIED))
-@examples(18)
+@examples(12)
 @given(setting=topped_settings(), **MOMENTS)
 def test_joins_below_operators_that_stay_replace_each_other(name, setting, rows, place, gap, reopen, part):
     check(setting, TRIED[name], rows, place, gap, None, reopen, "smallest" if name in NARROW else part)
 
 
-@examples(60)
+@examples(40)
 @given(data=st.data(), rows=BATCHES, place=PLACES, gap=st.integers(1, 5), reopen=st.booleans())
 def test_plans_come_and_go_by_different_strategies(data, rows, place, gap, reopen):
     """A to B to A to C, each step by a strategy and a part of its own."""
@@ -138,14 +138,14 @@ def test_plans_come_and_go_by_different_strategies(data, rows, place, gap, reope
 
 
 @pytest.mark.parametrize("name", ["moving_state", "moving_state_paced by 3"])
-@examples(18)
+@examples(12)
 @given(setting=rule_settings(ENDLESS), **MOMENTS)
 def test_plans_without_a_split_time_replace_each_other(name, setting, rows, place, gap, reopen, part):
     check(setting, TRIED[name], rows, place, gap, None, reopen, part)
 
 
 @pytest.mark.parametrize("name", sorted(TRIED))
-@examples(15)
+@examples(10)
 @given(data=st.data(), rows=BATCHES, place=PLACES, cancel=st.integers(0, 8), reopen=st.booleans(), part=PARTS_TRIED)
 def test_a_cancelled_migration_leaves_no_trace(name, data, rows, place, cancel, reopen, part):
     rewritten = rule_settings(KEEPING) if name in NARROW else rule_settings()

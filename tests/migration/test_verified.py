@@ -67,19 +67,19 @@ def check(setting: Setting, strategy: str, rows: int, place: int, verify: int) -
 
 
 @given(join_settings(), st.fixed_dictionaries(MOMENTS))
-@examples(60)
+@examples(40)
 def test_joins_are_verified_and_go_over(setting: Setting, moments: dict[str, Any]) -> None:
     check(setting, **moments)
 
 
 @given(topped_settings(), st.fixed_dictionaries(MOMENTS))
-@examples(60)
+@examples(40)
 def test_joins_below_other_operators_are_verified_and_go_over(setting: Setting, moments: dict[str, Any]) -> None:
     check(setting, **moments)
 
 
 @given(rule_settings(), st.fixed_dictionaries(MOMENTS))
-@examples(100)
+@examples(60)
 def test_rewritten_plans_are_verified_and_go_over(setting: Setting, moments: dict[str, Any]) -> None:
     check(setting, **moments)
 
@@ -190,7 +190,7 @@ def test_an_adaptive_query_does_not_try_a_refuted_plan_again() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(1, 12), st.integers(0, 2)), max_size=20), st.data())
-@examples(100)
+@examples(60)
 def test_a_comparison_in_pieces_finds_what_one_at_the_end_finds(elements: list[Any], data: st.DataObject) -> None:
     whole = [(k, start, start + length) for start, length, k in elements]
     pieces: list[tuple[int, int, int]] = []

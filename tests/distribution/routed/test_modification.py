@@ -75,13 +75,13 @@ def check_agreement(random, count, changes=3, lines=0.0):
 
 def test_centralized_and_distributed_modification_agree():
     random = Random(17)
-    for _ in range(600):
+    for _ in range(200):
         check_agreement(random, random.choice([3, 3, 4, 4, 5, 6]))
 
 
 def test_both_agree_after_changes_of_lines_too():
     random = Random(19)
-    for _ in range(400):
+    for _ in range(150):
         check_agreement(random, random.choice([2, 3, 3, 4, 4, 5, 6]), changes=4, lines=0.6)
 
 
