@@ -88,6 +88,7 @@ def test_groups_of_a_class_move_alone_and_write_nothing(tmp_path):
     assert list(chain.manifest.slots.apart[BY_V]) == [1 - slot for slot in before.slots.routing]
     (record,) = chain.manifest.slots.moves
     assert (record["groups"], record["classes"]) == (256, {BY_V: 256})
+    assert record["trigger"] == f"asked for; 256 groups by {BY_V}"
     assert (record["rows_sent"], record["bytes_written"], chain.moves) == (0, 0, 0)
     for fragment in chain.query.staged.fragments:
         held = before.segments["q"].get(fragment.number, {})
@@ -312,11 +313,12 @@ def test_a_session_deals_a_class_and_says_so(tmp_path):
     with ms.Session(on="local", checkpoint=str(tmp_path), slots=2) as session:
         for name, table in inputs.items():
             session.stream(name, table.schema)
-        session.query("q", KEYS, plan="((A B) C)")
+        query = session.query("q", KEYS, plan="((A B) C)")
         session.start()
         session.push({name: table.slice(0, 20) for name, table in inputs.items()})
         assert session.rebalance([1] * 256, by="B.v")
         session.push({name: table.slice(20) for name, table in inputs.items()})
+        assert f"Groups by {BY_V} are dealt apart: 0 in slot 0, 256 in slot 1" in query.explain()
     found = ms.open(str(tmp_path)).slots
     assert [(known["by"], known["apart"], known["groups"]) for known in found.key_classes] == [(BY_V, True, [0, 256])]
     assert sum(found.rows) == pytest.approx(sum(found.loads), abs=0.5)

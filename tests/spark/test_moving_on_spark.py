@@ -65,8 +65,10 @@ def test_the_hash_is_the_one_that_spark_routes_by(spark):
         assert mine.tolist() == [row[i] for row in hashed], key
 
 
-def session_on(spark: Any, folder: Path, feeds: dict[str, Feed], query: str, slots: int | None) -> CheckpointSession:
-    session = CheckpointSession(spark, checkpoint=str(folder / "checkpoint"), slots=slots)
+def session_on(
+    spark: Any, folder: Path, feeds: dict[str, Feed], query: str, slots: int | None, **options: Any
+) -> CheckpointSession:
+    session = CheckpointSession(spark, checkpoint=str(folder / "checkpoint"), slots=slots, **options)
     for name, feed in feeds.items():
         session.stream(name, feed.frame(spark), time="ts")
     session.query("q", query, plan="((A B) C)")

@@ -73,3 +73,24 @@ def test_a_slot_of_a_query_of_several_stages_has_its_plan_and_its_groups_move_in
         assert q.plan.text == "((A B) C) in slot 0; (A (B C)) in slot 1"
         assert len(session.moves) > 1
         assert ms.snapshot_equal(q.table(), ms.reference(ONE_KEY, inputs))
+
+
+@pytest.mark.slow
+def test_groups_of_a_later_stage_move_apart_in_executors(spark, tmp_path):
+    inputs = tables(rows=45, last=72)
+    feeds = {name: Feed(tmp_path / name) for name in "ABC"}
+    for since in range(0, 72, 12):
+        feed_all(feeds, inputs, since, since + 12)
+    with session_on(spark, tmp_path, feeds, KEYS_GROUPED, 2, small_batches=0) as session:
+
+        def ask(batch: int) -> None:
+            if batch == 2:
+                assert session.rebalance([group % 2 for group in range(256)], by="C.k")
+            if batch == 4:
+                session.rebalance()
+
+        session.before_batch(ask)
+        session.process_available()
+        session.finish()
+        assert [sorted(move.get("classes", ())) for move in session.moves][0] == ["C.k"]
+        assert ms.snapshot_equal(session.queries["q"].table(), ms.reference(KEYS_GROUPED, inputs))

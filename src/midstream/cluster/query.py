@@ -26,6 +26,7 @@ from midstream.job.job import Job
 from midstream.job.outputs.results import results_of_query
 from midstream.job.plans.local_plans import SlotPlans, explained, migrating_to, plans_by_slot
 from midstream.job.queries.running_query import RunningQuery
+from midstream.job.slots.class_dealing import dealt_apart
 from midstream.migration.predict import prediction_text
 from midstream.optimizer.growth import growth
 from midstream.optimizer.plans import Plan, plan_query
@@ -78,7 +79,8 @@ class Query(ContinuousQuery):
         selected = self._enrolment.run.backend.explanation(job, [known[name] for name in sorted(running.streams)])
         warnings = [f"Warning: {sentence}" for sentence in growth(running.plan.physical)]
         moved = moved_text(job, running)
-        return "\n".join([explained(running, job.state.slots), *selected, *self._shared(), *moved, *warnings])
+        apart = dealt_apart(running, job.state.routing)
+        return "\n".join([explained(running, job.state.slots), *selected, *self._shared(), *apart, *moved, *warnings])
 
     def _drawn(self) -> str:
         different = {plan.text: plan for plan in self.plans.values()}

@@ -8,7 +8,8 @@ arrive. The name of a class is part of manifests: it must not depend on anything
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from midstream.algebra.expressions import Column
@@ -22,8 +23,10 @@ ARRIVAL = ""
 
 def with_key_classes(fragments: Sequence[Fragment]) -> tuple[Fragment, ...]:
     """The fragments of a plan, with the class of each exchange in its route."""
-    found = {fragment.number: _class_of(fragment, fragments) for fragment in fragments}
-    travelling = {leaf.fragment: found[f.number] for f in fragments for leaf in f.received}
+    received = {fragment.number: fragment.received for fragment in fragments}
+    readers = Counter(leaf.fragment for several in received.values() for leaf in several)
+    found = {f.number: _class_of(f, received[f.number], readers) for f in fragments}
+    travelling = {leaf.fragment: found[number] for number, several in received.items() for leaf in several}
     return tuple(_named(f, found[f.number], travelling.get(f.number, ARRIVAL)) for f in fragments)
 
 
@@ -58,14 +61,11 @@ def _leaf(leaf: Received, key_class: str) -> Received:
     return replace(leaf, route=replace(leaf.route, key_class=key_class)) if leaf.route.key else leaf
 
 
-def _class_of(fragment: Fragment, fragments: Sequence[Fragment]) -> str:
-    keyed = [leaf for leaf in fragment.received if leaf.route.key]
-    if any(leaf.route.arrival or leaf.route.slots for leaf in keyed):
+def _class_of(fragment: Fragment, received: Sequence[Received], readers: Mapping[int, int]) -> str:
+    keyed = [leaf for leaf in received if leaf.route.key]
+    if any(leaf.route.arrival or leaf.route.slots or readers[leaf.fragment] > 1 for leaf in keyed):
         return ARRIVAL
-    if any(isinstance(node, OneWayJoin | KeptWindow) for node in walk_physical(fragment.plan)):
-        return ARRIVAL
-    mine = {leaf.fragment for leaf in keyed}
-    if any(leaf.fragment in mine for other in fragments if other is not fragment for leaf in other.received):
+    if keyed and any(isinstance(node, OneWayJoin | KeptWindow) for node in walk_physical(fragment.plan)):
         return ARRIVAL
     return " = ".join(sorted({_key_text(leaf) for leaf in keyed}))
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from midstream.checkpoint.manifest import Manifest
 from midstream.distribution.balancing import EVEN, balanced, skew
-from midstream.distribution.key_classes import ARRIVAL, key_classes
+from midstream.distribution.key_classes import ARRIVAL, in_words, key_classes
 from midstream.distribution.routing import Routing, Table
 from midstream.errors import JobError, MigrationError
 from midstream.job.queries.running_query import RunningQuery
@@ -88,6 +88,16 @@ def evened(routing: Routing, loads: ClassLoads, spread: SpreadGroups, only: str 
             fixed.update(range(number * size, (number + 1) * size))
     found = balanced([*loads.places(routing), *places], [*own, *more], routing.slots, fixed, EVEN)
     return loads.dealt(routing, found[: len(own)])
+
+
+def dealt_apart(query: RunningQuery, routing: Routing) -> list[str]:
+    """Which key classes of a query are not dealt as rows arrive, in words."""
+    found = []
+    for name in (name for name in key_classes(query.staged) if name in routing.apart):
+        table = routing.table(name)
+        each = ", ".join(f"{table.count(slot)} in slot {slot}" for slot in range(routing.slots))
+        found.append(f"Groups {in_words(name)} are dealt apart: {each}")
+    return found
 
 
 def class_named(name: str, queries: Iterable[RunningQuery]) -> str:

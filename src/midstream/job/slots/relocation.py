@@ -10,7 +10,7 @@ from typing import Any
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.records import Wanted
-from midstream.distribution.key_classes import key_classes
+from midstream.distribution.key_classes import in_words, key_classes
 from midstream.distribution.routing import Routing
 from midstream.errors import JobError, MigrationError
 from midstream.job.actions import Flow, MoveState
@@ -296,8 +296,9 @@ def _ended(
 
 def _move_record(move: Move, upgraded: bool, rerouting: Rerouting | None) -> dict[str, Any]:
     """What is remembered of a change of slots or routes."""
-    triggers = [move.new.trigger, "" if rerouting is None else rerouting.trigger]
     changed = groups_moved(move.old, move.new)
+    apart = [f"{count} groups {in_words(name)}" for name, count in changed.items() if name]
+    triggers = [move.new.trigger, "" if rerouting is None else rerouting.trigger, *apart]
     return {
         "batch": move.batch_id,
         "trigger": "; ".join(text for text in triggers if text),
