@@ -77,7 +77,8 @@ class Query(ContinuousQuery):
         execution = self.live.execution
         if not isinstance(execution, SingleBox) or self.live.migrating_to is not None:
             return None
-        return execution.box if execution.box.floor(self.frontier) >= self.live.own_until else None
+        own_until = self.live.own_until
+        return execution.box if own_until == BEGINNING or execution.box.floor(self.frontier) >= own_until else None
 
     @property
     def frontier(self) -> int:

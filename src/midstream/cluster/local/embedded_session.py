@@ -170,6 +170,8 @@ class EmbeddedSession(Session):
     @property
     def waits(self) -> list[Wait]:
         """The queries that wait for a stream which is silent while others are not."""
+        if not self._silent:
+            return []
         reads = {name: {stream.name for stream in streams_of(query.plan.query)} for name, query in self.queries.items()}
         return [wait for wait in waits(reads, self._registers(), self._silent) if wait.batches]
 
