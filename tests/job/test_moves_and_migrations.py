@@ -20,6 +20,7 @@ from midstream.api import ask
 from midstream.checkpoint.status import moving_groups
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.listener import Listener, status
+from midstream.job.commands.accounts import history_of
 from midstream.job.events import MoveCancelled
 from midstream.migration.registry import STRATEGIES
 
@@ -65,7 +66,7 @@ def test_groups_move_while_their_query_migrates(protocol, first, strategy, tmp_p
     assert as_multiset(chain.results()) == as_multiset(ms.run(THREE, inputs))
 
 
-def random_run(name: str, seed: int, folder) -> None:
+def random_run(name: str, seed: int, folder, verified: bool = False) -> None:
     """A query whose groups move and whose plans change at random moments, with restarts."""
     query, rng = QUERIES[name], random.Random(seed)
     inputs = many_keys(rows=50, last=120, seed=seed % 7)
@@ -73,7 +74,8 @@ def random_run(name: str, seed: int, folder) -> None:
     both, log = 0, []
     for part in chain.cut(inputs, rng.choice([5, 9, 16])):
         for _ in range(rng.randint(0, 2)):
-            step = rng.choice(["move", "move", "migrate", "migrate", "local", "cancel", "back", "restart", "rescale"])
+            steps = ["move", "move", "migrate", "migrate", "local", "cancel", "back", "restart", "rescale"]
+            step = rng.choice([*steps, "verify", "verify"] if verified else steps)
             state = chain.driver.state
             with suppress(ms.MidstreamError):
                 match step:
@@ -82,6 +84,9 @@ def random_run(name: str, seed: int, folder) -> None:
                         chain.driver.rebalance(wanted, protocol=rng.choice([SPLIT, SPLIT, "ptlb", "mslb", "auto"]))
                     case "migrate":
                         chain.migrate(rng.choice(PLANS), rng.choice(sorted(STRATEGIES)), rng.choice(["auto", "whole"]))
+                    case "verify":
+                        asked = chain._by_plan(rng.choice(PLANS)), rng.choice(sorted(STRATEGIES)), "a test"
+                        chain.driver.begin_migration("q", *asked, verify=rng.choice([1, 10, 40]))
                     case "local":
                         slots = [rng.randrange(state.slots)]
                         chain.migrate(rng.choice(PLANS), rng.choice(sorted(STRATEGIES)), slots=slots)
@@ -91,7 +96,7 @@ def random_run(name: str, seed: int, folder) -> None:
                         chain.driver.apply(MoveCancelled())
                     case "rescale" if rng.random() < 0.3:
                         chain.driver.rescale(rng.randint(1, 4))
-                    case "restart" if state.manifest is not None:
+                    case "restart" if state.manifest is not None and not state.verifications.by_query:
                         question = ask(query, inputs)
                         chain = Chain(question.plan, question.catalog, folder)
                 log.append(f"{chain.next_batch}: {step}")
@@ -107,6 +112,11 @@ def random_run(name: str, seed: int, folder) -> None:
 @pytest.mark.parametrize(("name", "seed"), always(4, [(name, seed) for seed in range(12) for name in sorted(QUERIES)]))
 def test_moves_and_migrations_at_random_moments(name, seed, tmp_path):
     random_run(name, seed, tmp_path)
+
+
+@pytest.mark.parametrize(("name", "seed"), always(2, [(name, seed) for seed in range(12) for name in sorted(QUERIES)]))
+def test_moves_and_verified_migrations_at_random_moments(name, seed, tmp_path):
+    random_run(name, 100 + seed, tmp_path, verified=True)
 
 
 def test_plans_in_different_slots_and_groups_that_move_wait_for_each_other(tmp_path):
@@ -236,3 +246,26 @@ CANCEL = {"command": "cancel_rebalance"}
 
 def foretold(session: CheckpointSession, request: dict[str, Any]) -> Any:
     return Listener(session).answer({"command": "forecast", "of": request})
+
+
+@pytest.mark.parametrize(("protocol", "first"), [(SPLIT, "move"), ("ptlb", "move"), (SPLIT, "migration")])
+def test_a_migration_is_verified_while_groups_move(protocol, first, tmp_path):
+    """A copy of a query has its tracks too: groups move for both, and the copy takes the query's place meanwhile."""
+    inputs = many_keys(rows=120, last=240)
+    chain, both, adopted = opened(THREE, inputs, tmp_path), 0, 0
+    for number, part in enumerate(chain.cut(inputs, 16)):
+        if number == (4 if first == "move" else 5):
+            assert chain.driver.rebalance(WANTED, protocol=protocol)
+        if number == (5 if first == "move" else 4):
+            chain.driver.begin_migration("q", chain._by_plan("(A (B C))"), "moving_state", "a test", verify=1)
+        chain.batch(part)
+        both += chain.manifest.slots.doubled is not None and chain.manifest.account("q").verifying is not None
+        adopted += chain.manifest.slots.doubled is not None and chain.query.plan.text == "(A (B C))"
+    assert both, "one waited for the other"
+    assert adopted or (protocol, first) != (SPLIT, "migration"), "the copy was to take the query's place meanwhile"
+    assert list(chain.manifest.slots.routing) == WANTED and chain.query.plan.text == "(A (B C))"
+    assert not [name for name in chain.manifest.segments if "~" in name]
+    chain.batch({}, end=True)
+    (record,) = history_of(chain.driver, chain.query)
+    assert record["status"] == "done" and record["verified"]["difference"] is None
+    assert as_multiset(chain.results()) == as_multiset(ms.run(THREE, inputs))

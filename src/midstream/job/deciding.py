@@ -18,7 +18,6 @@ from midstream.job.adaptivity import Watcher
 from midstream.job.batch import Batch
 from midstream.job.migrations.migrating import require_way
 from midstream.job.slots.both_at_once import not_together
-from midstream.job.slots.doubled_moves import MSLB
 from midstream.job.slots.slot_decisions import SlotDecisions
 from midstream.job.slots.weighed_moves import PlansDecided
 from midstream.job.state import JobState
@@ -66,8 +65,6 @@ def _changes(watchers: Iterable[Watcher]) -> Iterator[PlanChange]:
 def _apart(state: JobState, watchers: Mapping[str, Watcher], protocol: str) -> str:
     """Why plans cannot begin to change in the batch in which groups begin to move by a protocol; empty if they can."""
     for name, watcher in watchers.items():
-        if watcher.adaptive.verify is not None and protocol != MSLB:
-            return f"a migration of query {name} is verified"
         for slot, _, decision in _deciders(watcher):
             query = state.queries[name]
             own = query if slot is None else query.in_slot(slot)

@@ -15,8 +15,7 @@ from midstream.job.plans.fragment_strategies import is_within
 from midstream.job.plans.local_plans import migrating_to, require_seen, require_slots_of
 from midstream.job.plans.migration_choice import decide, legal_strategy, require_cancellable
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
-from midstream.job.slots.both_at_once import require_both
-from midstream.job.slots.doubled_moves import moves_doubled, require_rest
+from midstream.job.slots.both_at_once import keeps_from, require_both
 from midstream.job.slots.moving_migrations import BY_GROUP
 from midstream.job.slots.relocation import shipped_rows
 from midstream.job.state import JobState
@@ -30,7 +29,6 @@ def begin_migration(state: JobState, asked: MigrationAsked) -> None:
     require_at_work(state, asked.query)
     require_both(state.manifest, query, asked.target)
     if asked.verify is not None:
-        require_rest(state.manifest)
         _begin_with_copy(state, query, asked, asked.verify)
     elif asked.slots is not None or query.local:
         state.verifications.require_rest(asked.query)
@@ -100,12 +98,12 @@ def _require_adoptable(query: RunningQuery, copy: RunningQuery) -> None:
 def begin_verified(state: JobState, observed: Mapping[str, Statistics]) -> None:
     """Starts the migrations that were verified and that queries have to go through themselves."""
     for name, known in list(state.verifications.by_query.items()):
-        if moves_doubled(state.manifest, None):
-            return
         query = state.queries[name]
         if not known.passed or query.migration is not None or name in state.faults.stopped:
             continue
         target = state.target(query, plan_query(query.plan.query, known.plan, query.emit_every))
+        if keeps_from(state.manifest, query, target):
+            continue
         asked = MigrationAsked(name, target, known.strategy, known.trigger, known.part, observed=observed.get(name))
         begin_migration(state, asked)
         begun = state.queries[name]

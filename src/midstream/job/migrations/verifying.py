@@ -284,12 +284,18 @@ def _record(
 
 
 def with_copy(manifest: Manifest, name: str) -> Manifest:
-    """The manifest in which a copy of a query stands beside it: with its state, and what it has not released."""
+    """The manifest in which a copy of a query stands beside it: with its state, and what it has not released.
+
+    Groups that move to two slots move for the copy as for the query: it has the tracks of the query.
+    """
     copy, released = copy_name(name), manifest.released.get(name, BEGINNING)
     waiting = tuple(file for file in manifest.outputs.results.get(name, ()) if file.last_from >= released)
     its = manifest.account(name)
     account = QueryAccount(sharing=its.sharing, local_plans=its.local_plans)
-    made = mapped(manifest, lambda by_query: {**by_query, **({copy: by_query[name]} if name in by_query else {})})
+    made = mapped(
+        _doubled_as(manifest, name, copy),
+        lambda by_query: {**by_query, **{_renamed(q, name, copy): by_query[q] for q in _parts_of(by_query, name)}},
+    )
     listed = {query: lists for query, lists in made.outputs.listed.items() if query != copy}
     made = made.with_outputs(results={**made.outputs.results, copy: waiting}, listed=listed)
     return replace(made, accounts={**made.accounts, copy: account})
@@ -298,18 +304,43 @@ def with_copy(manifest: Manifest, name: str) -> Manifest:
 def without_copy(manifest: Manifest, name: str) -> Manifest:
     """The manifest without a query's copy."""
     copy = copy_name(name)
+    slots, doubled = manifest.slots, manifest.slots.doubled
+    if doubled is not None:
+        queries = {query: how for query, how in doubled["queries"].items() if query != copy}
+        manifest = replace(manifest, slots=replace(slots, doubled={**doubled, "queries": queries}))
     return mapped(manifest, lambda by_query: {q: value for q, value in by_query.items() if base_name(q) != copy})
+
+
+def _doubled_as(manifest: Manifest, name: str, copy: str) -> Manifest:
+    """The manifest in which groups move for a copy of a query in the same way as for the query, if they do."""
+    doubled = manifest.slots.doubled
+    if doubled is None or name not in doubled["queries"]:
+        return manifest
+    queries = {**doubled["queries"], copy: doubled["queries"][name]}
+    return replace(manifest, slots=replace(manifest.slots, doubled={**doubled, "queries": queries}))
+
+
+def _parts_of(by_query: Mapping[str, Any], query: str) -> list[str]:
+    """A query and its tracks, as far as something is known of them."""
+    return [name for name in by_query if base_name(name) == query]
+
+
+def _renamed(part: str, query: str, other: str) -> str:
+    """A query, or a track of it, as that of another."""
+    return other + part.removeprefix(query)
 
 
 def adopted(manifest: Manifest, name: str) -> Manifest:
     """The manifest in which a query goes on with the plan and the state of its copy; its results stay its own."""
     copy = copy_name(name)
     entry = replace(manifest.queries[name], plan=manifest.queries[copy].plan)
-    its = manifest.account(copy)
+    its, stored = manifest.account(copy), manifest.segments
+    others = {part: held for part, held in stored.items() if base_name(part) != name}
+    own = {_renamed(part, copy, name): stored[part] for part in _parts_of(stored, copy)}
     made = replace(
         manifest,
         queries={**manifest.queries, name: entry},
-        segments={**manifest.segments, name: manifest.segments.get(copy, {})},
+        segments={**others, name: {}, **own},
     ).with_account(name, sharing=its.sharing, graph=its.graph, local_plans=its.local_plans)
     return without_copy(made, name)
 

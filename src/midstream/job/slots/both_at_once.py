@@ -17,7 +17,6 @@ inside tasks.
 from __future__ import annotations
 
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.names import REHEARSED, is_rehearsal
 from midstream.errors import MigrationError
 from midstream.job.doubling import Doubling
 from midstream.job.plans.migration_choice import fit_tasks
@@ -37,8 +36,6 @@ def holds_up(protocol: str, query: RunningQuery) -> str:
         return f"query {query.name} migrates between plans that lie in different slots"
     if query.migrates and len(query.staged.fragments) > 1:
         return f"query {query.name} migrates, and its plan has several stages"
-    if is_rehearsal(query.name):
-        return f"a migration of query {query.name.removesuffix(REHEARSED)} is verified"
     if any(not _same_form(own, own.migration.target) for own in _plans(query) if own.migration is not None):
         return f"query {query.name} migrates between plans of which one keeps the intervals of rows"
     if protocol == PTLB and in_tasks(query):
@@ -64,16 +61,24 @@ def not_together(protocol: str, query: RunningQuery, target: RunningQuery) -> st
     return ""
 
 
-def require_both(manifest: Manifest | None, query: RunningQuery, target: RunningQuery) -> None:
-    """Raises a MigrationError if a query cannot go over to a plan while its groups move."""
+def keeps_from(manifest: Manifest | None, query: RunningQuery, target: RunningQuery) -> str:
+    """Why a query cannot go over to a plan before groups have moved; empty if it can."""
     record = None if manifest is None else manifest.slots.doubled
     if record is None or query.name not in record["queries"]:
-        return
-    if len(query.staged.fragments) == 1 and fit_tasks(query, target) and _same_form(query, target):
-        return
-    reason = "its plans have several stages, or need rows in other slots"
+        return ""
     if not _same_form(query, target):
-        reason = "one of its plans keeps the intervals of rows, and the other does not"
+        return "one of its plans keeps the intervals of rows, and the other does not"
+    if len(query.staged.fragments) > 1 or not fit_tasks(query, target):
+        return "its plans have several stages, or need rows in other slots"
+    return ""
+
+
+def require_both(manifest: Manifest | None, query: RunningQuery, target: RunningQuery) -> None:
+    """Raises a MigrationError if a query cannot go over to a plan while its groups move."""
+    reason = keeps_from(manifest, query, target)
+    record = None if manifest is None else manifest.slots.doubled
+    if not reason or record is None:
+        return
     raise MigrationError(
         f"query {query.name} cannot go over to {target.plan.text or 'another plan'} while groups move "
         f"by {record['protocol']}, since batch {record['begun']}",
