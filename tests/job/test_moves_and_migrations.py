@@ -131,7 +131,7 @@ def test_plans_in_different_slots_and_groups_that_move_wait_for_each_other(tmp_p
     refusal = r"query q cannot go over to \(A \(B C\)\) while groups move by split_time_balancing, since batch 3"
     with pytest.raises(ms.MigrationError, match=refusal) as caught:
         chain.migrate("(A (B C))", "genmig")
-    assert "several stages" in str(caught.value.detail)
+    assert "different stages" in str(caught.value.detail)
     chain.batch(parts[4])
     assert chain.manifest.slots.doubled is not None
 

@@ -15,7 +15,7 @@ from midstream.job.plans.fragment_strategies import is_within
 from midstream.job.plans.local_plans import migrating_to, require_seen, require_slots_of
 from midstream.job.plans.migration_choice import decide, legal_strategy, require_cancellable
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
-from midstream.job.slots.both_at_once import keeps_from, require_both
+from midstream.job.slots.both_at_once import is_doubled, keeps_from, require_both
 from midstream.job.slots.moving_migrations import BY_GROUP
 from midstream.job.slots.relocation import shipped_rows
 from midstream.job.state import JobState
@@ -147,7 +147,8 @@ def require_way(
 
 def _decided(state: JobState, query: RunningQuery, asked: MigrationAsked, alone: bool = False) -> MigrationUnderWay:
     """A migration as it was decided, before it begins; `alone` is one of a slot by itself."""
-    chosen, apart = legal_strategy(query, asked.target, asked.strategy, asked.part, alone)
+    inside = alone or is_doubled(state.manifest, query)
+    chosen, apart = legal_strategy(query, asked.target, asked.strategy, asked.part, inside)
     known = replace(state.situation(query), old=query.plan, new=asked.target.plan, functions=query.functions)
     if apart:
         known = replace(known, shipped=shipped_rows(query, asked.target, state.manifest, state.routing))

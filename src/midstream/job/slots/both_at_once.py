@@ -9,9 +9,11 @@ What leaves by PTLB has marks in its states. It needs no other plan, because it 
 so it stays with the one it has, and the migration of the other tracks ends after the move. A migration that has begun
 before such a move has states without a place for marks: the move waits for its end.
 
-Plans of several stages, or with other routes, run side by side in different slots. To do that once for each routing
-would take four of them, so such a migration and a move wait for each other; so do those of plans of several stages
-inside tasks.
+A query of several stages runs twice meanwhile, by the old routing and by the new one, each time in all its stages.
+Where its plans are in the same stages, each of its fragments goes over to the other plan inside its tasks, in both.
+Plans of other stages, or with other routes, run side by side in different slots. To do that once for each routing would
+take four plans that answer for different times, so such a migration and a move wait for each other. A move waits for
+any migration of several stages that has begun before it: the second of the two runs would have to begin in its midst.
 """
 
 from __future__ import annotations
@@ -61,6 +63,13 @@ def not_together(protocol: str, query: RunningQuery, target: RunningQuery) -> st
     return ""
 
 
+def is_doubled(manifest: Manifest | None, query: RunningQuery) -> bool:
+    """Whether groups of a query move to two slots."""
+    return (
+        manifest is not None and manifest.slots.doubled is not None and query.name in manifest.slots.doubled["queries"]
+    )
+
+
 def keeps_from(manifest: Manifest | None, query: RunningQuery, target: RunningQuery) -> str:
     """Why a query cannot go over to a plan before groups have moved; empty if it can."""
     record = None if manifest is None else manifest.slots.doubled
@@ -68,8 +77,8 @@ def keeps_from(manifest: Manifest | None, query: RunningQuery, target: RunningQu
         return ""
     if not _same_form(query, target):
         return "one of its plans keeps the intervals of rows, and the other does not"
-    if len(query.staged.fragments) > 1 or not fit_tasks(query, target):
-        return "its plans have several stages, or need rows in other slots"
+    if not fit_tasks(query, target):
+        return "its plans have different stages, or need rows in other slots"
     return ""
 
 
