@@ -17,6 +17,7 @@ from tests.profiles import always
 
 import midstream as ms
 from midstream.adaptation.balance import BalanceController, BalancePolicy
+from midstream.adaptation.hot_groups import HotController, HotPolicy
 from midstream.adaptation.policy import Policy
 from midstream.adaptation.weighing import Order, Weighed, weigh
 from midstream.api import ask
@@ -118,3 +119,37 @@ def test_any_order_gives_the_same_results(seed, tmp_path, monkeypatch):
     chain.batch({}, end=True)
     difference = ms.snapshot_equal(chain.results(), ms.reference(query, inputs))
     assert difference, f"{difference}\n{chain.manifest.slots.decisions}"
+
+
+@pytest.mark.parametrize("order", always(2, ["move", "plan"]))
+def test_a_hot_key_and_a_plan_are_weighed_too(order, tmp_path, monkeypatch):
+    """A group that slots share rests while a query migrates, so one of the two goes first."""
+    monkeypatch.setattr(weighed_moves, "weigh", forced(lambda: order))
+    inputs = different_slots(100)
+
+    def uneven(batch: Batch, interval: float) -> Measured:
+        seen = by_rows(batch, interval)
+        wishes = chain.driver.watchers.by_query["q"].wishes.whole is not None
+        hottest = max(range(256), key=lambda group: seen.groups[group].rate)
+        groups = [replace(g, seconds=3000.0 if wishes and i == hottest else 1.0) for i, g in enumerate(seen.groups)]
+        return replace(seen, groups=tuple(groups))
+
+    chain = opened(THREE, inputs, tmp_path, per_slot=False)
+    hot = HotController(HotPolicy(patience=1, gain=1.0, remembered=0.0))
+    chain.driver.deciding = SlotDecisions(measure=uneven, hot=hot)
+    shared, migrated = [], []
+    for part in chain.cut(inputs, 300):
+        batch = chain.batch(part)
+        shared += [batch.batch_id] if batch.slots.shared else []
+        migrated += [batch.batch_id] if batch.queries["q"].migrates else []
+    chain.batch({}, end=True)
+    told = next(d for d in chain.manifest.slots.decisions if "weighed" in d)
+    since, decisions = told["batch"], decisions_of(chain.driver, "q")
+    assert told["kind"] == "keys" and set(told["weighed"]["seconds"]) == {"plan", "move"}
+    if order == "plan":
+        assert told["action"] == "wait" and since + 1 not in shared
+        assert any(d["action"] == "migrate" and "Weighed: plan." in d["reason"] for d in decisions)
+    else:
+        assert told["action"] == "spread" and since + 1 in shared and since + 1 not in migrated
+        assert any(d["action"] == "wait" and "Weighed: move." in d["reason"] for d in decisions)
+    assert as_multiset(chain.results()) == as_multiset(ms.run(THREE, inputs))

@@ -49,8 +49,8 @@ PTLB_ENDS = "a move by PTLB lasts a window, and until then the sender has its gr
 
 
 OTHER_SECONDS = (
-    "seconds also have in them what slots do besides work on rows, which is alike in all runs, and waiting for a core "
-    "where slots, or other work, are more than cores"
+    "seconds also have in them what slots do besides work on rows, which is alike in all runs: opening and writing "
+    "state, and results"
 )
 
 
@@ -179,7 +179,8 @@ def _described(on: str, setting: Setting) -> dict[str, str]:
     return {
         "cluster": f"{places[on]}, {SLOTS} slots, one of them with half of {GROUPS} groups and its share of the other "
         "half",
-        "time": "the busiest slot's work in each batch: rows looked up, candidate pairs, rows stored; and its seconds",
+        "time": "the busiest slot's work in each batch: rows looked up, candidate pairs, rows stored; and its "
+        "processor seconds",
         "streams": told["streams"].replace(f"{setting.groups} partitions", f"batches of {BATCH:g} s"),
         "keys": told["keys"],
         "window": told["window"],
@@ -221,7 +222,7 @@ def throughput_report(on: str, setting: Setting, found: Mapping[str, JobRun]) ->
         1.5 <= gains[LM] <= 2.5,
         "how much the other plan saves depends on selectivities that are not published",
     )
-    for measured, what in ((gains, "by row work"), (seconds, "by the seconds that slots measured")):
+    for measured, what in ((gains, "by row work"), (seconds, "by processor seconds of slots")):
         best, single = max(measured[LM_PTLB], measured[LM_MSLB]), max(measured[n] for n in (LM, PTLB, MSLB))
         report.verdict(
             f"both together give at least {BAR:g} times the better single one, {what}",
