@@ -262,10 +262,10 @@ def _close(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> npt.NDArra
 def _first_differing_snapshot(left: _Result, right: _Result, rows: Integers) -> SnapshotComparison:
     start, end = np.concatenate([left.start, right.start]), np.concatenate([left.end, right.end])
     sign = np.repeat(np.array([1, -1]), [len(left.start), len(right.start)])
-    lives = np.flatnonzero(start < end)
-    row = np.concatenate([rows[lives], rows[lives]])
-    moment = np.concatenate([start[lives], end[lives]])
-    change = np.concatenate([sign[lives], -sign[lives]])
+    alive = np.flatnonzero(start < end)
+    row = np.concatenate([rows[alive], rows[alive]])
+    moment = np.concatenate([start[alive], end[alive]])
+    change = np.concatenate([sign[alive], -sign[alive]])
     groups, net = _summed([row, moment], change)
     wrong = np.flatnonzero(net)
     if not len(wrong):

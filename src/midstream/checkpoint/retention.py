@@ -138,7 +138,9 @@ def _without_old_results(
     files: Files, manifest: Manifest, query: str, limit: Limit, oldest: Manifest, clock: _Clock
 ) -> Manifest:
     known = list(results_of(files, manifest, query))
-    gone = _outlived(known, [f for f in known if f.last_from < _settled(manifest, oldest, query)], limit, clock)
+    gone = _outlived(
+        known, [f for f in known if f.last_from < _delivered_before(manifest, oldest, query)], limit, clock
+    )
     replaced = manifest.queries[query].status == REPLACED
     if replaced and len(gone) == len(known):
         return _forgotten(manifest, query)
@@ -160,7 +162,7 @@ def _without_old_results(
     return manifest.with_account(query, removed=removed)
 
 
-def _settled(manifest: Manifest, oldest: Manifest, query: str) -> int:
+def _delivered_before(manifest: Manifest, oldest: Manifest, query: str) -> int:
     """Before this instant, results are delivered and compared, whichever retained manifest is gone on from."""
     if manifest.queries[query].status == REPLACED:  # what it had not released then is never delivered
         known = oldest.queries.get(query)

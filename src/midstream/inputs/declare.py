@@ -80,7 +80,7 @@ class NamedSource:
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """What a session is told of a stream besides its columns."""
+    """What is declared of a stream besides its columns."""
 
     time: str = "ts"
     lateness: Duration = 0
@@ -108,8 +108,8 @@ class StreamSettings:
             raise InputError(f"stream {name} cannot have a negative skew: {self.skew}")
         willing = self.stamped or self.skew is not None
         ahead = max_ahead_of(name, self.max_ahead, declared.domain)
-        told = replace(declared, timestamps=self.timestamps, skew=behind, on_demand=willing, max_ahead=ahead)
-        return replace(told, site=self.site)
+        made = replace(declared, timestamps=self.timestamps, skew=behind, on_demand=willing, max_ahead=ahead)
+        return replace(made, site=self.site)
 
 
 def max_ahead_of(name: str, wanted: Duration, domain: TimeDomain) -> MaxAhead:

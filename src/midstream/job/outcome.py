@@ -230,10 +230,10 @@ class Outcome:
         )
 
     def _results(self, query: str) -> list[ResultFile]:
-        return self._given.get(query, [])
+        return self._new_results.get(query, [])
 
     @cached_property
-    def _given(self) -> dict[str, list[ResultFile]]:
+    def _new_results(self) -> dict[str, list[ResultFile]]:
         """The new result files by query."""
         given: dict[str, list[ResultFile]] = {}
         for report in sorted(self.batch.reports, key=lambda r: r.slot):

@@ -293,10 +293,10 @@ class LocalBackend:
         arriving = dict(self._arriving(rows, {} if manifest is None else manifest.streams.latest, now))
         with _noted_if_done(job, number):
             job.on_batch(arriving, number)
-            self._taken(files)
+            self._remember_read(files)
             self._sinks_called(job)
 
-    def _taken(self, files: Mapping[str, Sequence[SourceFile]]) -> None:
+    def _remember_read(self, files: Mapping[str, Sequence[SourceFile]]) -> None:
         """Remembers the files of a batch that is done."""
         self._inherited = {}
         for name, read in files.items():

@@ -27,7 +27,7 @@ from midstream.cluster.local.shared_windows import inherit_windows, unify
 from midstream.cluster.options import ON_A_CHECKPOINT, QueryOptions, SessionOptions
 from midstream.errors import InputError, JobError, QueryError
 from midstream.inputs import StreamSettings, declare, max_ahead_of, table_of
-from midstream.job.arriving.attention import Wait, is_worth_telling, silences, wait_text, waits
+from midstream.job.arriving.attention import Wait, is_worth_a_warning, silences, wait_text, waits
 from midstream.job.task.ingest import DeadLetters, counted, warn_of
 from midstream.language import parse
 from midstream.migration.execution import Execution, SingleBox
@@ -179,7 +179,7 @@ class EmbeddedSession(Session):
         """Notices streams that queries wait for, and says so in the log."""
         self._silent = silences(self._silent, self.streams, rows)
         for wait in self.waits:
-            if is_worth_telling(wait.batches):
+            if is_worth_a_warning(wait.batches):
                 log.warning("%s", wait_text(wait, self.streams[wait.stream].declaration))
 
     def stop(self) -> None:
@@ -238,7 +238,7 @@ class EmbeddedSession(Session):
         columns = core.needed.union(*alike)
         part = self.parts.new_core(core, columns, self._registers(), self._pushes + 1, self._scheduling)
         known = inherit_windows(part, part.execution, self._others(part))
-        part.given.clear()  # what follows from the inherited content belongs to the part's present
+        part.output.clear()  # what follows from the inherited content belongs to the part's present
         return core.above(part.plan, part.name), () if known else (part.name,)
 
     def _begin(self, live: LiveQuery) -> int:

@@ -65,8 +65,8 @@ class SharedPart:
         self.buffer = Buffer()
         self.readers: dict[str, Cursor] = {}
         self.frontier = box.frontier
-        self.given: list[Elements] = []
-        self.execution = SingleBox(box, self.given.append, partial(Scheduler, schedule=schedule))
+        self.output: list[Elements] = []
+        self.execution = SingleBox(box, self.output.append, partial(Scheduler, schedule=schedule))
 
     @property
     def box(self) -> Box:
@@ -75,7 +75,7 @@ class SharedPart:
 
     def run_rest(self, upper: Box) -> None:
         """Goes on with what is left after a part of it has been cut out."""
-        self.execution = self.execution.beside(upper, self.given.append)
+        self.execution = self.execution.beside(upper, self.output.append)
 
     @property
     def plan(self) -> PhysicalNode:
@@ -113,11 +113,11 @@ class SharedPart:
 
     def flush(self) -> None:
         """Puts what it has given since into the buffer, as one batch: every reader then works it through at once."""
-        if self.given:
-            self.buffer.push(concatenate(self.given))
-            self.given.clear()
+        if self.output:
+            self.buffer.push(concatenate(self.output))
+            self.output.clear()
 
-    def taken(self, reader: str) -> Iterator[Elements]:
+    def unread(self, reader: str) -> Iterator[Elements]:
         """What a reader has not seen yet."""
         cursor = self.readers[reader]
         while len(cursor):
@@ -162,7 +162,7 @@ class Parts:
         """Gives a reader what its parts have given since."""
         for source in execution.sources:
             if isinstance(source, Tap):
-                for batch in self.named[source.stream.name].taken(reader):
+                for batch in self.named[source.stream.name].unread(reader):
                     execution.feed(source.stream.alias, batch)
 
     def in_order(self) -> Iterator[SharedPart]:

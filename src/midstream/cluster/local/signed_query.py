@@ -38,8 +38,8 @@ class SignedQuery:
     def __init__(self, plan: Plan, functions: Mapping[str, UserFunction] | None = None) -> None:
         self.plan = plan
         self.functions = dict(functions or {})
-        self.given: list[Elements] = []
-        self.execution: SignedBox | SignedGenMig = SignedBox(plan.physical, self.functions, self.given.append)
+        self.output: list[Elements] = []
+        self.execution: SignedBox | SignedGenMig = SignedBox(plan.physical, self.functions, self.output.append)
         self.starts: dict[str, int] = {}
         self.registers: dict[str, int] = {}
         self.waiting: list[tuple[Plan, str]] = []
@@ -58,11 +58,11 @@ class SignedQuery:
     def advance(self, registers: Mapping[str, int]) -> None:
         """Learns how far the streams are."""
         self.registers = dict(registers)
-        before, frontier = len(self.given), reached(self.execution.sources, registers)
+        before, frontier = len(self.output), reached(self.execution.sources, registers)
         self.execution.advance(frontier)
         if isinstance(self.execution, SignedGenMig):
             assert self.target is not None and self.recorder is not None
-            self.recorder.batch(frontier, len(self.given) - before)
+            self.recorder.batch(frontier, len(self.output) - before)
             if self.execution.done:
                 self.history.append(self.recorder.close("done", self.execution.figures))
                 self.execution = self.execution.finish()
@@ -84,9 +84,9 @@ class SignedQuery:
 
     def table(self) -> pa.Table:
         """The whole answer, as the interval representation gives it."""
-        if not self.given:
+        if not self.output:
             return result_table(self.plan, None)
-        given = concatenate(self.given)
+        given = concatenate(self.output)
         elements = repeated(given) if isinstance(self.plan.query, ToStream) else intervals(given)
         order = total_order(elements.columns, [elements.valid_from, elements.valid_to])
         return result_table(self.plan, elements if order is None else elements.take(order))

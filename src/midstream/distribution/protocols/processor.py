@@ -187,7 +187,7 @@ def receive(state: ProcessorState, message: Message) -> Result:
     parts = {n: p for n, p in state.parts.items() if n > max(newest, message.move) - REMEMBERED}
     part, actions = _act(state, message, replace(part, rank=message.rank, until="", answer=None))
     state = ProcessorState(state.name, state.manager, {**parts, message.move: part})
-    return _settled(state, message.move, (*actions, *(() if part.until else _answered(state, part))))
+    return _answer_waiting(state, message.move, (*actions, *(() if part.until else _answered(state, part))))
 
 
 def flag(state: ProcessorState, split: str, flag: Flag) -> Result:
@@ -201,7 +201,7 @@ def flag(state: ProcessorState, split: str, flag: Flag) -> Result:
             part = replace(part, groups=groups, side=side, started=part.started | {split})
         case EndOfPartitions() | EndOfPartitionInput():
             part = replace(part, groups=flag.groups, ended=part.ended | {split})
-    return _settled(_with(state, flag.move, part), flag.move, ())
+    return _answer_waiting(_with(state, flag.move, part), flag.move, ())
 
 
 def observe(state: ProcessorState, facts: Facts) -> Result:
@@ -284,7 +284,7 @@ def _again(state: ProcessorState, part: Part, message: Message) -> tuple[Action,
     return () if part.until else _answered(state, part)
 
 
-def _settled(state: ProcessorState, move: int, actions: tuple[Action, ...]) -> Result:
+def _answer_waiting(state: ProcessorState, move: int, actions: tuple[Action, ...]) -> Result:
     """Answers what has waited for flags."""
     part = state.parts[move]
     if part.until not in ("drained", "ended") or not part.ended >= set(part.splits):

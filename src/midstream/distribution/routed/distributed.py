@@ -146,7 +146,7 @@ def triggered(node: Repairing, own: StreamStatistics, setting: Setting) -> tuple
 def line_triggered(node: Repairing, relined: Relined, setting: Setting) -> tuple[Repairing, tuple[Message, ...]]:
     """A line from the node has changed: starts to look at every way."""
     network = setting.costs.network
-    node = replace(_told(node, relined, setting), open=frozenset(node.orders), sent={}, received=0)
+    node = replace(_with_line(node, relined, setting), open=frozenset(node.orders), sent={}, received=0)
     sent: list[Message] = []
     for head, order in node.orders.items():
         token = Token(node.stream, head, order, relined=relined)
@@ -159,7 +159,7 @@ def line_triggered(node: Repairing, relined: Relined, setting: Setting) -> tuple
     return node, tuple(sent)
 
 
-def _told(node: Repairing, relined: Relined | None, setting: Setting) -> Repairing:
+def _with_line(node: Repairing, relined: Relined | None, setting: Setting) -> Repairing:
     """The node, once it knows of a changed line that it is an end of."""
     if relined is None or setting.costs.network.home(node.stream) not in relined.ends:
         return node
@@ -189,8 +189,8 @@ def received(
     """A node takes a message; `before` are the statistics that the plan in use was made for."""
     if _too_early(node, message):
         return replace(node, waiting=(*node.waiting, message)), ()
-    node = _told(node, _relined(message), setting)
-    node, sent = _taken(node, message, _known(node, setting), before)
+    node = _with_line(node, _relined(message), setting)
+    node, sent = _handled(node, message, _known(node, setting), before)
     if isinstance(message, Exchanged) and node.waiting:
         waiting, node = node.waiting, replace(node, waiting=())
         for earlier in waiting:
@@ -212,7 +212,7 @@ def _too_early(node: Repairing, message: Message) -> bool:
     return node.places[message.token.head].position != order.index(node.stream)
 
 
-def _taken(
+def _handled(
     node: Repairing, message: Message, setting: Setting, before: StreamStatistics
 ) -> tuple[Repairing, list[Message]]:
     match message:
@@ -307,7 +307,7 @@ def _exchange(node: Repairing, message: Exchange, setting: Setting) -> tuple[Rep
     node = _taking(node, head, theirs, message.sender, setting)
     if theirs.position > mine.position:
         return node, [Exchanged(message.sender, node.stream, head, mine, token, message.flow)]
-    token = token.telling(message.sender)
+    token = token.counting(message.sender)
     node, sent = _put(node, token, theirs.position, message.flow, setting)
     return node, [Exchanged(message.sender, node.stream, head, mine), *sent]
 
@@ -361,9 +361,9 @@ def _put(node: Repairing, token: Token, position: int, flow: Flow, setting: Sett
     hop = hop_operators(source, flow.node, join, last, costs.network)
     sent: list[Message] = []
     if hop.at_home != place.hop.at_home or token.order[position] != node.orders[token.head][position]:
-        token = token.telling(node.stream, 0)
+        token = token.counting(node.stream, 0)
     for host, operators in _host_changes(place.hop, hop):
-        token = token.telling(host)
+        token = token.counting(host)
         sent.append(Host(host, token.head, position, operators))
     node = replace(node, places={**node.places, token.head: Place(position, flow, placement, hop)})
     out = costs.joined(flow, join, node.own)

@@ -41,7 +41,7 @@ class Token:
     sent: Mapping[str, int] = field(default_factory=dict)
     relined: Relined | None = None
 
-    def telling(self, node: str, messages: int = 1) -> Token:
+    def counting(self, node: str, messages: int = 1) -> Token:
         """The token after a node was affected, and sent so many messages."""
         return replace(self, sent={**self.sent, node: self.sent.get(node, 0) + messages})
 

@@ -14,7 +14,7 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING
 from midstream.job.queries.running_query import RunningQuery
 
-FIRST_TOLD = 3
+FIRST_WARNING = 3
 """After how many batches a silent stream that others wait for is first warned of; again after ten times as many."""
 
 
@@ -70,15 +70,15 @@ def wait_text(wait: Wait, declaration: StreamDeclaration) -> str:
     return f"query {wait.query} waits for stream {wait.stream}, which {behind}{silent}: {remedy}"
 
 
-def is_worth_telling(batches: int) -> bool:
+def is_worth_a_warning(batches: int) -> bool:
     """Whether a wait has just become so long.
 
-    >>> [n for n in range(1, 400) if is_worth_telling(n)]
+    >>> [n for n in range(1, 400) if is_worth_a_warning(n)]
     [3, 30, 300]
     """
-    while batches > FIRST_TOLD and batches % 10 == 0:
+    while batches > FIRST_WARNING and batches % 10 == 0:
         batches //= 10
-    return batches == FIRST_TOLD
+    return batches == FIRST_WARNING
 
 
 def late_text(declaration: StreamDeclaration, late: int, rows: int, by: int | None) -> str:

@@ -9,7 +9,7 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.merging import is_replaced
 from midstream.distribution.fragments import Staged
-from midstream.job.arriving.attention import Wait, is_worth_telling, late_text, wait_text
+from midstream.job.arriving.attention import Wait, is_worth_a_warning, late_text, wait_text
 from midstream.job.batch import Batch
 from midstream.job.plans.local_plans import migrating_to, plan_text
 from midstream.job.task.reports import Report
@@ -109,7 +109,7 @@ def warnings_of(batch: Batch, manifest: Manifest | None) -> list[str]:
     waiting = manifest.streams.waits if manifest else {}
     for query, record in waiting.items():
         wait = Wait(query, record["stream"], record["behind"], record["batches"])
-        if is_worth_telling(wait.batches):
+        if is_worth_a_warning(wait.batches):
             sentences.append(wait_text(wait, declared[wait.stream]))
     return sentences
 

@@ -49,7 +49,7 @@ def require_same_functions(
         if calls and not accepted:
             raise _refusal(query.name, calls)
         if calls:
-            faults.tell(query.name, CHANGED, manifest.batch_id + 1, f"accepted other code of {', '.join(calls)}")
+            faults.record(query.name, CHANGED, manifest.batch_id + 1, f"accepted other code of {', '.join(calls)}")
 
 
 def _refusal(query: str, calls: list[str]) -> JobError:

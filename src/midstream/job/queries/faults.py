@@ -80,7 +80,7 @@ class Faults:
         fault = self.stopped[query] = Fault(batch_id, error.message, error.detail, error.hint)
         self.news.setdefault(query, []).append(_event(QUARANTINED, batch_id, batch_id, fault.reason))
 
-    def tell(self, query: str, what: str, batch_id: int, reason: str) -> None:
+    def record(self, query: str, what: str, batch_id: int, reason: str) -> None:
         """Has the history of a query say something else that happened to it."""
         self.news.setdefault(query, []).append(_event(what, batch_id, None, reason))
 

@@ -60,7 +60,7 @@ class Memory:
         return max(1, self.bytes // 32)
 
     @property
-    def given(self) -> int:
+    def output(self) -> int:
         """The bytes of results that wait in memory for each fragment."""
         return max(1, self.bytes // 16 // self.fragments)
 

@@ -117,7 +117,7 @@ class FillStep:
             filling = Filling(work, files, slot, sent, self.routing, self.memory)
             report.fragments[work.query, work.fill.fragment.number] = filling.run(self.batch_id)
             if work.fill.fragment.reader is not None:
-                for output in filling.given.take():
+                for output in filling.output.take():
                     if work.fill.fragment.route.everywhere:
                         output, slots = to_every_slot(output, self.slots)
                     else:
@@ -129,7 +129,7 @@ class FillStep:
     ) -> Generator[pa.RecordBatch, None, dict[int, list[Elements]]]:
         """Takes all rows in, into files where they are many, and passes on at once what is not for this stage."""
         ports = {port for work in self.work for port in (*work.parcels, *work.received)}
-        arriving = {port: ForwardBuffer(self.memory.given // len(ports)) for port in ports}
+        arriving = {port: ForwardBuffer(self.memory.output // len(ports)) for port in ports}
         for rows, _ in portions(batches, self.memory.input):
             for port, part in sorted(self.layout.split(rows).items()):
                 if port in arriving:

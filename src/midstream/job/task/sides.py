@@ -52,7 +52,7 @@ class Side:
         """What of a source's elements the old side leaves out, and would need if it went on alone."""
         return Split(self.split_after).parts(elements)[2]
 
-    def given(self, results: Elements) -> Elements:
+    def counted(self, results: Elements) -> Elements:
         """What of its results counts."""
         first = Split(self.split_after).first
         if self.whole:
@@ -69,7 +69,7 @@ class Unheard(Side):
         """Everything."""
         return [elements]
 
-    def given(self, results: Elements) -> Elements:
+    def counted(self, results: Elements) -> Elements:
         """Nothing."""
         return results.slice(0, 0)
 

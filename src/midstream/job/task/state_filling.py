@@ -72,7 +72,7 @@ class Filling:
         self.work, self.files, self.slot, self.sent, self.routing = work, files, slot, sent, routing
         self.memory = memory
         self.box = Box(work.fill.fragment.plan, work.functions)
-        self.given = ForwardBuffer(memory.given)
+        self.output = ForwardBuffer(memory.output)
         self.batch_id = 0
         self.opened: list[SegmentEntry] = []
         self.written: list[str] = []
@@ -93,14 +93,14 @@ class Filling:
         remove_unused(self.files, self.written, entries)
         return FragmentReport(
             entries=entries,
-            rows_out=self.given.rows,
+            rows_out=self.output.rows,
             processed_twice=move.rows_sent,
             extra_rows=sum(held.state.rows for held in move.unmatched),
         )
 
     def _give(self, elements: Elements) -> None:
         if len(elements):
-            self.given.add(elements.without_hashes())
+            self.output.add(elements.without_hashes())
 
     def _path(self) -> str:
         return name_for("state", self.batch_id, self.slot, self.work.fill.fragment.number)

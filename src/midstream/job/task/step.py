@@ -90,7 +90,7 @@ class StageStep:
         """
         report, began = Report(self.stage, slot, executor=executor), time.thread_time()
         try:
-            intake = Intake(self.batch_id, report, ParquetSpool(self.memory.given))
+            intake = Intake(self.batch_id, report, ParquetSpool(self.memory.output))
             chunks = yield from self._gather(slot, batches, intake)
             yield from self._process(slot, chunks, intake, kept or KeptTasks(), collected)
         except MidstreamError as error:

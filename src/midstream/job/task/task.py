@@ -325,7 +325,7 @@ class Task:
 
 def _buffer_of(work: FragmentWork, memory: Memory) -> OutputBuffer:
     """Takes what a fragment gives."""
-    return ResultsBuffer(memory.given, work.plan) if work.fragment.reader is None else ForwardBuffer(memory.given)
+    return ResultsBuffer(memory.output, work.plan) if work.fragment.reader is None else ForwardBuffer(memory.output)
 
 
 def _require_known(

@@ -30,7 +30,7 @@ class Limit:
     before: bool
     whole: bool
 
-    def given(self, results: Elements) -> Elements:
+    def counted(self, results: Elements) -> Elements:
         """What of its results counts."""
         if self.whole:
             early = results.valid_from < self.split_at

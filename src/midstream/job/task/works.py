@@ -125,9 +125,9 @@ class FragmentWork:
         if self.fragment.reader is not None:
             return results
         side, track = self.apart.side, self.apart.track
-        counted = results if side is None else side.given(results)
+        counted = results if side is None else side.counted(results)
         if track is not None and track.limit is not None:
-            counted = track.limit.given(counted)
+            counted = track.limit.counted(counted)
         return counted if self.start == BEGINNING else counted.clipped(self.start, INFINITY)
 
 

@@ -108,7 +108,7 @@ def constants(taken: Mapping[tuple[str, int], Taken]) -> list[tuple[str, float, 
 def _run(spark: Any, data: Path, query: str, plan: str, work: Path) -> list[Taken]:
     seen: list[Taken] = []
 
-    def told(event: Mapping[str, Any]) -> None:
+    def note(event: Mapping[str, Any]) -> None:
         seen.append(Taken(event["seconds"]["job"], event["seconds"]["kernel"]))
 
     on = "local" if spark is None else "spark"
@@ -118,6 +118,6 @@ def _run(spark: Any, data: Path, query: str, plan: str, work: Path) -> list[Take
             read = {"maxFilesPerTrigger": "1"}
             session.open_stream(name, "parquet", path=str(data / name), schema=SCHEMA, options=read, time="ts")
         session.query("join", query, plan=plan)
-        session.on_progress(told)
+        session.on_progress(note)
         session.process_available()
     return seen[WARM_UP:]

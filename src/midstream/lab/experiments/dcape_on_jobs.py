@@ -175,16 +175,16 @@ def dcape_tuples_on_job(on: str) -> Report:
 
 def _described(on: str, setting: Setting) -> dict[str, str]:
     places = {"local": "a job in this process", "spark": "a job on Spark"}
-    told = setting.describe()
+    described = setting.describe()
     return {
         "cluster": f"{places[on]}, {SLOTS} slots, one of them with half of {GROUPS} groups and its share of the other "
         "half",
         "time": "the busiest slot's work in each batch: rows looked up, candidate pairs, rows stored; and its "
         "processor seconds",
-        "streams": told["streams"].replace(f"{setting.groups} partitions", f"batches of {BATCH:g} s"),
-        "keys": told["keys"],
-        "window": told["window"],
-        "plans": f"{told['plans']} in all slots at {setting.optimised_at:g} s, by moving state",
+        "streams": described["streams"].replace(f"{setting.groups} partitions", f"batches of {BATCH:g} s"),
+        "keys": described["keys"],
+        "window": described["window"],
+        "plans": f"{described['plans']} in all slots at {setting.optimised_at:g} s, by moving state",
         "balancing": f"as many groups to each slot at {setting.ready:g} s",
     }
 

@@ -174,6 +174,6 @@ def changes(before: Links, after: Links) -> list[str]:
     for pair in sorted({*before, *after}):
         old, new = before.get(pair), after.get(pair)
         if old != new:
-            told = ("nothing" if link is None else str(link) for link in (old, new))
-            found.append("the link from {} to {} went from {} to {}".format(*pair, *told))
+            texts = ("nothing" if link is None else str(link) for link in (old, new))
+            found.append("the link from {} to {} went from {} to {}".format(*pair, *texts))
     return found
