@@ -50,7 +50,7 @@ def keep(adaptive: Adaptive) -> Kept:
 
 
 def restore(adaptive: Adaptive, kept: Mapping[str, Any], plan_of: PlanOf) -> None:
-    """Has a fresh adaptive query go on from what was kept."""
+    """Restores a fresh adaptive query from what was kept."""
     restore_observer(adaptive.observer, kept["observer"])
     _restore_controller(adaptive.controller, kept["controller"], plan_of)
     _restore_drift(adaptive.drift, kept["drift"])
@@ -88,7 +88,7 @@ def keep_observer(observer: Observer) -> Kept:
 
 
 def restore_observer(observer: Observer, kept: Mapping[str, Any]) -> None:
-    """Has an observer of the same query know what was kept."""
+    """Restores an observer of the same query from what was kept."""
     for name in _COUNTERS:
         setattr(observer, name, kept[name])
     for own, name in _PACE.items():

@@ -28,7 +28,7 @@ _SAME_AS = {"s3a": "s3", "s3n": "s3", "gcs": "gs"}
 
 
 def register(scheme: str, opening: Opening) -> None:
-    """Has addresses of a scheme opened by `opening`, in this process."""
+    """Registers `opening` for the addresses of a scheme, in this process."""
     _OPENINGS[scheme] = opening
 
 

@@ -29,7 +29,7 @@ class Repeated(Protocol):
     """Something that is done again and again until it is stopped."""
 
     def stop(self, patience: float | None = None) -> None:
-        """Has it done no more, and waits for the last time; at most for so many seconds, if they are given."""
+        """Ends the repetition and waits for a run under way, at most for so many seconds if they are given."""
 
 
 class Process:
@@ -136,7 +136,7 @@ def this_process() -> Process:
 
 @contextmanager
 def running_as(process: Process) -> Iterator[None]:
-    """Has what is done inside be done by another process; not by threads that are started there by other means."""
+    """Replaces the current process for the code inside, but not for threads that it starts by other means."""
     before = _current.set(process)
     try:
         yield

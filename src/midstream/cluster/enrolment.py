@@ -123,7 +123,7 @@ class Enrolment:
         slots: Sequence[int] | None = None,
         verify: int | None = None,
     ) -> None:
-        """Has a query go over to another plan, beginning with the next batch."""
+        """Migrates a query to another plan, beginning with the next batch."""
         job = self.job
         with job.gate:
             query = self.query(name)
@@ -137,7 +137,7 @@ class Enrolment:
             self.run.restart()
 
     def adapt(self, name: str, mode: str) -> None:
-        """Has a query adapt in another way."""
+        """Changes how a query adapts."""
         with self.job.gate:
             self.job.adapt(name, mode)
             if not self.run.brings([self.query(name)]):

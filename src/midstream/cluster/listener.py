@@ -67,13 +67,13 @@ class Commanded(Protocol):
         """Ends a query."""
 
     def resume(self, name: str) -> dict[str, Any]:
-        """Has a query in quarantine go on."""
+        """Resumes a query in quarantine."""
 
     def rebalance(self, routing: Sequence[int] | None = None, *, protocol: str = "auto", by: str | None = None) -> bool:
         """Reassigns partition groups to slots."""
 
     def cancel_rebalance(self) -> None:
-        """Has groups that are on their way stay in their slots."""
+        """Cancels the moves of groups that are on their way."""
 
     def rescale(self, slots: int) -> bool:
         """Changes the number of slots."""

@@ -48,7 +48,7 @@ class Run:
         return self.job.commits.lease is not None
 
     def begin(self) -> None:
-        """Has the backend bring batches."""
+        """Starts the backend."""
         self.job.streams = dict(enumerate(self.declarations))
         needed = self.arrival.begin(self.declarations)
         self.started = True

@@ -159,7 +159,7 @@ class Watcher:
             self._let_slots_see(batch, way, verifying)
 
     def _let_slots_see(self, batch: Batch, way: Way, verifying: bool) -> None:
-        """Has each slot decide by what it has seen; what it had learned is not kept over a restart."""
+        """Lets each slot decide by what it has seen; what it had learned is not kept over a restart."""
         self.slots = {slot: self.slots.get(slot) or SlotWatcher(self, batch, slot) for slot in range(batch.slots.count)}
         for watcher in self.slots.values():
             watcher.see(batch, way, verifying)

@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def attempt(state: JobState, at: Circumstances) -> Flow[tuple[JobState, Batch]]:
-    """Has a batch run until no query fails in it; gives it, and the state without the queries that were stopped."""
+    """Runs a batch until no query fails in it; gives it, and the state without the queries that were stopped."""
     sifted: frozenset[str] = frozenset()
     while True:
         batch = yield from make(state, at, sifted)

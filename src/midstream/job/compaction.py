@@ -72,7 +72,7 @@ class Compactor:
 
 
 def _let_others_first() -> None:
-    """Has this thread give way to batches; elsewhere than on Linux only whole processes can."""
+    """Lowers this thread's priority below that of batches; only Linux has priorities of single threads."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError):  # some containers forbid it, and merging matters more
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)

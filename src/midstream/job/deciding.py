@@ -74,7 +74,7 @@ def _apart(state: JobState, watchers: Mapping[str, Watcher], protocol: str) -> s
 
 
 def _follow(watcher: Watcher, weighed: Weighed) -> None:
-    """Has what was decided about a query's plan say how it was weighed; it waits where groups move first."""
+    """Adds to the decision about a query's plan how it was weighed; the plan waits where groups move first."""
     if weighed.order == "move":
         _put_off(watcher, weighed.reason)
         return
@@ -86,7 +86,7 @@ def _follow(watcher: Watcher, weighed: Weighed) -> None:
 
 
 def _put_off(watcher: Watcher, reason: str) -> None:
-    """Has a query stay with its plan for now; a slot gathers evidence anew, for moved groups change what it sees."""
+    """Keeps a query at its plan for now; a slot gathers evidence anew, for moved groups change what it sees."""
     for slot, own, decision in list(_deciders(watcher)):
         _correct(watcher, own, decision, replace(decision, action="wait", reason=f"{decision.reason} {reason}"))
         own.wishes.whole = None

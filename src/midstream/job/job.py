@@ -195,7 +195,7 @@ class Job:
         return None
 
     def resume(self, name: str) -> Fault:
-        """Has a query that is in quarantine go on with the next batch; the rows in between are left out for it."""
+        """Resumes a query in quarantine with the next batch; the rows in between are left out for it."""
         with self.gate:
             before = self.state.faults.stopped
             self.apply(QueryResumed(name))

@@ -245,7 +245,7 @@ class JobState:
         return protocol, ""
 
     def cancel_move(self, trigger: str) -> None:
-        """Has groups that move to two slots, or wait for other slots, stay where they were."""
+        """Leaves groups that move to two slots, or wait for other slots, where they were."""
         moving = self.manifest is not None and self.manifest.slots.doubled is not None
         waiting = self.wanted is not None and self.wanted.slots == self.slots
         if moving or not waiting:

@@ -41,7 +41,7 @@ class Watchers:
         self.by_query[query.name] = Watcher(query, policy.priced(self.constants))
 
     def restore(self, before: Manifest | None, queries: Mapping[str, RunningQuery]) -> None:
-        """Has every watcher know what the last manifest says."""
+        """Restores every watcher from the last manifest."""
         batch_id = None if before is None else before.batch_id
         for name, watcher in self.by_query.items():
             if watcher.as_of != batch_id and name in queries:

@@ -68,7 +68,7 @@ class Operator:
             yield given
 
     def store(self, port: int, batch: Elements) -> None:
-        """Takes a batch of which nobody wants to know what follows from it."""
+        """Takes a batch whose results nobody needs."""
         self.process(port, batch)
 
     def advance(self, frontier: int) -> Elements | None:

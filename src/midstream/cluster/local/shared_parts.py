@@ -142,7 +142,7 @@ class Parts:
                         part.execution.feed(source.stream.alias, elements)
 
     def advance(self, registers: Mapping[str, int]) -> dict[str, int]:
-        """Tells the parts how far the streams are; says how far streams and parts are then."""
+        """Advances the parts to the streams' registers; gives the registers of streams and parts then."""
         known = dict(registers)
         for part in self.in_order():
             self.hand_over(part.name, part.execution)

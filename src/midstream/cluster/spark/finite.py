@@ -120,7 +120,7 @@ def _dead_letters(session: CheckpointSession) -> list[DeadLetters]:
 
 
 def _plan_changes(session: CheckpointSession, changes: Sequence[PlannedChange], starts: Mapping[int, int]) -> None:
-    """Has each change begin before its batch, or as soon after it as an earlier one has ended."""
+    """Begins each change before its batch, or as soon after it as an earlier one has ended."""
     waiting = [(starts[i], change) for i, change in enumerate(changes) if i in starts]
 
     def begin(batch_id: int) -> None:

@@ -24,7 +24,7 @@ class _NoPlaces(logging.Filter):
 
 
 def keep_quiet(spark: SparkSession) -> None:
-    """Has the bridge say nothing of errors that are raised elsewhere."""
+    """Silences the bridge about errors that are raised elsewhere."""
     server = getattr(spark.sparkContext, "_accumulatorServer", None)
     if server is not None and not os.environ.get(TRACEBACK):
         server.handle_error = lambda *_: None  # it would print that Spark's process has gone

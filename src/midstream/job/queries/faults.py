@@ -81,11 +81,11 @@ class Faults:
         self.news.setdefault(query, []).append(_event(QUARANTINED, batch_id, batch_id, fault.reason))
 
     def record(self, query: str, what: str, batch_id: int, reason: str) -> None:
-        """Has the history of a query say something else that happened to it."""
+        """Adds another event to a query's history."""
         self.news.setdefault(query, []).append(_event(what, batch_id, None, reason))
 
     def resume(self, query: str) -> Fault:
-        """Has a query go on with the next batch, as if the rows since the one that stopped it had never come."""
+        """Resumes a query with the next batch, as if the rows since the one that stopped it had never come."""
         if query not in self.stopped:
             raise JobError(f"query {query} is not in quarantine")
         fault = self.stopped.pop(query)
@@ -185,7 +185,7 @@ def resumed(manifest: Manifest, query: str) -> Manifest:
 
 
 Attempt = Callable[[Collection[str]], Generator[Any, Any, MidstreamError | None]]
-"""Has some queries run alone; gives what makes one of them fail."""
+"""Runs some queries alone; gives what makes one of them fail."""
 
 
 def suspects(reports: Iterable[Report]) -> set[str]:

@@ -45,11 +45,11 @@ class SpreadGroups:
         self.groups = {record["group"]: SpreadGroup.from_json(record) for record in wanted}
 
     def ask(self, group: SpreadGroup) -> None:
-        """Has a group be spread from the next batch on that can."""
+        """Spreads a group from the next batch on that can."""
         self.groups[group.group] = group
 
     def end(self, group: int) -> None:
-        """Has a group go home before the next batch."""
+        """Sends a group home before the next batch."""
         self.groups.pop(group, None)
 
     @property
