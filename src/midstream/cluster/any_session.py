@@ -368,7 +368,7 @@ class Session:
         self._needs_checkpoint("slots")
 
     def resume(self, name: str) -> dict[str, Any]:
-        """Has a query in quarantine go on without the rows since; gives why it was stopped, and in which batch."""
+        """Resumes a query in quarantine without the rows since; gives why it was stopped, and in which batch."""
         self._needs_checkpoint("queries in quarantine")
 
     def before_batch(self, call: Callable[[int], None]) -> None:
