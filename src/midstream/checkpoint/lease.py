@@ -64,7 +64,7 @@ class Holder:
     def is_dead(self) -> bool:
         """Whether it was a process of this machine that is no more; unknown of other machines."""
         here = this_process()
-        return here.machine.has_processes_of(self.machine) and not here.is_alive(self.pid, self.started)
+        return here.machine.has_processes_of(self.machine) and not here.lives(self.pid, self.started)
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ class Process:
         """The machine it runs on."""
         return this_machine()
 
-    def is_alive(self, number: int, started: str) -> bool:
+    def lives(self, number: int, started: str) -> bool:
         """Whether a process of this machine is still there."""
         try:
             os.kill(number, 0)

@@ -115,7 +115,7 @@ class SimulatedProcess(Process):
     def machine(self) -> Machine:
         return self.at.machine
 
-    def is_alive(self, number: int, started: str) -> bool:
+    def lives(self, number: int, started: str) -> bool:
         return self.alive_here(number)
 
     alive_here: Callable[[int], bool] = staticmethod(lambda number: True)
