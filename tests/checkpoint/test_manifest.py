@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.migration.families import examples
 
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint import manifest as manifests
@@ -130,6 +131,7 @@ any_manifest = st.builds(
 )
 
 
+@examples(40)
 @given(any_manifest)
 def test_a_manifest_comes_back_as_it_was(written):
     content = written.to_bytes()

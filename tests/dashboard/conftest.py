@@ -77,7 +77,7 @@ def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
 @pytest.fixture(autouse=True)
 def _prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages are told of a batch as soon as it is there."""
-    monkeypatch.setattr(feed, "PAUSE", 0.02)
+    monkeypatch.setattr(feed, "PAUSE", 0.05)
 
 
 @pytest.fixture

@@ -10,9 +10,10 @@ import pytest
 @pytest.fixture(autouse=True)
 def _in_executors(monkeypatch):
     """Sessions of these tests run small batches in executors too, unless they say otherwise."""
-    from midstream.cluster.spark import small_batches
+    from midstream.cluster.spark import backend
 
-    monkeypatch.setattr(small_batches, "USUAL", 0)
+    for usual in ("USUAL", "USUAL_ON_ONE_MACHINE"):
+        monkeypatch.setattr(backend, usual, 0)
 
 
 @pytest.fixture(scope="session")

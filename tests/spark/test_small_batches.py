@@ -15,9 +15,11 @@ from py4j.protocol import Py4JError
 from tests.spark.feeding import SCHEMA, Feed
 
 import midstream as ms
+from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.spark import small_batches
+from midstream.cluster.spark.backend import SparkBackend
 from midstream.cluster.spark.environment import is_one_process
 from midstream.cluster.spark.small_batches import DRIVER, EXECUTORS, USUAL_ON_ONE_MACHINE, SmallBatches, most_bytes
 from midstream.errors import JobError
@@ -146,6 +148,12 @@ def test_a_batch_that_took_long_has_executors_run_the_next_ones(monkeypatch):
     assert runner.run(batch(), framed(10)) is not None
     assert [runner.run(batch(), framed(10)) for _ in range(small_batches.PAUSE)] == [None] * small_batches.PAUSE
     assert runner.run(batch(), framed(10)) is not None
+
+
+@pytest.mark.spark
+def test_none_are_small_in_sessions_of_these_tests_unless_they_say_so(spark, tmp_path):
+    assert SparkBackend(spark, files_at(str(tmp_path))).cluster.small.most == 0
+    assert SparkBackend(spark, files_at(str(tmp_path)), "2 kB").cluster.small.most == 2048
 
 
 def test_none_are_small_if_none_are_to_be():
