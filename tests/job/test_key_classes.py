@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from tests.job.chain import Chain
 from tests.job.many import Many
 from tests.job.staged_queries import draw_query
-from tests.job.test_chain import KEYS, KEYS_GROUPED, STAGES, tables
+from tests.job.test_chain import KEYS, KEYS_GROUPED, STAGES, as_multiset, tables
 from tests.job.test_local_plans import many_keys
 from tests.profiles import always
 
@@ -22,10 +23,11 @@ from midstream.adaptation.hot_groups import HotController, HotPolicy
 from midstream.api import ask
 from midstream.checkpoint.packs import open_segment
 from midstream.distribution.key_classes import class_received, key_classes
+from midstream.distribution.spread_groups import SpreadGroup
 from midstream.distribution.stages import cut
 from midstream.inputs import catalog_of
 from midstream.job.batch import Batch
-from midstream.job.events import MoveCancelled
+from midstream.job.events import GroupBroughtHome, GroupSpread, MoveCancelled
 from midstream.job.slots.class_dealing import ClassLoads
 from midstream.job.slots.measuring import Measured, measured
 from midstream.job.slots.slot_decisions import SlotDecisions
@@ -33,6 +35,16 @@ from midstream.optimizer.plans import plan_query
 
 BY_V = "B.v = C.v"
 TWO_KEYS = f"SELECT A.v AS a, C.v AS c FROM A [RANGE 20], B [RANGE 20], C [RANGE 20] WHERE A.k = B.k AND {BY_V}"
+
+
+COUNTED = "SELECT B.v, avg(A.v) AS n FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k GROUP BY B.v"
+
+
+def by_rows(batch: Batch, interval: float) -> Measured:
+    """What is measured where every row takes a millisecond: tests do not depend on how fast a machine is."""
+    seen = measured(batch, 1.0)
+    shared = tuple((number, replace(load, seconds=load.rate / 1000)) for number, load in seen.shared)
+    return replace(seen, groups=tuple(replace(g, seconds=g.rate / 1000) for g in seen.groups), shared=shared)
 
 
 def classes_of(query: str, plan: str | None = None) -> tuple[str, ...]:
@@ -121,7 +133,21 @@ def test_another_number_of_slots_deals_every_class(tmp_path):
 
 
 PLANS = ("((A B) C)", "(A (B C))", "((A C) B)")
-STEPS = ("class", "class", "class", "even", "even one", "common", "doubled", "back", "migrate", "rescale", "restart")
+STEPS = (
+    "class",
+    "class",
+    "class",
+    "share",
+    "share",
+    "even",
+    "even one",
+    "common",
+    "doubled",
+    "back",
+    "migrate",
+    "rescale",
+    "restart",
+)
 
 
 def random_step(chain: Chain, step: str, rng: random.Random) -> None:
@@ -130,10 +156,21 @@ def random_step(chain: Chain, step: str, rng: random.Random) -> None:
     known = sorted({name for query in state.queries.values() for name in key_classes(query.staged)})
     scattered = [rng.randrange(state.slots) for _ in range(2**state.group_bits)]
     few = [rng.randrange(state.slots) if rng.random() < 0.05 else slot for slot in state.routing.groups]
+    if state.manifest is None:
+        return
     with suppress(ms.MidstreamError):
         match step:
             case "class" if known:
                 chain.driver.rebalance(rng.choice([scattered, few]), key_class=rng.choice(known))
+            case "share" if known:
+                name = rng.choice(known)
+                groups = [group for group, load in enumerate(state.manifest.slots.class_loads.get(name, ())) if load]
+                spread = rng.choice(name.split(" = "))
+                wanted = SpreadGroup(rng.choice(groups or [0]), spread, rng.randint(2, 3), "a test", key_class=name)
+                ends = [group for group in state.spread.groups if rng.random() < 0.3]
+                chain.driver.apply(GroupSpread(wanted))
+                for group in ends:
+                    chain.driver.apply(GroupBroughtHome(group))
             case "even":
                 chain.driver.rebalance(None, rng.choice(["auto", "mslb"]))
             case "even one" if known:
@@ -166,7 +203,8 @@ def test_classes_move_at_random_and_results_stay(seed, tmp_path):
                 random_step(chain, step, rng)
             log.append(f"{chain.next_batch}: {step}")
         chain.batch(part)
-        if chain.manifest.slots.doubled is None and not chain.query.migrates and not chain.query.local:
+        whole = chain.manifest.slots.doubled is None and not chain.manifest.slots.shared
+        if whole and not chain.query.migrates and not chain.query.local:
             owned(chain)
     chain.batch({}, end=True)
     difference = ms.snapshot_equal(chain.results(), ms.reference(query, inputs))
@@ -189,7 +227,7 @@ def test_queries_that_share_exchanges_stay_right_when_their_classes_are_dealt_ap
     for name, cql in SHARING.items():
         many.add(name, cql)
     for part in many.cut(inputs, rng.randint(5, 12)):
-        step = rng.choice(("class", "class", "even", "even one", "common", "rescale", "restart"))
+        step = rng.choice(("class", "class", "share", "share", "even", "even one", "common", "rescale", "restart"))
         if step == "restart" and many.driver.manifest is not None:
             many = Many(catalog=CATALOG, folder=tmp_path, seed=seed)
         else:
@@ -201,17 +239,17 @@ def test_queries_that_share_exchanges_stay_right_when_their_classes_are_dealt_ap
         assert ms.snapshot_equal(many.table(name), ms.reference(cql, read)), name
 
 
-def skewed(rows: int = 300) -> dict[str, pa.Table]:
+def skewed(rows: int = 300, hot: float = 0.3, keys: int = 200) -> dict[str, pa.Table]:
     """Keys of the first exchange are even, one value of the second carries much of the rows."""
     random_ = np.random.default_rng(3)
 
     def table(values: np.ndarray) -> pa.Table:
         times = np.sort(random_.integers(0, 100, rows))
-        return pa.table({"k": random_.integers(0, 200, rows), "v": values, "ts": times})
+        return pa.table({"k": random_.integers(0, keys, rows), "v": values, "ts": times})
 
     return {
         "A": table(random_.integers(0, 40, rows)),
-        "B": table(np.where(random_.random(rows) < 0.3, 7, random_.integers(0, 40, rows))),
+        "B": table(np.where(random_.random(rows) < hot, 7, random_.integers(0, 40, rows))),
         "C": table(random_.integers(0, 40, rows)),
     }
 
@@ -244,8 +282,9 @@ def measured_by_rows(batch: Batch, interval: float) -> Measured:
     counts = {"": [0.0] * 256, BY_V: [0.0] * 256}
     for report in batch.reports:
         for group, count in report.traffic.groups.items():
-            counts[""][group] += count - report.traffic.exchanged.get(BY_V, {}).get(group, 0)
-            counts[BY_V][group] += report.traffic.exchanged.get(BY_V, {}).get(group, 0)
+            later = report.traffic.of_class(BY_V).get(group, 0)
+            counts[""][group] += count - later
+            counts[BY_V][group] += later
     dealing = batch.slots.dealing
     groups = [
         GroupLoad(str(slot), counts[name][group] / 1000)
@@ -295,17 +334,60 @@ def test_groups_of_a_class_move_by_themselves(tmp_path):
     assert ms.snapshot_equal(chain.results(), ms.reference(TWO_KEYS, inputs))
 
 
-def test_a_hot_group_of_a_later_stage_is_named(tmp_path):
+def test_a_hot_group_of_a_later_stage_that_cannot_be_divided_is_named(tmp_path):
     inputs = skewed()
-    chain = opened(TWO_KEYS, tmp_path, inputs, slots=3)
-    chain.driver.deciding = SlotDecisions(measure=measured_by_rows, hot=HotController(HotPolicy(hot=0.05)))
+    chain = opened(COUNTED, tmp_path, inputs, None, slots=3)
+    chain.driver.deciding = SlotDecisions(hot=HotController(HotPolicy(hot=0.05)), measure=by_rows)
     for part in chain.cut(inputs, 60):
         chain.batch(part)
     last = [record for record in chain.manifest.slots.decisions if record["kind"] == "keys"][-1]
-    assert last["action"] == "stay"
+    assert (last["action"], last["by"]) == ("stay", "B.v")
     assert last["group"] < 256
-    assert f" by {BY_V} has " in last["reason"]
-    assert "its rows come through an exchange" in last["reason"]
+    assert " by B.v has " in last["reason"]
+    assert "query q cannot have B.v spread: Aggregate avg(A.v) by B.v needs all rows of a key in one slot" in last["reason"]
+
+
+def hottest_of(chain: Chain, key_class: str) -> int:
+    return int(np.argmax(chain.manifest.slots.class_loads[key_class]))
+
+
+@pytest.mark.parametrize("spread", ["B.v", "C.v"])
+def test_slots_share_a_group_of_a_later_stage(spread, tmp_path):
+    inputs = skewed()
+    chain = opened(TWO_KEYS, tmp_path, inputs, slots=3)
+    parts = chain.cut(inputs, 60)
+    for part in parts[:4]:
+        chain.batch(part)
+    group = hottest_of(chain, BY_V)
+    chain.driver.apply(GroupSpread(SpreadGroup(group, spread, 3, "a test", key_class=BY_V)))
+    for part in parts[4:9]:
+        chain.batch(part)
+    (shared,) = chain.manifest.slots.shared
+    assert (shared["key_class"], shared["group"], len(shared["slots"])) == (BY_V, group, 3)
+    assert BY_V in chain.manifest.slots.apart
+    chain.driver.apply(GroupBroughtHome((BY_V, group)))
+    for part in parts[9:]:
+        chain.batch(part)
+    assert not chain.manifest.slots.shared
+    assert owned(chain)
+    chain.batch({}, end=True)
+    moves = [(m["rows_sent"], m["bytes_written"]) for m in chain.manifest.slots.moves]
+    assert moves == [(0, 0), (0, 0)]
+    assert as_multiset(chain.results()) == as_multiset(ms.run(TWO_KEYS, inputs))
+
+
+def test_a_group_of_a_later_stage_is_divided_by_itself(tmp_path):
+    inputs = skewed(hot=0.9, keys=20)
+    chain = opened(TWO_KEYS, tmp_path, inputs, slots=3)
+    chain.driver.deciding = SlotDecisions(hot=HotController(), measure=by_rows)
+    for part in chain.cut(inputs, 60):
+        chain.batch(part)
+    spread = [record for record in chain.manifest.slots.decisions if record["action"] == "spread"]
+    assert spread, [record["reason"] for record in chain.manifest.slots.decisions]
+    assert spread[0]["by"] == BY_V
+    assert chain.manifest.slots.shared[0]["key_class"] == BY_V
+    chain.batch({}, end=True)
+    assert as_multiset(chain.results()) == as_multiset(ms.run(TWO_KEYS, inputs))
 
 
 def test_a_session_deals_a_class_and_says_so(tmp_path):

@@ -68,11 +68,13 @@ class HotDecision:
     group: int | None = None
     stream: str = ""
     ways: int = 1
+    key_class: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """The decision as plain values."""
         figures = {"skew": round(self.skew, 3), "expected_skew": round(self.expected_skew, 3)}
         about = {"group": self.group, "stream": self.stream, "ways": self.ways} if self.group is not None else {}
+        about |= {"by": self.key_class} if self.key_class else {}
         return {"kind": "keys", "action": self.action, **about, **figures, "reason": self.reason}
 
 

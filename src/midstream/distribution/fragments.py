@@ -31,6 +31,8 @@ class Route:
     arrival: bool = False
     slots: tuple[int, ...] = ()
     key_class: str = field(default="", compare=False)
+    key_text: str = field(default="", compare=False)
+    """The key in the names of streams, where it has a class."""
 
     @property
     def is_one_slot(self) -> bool:

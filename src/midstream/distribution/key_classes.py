@@ -26,8 +26,8 @@ def with_key_classes(fragments: Sequence[Fragment]) -> tuple[Fragment, ...]:
     received = {fragment.number: fragment.received for fragment in fragments}
     readers = Counter(leaf.fragment for several in received.values() for leaf in several)
     found = {f.number: _class_of(f, received[f.number], readers) for f in fragments}
-    travelling = {leaf.fragment: found[number] for number, several in received.items() for leaf in several}
-    return tuple(_named(f, found[f.number], travelling.get(f.number, ARRIVAL)) for f in fragments)
+    travelling = {leaf.fragment: (found[number], leaf) for number, several in received.items() for leaf in several}
+    return tuple(_named(f, found[f.number], travelling.get(f.number)) for f in fragments)
 
 
 def key_classes(staged: Staged) -> tuple[str, ...]:
@@ -49,8 +49,8 @@ def in_words(key_class: str) -> str:
     return f"by {key_class}" if key_class else "as rows arrive"
 
 
-def _named(fragment: Fragment, received: str, sent: str) -> Fragment:
-    route = replace(fragment.route, key_class=sent) if fragment.route.key else fragment.route
+def _named(fragment: Fragment, received: str, sent: tuple[str, Received] | None) -> Fragment:
+    route = fragment.route if sent is None else _leaf(sent[1], sent[0]).route
     if not received:
         return replace(fragment, route=route)
     plan = replaced(fragment.plan, lambda node: _leaf(node, received) if isinstance(node, Received) else None)
@@ -58,7 +58,9 @@ def _named(fragment: Fragment, received: str, sent: str) -> Fragment:
 
 
 def _leaf(leaf: Received, key_class: str) -> Received:
-    return replace(leaf, route=replace(leaf.route, key_class=key_class)) if leaf.route.key else leaf
+    if not leaf.route.key or not key_class:
+        return leaf
+    return replace(leaf, route=replace(leaf.route, key_class=key_class, key_text=_key_text(leaf)))
 
 
 def _class_of(fragment: Fragment, received: Sequence[Received], readers: Mapping[int, int]) -> str:

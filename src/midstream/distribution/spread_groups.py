@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from midstream.algebra import physical as p
-from midstream.distribution.fragments import Fragment, Route, Staged
+from midstream.distribution.fragments import Fragment, Received, Route, Staged
+from midstream.distribution.key_classes import class_received, in_words
 from midstream.distribution.moves import StateName, input_of
 from midstream.errors import JobError
 from midstream.migration.contents import held_states
@@ -25,6 +26,9 @@ from midstream.operators.box import Box
 
 Kind = Literal["spread", "copied"]
 """Whether each row of a group lies in one of its slots, or in every one."""
+
+Name = int | tuple[str, int]
+"""A group by its number, or by its key class and number."""
 
 _KEPT = {"left": ("left", "semi", "anti"), "right": ("right",)}
 """The kinds of joins that answer for each row of a side by itself."""
@@ -46,6 +50,18 @@ class SpreadGroup:
     copied: tuple[str, ...] = ()
     resting: str = ""
     merging: tuple[str, ...] = ()
+    key_class: str = ""
+    """The class of exchanges that it is of; then `spread` and `copied` are keys by which fragments receive rows."""
+
+    @property
+    def name(self) -> Name:
+        """What tells it from all others."""
+        return (self.key_class, self.group) if self.key_class else self.group
+
+    @property
+    def label(self) -> str:
+        """It in words."""
+        return f"group {self.group} {in_words(self.key_class)}" if self.key_class else f"group {self.group}"
 
     @property
     def active(self) -> bool:
@@ -61,7 +77,8 @@ class SpreadGroup:
         """What manifests say of it."""
         record = {"group": self.group, "spread": self.spread, "ways": self.ways, "reason": self.reason}
         lists = {"slots": list(self.slots), "copied": list(self.copied), "merging": list(self.merging)}
-        return {**record, **lists, "resting": self.resting}
+        own = {"key_class": self.key_class} if self.key_class else {}
+        return {**record, **lists, "resting": self.resting, **own}
 
     @staticmethod
     def from_json(record: Mapping[str, Any]) -> SpreadGroup:
@@ -84,22 +101,42 @@ def copied_streams(plans: Iterable[tuple[str, Staged]], spread: str, others: boo
     for name, staged in plans:
         for fragment in staged.fragments:
             if spread in _streams(fragment):
-                _require_spread(name, fragment, spread, copied)
+                _require_spread(name, fragment, spread)
             elif others and _streams(fragment) & copied:
                 _refuse_alone(name, fragment, spread)
     return tuple(sorted(copied))
 
 
-def kinds_of_states(fragment: Fragment, box: Box, spread: str) -> dict[StateName, Kind]:
+def copied_leaves(plans: Iterable[tuple[str, Staged]], key_class: str, spread: str) -> tuple[str, ...]:
+    """The keys by which rows are copied where those that fragments receive by another are spread.
+
+    All fragments of a key class receive by the same keys. Refuses what would not give the same results.
+    """
+    copied, plans = set[str](), list(plans)
+    if not any(class_received(fragment) == key_class for _, staged in plans for fragment in staged.fragments):
+        raise JobError(f"nothing is exchanged by {key_class}")
+    for name, staged in plans:
+        for fragment in (f for f in staged.fragments if class_received(f) == key_class):
+            keys = [leaf.route.key_text for leaf in fragment.received]
+            if keys.count(spread) != 1 or "" in keys:
+                raise JobError(
+                    f"query {name} receives rows by {spread} several times, or others without a key",
+                    detail="its rows would have to be spread and copied",
+                )
+            copied |= {*keys} - {spread}
+            _require_kinds(name, fragment, spread)
+    return tuple(sorted(copied))
+
+
+def kinds_of_states(fragment: Fragment, box: Box, spread: str, key_class: str = "") -> dict[StateName, Kind]:
     """Which states of a fragment are spread where a stream is, and which are copied; empty if it does not read it."""
-    if spread not in _streams(fragment):
+    if class_received(fragment) != key_class if key_class else spread not in _streams(fragment):
         return {}
-    copied = _streams(fragment) - {spread}
     found: dict[StateName, Kind] = {}
     for held in held_states(box):
         if held.state.grouping is None:
             raise JobError("a state does not say of which partition group its rows are", detail=held.state.id)
-        found[held.state.id, held.state.key] = _kind(input_of(box, held), spread, copied)
+        found[held.state.id, held.state.key] = _kind(input_of(box, held), spread)
     return found
 
 
@@ -121,12 +158,16 @@ def _arrival(route: Route) -> str:
     return "any slot" if route.key is None else "one slot"
 
 
-def _require_spread(name: str, fragment: Fragment, spread: str, copied: frozenset[str]) -> None:
+def _require_spread(name: str, fragment: Fragment, spread: str) -> None:
     both = [source.stream.name for source in fragment.sources if source.stream.name == spread]
     if len(both) > 1:
         raise JobError(f"query {name} joins {spread} with itself", detail="its rows would have to be spread and copied")
+    _require_kinds(name, fragment, spread)
+
+
+def _require_kinds(name: str, fragment: Fragment, spread: str) -> None:
     try:
-        _kind(fragment.plan, spread, copied)
+        _kind(fragment.plan, spread)
     except JobError as error:
         raise JobError(f"query {name} cannot have {spread} spread: {error.message}", detail=error.detail) from None
 
@@ -141,16 +182,18 @@ def _refuse_alone(name: str, fragment: Fragment, spread: str) -> None:
 
 def reads_alone(staged: Staged, groups: Iterable[SpreadGroup]) -> bool:
     """Whether a fragment of a plan reads streams that are copied, without the one that is spread."""
-    shared = [group for group in groups if group.active]
+    shared = [group for group in groups if group.active and not group.key_class]
     read = [_streams(fragment) for fragment in staged.fragments]
     return any(streams & set(g.copied) and g.spread not in streams for g in shared for streams in read)
 
 
-def _kind(node: p.PhysicalNode, spread: str, copied: frozenset[str]) -> Kind:
+def _kind(node: p.PhysicalNode, spread: str) -> Kind:
     """How the output of a node lies; refuses a node that would not give its output as a whole."""
+    if isinstance(node, Received):
+        return "spread" if node.route.key_text == spread else "copied"
     if isinstance(node, p.Source):
         return "spread" if node.stream.name == spread else "copied"
-    below = [_kind(child, spread, copied) for child in node.inputs]
+    below = [_kind(child, spread) for child in node.inputs]
     if "spread" not in below:
         return "copied"
     match node:

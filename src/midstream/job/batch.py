@@ -184,6 +184,7 @@ class Batch:
                 self.slots.has_copies,
                 memory or self.options.memory,
                 self.slots.apart,
+                self.slots.exchanged,
             )
             for stage in range(self.stages)
         ]
@@ -197,7 +198,7 @@ class Batch:
             dict(incoming.reaches.by_stream),
             incoming.keys,
             self.options.samples,
-            {port: self.delivery(s.name) for port, s in incoming.streams.items()} if self.slots.shared else {},
+            {port: self.delivery(s.name) for port, s in incoming.streams.items()} if self.slots.arriving else {},
             self.arrivals.copies,
         )
 

@@ -14,7 +14,7 @@ from midstream.algebra.statistics import Statistics
 from midstream.checkpoint.manifest import Manifest
 from midstream.distribution.fragments import Route
 from midstream.distribution.routing import Routing
-from midstream.distribution.spread_groups import SpreadGroup
+from midstream.distribution.spread_groups import Name, SpreadGroup
 from midstream.errors import MidstreamError
 from midstream.job.batch import Batch
 from midstream.job.migrations.verifying import Consequence
@@ -214,7 +214,7 @@ class GroupSpread:
 class GroupBroughtHome:
     """A group is to have one slot again."""
 
-    group: int
+    group: Name
 
 
 @dataclass(frozen=True, slots=True)

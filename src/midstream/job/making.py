@@ -92,7 +92,7 @@ def make(state: JobState, at: Circumstances, sifted: frozenset[str] = frozenset(
             spread,
             moved.doubling,
             {} if moved.doubling is None else moved.doubling.copies,
-            dealt.apart,
+            {**dealt.apart, **{g.key_class: dealt.table(g.key_class) for g in spread if g.active and g.key_class}},
         ),
         replace(at.options, scheduling=state.settings.scheduling, sifted=sifted),
         Changes(

@@ -190,7 +190,7 @@ class Outcome:
         for name in {name for query in queries for name in key_classes(query.staged)}:
             now = [0] * len(batch.slots.routing)
             for report in batch.reports:
-                for group, count in report.traffic.exchanged.get(name, {}).items():
+                for group, count in report.traffic.of_class(name).items():
                     now[group] += count
             found[name] = remembered(before.get(name, ()), now)
         return {name: loads for name, loads in found.items() if any(loads)}

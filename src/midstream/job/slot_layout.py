@@ -9,7 +9,7 @@ from midstream.distribution.routing import Routing
 from midstream.distribution.spread_groups import SpreadGroup
 from midstream.job.arriving.incoming import Incoming
 from midstream.job.doubling import Doubling
-from midstream.job.task.exchange import Delivery
+from midstream.job.task.exchange import Delivery, Shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,23 @@ class SlotLayout:
         return [group for group in self.spread if group.active]
 
     @property
+    def arriving(self) -> list[SpreadGroup]:
+        """The groups that several slots share of what arrives."""
+        return [group for group in self.shared if not group.key_class]
+
+    @property
+    def exchanged(self) -> dict[str, dict[int, Shares]]:
+        """The groups that several slots share of what later stages receive, by key class and number."""
+        found: dict[str, dict[int, Shares]] = {}
+        for group in self.shared:
+            if group.key_class:
+                found.setdefault(group.key_class, {})[group.group] = Shares(group.spread, group.slots)
+        return found
+
+    @property
     def has_copies(self) -> bool:
         """Whether rows come to slots that other slots account for."""
-        return bool(self.copies) or bool(self.shared)
+        return bool(self.copies) or bool(self.arriving)
 
     @property
     def one_slot_each(self) -> bool:
@@ -51,7 +65,7 @@ class SlotLayout:
 
     def delivery(self, stream: str, incoming: Incoming) -> Delivery:
         """To which slots arriving rows of a stream go; those that may go anywhere go to one."""
-        route, shared = incoming.routes.get(stream), self.shared
+        route, shared = incoming.routes.get(stream), self.arriving
         if not shared:
             return Delivery(self.routing, self.copies if route is not None and route.key else {})
         copies = {group.group: group.slots[1:] for group in shared if stream in group.copied}

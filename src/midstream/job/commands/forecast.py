@@ -247,7 +247,7 @@ def _rebalance(job: Job, protocol: str, key_class: str) -> Record:
     now, then = job.state, after(job.state, Rebalanced(None, "", protocol, key_class))[0]
     wanted = now.routing if then.wanted is None or then.wanted is now.wanted else then.wanted
     begun = [group for number, group in then.spread.groups.items() if number not in now.spread.groups]
-    home = sorted(now.spread.groups.keys() - then.spread.groups.keys())
+    home = sorted(now.spread.groups.keys() - then.spread.groups.keys(), key=str)
     record = _reroute(job, wanted)
     spread = [
         {"group": group.group, "stream": group.spread, "slots": group.ways, "reason": group.reason} for group in begun

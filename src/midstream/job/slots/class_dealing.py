@@ -80,8 +80,9 @@ def evened(routing: Routing, loads: ClassLoads, spread: SpreadGroups, only: str 
     """
     if not loads.by_class:
         return routing
-    arriving, places, more = spread.shared_loads(routing, loads.by_class[ARRIVAL])
-    own = [load for name, some in loads.by_class.items() for load in (arriving if name == ARRIVAL else some)]
+    shared = [spread.shared_loads(routing, some, name) for name, some in loads.by_class.items()]
+    own = [load for some, _, _ in shared for load in some]
+    places, more = [slot for _, some, _ in shared for slot in some], [load for _, _, some in shared for load in some]
     size, fixed = len(routing.groups), set(range(len(own), len(own) + len(more)))
     for number, name in enumerate(loads.by_class):
         if only is not None and name != only:

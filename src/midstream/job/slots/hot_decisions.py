@@ -10,15 +10,15 @@ import numpy as np
 
 from midstream.adaptation.hot_groups import HotController, HotDecision, HotGroup, HotPolicy
 from midstream.distribution.balancing import slot_loads
-from midstream.distribution.key_classes import ARRIVAL, in_words
+from midstream.distribution.key_classes import in_words
 from midstream.distribution.routing import Routing
-from midstream.distribution.spread_groups import SpreadGroup
+from midstream.distribution.spread_groups import Name, SpreadGroup
 from midstream.errors import JobError
 from midstream.job.batch import Batch
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.class_dealing import ClassLoads
 from midstream.job.slots.measuring import Measured
-from midstream.job.slots.spreading import SpreadGroups, merging_for
+from midstream.job.slots.spreading import SpreadGroups, merging_for, require_spreadable
 from midstream.job.task.reports import Report
 
 CANDIDATES = 4
@@ -26,10 +26,7 @@ CANDIDATES = 4
 
 
 def decide(controller: HotController, batch: Batch, seen: Measured, spread: SpreadGroups) -> HotDecision:
-    """What is decided from measured loads; `spread` says which groups are shared.
-
-    The number of a group of a later stage is that of its load among those that were measured.
-    """
+    """What is decided from measured loads; `spread` says which groups are shared."""
     loads, size = [group.seconds for group in seen.groups], len(batch.slots.routing)
     busy = [0.0] * batch.slots.count
     for group in (*seen.groups, *(load for _, load in seen.shared)):
@@ -38,30 +35,58 @@ def decide(controller: HotController, batch: Batch, seen: Measured, spread: Spre
         loads[number] += load.seconds
     total = sum(loads) or 1.0
     loads = [load / total for load in loads]
-    arriving = {g: _hot_group(batch, g, loads[g], spread.groups.get(g)) for g in {*_most(loads[:size]), *spread.groups}}
-    later = {
-        g: HotGroup(loads[g], {}, label=f"Group {g % size} {in_words(seen.classes[g // size])}")
-        for g in _most(loads)
-        if g >= size
-    }
+    looking = {*_most(loads[:size]), *_most(loads)}
+    looking |= {i for name in spread.groups if (i := _place(name, seen.classes, size)) is not None}
+    known = {}
+    for number in looking:
+        name = _name(number, seen.classes, size)
+        slots = () if name not in spread.groups else spread.groups[name].slots or (int(seen.groups[number].owner),)
+        known[number] = _hot_group(batch.reports, name, loads[number], slots)
     places = [int(group.owner) for group in seen.groups]
-    decision = controller.consider({**arriving, **later}, places, loads, busy, partial(_refused, batch.queries))
-    return decision if decision.group is None else replace(decision, group=decision.group % size)
+    decision = controller.consider(known, places, loads, busy, partial(_refused, batch.queries))
+    if decision.group is None:
+        return decision
+    _, key = _exchanged_by(decision.stream)
+    by, number = seen.classes[decision.group // size], decision.group % size
+    return replace(decision, group=number, stream=key or decision.stream, key_class=by)
 
 
 def carry_out(decision: HotDecision, queries: Mapping[str, RunningQuery], spread: SpreadGroups) -> None:
     """Records in `spread` what was decided."""
-    if decision.group is not None and decision.action == "spread":
-        merging = merging_for(queries, decision.stream)
-        spread.ask(SpreadGroup(decision.group, decision.stream, decision.ways, decision.reason, merging=merging))
-    if decision.group is not None and decision.action == "bring_home":
-        spread.end(decision.group)
+    if decision.group is None:
+        return
+    key_class = decision.key_class
+    if decision.action == "spread":
+        asked = SpreadGroup(decision.group, decision.stream, decision.ways, decision.reason, key_class=key_class)
+        spread.ask(asked if key_class else replace(asked, merging=merging_for(queries, decision.stream)))
+    if decision.action == "bring_home":
+        spread.end((key_class, decision.group) if key_class else decision.group)
 
 
-def hottest(reports: Sequence[Report], known: ClassLoads) -> dict[int, tuple[Mapping[str, int], str]]:
-    """Of the groups with most to do lately: how many rows came of each stream, and the key they are hot by."""
-    loads = known.by_class.get(ARRIVAL, ())
-    return {group: (rows, _key(reports, group)) for group in _most(loads) if (rows := rows_of(reports, group))}
+def hottest(reports: Sequence[Report], known: ClassLoads) -> dict[Name, tuple[Mapping[str, int], str]]:
+    """Of the groups with most to do lately: how many rows came of each stream, and the key they are hot by.
+
+    Of those of a key class, how many came by each of its keys.
+    """
+    found: dict[Name, tuple[Mapping[str, int], str]] = {}
+    for key_class, loads in known.by_class.items():
+        for group in _most(loads):
+            name = (key_class, group) if key_class else group
+            hot = _hot_group(reports, name, 0.0, ())
+            if hot.rows:
+                found[name] = hot.rows, hot.key
+    return found
+
+
+def _place(name: Name, classes: Sequence[str], size: int) -> int | None:
+    """The place of a group among those of all classes; None if its class is not there."""
+    if isinstance(name, int):
+        return name
+    return classes.index(name[0]) * size + name[1] if name[0] in classes else None
+
+
+def _name(place: int, classes: Sequence[str], size: int) -> Name:
+    return place if place < size else (classes[place // size], place % size)
 
 
 def _most(loads: Sequence[float]) -> list[int]:
@@ -77,34 +102,62 @@ def spread_hot(
     This is done because it was asked for, so nothing is waited for.
     """
     loads, places, policy = known.loads, known.places(routing), HotPolicy(patience=1)
-    total = sum(loads) or 1.0
+    total, classes, size = sum(loads) or 1.0, list(known.by_class), len(routing.groups)
     shares = [load / total for load in loads]
-    cooled = [group for group in spread.groups if loads and shares[group] * routing.slots < policy.cool]
-    for group in cooled:
-        spread.end(group)
-    for group, (rows, key) in spread.arrived.items():
-        if group in spread.groups:
+    for name in list(spread.groups):
+        place = _place(name, classes, size)
+        if loads and (place is None or shares[place] * routing.slots < policy.cool):
+            spread.end(name)
+    for name, (rows, key) in spread.arrived.items():
+        place = _place(name, classes, size)
+        if name in spread.groups or place is None or not loads:
             continue
         controller = HotController(policy)
         busy = slot_loads(places, shares, routing.slots)
-        hot = {group: HotGroup(shares[group], rows, (), key)}
+        hot = {place: HotGroup(shares[place], rows, (), key, _label(name))}
         decision = controller.consider(hot, places, shares, busy, partial(_refused, queries))
         if decision.action == "spread":
-            merging, reason = merging_for(queries, decision.stream), f"{trigger}. {decision.reason}"
-            spread.ask(SpreadGroup(group, decision.stream, decision.ways, reason, merging=merging))
+            _, by = _exchanged_by(decision.stream)
+            found = replace(
+                decision, group=place % size, stream=by or decision.stream, key_class=classes[place // size]
+            )
+            carry_out(replace(found, reason=f"{trigger}. {decision.reason}"), queries, spread)
 
 
 def _refused(queries: Mapping[str, RunningQuery], stream: str) -> str:
+    key_class, key = _exchanged_by(stream)
     try:
-        merging_for(queries, stream)
+        if key_class:
+            require_spreadable(queries, key, key_class=key_class)
+        else:
+            merging_for(queries, stream)
     except JobError as error:
         return error.message
     return ""
 
 
-def _hot_group(batch: Batch, group: int, share: float, wanted: SpreadGroup | None) -> HotGroup:
-    slots = () if wanted is None else wanted.slots or (batch.slots.routing[group],)
-    return HotGroup(share, rows_of(batch.reports, group), slots, _key(batch.reports, group))
+FOR = " for groups by "
+
+
+def _exchanged_by(stream: str) -> tuple[str, str]:
+    """The key class and the key in what rows of a group of a later stage are called; nothing for a stream."""
+    key, _, key_class = stream.partition(FOR)
+    return (key_class, key) if key_class else ("", "")
+
+
+def _label(name: Name) -> str:
+    return "" if isinstance(name, int) else f"Group {name[1]} {in_words(name[0])}"
+
+
+def _hot_group(reports: Sequence[Report], name: Name, share: float, slots: tuple[int, ...]) -> HotGroup:
+    if isinstance(name, int):
+        return HotGroup(share, rows_of(reports, name), slots, _key(reports, name))
+    key_class, group = name
+    rows: dict[str, int] = {}
+    for report in reports:
+        for key, counts in report.traffic.exchanged.get(key_class, {}).items():
+            rows[f"{key}{FOR}{key_class}"] = rows.get(f"{key}{FOR}{key_class}", 0) + counts.get(group, 0)
+    return HotGroup(share, {key: count for key, count in rows.items() if count}, slots, label=_label(name))
 
 
 def rows_of(reports: Sequence[Report], group: int) -> Mapping[str, int]:
@@ -114,7 +167,8 @@ def rows_of(reports: Sequence[Report], group: int) -> Mapping[str, int]:
         for stream, counts in report.traffic.arrived.items():
             found[stream] = found.get(stream, 0) + counts.get(group, 0)
     everything = sum(report.traffic.groups.get(group, 0) for report in reports)
-    everything -= sum(counts.get(group, 0) for report in reports for counts in report.traffic.exchanged.values())
+    by_key = (counts for report in reports for by in report.traffic.exchanged.values() for counts in by.values())
+    everything -= sum(counts.get(group, 0) for counts in by_key)
     arrived = sum(found.values())
     return {name: count for name, count in found.items() if count} if 2 * arrived >= everything else {}
 

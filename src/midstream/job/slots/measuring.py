@@ -29,7 +29,7 @@ class Measured:
     """What a batch took: the groups' loads per second, and for which part of the time the busiest slot worked.
 
     `groups` are those of all key `classes`, class by class, those of what arrives first. A group that several slots
-    share has the load of its home; `shared` are its loads in the others.
+    share has the load of its home; `shared` are its loads in the others, by its place among `groups`.
     """
 
     groups: tuple[GroupLoad, ...]
@@ -67,7 +67,9 @@ def measured(batch: Batch, interval: float) -> Measured:
     for report in batch.reports:
         worked[report.slot] += sum(report.seconds.get(name, 0.0) for name in WORK)
     loads = _loads([*items, *elsewhere], batch, reading, interval)
-    others = tuple((item.group, load) for item, load in zip(elsewhere, loads[len(items) :], strict=True))
+    size = len(batch.slots.routing)
+    numbers = [classes.index(item.key_class) * size + item.group for item in elsewhere]
+    others = tuple(zip(numbers, loads[len(items) :], strict=True))
     ticks = _ticks(batch.before, batch.reports) / interval
     return Measured(tuple(loads[: len(items)]), max(worked) / interval, ticks, others, classes)
 
@@ -84,21 +86,28 @@ def _classes_of_stages(batch: Batch) -> dict[int, set[str]]:
 def _items(batch: Batch, classes: Sequence[str]) -> tuple[list[_Item], list[_Item]]:
     """All groups in their slots, class by class, and those that several slots share in the others."""
     slots, size = batch.slots, len(batch.slots.routing)
-    counts = {name: [0] * size for name in classes}
+    counts: dict[str, list[float]] = {name: [0] * size for name in classes}
     for report in batch.reports:
         for group, count in report.traffic.groups.items():
             counts[ARRIVAL][group] += count
-        for name, groups in report.traffic.exchanged.items():
-            for group, count in groups.items() if name in counts else ():
+        for name in classes[1:]:
+            for group, count in report.traffic.of_class(name).items():
                 counts[name][group] += count
                 counts[ARRIVAL][group] -= count
     known = ClassLoads.of(batch.before).by_class
     lately = {name: list(known.get(name) or [0.0] * size) for name in classes}
     elsewhere = []
-    for group, slot, count in _elsewhere(slots.shared, batch.reports):
+    for group, slot, count in _elsewhere(slots.arriving, batch.reports):
         counts[ARRIVAL][group] -= count
         lately[ARRIVAL][group] -= lately[ARRIVAL][group] * _share(count, counts[ARRIVAL][group] + count)
         elsewhere.append(_Item(ARRIVAL, group, slot, count, float(count)))
+    for shared in (group for group in slots.shared if group.key_class in counts and group.key_class):
+        name, group, total = shared.key_class, shared.group, counts[shared.key_class][shared.group]
+        spread = sum(r.traffic.exchanged.get(name, {}).get(shared.spread, {}).get(group, 0) for r in batch.reports)
+        each = spread / len(shared.slots) + total - spread
+        past = lately[name][group] * _share(each, total)
+        counts[name][group], lately[name][group] = each, past
+        elsewhere += [_Item(name, group, slot, each, past) for slot in shared.slots[1:]]
     return [
         _Item(name, group, slot, counts[name][group], lately[name][group])
         for name in classes

@@ -152,7 +152,8 @@ class SlotDecisions:
     ) -> HotDecision:
         before = hot if plans is None else deepcopy(hot)
         decision = decide(hot, batch, seen, spread)
-        if decision.action == "spread" and decision.group is not None and plans is not None:
+        arriving = decision.group is not None and not decision.key_class
+        if decision.action == "spread" and arriving and decision.group is not None and plans is not None:
             rows, loads = rows_of(batch.reports, decision.group), _loads(seen)
             change = shared_group(loads, decision, rows, batch.slots.count)
             weighed = self._weigh(batch, seen, change, SHARED, plans)

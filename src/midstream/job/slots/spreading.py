@@ -18,7 +18,14 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.balancing import slot_loads
 from midstream.distribution.routing import Routing
-from midstream.distribution.spread_groups import Kind, SpreadGroup, copied_streams, kinds_of_states
+from midstream.distribution.spread_groups import (
+    Kind,
+    Name,
+    SpreadGroup,
+    copied_leaves,
+    copied_streams,
+    kinds_of_states,
+)
 from midstream.errors import InternalError, JobError
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.rerouting import Rerouting, merged
@@ -31,8 +38,8 @@ Queries = Mapping[str, RunningQuery]
 class SpreadGroups:
     """The groups that a job wants to be spread, by number, each as it was in the last batch."""
 
-    groups: dict[int, SpreadGroup] = field(default_factory=dict)
-    arrived: dict[int, tuple[Mapping[str, int], str]] = field(default_factory=dict)
+    groups: dict[Name, SpreadGroup] = field(default_factory=dict)
+    arrived: dict[Name, tuple[Mapping[str, int], str]] = field(default_factory=dict)
     """Of the groups with most to do lately: how many rows came of each stream, and the key they are hot by."""
 
     def copy(self) -> SpreadGroups:
@@ -42,13 +49,13 @@ class SpreadGroups:
     def follow(self, manifest: Manifest | None) -> None:
         """Goes on from what a manifest says."""
         wanted = () if manifest is None else manifest.slots.spread
-        self.groups = {record["group"]: SpreadGroup.from_json(record) for record in wanted}
+        self.groups = {group.name: group for group in map(SpreadGroup.from_json, wanted)}
 
     def ask(self, group: SpreadGroup) -> None:
         """Spreads a group from the next batch on that can."""
-        self.groups[group.group] = group
+        self.groups[group.name] = group
 
-    def end(self, group: int) -> None:
+    def end(self, group: Name) -> None:
         """Sends a group home before the next batch."""
         self.groups.pop(group, None)
 
@@ -57,11 +64,13 @@ class SpreadGroups:
         """The queries that are to be cut so that what their joins give meets in another stage."""
         return frozenset(name for group in self.groups.values() for name in group.merging)
 
-    def shared_loads(self, routing: Routing, loads: Sequence[float]) -> tuple[list[float], list[int], list[float]]:
-        """The groups' loads without what is shared, and the slots and loads of that."""
+    def shared_loads(
+        self, routing: Routing, loads: Sequence[float], key_class: str = ""
+    ) -> tuple[list[float], list[int], list[float]]:
+        """The loads of a key class's groups without what is shared, and the slots and loads of that."""
         own, places, more, dealt = list(loads), list[int](), list[float](), list[SpreadGroup]()
         for wanted in self.groups.values():
-            if wanted.resting or routing.slots == 1:
+            if wanted.resting or routing.slots == 1 or wanted.key_class != key_class:
                 continue
             dealt.append(replace(wanted, slots=_slots(wanted, dealt, routing, loads)))
             own[wanted.group] = 0.0
@@ -71,10 +80,10 @@ class SpreadGroups:
 
     def seen(self, last: Iterable[SpreadGroup]) -> list[SpreadGroup]:
         """The groups as a manifest has them: those that were in the last batch, as they were there."""
-        known = {group.group: group for group in last}
+        known = {group.name: group for group in last}
         found = []
         for wanted in self.groups.values():
-            seen = known.get(wanted.group, wanted)
+            seen = known.get(wanted.name, wanted)
             if (seen.spread, seen.ways) != (wanted.spread, wanted.ways):
                 seen = wanted
             found.append(replace(wanted, slots=seen.slots, copied=seen.copied, resting=seen.resting))
@@ -104,11 +113,11 @@ class SpreadGroups:
             return ()
         why_not = _busy(before, queries, stopped)
         found: list[SpreadGroup] = []
-        others = len({group.spread for group in self.groups.values()}) > 1
+        others = len({group.spread for group in self.groups.values() if not group.key_class}) > 1
         for wanted in self.groups.values():
             reason, copied = why_not, tuple[str, ...]()
             try:
-                copied = copied if reason else require_spreadable(queries, wanted.spread, others)
+                copied = copied if reason else require_spreadable(queries, wanted.spread, others, wanted.key_class)
             except JobError as error:
                 reason = error.message
             if reason or routing.slots == 1:
@@ -143,16 +152,16 @@ class Spreading:
         self, moved: dict[str, Any] | None, batch_id: int, routing: Routing, spread: Iterable[SpreadGroup]
     ) -> dict[str, Any] | None:
         """What is remembered of a change of slots, with the groups that begin and end to be shared."""
-        old, new = ({g.group: g for g in groups if g.active} for groups in (shared_in(self.before), spread))
-        begun, ended = sorted(new.keys() - old.keys()), sorted(old.keys() - new.keys())
+        old, new = ({g.name: g for g in groups if g.active} for groups in (shared_in(self.before), spread))
+        begun, ended = (sorted(one.keys() - other.keys(), key=str) for one, other in ((new, old), (old, new)))
         if not begun and not ended:
             return moved
-        now = {g.group: g for g in spread}
-        reasons = [f"group {g} is spread over {len(new[g].slots)} slots: {new[g].reason}" for g in begun]
-        reasons += [f"group {g} is at home again: {_why_ended(now.get(g))}" for g in ended]
+        now = {g.name: g for g in spread}
+        reasons = [f"{new[g].label} is spread over {len(new[g].slots)} slots: {new[g].reason}" for g in begun]
+        reasons += [f"{old[g].label} is at home again: {_why_ended(now.get(g))}" for g in ended]
         nothing = {"batch": batch_id, "slots": [routing.slots] * 2, "groups": 0, "rows_sent": 0, "bytes_written": 0}
         trigger = "; ".join([*([moved["trigger"]] if moved else []), *reasons])
-        return {**nothing, **(moved or {}), "trigger": trigger, "spread": begun, "brought_home": ended}
+        return {**nothing, **(moved or {}), "trigger": trigger, "spread": list(begun), "brought_home": list(ended)}
 
 
 def _why_ended(group: SpreadGroup | None) -> str:
@@ -165,16 +174,19 @@ def shared_in(manifest: Manifest | None) -> list[SpreadGroup]:
 
 
 def _sharing(groups: Iterable[SpreadGroup]) -> set[tuple[object, ...]]:
-    return {(g.group, g.spread, g.slots, g.copied) for g in groups if g.active}
+    return {(g.name, g.spread, g.slots, g.copied) for g in groups if g.active}
 
 
-def require_spreadable(queries: Queries, spread: str, others: bool = False) -> tuple[str, ...]:
-    """The streams that are copied where one is spread; refuses where results would not be the same."""
+def require_spreadable(queries: Queries, spread: str, others: bool = False, key_class: str = "") -> tuple[str, ...]:
+    """The streams that are copied where one is spread; refuses where results would not be the same.
+
+    Of a key class, these are the keys by which fragments receive rows.
+    """
     plans = [(name, query.staged) for name, query in queries.items()]
-    copied = copied_streams(plans, spread, others)
+    copied = copied_leaves(plans, key_class, spread) if key_class else copied_streams(plans, spread, others)
     for query in queries.values():
         for fragment in query.staged.fragments:
-            kinds_of_states(fragment, query.boxes[fragment.number], spread)
+            kinds_of_states(fragment, query.boxes[fragment.number], spread, key_class)
     return copied
 
 
@@ -212,14 +224,15 @@ def _slots(
     wanted: SpreadGroup, others: Sequence[SpreadGroup], routing: Routing, loads: Sequence[float]
 ) -> tuple[int, ...]:
     """The slots that share a group: as before if they can, else its home and those that have least to do."""
-    home, ways = routing.groups[wanted.group], min(wanted.ways, routing.slots)
+    table = routing.table(wanted.key_class)
+    home, ways = table[wanted.group], min(wanted.ways, routing.slots)
     if wanted.slots[:1] == (home,) and len(wanted.slots) == ways and max(wanted.slots) < routing.slots:
         return wanted.slots
     each = slot_loads(routing.groups, loads, routing.slots) if loads else [0.0] * routing.slots
     for other in others if loads else ():
         for slot in other.slots:
             each[slot] += loads[other.group] / len(other.slots)
-        each[routing.groups[other.group]] -= loads[other.group] if other.slots else 0.0
+        each[routing.table(other.key_class)[other.group]] -= loads[other.group] if other.slots else 0.0
     free = sorted((slot for slot in range(routing.slots) if slot != home), key=lambda slot: (each[slot], slot))
     return (home, *free[: ways - 1])
 
@@ -259,7 +272,7 @@ def _changed(segments: Mapping[str, Any], queries: Queries, group: SpreadGroup, 
     found = {name: dict(fragments) for name, fragments in segments.items()}
     for name, query in queries.items():
         for fragment in query.staged.fragments:
-            kinds = kinds_of_states(fragment, query.boxes[fragment.number], group.spread)
+            kinds = kinds_of_states(fragment, query.boxes[fragment.number], group.spread, group.key_class)
             if kinds and fragment.number in found.get(name, {}):
                 found[name][fragment.number] = change(found[name][fragment.number], kinds)
     return found

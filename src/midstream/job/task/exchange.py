@@ -13,6 +13,7 @@ from midstream.job.task.layout import FROM, NOTE, NOTE_PORT, PORT, SLOT, TO, Lay
 from midstream.job.task.reports import Report
 from midstream.operators.arrival_hash import arrival_hash
 from midstream.operators.elements import Elements, Hashes
+from midstream.operators.hashing import hash_columns
 
 GROUP_BITS = 8
 """How many bits of a key's hash are its partition group, unless a checkpoint was made with another number."""
@@ -157,6 +158,37 @@ class Delivery:
             if len(chosen):
                 hashed = arrival_hash([column.take(pa.array(chosen)) for column in columns])
                 slots[chosen] = np.asarray(several, np.int32)[hashed.view(np.int64) % len(several)]
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """The slots that share a group of what a stage receives, its home first, and by which key its rows are spread."""
+
+    spread: str
+    slots: tuple[int, ...]
+
+    def dealt(self, key: str, elements: Elements, chosen: Indices, slots: Slots) -> list[tuple[Indices, int]]:
+        """Gives the chosen rows, which travel by a key, their slots, if they are spread; else gives their copies."""
+        if key != self.spread:
+            return [(chosen, slot) for slot in self.slots[1:]]
+        rows = elements.take(chosen)
+        columns = [column for column in rows.columns.columns if not pa.types.is_nested(column.type)]
+        hashed = hash_columns([*columns, pa.array(rows.valid_from)])
+        slots[chosen] = np.asarray(self.slots, np.int32)[hashed.view(np.int64) % len(self.slots)]
+        return []
+
+
+def to_shared_slots(
+    elements: Elements, groups: Indices, slots: Slots, key: str, shared: Mapping[int, Shares]
+) -> tuple[Elements, Slots]:
+    """Elements that travel by a key with the slots they go to, where several slots share groups: some go to all."""
+    slots, copies = slots.copy(), list[tuple[Indices, int]]()
+    for group, shares in shared.items():
+        copies += shares.dealt(key, elements, np.flatnonzero(groups == group), slots)
+    if not copies:
+        return elements, slots
+    rows = np.concatenate([np.arange(len(elements)), *(chosen for chosen, _ in copies)])
+    return elements.take(rows), np.concatenate([slots, *(np.full(len(c), slot, np.int32) for c, slot in copies)])
 
 
 def to_every_slot(elements: Elements, slots: int) -> tuple[Elements, Slots]:

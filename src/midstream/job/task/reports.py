@@ -69,8 +69,8 @@ class Traffic:
     """How many rows of each partition group came of each stream, of which this slot accounts for them."""
     hot_keys: dict[int, tuple[str, float]] = field(default_factory=dict)
     """Of groups with much of a stream's rows: the key that came most often, and its part of the group's rows."""
-    exchanged: dict[str, dict[int, int]] = field(default_factory=dict)
-    """How many rows of each partition group were sent on, by key class, of those that have one."""
+    exchanged: dict[str, dict[str, dict[int, int]]] = field(default_factory=dict)
+    """How many rows of each partition group were sent on, by key class, of those that have one, and by key."""
     sent: dict[int, int] = field(default_factory=dict)
     """How many bytes of rows went to each slot of the next stages."""
     sent_of: dict[str, dict[int, int]] = field(default_factory=dict)
@@ -87,12 +87,20 @@ class Traffic:
                 for sent in (self.sent, own):
                     sent[slot] = sent.get(slot, 0) + size * count // len(slots)
 
-    def count_exchanged(self, groups: npt.NDArray[np.integer], key_class: str) -> None:
-        """Counts rows that are sent on by their partition groups, for all and for their key class."""
+    def of_class(self, key_class: str) -> dict[int, int]:
+        """How many rows of each partition group of a key class were sent on."""
+        found: dict[int, int] = {}
+        for counts in self.exchanged.get(key_class, {}).values():
+            for group, count in counts.items():
+                found[group] = found.get(group, 0) + count
+        return found
+
+    def count_exchanged(self, groups: npt.NDArray[np.integer], key_class: str, key: str) -> None:
+        """Counts rows that are sent on by a key by their partition groups, for all and for their key class."""
         self.count_groups(groups)
         if key_class and len(groups):
             counts = np.bincount(groups)
-            own = self.exchanged.setdefault(key_class, {})
+            own = self.exchanged.setdefault(key_class, {}).setdefault(key, {})
             for group in np.flatnonzero(counts).tolist():
                 own[group] = own.get(group, 0) + int(counts[group])
 

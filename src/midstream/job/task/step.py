@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from midstream.algebra.physical import Source
@@ -24,7 +25,7 @@ from midstream.checkpoint.outputs import checksum_of
 from midstream.checkpoint.parallel_writes import SideBySide, begin, wait_for
 from midstream.errors import InputError, MidstreamError
 from midstream.job.task.collected import Collected
-from midstream.job.task.exchange import Exchange, Slots, at_site, groups_of, to_every_slot
+from midstream.job.task.exchange import Exchange, Shares, Slots, at_site, groups_of, to_every_slot, to_shared_slots
 from midstream.job.task.intake import Intake, in_order, source_elements
 from midstream.job.task.kept_tasks import KeptTasks
 from midstream.job.task.layout import FROM, Layout, portions
@@ -69,6 +70,8 @@ class StageStep:
     memory: Memory = field(default_factory=Memory)
     apart: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """The slots of groups of key classes that are not dealt as rows arrive."""
+    shared: Mapping[str, Mapping[int, Shares]] = field(default_factory=dict)
+    """The groups of key classes that several slots share."""
 
     @property
     def exchange(self) -> Exchange:
@@ -310,20 +313,25 @@ class StageStep:
         if route.everywhere:
             output, slots = to_every_slot(output, self.slots)
         else:
-            slots = self._slots(work, slot, output, report)
+            slots, groups = self._slots(work, slot, output, report)
+            if groups is not None and (shared := self.shared.get(route.key_class)):
+                output, slots = to_shared_slots(output, groups, slots, route.key_text, shared)
         report.traffic.count_sent(base_name(work.query), slots, output.columns.nbytes + 2 * output.valid_from.nbytes)
         return self.exchange.rows(work.port, slots, output)
 
-    def _slots(self, work: FragmentWork, slot: int, output: Elements, report: Report) -> Slots:
+    def _slots(
+        self, work: FragmentWork, slot: int, output: Elements, report: Report
+    ) -> tuple[Slots, npt.NDArray[np.intp] | None]:
+        """The slots that own rows, and their partition groups, if they have some."""
         route, track = work.fragment.route, work.apart.track
         if not route.key:
-            return np.full(len(output), slot if route.key is None else 0, np.int32)
+            return np.full(len(output), slot if route.key is None else 0, np.int32), None
         hashed = arrival_hash if route.arrival else hash_columns
         groups = groups_of(hashed([output.columns.column(name) for name in route.key]), len(self.routing))
         if track is None or not track.coming:
-            report.traffic.count_exchanged(groups, route.key_class)
+            report.traffic.count_exchanged(groups, route.key_class, route.key_text)
         routing = self.apart.get(route.key_class, self.routing if track is None else track.routing)
-        return np.asarray(at_site(route.slots, len(routing)) or routing, np.int32)[groups]
+        return np.asarray(at_site(route.slots, len(routing)) or routing, np.int32)[groups], groups
 
     def _bury(self, files: Files, slot: int, content: pa.Buffer, rows: int) -> DeadLetterFile:
         path = name_for("dead_letters", self.batch_id, slot, self.stage)
