@@ -16,8 +16,11 @@ def rebalance_forecast(record: dict[str, Any]) -> str:
         lines.append(f"{moved}, with about {size(record['state_bytes'])} of state")
     lines += [f"  {count} of them by {name}" for name, count in record.get("classes", {}).items()]
     for group in record["spread"]:
-        lines.append(f"group {group['group']} would be shared by {group['slots']} slots: {group['reason']}")
-    lines += [f"group {group} would come home to one slot" for group in record["brought_home"]]
+        by = f" by {group['by']}" if group.get("by") else ""
+        lines.append(f"group {group['group']}{by} would be shared by {group['slots']} slots: {group['reason']}")
+    for home in record["brought_home"]:
+        named = f"{home[1]} by {home[0]}" if isinstance(home, list | tuple) else home
+        lines.append(f"group {named} would come home to one slot")
     return "\n".join(lines) or "the load is balanced already"
 
 

@@ -27,7 +27,10 @@ def shared_group_lines(answer: dict[str, Any]) -> list[str]:
     for group in answer.get("spread", ()):
         where = f"spread over slots {', '.join(map(str, group['slots']))}" if group["slots"] else "to be spread"
         rests = f"; it rests: {group['resting']}" if group["resting"] else ""
-        lines.append(f"group {group['group']}: rows of {group['spread']} {where}{rests}")
+        named = f"group {group['group']}: rows of {group['spread']}"
+        if group.get("key_class"):
+            named = f"group {group['group']} by {group['key_class']}: rows by {group['spread']}"
+        lines.append(f"{named} {where}{rests}")
     about_keys = [decision for decision in answer.get("slot_decisions", ()) if decision["kind"] == "keys"]
     if about_keys and about_keys[-1]["action"] == "stay" and about_keys[-1].get("group") is not None:
         lines.append(about_keys[-1]["reason"])

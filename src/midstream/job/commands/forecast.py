@@ -250,7 +250,14 @@ def _rebalance(job: Job, protocol: str, key_class: str) -> Record:
     home = sorted(now.spread.groups.keys() - then.spread.groups.keys(), key=str)
     record = _reroute(job, wanted)
     spread = [
-        {"group": group.group, "stream": group.spread, "slots": group.ways, "reason": group.reason} for group in begun
+        {
+            "group": group.group,
+            "stream": group.spread,
+            "slots": group.ways,
+            "reason": group.reason,
+            **({"by": group.key_class} if group.key_class else {}),
+        }
+        for group in begun
     ]
     return {
         **record,
