@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from tests.distribution.routed.joins import draw_join
 from tests.job.test_chain import KEYS, KEYS_GROUPED, tables
+from tests.job.test_routed_under_kills import disordered, drawn_migrations
 from tests.spark.feeding import Feed
 from tests.spark.test_moving_on_spark import feed_all
 
 import midstream as ms
 from midstream.adaptation.policy import Policy
+from midstream.api import ask
 from midstream.cluster.checkpoint_session import CheckpointSession
 
 pytestmark = pytest.mark.spark
@@ -53,6 +59,53 @@ def test_routed_joins_and_trees_change_places_on_spark(query, first, second, str
         found = session.queries["q"].table()
     same = ms.snapshot_equal(found, ms.reference(query, inputs, time="ts"))
     assert same, str(same)
+
+
+def write_parts(folder: Path, inputs: dict[str, pa.Table], part: int, parts: int) -> None:
+    """Two files, and so two batches, of each stream's next rows."""
+    for name, table in inputs.items():
+        (folder / name).mkdir(exist_ok=True)
+        cuts = [table.num_rows * i // (2 * parts) for i in (2 * part, 2 * part + 1, 2 * part + 2)]
+        for number, (start, end) in enumerate(zip(cuts, cuts[1:], strict=False)):
+            pq.write_table(table.slice(start, end - start), folder / name / f"{part}-{number}.parquet")
+
+
+def migrate_or_go_on(query: Any, plan: str, strategy: str) -> None:
+    """Goes over to a plan, unless the query still migrates, or runs by it."""
+    if query.migrating is None and query.plan.text != plan:
+        query.migrate(plan, strategy)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("seed", "count"), [(0, 4), (1, 5), (2, 6), (3, 8)])
+def test_random_joins_by_all_kinds_of_plans_agree_with_the_oracle_on_spark(seed, count, spark, tmp_path):
+    """Any join graph, other conditions than equality, rows out of order; a migration, after a restart."""
+    random = Random(7000 + seed)
+    joined = draw_join(random, count, 12 if count < 5 else 6)
+    inputs = {name: disordered(random, table) for name, table in joined.tables.items()}
+    first, migrations = drawn_migrations(random, joined, 4)
+    lateness = {name: stream.lateness for name, stream in ask(joined.text, inputs).catalog.streams.items()}
+
+    def opened() -> CheckpointSession:
+        session = CheckpointSession(spark, checkpoint=str(tmp_path / "checkpoint"), slots=2, small_batches=0)
+        for name in inputs:
+            columns = "ts BIGINT, v BIGINT, k0 BIGINT, k1 STRING, k2 INT"
+            reader = spark.readStream.schema(columns).option("maxFilesPerTrigger", 1)
+            session.stream(name, reader.parquet(str(tmp_path / name)), time="ts", lateness=lateness[name])
+        session.query("q", joined.text, plan=first)
+        return session
+
+    for part, (_, (plan, strategy)) in enumerate(migrations.items()):
+        write_parts(tmp_path, inputs, part, len(migrations))
+        with opened() as session:
+            if part:
+                migrate_or_go_on(session.queries["q"], plan, strategy)
+            session.process_available()
+    with opened() as session:
+        session.finish()
+        found = session.queries["q"].table()
+    same = ms.snapshot_equal(found, ms.reference(joined.text, joined.tables))
+    assert same, f"{same}\n{joined.text}\n{first}, then {migrations}"
 
 
 @pytest.mark.parametrize("small", [0, pytest.param(2**20, marks=pytest.mark.slow)])

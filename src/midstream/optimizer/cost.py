@@ -26,7 +26,8 @@ class Constants:
     Where ticks are microseconds, state is paid for by the second: what a plan is worth must not hang on the clock.
     Where rows are spread, `exchange` is that of sending a tuple to another slot between two stages, `copy` that of a
     tuple that arrives in one slot more, and `stage` that of a further stage, once a batch however many tuples it takes.
-    `second` is how many probes a second is worth, by which what links take is weighed.
+    `second` is how many probes a second is worth, by which what links take is weighed. `fragment` is that of one of the
+    many fragments of a routed join, once a batch: it is sent to slots, opened and closed there.
     """
 
     probe: float = 1.0
@@ -40,13 +41,14 @@ class Constants:
     stage: float = 0.0
     copy: float = 5.0
     second: float = 4_000_000.0
+    fragment: float = 0.0
 
     def by_tick(self, domain: TimeDomain) -> Constants:
         """The same by the ticks of a domain."""
         return self if domain.is_integer else replace(self, state=self.state / SECOND)
 
 
-SPARK = Constants(exchange=25.0, stage=2_000_000.0, copy=12.0, second=3_300_000.0)
+SPARK = Constants(exchange=25.0, stage=2_000_000.0, copy=12.0, second=3_300_000.0, fragment=16_000.0)
 """The same where slots are executors of Spark."""
 
 
@@ -69,6 +71,7 @@ class Cost:
     stages: float = 0.0
     copied: float = 0.0
     linked: float = 0.0
+    fragments: float = 0.0
     transfers: Transfers | None = None
 
     def __add__(self, other: Cost) -> Cost:
@@ -85,6 +88,7 @@ class Cost:
             self.stages + other.stages,
             self.copied + other.copied,
             self.linked + other.linked,
+            self.fragments + other.fragments,
             _both(self.transfers, other.transfers),
         )
 
@@ -98,7 +102,7 @@ class Cost:
         c = constants
         handling = c.probe * self.probed + c.insert * self.inserted + c.match * self.matched + c.give * self.given
         handling += c.evaluate * self.evaluated + c.row * self.rows + c.exchange * self.moved + c.stage * self.stages
-        handling += c.copy * self.copied + c.second * self.linked
+        handling += c.copy * self.copied + c.second * self.linked + c.fragment * self.fragments
         return handling + c.state * self.state_bytes / 1000
 
 

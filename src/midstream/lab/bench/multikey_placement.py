@@ -36,17 +36,20 @@ def measure_placement(report: Report, spark: Any, root: Path, batches: int, seed
     folders = {name: root / "data" / name for name in chain.names}
     sides = {**FIXED, "adapting": FIXED["windows of B and C everywhere"]}
     taken: dict[str, Sequence[float]] = {}
+    adapted: Sequence[tuple[int, str]] = ()
     our_chain(spark, folders, chain.query, root / "warm", FIXED["all windows everywhere"])
     for name, plan in sides.items():
         adaptive: Mode = "auto" if name == "adapting" else "off"
         timed = our_chain(spark, folders, chain.query, root / name.replace(" ", "-"), plan, adaptive=adaptive)
-        taken[name] = timed.seconds
+        taken[name], adapted = timed.seconds, timed.plans
         report.add(f"placement, {name}: results", float(timed.results), "rows")
     for number, phase in enumerate(PHASES):
         last = slice(number * batches + batches // 2, (number + 1) * batches)
         seconds = {name: statistics.median(taken[name][last]) for name in sides}
+        plan = next((text for batch, text in reversed(adapted) if batch < last.stop), sides["adapting"])
         for name, value in seconds.items():
-            report.add(f"placement, {phase}, {name}", value, "s")
+            by = f", at last by {plan}" if name == "adapting" else ""
+            report.add(f"placement, {phase}, {name}{by}", value, "s")
         best = min(seconds[name] for name in FIXED)
         report.add(
             f"placement, {phase}: adapting / the best fixed", seconds["adapting"] / best, "ratio", BAR, "at most"

@@ -41,4 +41,6 @@ def our_chain(
         session.process_available()
         seconds = trigger_seconds(streaming_query(session))
         session.finish()
-        return Timed(seconds, query.table().num_rows)
+        past = [migration.record for migration in query.history]
+        plans = tuple((record["end_batch"], record["new_plan"]) for record in past if record["status"] == "done")
+        return Timed(seconds, query.table().num_rows, plans=plans)

@@ -32,13 +32,14 @@ class Timed:
     """How long each trigger with rows took, in seconds, and how many results there were in the end.
 
     `released` are the results that each batch of ours gave out; `migrated` are the first and the last batch of a
-    migration.
+    migration; `plans` are those that a query went over to, each with the batch in which it had.
     """
 
     seconds: tuple[float, ...]
     results: int
     released: tuple[int, ...] = ()
     migrated: tuple[int, int] | None = None
+    plans: tuple[tuple[int, str], ...] = ()
 
     def steady(self, warm_up: int) -> float:
         """The median trigger after some to warm up."""

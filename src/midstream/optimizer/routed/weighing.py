@@ -5,7 +5,8 @@ are moved once, and a stream's rows are moved to each window that is kept of the
 slot for a window in every slot. What several ways share is paid once: a window by one key is kept once however many
 ways probe it, and the rows that fill it are also those that set out on their own way by this key. What the first probes
 read arrives there: once by one of these routes, as in any plan, and once more by each of the others. Rows that a later
-stage reads pass through the stages before it, and each further stage costs its latency once a batch.
+stage reads pass through the stages before it, and each further stage costs its latency once a batch. So does each
+fragment: windows, rows on their way and legs are fragments of their own, where a tree has one or two.
 
 Where streams live at sites, their rows come in there: nothing is read in place, a window by key is kept at the site of
 its stream, and whatever travels takes the links between sites.
@@ -156,10 +157,16 @@ def routed_cost(joins: Joins, orders: Orders, placements: Placements) -> Cost:
         state_bytes=size,
         moved=sums.moved + moved if joins.spread else 0.0,
         stages=(sums.last - 1 + before) / joins.batch_ticks if joins.spread else 0.0,
+        fragments=_fragments(ways, sums) / joins.batch_ticks if joins.spread else 0.0,
         copied=_copied(joins, sums) if joins.spread and not before else 0.0,
         linked=0.0 if topology is None or transfers is None else topology.seconds(transfers, joins.batch_ticks),
         transfers=transfers,
     )
+
+
+def _fragments(ways: list[list[_Hop]], sums: _Sums) -> int:
+    """How many fragments a plan has besides the last: rows on their way to a stage, windows, and legs of ways."""
+    return sum(map(len, sums.read.values())) + len(sums.windows) + sum(way[-1].leg - 1 for way in ways)
 
 
 def _slots(joins: Joins) -> int:
