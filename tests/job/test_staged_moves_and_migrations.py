@@ -29,7 +29,7 @@ def bit_by_bit(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "verify"), always(2, [("groups", None), ("distinct", 2), ("hops", None), ("rows", 2)])
+    ("name", "verify"), always(2, [("groups", None), ("distinct", 2), ("hops", None), ("global", 2)])
 )
 def test_fragments_migrate_while_groups_move(name, verify, tmp_path, bit_by_bit):
     query, inputs = QUERIES[name], many_keys(rows=80, last=160)
