@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from tests.job.chain import Chain
@@ -26,7 +27,7 @@ class TwoAttempts(SlotThreads):
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, broken: int) -> None:
-        super().__init__(threads=1)
+        super().__init__(threads=1, shuffle=np.random.default_rng(0))  # so reports travel with the rows
         self.monkeypatch = monkeypatch
         self.broken = broken
 
@@ -57,6 +58,27 @@ class TwoAttempts(SlotThreads):
             return self._dealt(*arguments)
 
 
+class TwoAttemptsTwice(TwoAttempts):
+    """Slot 1 runs the second stage twice too: with what the failed attempt gave, and with what the other one gave.
+
+    What the first of these gave reaches slot 0 of the third stage; slot 1 gets what the second one gave.
+    """
+
+    def run(self, steps: Sequence[Step], slots: Dealt, count: int) -> list[Report]:
+        good = [self._dealt(steps[0], slot, slots, count) for slot in range(count)]
+        bad = [*good]
+        bad[self.broken] = self._without_storage(steps[0], self.broken, slots, count)
+        received = [[found for dealt in good for found in dealt[slot]] for slot in range(count)]
+        lacking = [[found for dealt in bad for found in dealt[slot]] for slot in range(count)]
+        sent: Dealt = [*self._dealt(steps[1], 0, received, count)]
+        first, second = self._dealt(steps[1], 1, lacking, count), self._dealt(steps[1], 1, received, count)
+        sent = [sent[0] + first[0], sent[1] + second[1]]
+        for step in steps[2:]:
+            dealt = [self._dealt(step, slot, sent, count) for slot in range(count)]
+            sent = [[found for one in dealt for found in one[slot]] for slot in range(count)]
+        return [Report.from_bytes(note) for rows in sent for found in rows for note in found.column(NOTE).to_pylist()]
+
+
 def fed(folder: Path) -> Chain:
     chain = chain_on(folder, STAGES, slots=2)
     chain.batch({name: rows(0, 10) for name in "ABC"})
@@ -74,5 +96,23 @@ def test_an_attempt_that_failed_is_heard_of_wherever_its_rows_are_missing(broken
     chain.cluster._slots = usual
     chain.batch({name: rows(10, 10) for name in "ABC"})
     chain.batch({}, end=True)
+    _require_right_results(chain)
+
+
+@pytest.mark.parametrize("broken", [0, 1])
+def test_an_attempt_that_failed_is_heard_of_two_stages_later(broken, tmp_path, monkeypatch):
+    chain = fed(tmp_path)
+    assert chain.query.staged.stages == 3
+    usual = chain.cluster._slots
+    chain.cluster._slots = TwoAttemptsTwice(monkeypatch, broken)
+    with pytest.raises(JobError, match="the storage is away"):
+        chain.batch({name: rows(10, 10) for name in "ABC"})
+    chain.cluster._slots = usual
+    chain.batch({name: rows(10, 10) for name in "ABC"})
+    chain.batch({}, end=True)
+    _require_right_results(chain)
+
+
+def _require_right_results(chain: Chain) -> None:
     inputs = {name: pa.Table.from_batches([rows(0, 20)]) for name in "ABC"}
     assert ms.snapshot_equal(chain.results(), ms.reference(STAGES, inputs))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from midstream.job.task.layout import FROM, NOTE, NOTE_PORT, PORT, SLOT, TO, Layout
 from midstream.job.task.reports import Report
@@ -23,6 +24,9 @@ GROUPS = 2**GROUP_BITS
 
 FEWEST_BITS, MOST_BITS = GROUP_BITS, 12
 
+
+FAILED = 1
+"""What a report among rows has for its beginning if its task failed."""
 
 Slots = npt.NDArray[np.int32]
 
@@ -56,9 +60,23 @@ class Exchange:
         """What has travelled, as elements again."""
         return Elements(self.layout.payload(port, rows), rows.column(FROM).to_numpy(), rows.column(TO).to_numpy())
 
-    def onward(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows that a later stage waits for."""
-        return rows.select(self.names)
+    def onward(self, rows: pa.RecordBatch, slots: int) -> pa.RecordBatch:
+        """Rows of a port that a later stage waits for; that a task failed is told to all its slots.
+
+        What this task gives lacks what that one did not give, and different slots may get what different attempts of
+        this task gave, so each has to hear of it.
+        """
+        rows = rows.select(self.names)
+        if self.last or not rows.num_rows or rows.column(PORT)[0].as_py() != NOTE_PORT:
+            return rows
+        failed = rows.filter(pc.is_valid(rows.column(FROM)))
+        if not failed.num_rows:
+            return rows
+        everywhere = failed.take(pa.array(np.zeros(slots, np.int64)))
+        everywhere = everywhere.set_column(
+            everywhere.schema.get_field_index(SLOT), SLOT, pa.array(np.arange(slots, dtype=np.int32))
+        )
+        return pa.concat_batches([rows.filter(pc.is_null(rows.column(FROM))), everywhere.cast(rows.schema)])
 
     def note(self, report: Report, slot: int, routing: Sequence[int]) -> pa.RecordBatch:
         """A report among the rows: on the way to one slot, or to all that may have missed rows of a task that failed.
@@ -73,7 +91,7 @@ class Exchange:
         fixed = [
             pa.array([NOTE_PORT] * count, pa.int32()),
             pa.array(slots, pa.int32()),
-            pa.nulls(count, pa.int64()),
+            pa.array([None if report.error is None else FAILED] * count, pa.int64()),
             pa.nulls(count, pa.int64()),
             pa.array([report.to_bytes()] * count, pa.binary()),
         ]

@@ -135,7 +135,7 @@ class FillStep:
                 if port in arriving:
                     arriving[port].add(exchange.elements(port, part))
                 else:
-                    yield exchange.onward(part)
+                    yield exchange.onward(part, self.slots)
         return {port: list(given.take()) for port, given in arriving.items() if given.rows}
 
     def _slots(self, work: FillWork, output: Elements) -> Slots:

@@ -120,7 +120,7 @@ class StageStep:
             intake.report.lap("transfer", at)
             parts = self.arriving.split(rows)
             for port in sorted(set(parts) - mine):
-                yield self.exchange.onward(parts[port])
+                yield self.exchange.onward(parts[port], self.slots)
             accepted = self._all_accepted(slot, {port: parts[port] for port in sorted(set(parts) & mine)}, intake)
             if runs is None and not more:
                 return [accepted]
