@@ -17,7 +17,7 @@ from midstream.algebra.time import TIMESTAMP_TIME, ticks
 from midstream.api import ask
 from midstream.checkpoint.retention import Limit
 from midstream.errors import MidstreamError
-from midstream.inputs.ddl import schema_of_ddl
+from midstream.inputs.ddl import SchemaError, schema_of_ddl
 from midstream.inputs.files import SUFFIXES, read_schema, read_table, write_table
 from midstream.job.task.memory import Memory
 
@@ -77,6 +77,18 @@ def test_damaged_schemas_and_settings_give_our_own_errors():
     for seed in range(CASES):
         damage_a_schema(seed)
         damage_a_setting(seed)
+
+
+@pytest.mark.parametrize("digits", ["0", "39", "X, 2", "5, 6", "10, 2, 1", "9999999999"])
+def test_decimals_that_there_are_not_are_refused_by_name(digits):
+    with pytest.raises(SchemaError, match="the schema cannot be read") as caught:
+        schema_of_ddl(f"k BIGINT, d DECIMAL({digits})")
+    assert f"there is no type DECIMAL({digits})" in str(caught.value.detail)
+
+
+def test_a_decimal_has_ten_digits_unless_it_says_otherwise():
+    kinds = schema_of_ddl("a DECIMAL, b DECIMAL(5), c DECIMAL(38, 38)").types
+    assert kinds == [pa.decimal128(10, 0), pa.decimal128(5, 0), pa.decimal128(38, 38)]
 
 
 @pytest.mark.parametrize("long", ["1" * 100 + "!", "9" * 400, "9" * 5000, "1e"])

@@ -134,6 +134,33 @@ def test_the_disk_loses_what_was_not_synced():
     assert disk.after_power_loss(NOTHING).seen == {"a/lost": b"2"}
 
 
+class Guarded(dict[str, bytes]):
+    """Files that change only while whoever lists them waits."""
+
+    lock: Any
+
+    def __setitem__(self, path: str, content: bytes) -> None:
+        assert self.lock._is_owned()
+        super().__setitem__(path, content)
+
+    def pop(self, path: str, *default: Any) -> Any:
+        assert self.lock._is_owned()
+        return super().pop(path, *default)
+
+
+def test_threads_may_change_files_while_others_list_them():
+    seen = Guarded()
+    disk = VolatileDisk(seen)
+    seen.lock = disk.lock
+    files = SimulatedFiles(insert("guarded", disk))
+    files.write_atomic("a/one", b"1", only_if_absent=True)
+    with pytest.raises(ms.errors.JobError, match="already there"):
+        files.write_atomic("a/one", b"2", only_if_absent=True)
+    files.write_atomic("a/two", b"2")
+    files.delete("a/one")
+    assert files.list("a") == ["a/two"]
+
+
 @pytest.mark.parametrize("forgotten", ["state", "results/q"])
 def test_a_folder_that_is_not_synced_before_the_manifest_is_found_out(monkeypatch, forgotten):
     """What the tests above rest on: they fail if the store forgets to sync."""

@@ -30,6 +30,8 @@ _PLAIN: dict[str, pa.DataType] = {
 }
 
 
+_MOST_DIGITS = 38
+
 _NAMES: dict[pa.DataType, str] = {
     pa.bool_(): "BOOLEAN",
     pa.int8(): "TINYINT",
@@ -135,7 +137,7 @@ def _type(kind: exp.DataType, place: str, ddl: str) -> pa.DataType:
     name = kind.this.name if isinstance(kind.this, exp.DataType.Type) else str(kind.this)
     inner = kind.expressions
     if name == "DECIMAL":
-        return pa.decimal128(*([int(part.name) for part in inner] or [10, 0]))
+        return _decimal(kind, place, ddl)
     if name in ("ARRAY", "LIST") and len(inner) == 1:
         return pa.list_(_type(inner[0], place, ddl))
     if name == "MAP" and len(inner) == 2:
@@ -145,6 +147,18 @@ def _type(kind: exp.DataType, place: str, ddl: str) -> pa.DataType:
     if name not in _PLAIN:
         raise _unreadable(place, ddl, f"there is no type {kind.sql(dialect='spark')}")
     return _PLAIN[name]
+
+
+def _decimal(kind: exp.DataType, place: str, ddl: str) -> pa.DataType:
+    """Ten digits before the point, unless the text says otherwise, as for Spark."""
+    written = [part.name for part in kind.expressions]
+    if len(written) <= 2 and all(re.fullmatch("[0-9]{1,2}", digits) for digits in written):
+        precision, scale = [*map(int, written), *(10, 0)[len(written) :]]
+        if scale <= precision and 1 <= precision <= _MOST_DIGITS:
+            return pa.decimal128(precision, scale)
+    text = kind.sql(dialect="spark")
+    limits = f"DECIMAL(precision, scale) has 1 to {_MOST_DIGITS} digits, at most all of them after the point"
+    raise _unreadable(place, ddl, f"there is no type {text}: {limits}")
 
 
 def _unreadable(place: str, ddl: str, detail: str, part: str | None = None) -> SchemaError:

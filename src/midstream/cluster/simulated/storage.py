@@ -58,6 +58,16 @@ class VolatileDisk:
         self.before(self.operations)
         self.operations += 1
 
+    def put(self, path: str, content: bytes) -> None:
+        """Has a file there; others may be listing files meanwhile, as with every change."""
+        with self.lock:
+            self.seen[path] = content
+
+    def remove(self, path: str) -> None:
+        """Has no such file there."""
+        with self.lock:
+            self.seen.pop(path, None)
+
     def sync(self, folder: str) -> None:
         """Makes the names in a folder safe, and those that it no longer has."""
         for path in [*self.safe, *self.seen]:
@@ -120,7 +130,7 @@ class SimulatedFiles(Files):
                     once()
                 self._give_name(unfinished, path, only_if_absent)
             except (OSError, AlreadyThere):
-                self.disk.seen.pop(unfinished, None)
+                self.disk.remove(unfinished)
                 raise
             if sync:
                 self.disk.step()
@@ -129,9 +139,9 @@ class SimulatedFiles(Files):
 
     def _write(self, unfinished: str, content: bytes) -> None:
         self.disk.step()
-        self.disk.seen[unfinished] = content[: len(content) // 2]
+        self.disk.put(unfinished, content[: len(content) // 2])
         self.disk.step()
-        self.disk.seen[unfinished] = content
+        self.disk.put(unfinished, content)
 
     def _give_name(self, unfinished: str, path: str, only_if_absent: bool) -> None:
         self.disk.step()
@@ -172,7 +182,7 @@ class SimulatedFiles(Files):
         with storage_errors("delete", self.full(path)):
             if path in self.disk.seen:
                 self.disk.step()
-                self.disk.seen.pop(path, None)
+                self.disk.remove(path)
         self.forget(path)
 
     def make(self, dir: str) -> None:
