@@ -17,12 +17,13 @@ from midstream.checkpoint.packs import open_segment
 from midstream.distribution.moves import Shipment
 from midstream.distribution.routing import Routing
 from midstream.errors import MidstreamError
-from midstream.job.task.exchange import Exchange, Slots, slots_of, to_every_slot
+from midstream.job.task.exchange import Exchange, Slots, at_site, slots_of, to_every_slot
 from midstream.job.task.layout import Layout, portions
 from midstream.job.task.memory import Memory
 from midstream.job.task.output_buffer import ForwardBuffer
 from midstream.job.task.reports import Report
 from midstream.job.task.state_filling import Entries, Filling, FillWork, slots_for
+from midstream.operators.arrival_hash import arrival_hash
 from midstream.operators.elements import Elements
 from midstream.operators.hashing import hash_columns
 
@@ -142,8 +143,9 @@ class FillStep:
         route = work.fill.fragment.route
         if not route.key:
             return np.zeros(len(output), np.int32)
-        hashed = hash_columns([output.columns.column(name) for name in route.key])
-        return slots_of(hashed, self.routing.table(route.key_class))
+        hashed = (arrival_hash if route.arrival else hash_columns)([output.columns.column(name) for name in route.key])
+        table = self.routing.table(route.key_class)
+        return slots_of(hashed, at_site(route.slots, len(table)) or table)
 
 
 def _reporting(
