@@ -57,6 +57,7 @@ def test_progress_has_a_rate_and_with_a_total_the_time_left(monkeypatch):
     shown = Terminal()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stderr", shown)
+    monkeypatch.setattr("midstream.interface.cli.output._QUIET", [False])  # what other tests asked for stays
     with progress_bar(2_000) as advance:
         for _ in range(4):
             advance(500)
