@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import pickle
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,7 @@ BETWEEN_PROCESSES = {
 """Where a driver and its own workers talk: none of it reads or writes the checkpoint."""
 
 CODE = {"pickle", "cloudpickle", "marshal", "shelve", "dill", "joblib"}
+RUNNING = {"eval", "exec", "compile", "__import__"}
 
 
 def job(folder: Path) -> None:
@@ -78,12 +80,15 @@ def called(tree: ast.AST) -> set[str]:
 
 
 def test_only_what_talks_between_processes_of_a_job_unpickles() -> None:
+    words = re.compile("|".join(map(re.escape, sorted({*CODE, *RUNNING}))))
     for path in sorted(SOURCE.rglob("*.py")):
-        tree, name = ast.parse(path.read_text()), path.relative_to(SOURCE).as_posix()
+        text, name = path.read_text(), path.relative_to(SOURCE).as_posix()
+        if not words.search(text):  # far less than parsing all files
+            continue
+        tree = ast.parse(text)
         assert name in BETWEEN_PROCESSES or not imported(tree) & CODE, name
         own = imported(tree) | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-        running = {"eval", "exec", "compile", "__import__"} - own
-        assert not called(tree) & running, name
+        assert not called(tree) & (RUNNING - own), name
 
 
 READING = """
