@@ -169,7 +169,7 @@ def test_none_are_small_if_none_are_to_be():
 def test_larger_batches_are_small_where_spark_runs_in_one_process(master, one):
     spark = SimpleNamespace(sparkContext=SimpleNamespace(master=master))
     assert is_one_process(spark) == one  # type: ignore[arg-type]
-    assert most_bytes(None) < most_bytes(None, USUAL_ON_ONE_MACHINE) == most_bytes("16 MB")
+    assert most_bytes(None) < most_bytes(None, USUAL_ON_ONE_MACHINE) == most_bytes("8 MB")
 
 
 def _fed(folder):

@@ -58,7 +58,7 @@ class Session:
       groups, the units that move between slots.
     - With `carry="all"` every column of every stream reaches the tasks, so that no later query ever restarts Spark's
       stream.
-    - `small_batches`: on Spark the driver runs batches of up to so many bytes itself, without Python workers: "16 MB"
+    - `small_batches`: on Spark the driver runs batches of up to so many bytes itself, without Python workers: "8 MB"
       by default where Spark runs in one process (`local[*]`), else "1 MB"; 0 for none.
     - `retained` is how many manifests are kept, `metrics_retained` for how many batches the metrics table goes back, at
       least. `retention` limits what is kept of "results", of "dead_letters" and of results of "replaced" queries, each

@@ -38,7 +38,7 @@ from midstream.operators.arrival_hash import arrival_hash
 log = logging.getLogger(__name__)
 
 USUAL = "1 MB"
-USUAL_ON_ONE_MACHINE = "16 MB"
+USUAL_ON_ONE_MACHINE = "8 MB"
 """Up to which size batches are small, unless a session says otherwise. Where tasks run in the driver's own JVM, no
 other machine would take work off it, and Python workers only add their own cost."""
 
