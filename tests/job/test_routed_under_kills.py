@@ -27,7 +27,7 @@ class Kills:
     """Crashes the main thread at a drawn number of writes, again and again."""
 
     def __init__(self, random: Random, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.random, self.left, self.happened = random, random.randint(1, 40), 0
+        self.random, self.left, self.happened = random, random.randint(1, 15), 0
         for module in _users_of_crash_points():
             monkeypatch.setattr(module, "reach", self.reach)
 
