@@ -24,7 +24,7 @@ DISORDER = 5
 
 
 class Kills:
-    """Crashes the main thread at a drawn number of writes, again and again."""
+    """Crashes the main thread at a drawn number of writes, again and again, each time after more of them."""
 
     def __init__(self, random: Random, monkeypatch: pytest.MonkeyPatch) -> None:
         self.random, self.left, self.happened = random, random.randint(1, 15), 0
@@ -35,7 +35,8 @@ class Kills:
         if threading.current_thread() is threading.main_thread():
             self.left -= 1
             if self.left <= 0:
-                self.left, self.happened = self.random.randint(5, 90), self.happened + 1
+                self.happened += 1
+                self.left = self.random.randint(5, 90) * self.happened  # a batch may write more than 90 times
                 raise Crash(name)
 
 
