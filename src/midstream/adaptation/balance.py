@@ -120,6 +120,22 @@ class BalanceController:
     past: list[GroupLoad] = field(default_factory=list)
     together: bool = False
 
+    def to_json(self) -> dict[str, Any]:
+        """What a manifest says."""
+        resting = {str(group): looks for group, looks in self.resting.items()}
+        known = {"overfull": self.overfull, "expected": self.expected, "mistrust": self.mistrust}
+        return {**known, "resting": resting}
+
+    def recall(self, record: Mapping[str, Any]) -> None:
+        """Goes on from what a manifest says, if it says something."""
+        if record:
+            self.overfull, self.expected, self.mistrust = (record[k] for k in ("overfull", "expected", "mistrust"))
+            self.resting = {int(group): looks for group, looks in record["resting"].items()}
+
+    def start_anew(self) -> None:
+        """Forgets the loads that it has seen."""
+        self.overfull, self.past = 0, []
+
     def consider(
         self,
         groups: Sequence[GroupLoad],

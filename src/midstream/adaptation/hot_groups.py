@@ -219,6 +219,10 @@ class HotController:
         names = ("past", "hot_for", "cool_for", "resting", "watched")
         return {name: {str(group): value for group, value in getattr(self, name).items()} for name in names}
 
+    def start_anew(self) -> None:
+        """Forgets the loads that it has seen."""
+        self.hot_for, self.past = {}, {}
+
     def recall(self, record: Mapping[str, Mapping[str, Any]]) -> None:
         """Goes on from what a manifest says."""
         for name in ("past", "hot_for", "cool_for", "resting"):

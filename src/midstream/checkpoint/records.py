@@ -134,12 +134,18 @@ class Slots:
 
     @property
     def rows(self) -> tuple[float, ...]:
-        """How many rows each slot had lately: as they arrived, and as stages exchanged them."""
-        found, exchanged = [0.0] * self.count, self.class_loads
+        """How many rows each slot had lately: as they arrived, and as stages exchanged them.
+
+        >>> apart = {"B.y": {"routing": [1, 0], "loads": [1.0, 2.0]}}
+        >>> Slots((0, 1), 2, loads=(3.0, 4.0), classes=apart).rows
+        (4.0, 3.0)
+        """
+        found, apart = [0.0] * self.count, self.apart
+        exchanged = [(apart.get(name, self.routing), loads) for name, loads in self.class_loads.items()]
         for group, load in enumerate(self.loads):
-            found[self.routing[group]] += load - sum(loads[group] for loads in exchanged.values())
-            for name, loads in exchanged.items():
-                found[self.apart.get(name, self.routing)[group]] += loads[group]
+            found[self.routing[group]] += load - sum(loads[group] for _, loads in exchanged)
+            for table, loads in exchanged:
+                found[table[group]] += loads[group]
         return tuple(round(rows, 1) for rows in found)
 
     def dealt(self, routing: Sequence[int], apart: Mapping[str, Sequence[int]]) -> Slots:

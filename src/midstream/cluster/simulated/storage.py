@@ -59,12 +59,12 @@ class VolatileDisk:
         self.operations += 1
 
     def put(self, path: str, content: bytes) -> None:
-        """Has a file there; others may be listing files meanwhile, as with every change."""
+        """Writes a file, while others may be listing files."""
         with self.lock:
             self.seen[path] = content
 
     def remove(self, path: str) -> None:
-        """Has no such file there."""
+        """Removes a file, if it is there."""
         with self.lock:
             self.seen.pop(path, None)
 

@@ -97,7 +97,7 @@ def _most(loads: Sequence[float]) -> list[int]:
 def spread_hot(
     spread: SpreadGroups, routing: Routing, known: ClassLoads, queries: Mapping[str, RunningQuery], trigger: str
 ) -> None:
-    """Has groups be spread that have more rows than a slot's fair share, and brought home that have much less.
+    """Spreads groups that have more rows than a slot's fair share, and brings those home that have much less.
 
     This is done because it was asked for, so nothing is waited for.
     """

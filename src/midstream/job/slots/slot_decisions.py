@@ -46,7 +46,7 @@ REMEMBERED = 32
 class SlotDecisions:
     """The deciders of a job: `balance` where groups move by themselves, `scaling` where slots come and go.
 
-    `hot` has slots share groups that are hotter than a slot.
+    `hot` divides groups that are hotter than a slot between several.
     """
 
     balance: BalanceController | None = None
@@ -76,24 +76,13 @@ class SlotDecisions:
             self.hot.recall(record.get("hot", {}))
         if (waits := record.get("put_off")) is not None:
             self.put_off = PutOff.from_json(waits)
-        if self.balance is not None and (known := record.get("balance")):
-            self.balance.overfull, self.balance.expected = known["overfull"], known["expected"]
-            self.balance.mistrust = known["mistrust"]
-            self.balance.resting = {int(group): looks for group, looks in known["resting"].items()}
+        if self.balance is not None:
+            self.balance.recall(record.get("balance", {}))
 
     def to_json(self) -> dict[str, Any]:
         """What a manifest says of what the deciders remember."""
-        balance = self.balance
-        kept = None
-        if balance is not None:
-            resting = {str(group): looks for group, looks in balance.resting.items()}
-            record = {"overfull": balance.overfull, "expected": balance.expected, "mistrust": balance.mistrust}
-            kept = {**record, "resting": resting}
-        scaling = None if self.scaling is None else self.scaling.to_json()
-        hot = None if self.hot is None else self.hot.to_json()
-        put_off = None if self.put_off is None else self.put_off.to_json()
-        found = (("balance", kept), ("scaling", scaling), ("hot", hot), ("put_off", put_off))
-        return {name: value for name, value in found if value is not None}
+        kept = {"balance": self.balance, "scaling": self.scaling, "hot": self.hot, "put_off": self.put_off}
+        return {name: one.to_json() for name, one in kept.items() if one is not None}
 
     def after(
         self,
@@ -134,7 +123,7 @@ class SlotDecisions:
         return self.put_off.reason if self.put_off is not None and self.put_off.first == "plan" else ""
 
     def _wait_less(self, batch: Batch, moving: bool) -> None:
-        """Ends to wait once what goes first is over; groups are then looked at as if for the first time."""
+        """Stops waiting once the first change is over; decisions about groups then start from new evidence."""
         waits = self.put_off
         if waits is None:
             return
@@ -143,9 +132,9 @@ class SlotDecisions:
         elif not waits.plan_still_changes(batch):
             self.put_off = None
             if self.balance is not None:
-                self.balance.overfull, self.balance.past = 0, []
+                self.balance.start_anew()
             if self.hot is not None:
-                self.hot.hot_for, self.hot.past = {}, {}
+                self.hot.start_anew()
 
     def _shared(
         self, hot: HotController, batch: Batch, seen: Measured, spread: SpreadGroups, plans: PlansDecided | None
