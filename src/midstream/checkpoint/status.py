@@ -115,8 +115,10 @@ def shared_with(manifest: Manifest, query: str) -> dict[str, int]:
 
 def _query_of(part: str, manifest: Manifest) -> str:
     """The query that a plan at work is of: a side of a migration or a track of a move has a longer name."""
-    names = (name for name in manifest.queries if part == name or part.startswith(f"{name}~"))
-    return max(names, key=len, default=part)
+    name = part
+    while name and name not in manifest.queries:
+        name = name.rpartition("~")[0]
+    return name or part
 
 
 def measured(store: CheckpointStore, manifest: Manifest | None) -> dict[str, Any]:
