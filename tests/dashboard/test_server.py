@@ -116,6 +116,7 @@ def test_an_earlier_batch_is_told_from_its_manifest_or_from_the_metrics(finished
     then = job_summary_at(job, 5)
     assert then["complete"] and then["queries"][-1]["plan"] == "((O P) S)"
     finished_job.driver.store.retain(3)
+    finished_job.driver.store.wait()
     then = job_summary_at(ms.open(finished_job.folder), 5)
     query = next(q for q in then["queries"] if q["name"] == "matches")
     assert not then["complete"] and query["plan"] == "((O P) S)" and len(query["graph"]["nodes"]) == 5
