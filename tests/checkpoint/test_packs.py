@@ -7,18 +7,29 @@ import json
 import os
 from dataclasses import replace
 from decimal import Decimal
+from itertools import groupby, pairwise
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.checkpoint.making import STATE, flip, pack, same, segment
 
 from midstream.checkpoint import maps
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.entries_format import Reader, Writer
 from midstream.checkpoint.failures import MissingFile
-from midstream.checkpoint.packs import ALIGNMENT, StateKey, kept_entries, open_segment, open_states, write_pack
+from midstream.checkpoint.packs import (
+    ALIGNMENT,
+    StateKey,
+    joined,
+    kept_entries,
+    open_segment,
+    open_states,
+    write_pack,
+)
 from midstream.errors import JobError
 from midstream.operators.state.segment import Segment
 from midstream.operators.state.sorted_state import SortedState
@@ -158,6 +169,29 @@ def test_groups_of_a_segment_are_its_partition(files):
     parts = [open_segment(files, entry.part(g << 56, (g + 1) << 56)) for g in range(256)]
     assert sum(map(len, parts)) == 1000
     assert all((part.hashes >> np.uint64(56) == g).all() for g, part in enumerate(parts))
+
+
+@given(cuts=st.sets(st.integers(1, 2**64 - 1), max_size=6), gone=st.sets(st.integers(0, 6)), order=st.randoms())
+def test_parts_that_lie_side_by_side_become_one_and_gaps_stay(tmp_path_factory, cuts, gone, order):
+    files = files_at(str(tmp_path_factory.mktemp("parts")))
+    (one, other) = pack(files, segments=[segment({"k": range(300)}), segment({"k": range(300)}, start=50)])
+    parts = [one.part(start, end) for start, end in pairwise([0, *sorted(cuts), 2**64])]
+    left = [part for number, part in enumerate(parts) if number not in gone]
+    found = joined(order.sample([*left, other], len(left) + 1))
+    assert sum(part.origin == one.origin for part in found) == len([g for g, _ in groupby(left, _run_in(parts))])
+    assert other in found and (gone & set(range(len(parts))) or found.count(one) == 1)
+
+    def hashes(entries):
+        opened = [open_segment(files, entry).hashes for entry in entries if entry.origin == one.origin]
+        return np.sort(np.concatenate([np.empty(0, np.uint64), *opened])).tolist()
+
+    assert hashes(found) == hashes(left)
+
+
+def _run_in(parts):
+    """Numbers parts so that those of one run without a gap have the same number."""
+    count = iter(range(len(parts)))
+    return lambda part: parts.index(part) - next(count)
 
 
 def test_entries_survive_as_text(files):

@@ -102,6 +102,24 @@ def stored_bytes(chain: Chain) -> int:
     return sum(Path(files.full(path)).stat().st_size for path in files.list("state"))
 
 
+def test_what_comes_back_is_one_segment_again(tmp_path):
+    keys = pa.table({"k": range(4_000), "v": [0] * 4_000, "ts": [i // 100 for i in range(4_000)]})
+    chain, (part, *_) = chain_of(ONE_KEY, tmp_path, {"A": keys, "B": keys}, slots=2)
+    chain.batch(part)
+
+    def named() -> list[tuple[int, str, str, int]]:
+        stored = chain.manifest.segments["q"][0]
+        return sorted((slot, e.state, e.place, e.rows) for slot, entries in stored.items() for e in entries)
+
+    before = named()
+    assert chain.driver.rescale(8)
+    chain.batch({})
+    assert all(entry.is_part for entry in chain.manifest.entries())
+    assert chain.driver.rescale(2)
+    chain.batch({})
+    assert named() == before
+
+
 @pytest.mark.parametrize("name", ["join", "other key", "two columns", "distinct tuples"])
 def test_moving_a_group_writes_nothing(name, tmp_path):
     query, inputs = QUERIES[name], tables(rows=200, last=120)

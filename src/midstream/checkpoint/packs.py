@@ -103,12 +103,41 @@ class SegmentEntry:
         rows, size = round(share * self.rows), round(share * self.bytes)
         return replace(self, rows=rows, bytes=size, hashes=HashRange(hash_from, hash_to, self.stored_rows))
 
+    def with_next(self, part: SegmentEntry) -> SegmentEntry:
+        """What it and the part of the same segment that begins where it ends are together."""
+        rows, size = self.rows + part.rows, self.bytes + part.bytes
+        if self.hash_from == 0 and part.hash_to == ALL_HASHES:
+            return replace(self, rows=self.stored_rows, bytes=size, hashes=None)
+        return replace(self, rows=rows, bytes=size, hashes=HashRange(self.hash_from, part.hash_to, self.stored_rows))
+
     def counted(self, segment: Segment) -> SegmentEntry:
         """The entry with what its segment turned out to hold."""
         if self.hashes is None or len(segment) == self.rows:
             return self
         hashes = replace(self.hashes, whole=self.stored_rows)
         return replace(self, rows=len(segment), bytes=segment.bytes, hashes=hashes)
+
+
+def joined(entries: Iterable[SegmentEntry]) -> list[SegmentEntry]:
+    """The entries, with one for all parts of a stored segment that lie side by side, as groups leave that come back.
+
+    Parts with a gap between them stay apart: what was in the gap may since have been merged into another segment.
+    """
+    found: dict[tuple[str, Key, str], list[SegmentEntry]] = {}
+    for entry in entries:
+        found.setdefault((entry.state, entry.key, entry.origin), []).append(entry)
+    return [entry for parts in found.values() for entry in (parts if len(parts) == 1 else _side_by_side(parts))]
+
+
+def _side_by_side(parts: Iterable[SegmentEntry]) -> Iterator[SegmentEntry]:
+    first, *rest = sorted(parts, key=lambda part: part.hash_from)
+    for part in rest:
+        if first.hash_to == part.hash_from:
+            first = first.with_next(part)
+        else:
+            yield first
+            first = part
+    yield first
 
 
 def write_pack(files: Files, path: str, states: Mapping[StateKey, Sequence[Segment]]) -> list[SegmentEntry]:

@@ -17,7 +17,7 @@ from typing import Any
 from midstream.algebra.physical import PhysicalNode, Source
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.packs import SegmentEntry
+from midstream.checkpoint.packs import SegmentEntry, joined
 from midstream.distribution.protocols.legality import node_memory, require_memory, require_movable
 from midstream.distribution.protocols.processor import Facts
 from midstream.distribution.protocols.registry import protocol_of
@@ -209,7 +209,7 @@ def _together(*parts: Stored) -> Filled:
         for number, slots in stored.items():
             for slot, entries in slots.items():
                 filled.setdefault(number, {}).setdefault(slot, []).extend(entries)
-    return filled
+    return {number: {slot: joined(entries) for slot, entries in slots.items()} for number, slots in filled.items()}
 
 
 def _plans(query: RunningQuery) -> list[RunningQuery]:

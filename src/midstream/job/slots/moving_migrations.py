@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from midstream.checkpoint.packs import SegmentEntry, StateKey
+from midstream.checkpoint.packs import SegmentEntry, StateKey, joined
 from midstream.distribution.routing import Routing
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.segment_reuse import MOST_RANGES, ranges_of_groups
@@ -54,7 +54,7 @@ def moved_by_name(query: RunningQuery, stored: Stored, old: Routing, new: Routin
                 parts = (entry.part(hash_from, hash_to) for entry in entries)
                 named = [part for part in parts if part.hash_from < part.hash_to]
                 found.setdefault(number, {}).setdefault(target, []).extend(named)
-    return found
+    return {number: {slot: joined(entries) for slot, entries in slots.items()} for number, slots in found.items()}
 
 
 def _form(query: RunningQuery) -> tuple[str, str]:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 
-from midstream.checkpoint.packs import SegmentEntry
+from midstream.checkpoint.packs import SegmentEntry, joined
 from midstream.distribution.moves import Shipment
 from midstream.distribution.routing import Routing
 from midstream.job.task.exchange import bits_of
@@ -73,6 +73,7 @@ def reuse_of(
             parts = [e.part(hash_from, hash_to) for e in entries]
             mine = [replace(e, state=shipment.name, key=shipment.key) for e in parts if e.hash_from < e.hash_to]
             result.kept.setdefault(target, []).extend(mine)
+    result.kept = {target: joined(mine) for target, mine in result.kept.items()}
     return result
 
 
