@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 
@@ -23,7 +24,7 @@ class Watching:
 
 
 def test_a_worker_does_not_look_through_all_modules_after_every_task(spark):
-    def run() -> list:
+    def run() -> Any:
         return spark.range(0, 2, 1, 2).mapInArrow(_in_task(Watching()), "worker long, kept long, left long").collect()
 
     assert all(row["kept"] > 10_000 and row["left"] < row["kept"] / 2 for row in (*run(), *run()))
