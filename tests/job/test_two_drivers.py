@@ -54,6 +54,23 @@ def test_epochs_go_on_where_lease_files_were_removed(tmp_path):
     assert again.manifest.epoch == 2
 
 
+def test_a_driver_that_could_not_remove_old_manifests_gives_its_lease_back(tmp_path, monkeypatch):
+    chain = chain_on(tmp_path)
+    chain.driver.commits.lease = Heartbeat(chain.driver.files)
+    for number in range(4):
+        chain.batch({"A": rows(number)})
+
+    def refuse(gone: list[int]) -> None:
+        raise JobError("the storage is away")
+
+    monkeypatch.setattr(chain.driver.store, "_remove", refuse)
+    chain.batch({"A": rows(4)})
+    with pytest.raises(JobError, match="the storage is away"):
+        chain.driver.commits.stop()
+    with Lease.take(chain.driver.files) as free:
+        assert free.number == 2
+
+
 def taken_over(folder: Path, awake: Chain) -> Chain:
     """A second driver, once the first has been silent for its whole lease; the first does not know."""
     assert awake.driver.commits.lease is not None

@@ -109,8 +109,10 @@ class Commits:
 
     def stop(self) -> None:
         """Lets go of the checkpoint."""
-        self.compactor.take(wait=True)
-        self.store.wait()
-        if self.lease is not None:
-            self.lease.stop()
-            self.lease = None
+        try:
+            self.compactor.take(wait=True)
+            self.store.wait()
+        finally:
+            if self.lease is not None:
+                self.lease.stop()
+                self.lease = None
