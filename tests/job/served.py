@@ -10,9 +10,9 @@ from typing import Any
 
 from tests.job.many import Many
 
-from midstream.checkpoint.lease import Lease
 from midstream.job.commands.forecast import forecast
 from midstream.job.events import MoveCancelled
+from midstream.job.heartbeat import Heartbeat
 from midstream.language import parse
 from midstream.optimizer.plans import plan_query
 
@@ -69,10 +69,11 @@ class Served(Many):
                 self.driver.requests.answer_all(self.answer)
 
         thread = Thread(target=listen, daemon=True)
-        with Lease.take(self.driver.files):
-            thread.start()
-            try:
-                yield self
-            finally:
-                ended.set()
-                thread.join()
+        lease = Heartbeat(self.driver.files)
+        thread.start()
+        try:
+            yield self
+        finally:
+            ended.set()
+            thread.join()
+            lease.stop()
