@@ -26,9 +26,10 @@ class Feed:
         """Adds a batch of rows (k, v, ts)."""
         columns = list(zip(*rows, strict=True)) or [(), (), ()]
         table = pa.table({n: pa.array(c, pa.int64()) for n, c in zip(("k", "v", "ts"), columns, strict=True)})
-        path = self.folder / f"{self.count:06d}.parquet"
-        pq.write_table(table, path)
-        os.utime(path, (self.first + self.count, self.first + self.count))
+        draft = self.folder / f".{self.count:06d}.parquet"  # a session that runs must not find half a file
+        pq.write_table(table, draft)
+        os.utime(draft, (self.first + self.count, self.first + self.count))
+        draft.rename(self.folder / f"{self.count:06d}.parquet")
         self.count += 1
         return table
 
