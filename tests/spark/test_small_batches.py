@@ -19,9 +19,10 @@ import midstream as ms
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.store import CheckpointStore
-from midstream.cluster.spark import small_batches
+from midstream.cluster.spark import pace
 from midstream.cluster.spark.backend import SparkBackend
 from midstream.cluster.spark.environment import is_one_process
+from midstream.cluster.spark.pace import Pace
 from midstream.cluster.spark.small_batches import DRIVER, EXECUTORS, USUAL_ON_ONE_MACHINE, SmallBatches, most_bytes
 from midstream.errors import JobError
 from midstream.job.arriving.incoming import Incoming
@@ -92,6 +93,13 @@ def batch(state: int = 0, registers: Any = None) -> Any:
     )  # fmt: skip
 
 
+def roomy() -> Any:
+    """A batch of a job with more memory."""
+    found = batch()
+    found.options = RunOptions(Memory(800_000))
+    return found
+
+
 def small(**options: Any) -> SmallBatches:
     return SmallBatches(1000, **{"slots": Steps(), **options})
 
@@ -119,7 +127,7 @@ def test_rows_that_were_packed_tightly_are_known_from_the_last_batch():
     runner, tight = small(), framed(1000, 1_000_000)
     assert runner.run(batch(), tight) is not None
     assert runner.run(batch(), framed(1000)) is None
-    runner.ran_elsewhere(batch(), [Report(0, 0, streams=StreamCounts({"A": 1}))])
+    runner.ran_elsewhere(batch(), [Report(0, 0, streams=StreamCounts({"A": 1}))], 1.0)
     assert runner.run(batch(), framed(1000)) is not None
 
 
@@ -143,12 +151,49 @@ def test_what_fails_in_the_driver_for_a_reason_of_its_own_runs_in_executors():
         small(slots=Steps(JobError("the data"))).run(batch(), framed(10))
 
 
-def test_a_batch_that_took_long_has_executors_run_the_next_ones(monkeypatch):
-    monkeypatch.setattr(small_batches, "LONGEST", -1.0)
+def test_a_batch_that_took_long_has_executors_run_the_next_ones_until_they_are_compared(monkeypatch):
+    monkeypatch.setattr(pace, "LONGEST", -1.0)
     runner = small()
     assert runner.run(batch(), framed(10)) is not None
-    assert [runner.run(batch(), framed(10)) for _ in range(small_batches.PAUSE)] == [None] * small_batches.PAUSE
-    assert runner.run(batch(), framed(10)) is not None
+    for seconds in (0.0, 1e9):
+        assert runner.run(batch(), framed(10)) is None
+        runner.ran_elsewhere(batch(), [Report(0, 0, streams=StreamCounts({"A": 1}))], seconds)
+    assert all(runner.run(batch(), framed(10)) is not None for _ in range(pace.STANDS))
+
+
+def test_the_faster_place_gets_the_next_batches_and_more_of_them_each_time():
+    known = Pace()
+    known.driver_took(0.9, 10)
+    assert known.is_drivers_turn()
+    for stands in (20, 40, 80):
+        known.driver_took(2.0, 10)
+        for seconds in (9.0, 1.9):  # the first one starts workers
+            assert not known.is_drivers_turn()
+            known.executors_took(seconds, 10)
+        assert [known.is_drivers_turn() for _ in range(stands + 1)] == [False] * stands + [True]
+    known.driver_took(2.0, 10)
+    for _ in range(2):
+        assert not known.is_drivers_turn()
+        known.executors_took(2.1, 10)
+    for _ in range(20):
+        assert known.is_drivers_turn()
+        known.driver_took(2.0, 10)
+    assert known.is_drivers_turn()
+    known.driver_took(2.0, 10)
+    assert not known.is_drivers_turn()
+
+
+def test_plain_files_are_small_as_far_as_memory_goes_where_executors_are_no_other_machines():
+    asked: list[int] = []
+
+    def plain(incoming: Incoming, most: int) -> None:
+        asked.append(most)
+
+    for all_plain in (False, True):
+        assert small(plain=plain, all_plain=all_plain).run(batch(), framed(1001)) is None
+        assert SmallBatches(0, plain=plain, all_plain=all_plain).run(batch(), framed(10)) is None
+    assert asked == [1000, 1000] and small(plain=plain, all_plain=True).run(roomy(), framed(1001)) is None
+    assert asked[-1] == roomy().options.memory.input > 1000
 
 
 @pytest.mark.spark
@@ -193,7 +238,7 @@ def _left(checkpoint: str) -> dict[str, Any]:
 
 @pytest.mark.spark
 def test_a_small_batch_leaves_the_same_behind_as_in_executors(spark, tmp_path, monkeypatch):
-    monkeypatch.setattr(small_batches, "LONGEST", inf)  # however busy the machine is
+    monkeypatch.setattr(pace, "LONGEST", inf)  # however busy the machine is
     feeds, ran, results, left = _fed(tmp_path / "in"), {}, {}, {}
     for size in (0, "1 MB"):
         events: list[Any] = []

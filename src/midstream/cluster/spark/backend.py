@@ -47,8 +47,10 @@ class SparkBackend:
     def __init__(self, spark: object, files: Files, small_batches: int | str | None = None) -> None:
         self.spark: SparkSession = require_classic(spark if spark is not None else spark_session())
         self.files = files
-        most = most_bytes(small_batches, USUAL_ON_ONE_MACHINE if is_one_process(self.spark) else USUAL)
-        small = SmallBatches(most, self._rows_of_others, self._bytes_of_files, self._plain_rows)
+        one = is_one_process(self.spark)
+        most = most_bytes(small_batches, USUAL_ON_ONE_MACHINE if one else USUAL)
+        all_plain = one and small_batches is None
+        small = SmallBatches(most, self._rows_of_others, self._bytes_of_files, self._plain_rows, all_plain)
         self.cluster = SparkCluster(self.spark, files, small)
         self.slots = max(1, self.spark.sparkContext.defaultParallelism)
         self.streaming_query: StreamingQuery | None = None

@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import sys
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -82,8 +83,9 @@ class SparkCluster:
         self._batch_session = rows.sparkSession
         reports = self.small.run(batch, rows)
         if reports is None:
+            started = time.perf_counter()
             reports = self._in_executors(batch, rows)
-            self.small.ran_elsewhere(batch, reports)
+            self.small.ran_elsewhere(batch, reports, time.perf_counter() - started)
         return reports
 
     def _in_executors(self, batch: Batch, rows: DataFrame) -> list[Report]:

@@ -4,7 +4,8 @@ steps of all slots in its own threads.
 The steps are those that executors run, on the same rows in the same slots, so a batch leaves the same behind wherever
 it ran, and a repeated one may run elsewhere. A batch is small if its sources state few enough bytes before it is read,
 and if the state of all slots together is no more than one slot may work with; so the driver never holds more than a
-slot would. What fails in the driver for a reason that is not the data's is run again in executors.
+slot would. Where executors are no other machines, files that the driver reads by itself are small up to that size, too.
+What fails in the driver for a reason that is not the data's is run again in executors.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pyspark.sql import DataFrame
 from midstream.checkpoint.manifest import Manifest
 from midstream.cluster.slot_threads import Dealt, Owners, SlotThreads
 from midstream.cluster.spark.frames.tagging import spreading
+from midstream.cluster.spark.pace import Pace
 from midstream.distribution.fragments import STAY, Route
 from midstream.errors import JobError, MidstreamError
 from midstream.job.arriving.incoming import Incoming
@@ -45,14 +47,8 @@ other machine would take work off it, and Python workers only add their own cost
 DRIVER, EXECUTORS = "driver", "executors"
 """Where reports say that slots ran."""
 
-LONGEST = 1.0
-"""After a batch that took the driver so many seconds, executors run the next ones: it has more to do than it seems."""
-
 UNKNOWN = 2**60
 """From which size on Spark's plan means that it does not know."""
-
-PAUSE = 20
-"""How many batches executors run after such a one."""
 
 
 def most_bytes(size: int | str | None, usual: str = USUAL) -> int:
@@ -74,12 +70,14 @@ class SmallBatches:
     """The bytes of its rows that come from the other sources."""
     plain: Callable[[Incoming, int], pa.Table | None] = lambda incoming, most: None
     """The rows of the batch under way without asking Spark, if they are in files that can be read so."""
+    all_plain: bool = False
+    """Whether such files are small as far as a slot's memory goes."""
     slots: SlotThreads = field(default_factory=SlotThreads)
+    pace: Pace = field(default_factory=Pace)
     _growth: float = 1.0
     """How many bytes in memory a byte that sources stated has become in the last batch."""
     _known: int | None = None
     """The bytes that the sources of the batch under way state."""
-    _paused: int = 0
     _taken: tuple[DataFrame, pa.Table] | None = None
     """The rows of the batch under way, which may run several times."""
 
@@ -87,27 +85,28 @@ class SmallBatches:
         """The reports of a small batch; None for one that executors are to run."""
         if not self.most or not self._fits(batch.before, batch.options.memory):
             return None
+        started = time.perf_counter()
         dealt = self._dealt(batch, rows)
         if dealt is None:
             return None
-        started = time.perf_counter()
         try:
             reports = self.slots.run(_steps(batch), dealt, batch.slots.count)
         except MidstreamError:
             raise
         except Exception as error:
             log.warning("batch %d failed in the driver and runs in executors: %s", batch.batch_id, error)
-            self._paused = PAUSE
+            self.pace.driver_failed()
             return None
-        if time.perf_counter() - started > LONGEST:
-            self._paused = PAUSE
+        self.pace.driver_took(time.perf_counter() - started, _rows(reports))
         for report in reports:
             report.place = DRIVER
         return reports
 
-    def ran_elsewhere(self, batch: Batch, reports: Sequence[Report]) -> None:
-        """Learns from a batch that executors ran how many bytes its rows were."""
-        self._grown(sum(sum(report.streams.rows.values()) for report in reports) * batch.incoming.layout.row_bytes)
+    def ran_elsewhere(self, batch: Batch, reports: Sequence[Report], seconds: float) -> None:
+        """Learns from a batch that executors ran how many bytes its rows were, and how long it took."""
+        rows = _rows(reports)
+        self._grown(rows * batch.incoming.layout.row_bytes)
+        self.pace.executors_took(seconds, rows)
 
     def _grown(self, real: int) -> None:
         if self._known is not None:
@@ -138,10 +137,9 @@ class SmallBatches:
         if self._taken is not None and self._taken[0] is rows:
             return self._taken[1]
         self._taken = None
-        if self._paused:
-            self._paused -= 1
+        if not self.pace.is_drivers_turn():
             return None
-        table = self.plain(batch.incoming, self.most)
+        table = self.plain(batch.incoming, max(self.most, batch.options.memory.input if self.all_plain else 0))
         if table is not None:
             self._taken = rows, table
             return table
@@ -206,6 +204,10 @@ def stated_by_files(execution: Any) -> int:
     leaves = execution.optimizedPlan().collectLeaves()
     sizes = [int(leaves.apply(i).stats().sizeInBytes()) for i in range(leaves.size())]
     return sum(size for size in sizes if size < UNKNOWN)
+
+
+def _rows(reports: Sequence[Report]) -> int:
+    return sum(sum(report.streams.rows.values()) for report in reports)
 
 
 def _steps(batch: Batch) -> list[Any]:

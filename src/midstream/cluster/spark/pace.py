@@ -1,0 +1,62 @@
+"""Where batches run that take the driver long: where it turns out that they take less time.
+
+Executors run some batches after one that took the driver long. By what a row took in either place, one of them gets
+the batches that follow, and for longer each time that it is found to be the faster one again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LONGEST = 1.0
+"""From how many seconds on a batch takes the driver long."""
+
+TRIED = 2
+"""How many batches executors run to be compared; the last one counts, because the first may start workers."""
+
+STANDS, STANDS_LONGEST = 20, 640
+"""For how many batches it then stands which of them is faster, at first and at most."""
+
+
+@dataclass(slots=True)
+class Pace:
+    """Whose turn it is, and what is known of both."""
+
+    executors: int = 0
+    """How many of the next batches executors run."""
+    driver: int = 0
+    """How many of the next batches the driver runs, however long they take."""
+    _row: float | None = None
+    """What a row took the driver, while executors are compared with it."""
+    _faster: str = ""
+    _stands: int = STANDS
+
+    def is_drivers_turn(self) -> bool:
+        """Whether the driver may run the batch that comes; it is asked once for each."""
+        if self.executors:
+            self.executors -= 1
+            return False
+        return True
+
+    def driver_failed(self) -> None:
+        """Has executors run the next batches."""
+        self.executors, self.driver, self._row = STANDS, 0, None
+
+    def driver_took(self, seconds: float, rows: int) -> None:
+        """Learns from a batch that the driver ran."""
+        if self.driver:
+            self.driver -= 1
+        elif seconds > LONGEST:
+            self.executors, self._row = TRIED, seconds / max(1, rows)
+
+    def executors_took(self, seconds: float, rows: int) -> None:
+        """Learns from a batch that executors ran."""
+        if self._row is None or self.executors or not rows:
+            return
+        faster = "executors" if seconds / rows < self._row else "driver"
+        self._stands = min(2 * self._stands, STANDS_LONGEST) if faster == self._faster else STANDS
+        self._faster, self._row = faster, None
+        if faster == "driver":
+            self.driver = self._stands
+        else:
+            self.executors = self._stands
