@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from midstream.adaptation.policy import Mode
 from midstream.cluster.checkpoint_session import CheckpointSession
-from midstream.lab.yardsticks.joins import Timed, files, native_cascade, streaming_query, trigger_seconds, watermarked
+from midstream.lab.yardsticks.joins import Timed, native_cascade, streaming_query, trigger_seconds, watermarked
 
 SCHEMA = "ts timestamp, a bigint, b bigint, v bigint"
 
@@ -32,14 +32,15 @@ def our_chain(
     adaptive: Mode = "off",
     small_batches: int | None = 0,
 ) -> Timed:
-    """The same through a session, in executors unless small batches are allowed."""
+    """The same through a session, in executors unless small batches are allowed (None: those that are by default)."""
+    options = {"maxFilesPerTrigger": "1"}
     checkpoint = str(work / "checkpoint")
     with CheckpointSession(spark, checkpoint=checkpoint, small_batches=small_batches) as session:
         for name, folder in folders.items():
-            session.stream(name, files(spark, SCHEMA, folder), time="ts")
+            session.open_stream(name, "parquet", path=str(folder), schema=SCHEMA, options=options, time="ts")
         query = session.query("join", cql, plan=plan, adaptive=adaptive)
         session.process_available()
-        seconds = trigger_seconds(streaming_query(session))
+        seconds = trigger_seconds(streaming_query(session), unread=True)
         session.finish()
         past = [migration.record for migration in query.history]
         plans = tuple((record["end_batch"], record["new_plan"]) for record in past if record["status"] == "done")

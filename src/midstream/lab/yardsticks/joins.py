@@ -168,11 +168,11 @@ def streaming_query(session: CheckpointSession) -> StreamingQuery:
     return backend.streaming_query
 
 
-def trigger_seconds(query: StreamingQuery) -> tuple[float, ...]:
-    """The length of every trigger that had rows."""
+def trigger_seconds(query: StreamingQuery, unread: bool = False) -> tuple[float, ...]:
+    """The length of every trigger that had rows; if Spark left some `unread`, of every one that ran a batch."""
     taken = []
     for progress in query.recentProgress:
         record = progress if isinstance(progress, dict) else json.loads(progress.json)
-        if record.get("numInputRows"):
+        if record.get("numInputRows") or (unread and "addBatch" in record["durationMs"]):
             taken.append(record["durationMs"]["triggerExecution"] / 1000)
     return tuple(taken)
