@@ -98,6 +98,20 @@ def test_a_lost_list_of_files_is_refused(batches, named, tmp_path):
         checkpoint.log.repair(checkpoint.store)
 
 
+UNFINISHED = (f".0.{IDENTITY}.tmp", f"..0.{IDENTITY}.tmp.crc")
+
+
+@pytest.mark.parametrize("batches", [0, 2])
+def test_only_a_first_entry_that_is_unfinished_is_swept(batches, tmp_path):
+    checkpoint = Checkpoint(tmp_path, batches)
+    present = {path.name for path in (checkpoint.spark / "offsets").iterdir()}
+    for name in UNFINISHED:
+        (checkpoint.spark / "offsets" / name).touch()
+    checkpoint.log.sweep()
+    left = {path.name for path in (checkpoint.spark / "offsets").iterdir()}
+    assert left == (present | set(UNFINISHED) if batches else set())
+
+
 def test_an_entry_that_no_manifest_has_is_refused(tmp_path):
     checkpoint = Checkpoint(tmp_path, 5)
     checkpoint.store.retain(1)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from tests.spark.feeding import Feed
+from tests.spark.test_offset_log import UNFINISHED
 
 import midstream as ms
 from midstream.checkpoint.lease import Lease
@@ -94,6 +95,16 @@ def test_finishing_a_session_that_runs_takes_in_what_there_is(place):
         rows = pa.table({"k": [1, 2], "v": [1, 2], "ts": [1, 2]})
         assert ms.snapshot_equal(got, ms.reference(COUNT, {"A": rows}, time="ts"))
         assert session.wait(timeout=120)
+
+
+def test_a_query_that_was_interrupted_before_its_first_entry_was_whole_begins_anew(place):
+    place.feed.rows((1, 1, 1))
+    (place.folder / "cp/spark/offsets").mkdir(parents=True)
+    for name in UNFINISHED:
+        (place.folder / "cp/spark/offsets" / name).touch()
+    with place.session() as session:
+        session.process_available(finish=True)
+        assert values(session) == [1]
 
 
 def test_a_sink_that_failed_at_the_end_gets_the_last_results_later(place):

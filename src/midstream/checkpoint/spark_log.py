@@ -135,6 +135,13 @@ class SparkLog:
             log.warning("Spark's log had lost entries of batches that are done; restored: %s", ", ".join(changed))
         return changed
 
+    def sweep(self) -> None:
+        """Removes an unfinished first entry of a query that was interrupted: beside one, Spark begins no query."""
+        paths = self.files.list(f"{self.folder}/offsets")
+        if all(path.rpartition("/")[2].startswith(".") for path in paths):
+            for path in paths:
+                self.files.delete(path)
+
     def _restore_identity(self, manifest: Manifest) -> list[str]:
         if self._entry(self.metadata) is not None:
             return []

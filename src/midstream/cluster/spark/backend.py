@@ -82,6 +82,7 @@ class SparkBackend:
         keep_quiet(self.spark)
         ship_package(self.spark)
         log = log_after(self.files, job.manifest)
+        log.sweep()
         self.cluster.begin(log)
         newest = job.manifest
         if newest is not None and newest.query_id == LOCAL and not sinks_called(self.files, newest):
