@@ -58,9 +58,8 @@ class Session:
       groups, the units that move between slots.
     - With `carry="all"` every column of every stream reaches the tasks, so that no later query ever restarts Spark's
       stream.
-    - `small_batches`: on Spark the driver runs batches of up to so many bytes itself, without Python workers: "8 MB"
-      by default where Spark runs in one process (`local[*]`), and of Parquet files what a slot's memory allows; else
-      "1 MB"; 0 for none.
+    - `small_batches`: on Spark the driver runs batches of up to so many bytes itself, without Python workers; 0 for
+      none. By default "1 MB", and where Spark runs in one process (`local[*]`) "8 MB", and of Parquet files even more.
     - `retained` is how many manifests are kept, `metrics_retained` for how many batches the metrics table goes back, at
       least. `retention` limits what is kept of "results", of "dead_letters" and of results of "replaced" queries, each
       by age, size or batches: `{"results": "30 days", "dead_letters": "1 GB", "replaced": "500 batches"}`; else all is
