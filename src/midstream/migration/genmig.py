@@ -114,7 +114,7 @@ class SplitExecution:
         if len(later):
             self.new.feed(alias, later)
             ahead = self.ahead[alias]
-            ahead.append(later, key_hashes(later.columns, ahead.key, ahead.grouping))
+            ahead.insert(later, key_hashes(later.columns, ahead.key, ahead.grouping))
         self.figures.processed_twice += len(crossing)
         self.top.give(self.joint.release())
 

@@ -136,8 +136,8 @@ def _catalog(inputs: Mapping[str, pa.Table]) -> Any:
 
 def _whole_since(run: SimulatedRun, name: str, cql: str) -> int | None:
     """From which instant on a query's results are those of all rows; None if that is never so."""
-    first = max(run.seen)  # a query may have been dropped and added again
-    while first and run.seen[first - 1].queries.get(name) == cql:
+    first = max(run.seen)  # a query may have been dropped and added again, even between the same two batches
+    while first and run.seen[first - 1].queries.get(name) == cql and not _begins(run, name, first):
         first -= 1
     if first == 0:
         return -(2**62)
@@ -147,6 +147,11 @@ def _whole_since(run: SimulatedRun, name: str, cql: str) -> int | None:
     if all(begun == ALWAYS for begun in record["since"].values()):
         return int(record["start"])
     return None if record["whole_at"] is None else max(record["start"], record["whole_at"])
+
+
+def _begins(run: SimulatedRun, name: str, batch: int) -> bool:
+    """Whether a query was added in a batch, by its name or as what another one is replaced by."""
+    return run.seen[batch].begun.get(name) == batch
 
 
 def cut(table: pa.Table, since: int) -> pa.Table:

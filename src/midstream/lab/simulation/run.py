@@ -60,6 +60,8 @@ class Seen:
     sharing: dict[str, Any]
     queries: dict[str, str]
     requests: list[dict[str, Any]]
+    begun: dict[str, int]
+    """The batches in which queries were added that are there."""
 
 
 @dataclass
@@ -285,4 +287,10 @@ def seen_in(files: Files, manifest: Manifest) -> Seen:
         {name: account.sharing for name, account in manifest.accounts.items()},
         {name: entry.cql for name, entry in manifest.queries.items()},
         [dict(record) for record in manifest.asked.requests],
+        {
+            name: record["start_batch"]
+            for name, account in manifest.accounts.items()
+            for record in account.history
+            if record.get("event") == "started"
+        },
     )
