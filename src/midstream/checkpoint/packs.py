@@ -119,7 +119,7 @@ class SegmentEntry:
 
 
 def joined(entries: Iterable[SegmentEntry]) -> list[SegmentEntry]:
-    """The entries, with one for all parts of a stored segment that lie side by side, as groups leave that come back.
+    """Replaces parts of a stored segment that lie side by side by one entry, as when groups come back to a slot.
 
     Parts with a gap between them stay apart: what was in the gap may since have been merged into another segment.
     """

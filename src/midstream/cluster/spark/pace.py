@@ -1,7 +1,7 @@
-"""Where batches run that take the driver long: where it turns out that they take less time.
+"""Decides where long batches run, in the driver or in executors: where a row takes less time.
 
-Executors run some batches after one that took the driver long. By what a row took in either place, one of them gets
-the batches that follow, and for longer each time that it is found to be the faster one again.
+After a batch that took the driver long, executors run two. The faster place runs the next twenty batches, and twice as
+many each time that the same place is the faster one again.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 LONGEST = 1.0
-"""From how many seconds on a batch takes the driver long."""
+"""A batch that takes the driver more seconds than this is long."""
 
 TRIED = 2
-"""How many batches executors run to be compared; the last one counts, because the first may start workers."""
+"""How many batches executors run for the comparison. The last one counts, because the first may start workers."""
 
 STANDS, STANDS_LONGEST = 20, 640
-"""For how many batches it then stands which of them is faster, at first and at most."""
+"""How many batches the faster place runs before the next comparison, at first and at most."""
 
 
 @dataclass(slots=True)

@@ -150,7 +150,7 @@ def _whole_since(run: SimulatedRun, name: str, cql: str) -> int | None:
 
 
 def _begins(run: SimulatedRun, name: str, batch: int) -> bool:
-    """Whether a query was added in a batch, by its name or as what another one is replaced by."""
+    """Whether a query was added in a batch."""
     return run.seen[batch].begun.get(name) == batch
 
 
