@@ -25,6 +25,7 @@ import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint.collect import collect
 from midstream.checkpoint.records import Fault
+from midstream.job.slots.doubled_moves import require_doubled
 from midstream.job.task.tracks import Track
 
 SPLIT = "split_time_balancing"
@@ -126,6 +127,16 @@ def test_ptlb_refuses_what_is_not_a_combination_of_rows(name, tmp_path):
     with pytest.raises(ms.MigrationError, match="query q: ptlb cannot move groups of this plan"):
         chain.driver.rebalance([1] * 100 + [0] * 156, protocol="ptlb")
     assert chain.driver.state.wanted is None
+
+
+def test_ptlb_refuses_joins_whose_stream_arrives_by_another_key_for_another_query(tmp_path):
+    watched = Watched(tmp_path, slots=2)
+    watched.add("by_value", "SELECT DISTINCT v FROM A [RANGE 30]")
+    watched.add("joined", JOINS["join"])
+    watched.batch(rows_at(random.Random(0), 0))
+    with pytest.raises(ms.MigrationError, match="query joined: ptlb cannot move .*: rows of different groups meet in"):
+        require_doubled("ptlb", watched.many.driver.queries["joined"])
+    require_doubled(SPLIT, watched.many.driver.queries["joined"])
 
 
 @settings(max_examples=10, deadline=None)

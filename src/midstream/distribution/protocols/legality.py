@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from midstream.algebra import physical as p
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.windows import Hop, Range
+from midstream.distribution.fragments import Staged
 from midstream.distribution.protocols.registry import PROTOCOLS, protocol_of
 from midstream.distribution.stages import cut
 from midstream.errors import MigrationError
@@ -33,7 +34,7 @@ def require_movable(
     """Raises a MigrationError if a protocol cannot move groups from a machine with one plan to one with another."""
     protocol_of(protocol)
     for plan in (sender, receiver):
-        _require_groups(protocol, plan)
+        require_one_group(protocol, cut(plan))
         if protocol == "ptlb":
             _require_combinations(plan)
         if protocol != "mslb":
@@ -56,9 +57,11 @@ def legal_protocols(
     return tuple(found)
 
 
-def _require_groups(protocol: str, plan: p.PhysicalNode) -> None:
-    """All rows that meet must be of one group."""
-    staged = cut(plan)
+def require_one_group(protocol: str, staged: Staged) -> None:
+    """Raises a MigrationError if rows of different groups meet in a plan as it is cut into stages.
+
+    How a job cuts it depends on the keys by which streams arrive for its other queries too.
+    """
     routes = [route for route in staged.routes.values() if not route.key]
     if staged.stages > 1 or routes:
         raise MigrationError(

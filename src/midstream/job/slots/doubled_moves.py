@@ -18,7 +18,7 @@ from midstream.algebra.physical import PhysicalNode, Source
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.packs import SegmentEntry, joined
-from midstream.distribution.protocols.legality import node_memory, require_memory, require_movable
+from midstream.distribution.protocols.legality import node_memory, require_memory, require_movable, require_one_group
 from midstream.distribution.protocols.processor import Facts
 from midstream.distribution.protocols.registry import protocol_of
 from midstream.distribution.routing import Routing
@@ -248,6 +248,7 @@ def require_doubled(protocol: str, query: RunningQuery) -> None:
             if protocol == SPLIT_TIME:
                 require_memory(protocol, own.plan.physical)
             else:
+                require_one_group(protocol, own.staged)
                 require_movable(protocol, own.plan.physical, own.plan.physical, own.functions)
         except MigrationError as error:
             raise MigrationError(f"query {query.name}: {error.message}", detail=error.detail, hint=error.hint) from None
