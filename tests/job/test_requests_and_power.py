@@ -1,4 +1,4 @@
-"""Requests on a machine that loses power, where a file that was removed may be there again, each one on its own."""
+"""Requests on machines that lose power, where each removed file may be there again, or of drivers that stood still."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import itertools
 from threading import RLock
 from typing import Any
 
-from midstream.checkpoint.control import ANSWERS, path_of, send
+import pytest
+
+from midstream.checkpoint.control import ANSWERS, TAKEN, WITHDRAWN, path_of, send
+from midstream.checkpoint.control import REQUESTS as ARRIVED
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.records import Asked
+from midstream.checkpoint.request_log import RequestLog
 from midstream.cluster.simulated.storage import SimulatedFiles, VolatileDisk, insert
 from midstream.errors import JobError
 from midstream.job.requests import Requests
@@ -18,6 +22,10 @@ REQUEST = {"command": "cancel", "query": "q"}
 
 def refusing(request: Any) -> None:
     raise JobError("not now")
+
+
+def never(request: Any) -> None:
+    pytest.fail(f"{request} was carried out")
 
 
 def at_every_operation() -> list[VolatileDisk]:
@@ -72,3 +80,62 @@ def test_a_promise_that_is_given_up_is_kept_until_a_manifest_tells_of_it():
     again.committed()
     last = Requests(files, RLock())
     assert last.go_on(None, refusing) == [] and last.given_up == []
+
+
+@pytest.mark.parametrize("seen_first", [False, True])
+def test_what_a_driver_took_up_that_has_lost_its_lease_is_carried_out_once_by_the_one_that_has_it(seen_first):
+    files = SimulatedFiles(insert("left behind", VolatileDisk()))
+    holder, done = Requests(files, RLock()), list[Any]()
+    holder.go_on(None, done.append)
+    number = send(files, REQUEST)
+    content = files.read(path_of(ARRIVED, number))
+    assert RequestLog(files).take(number, REQUEST)
+    if seen_first:  # the other one stood still before it removed the request
+        files.write_atomic(path_of(ARRIVED, number), content)
+    for _ in range(3):
+        holder.answer_all(done.append)
+    assert len(done) == 1 and files.exists(path_of(ANSWERS, number))
+    assert [record["id"] for record in holder.record(None, 0)] == [number]
+    holder.committed()
+    holder.answer_all(done.append)
+    assert len(done) == 1 and not files.exists(path_of(TAKEN, number)) and not files.exists(path_of(ARRIVED, number))
+
+
+def test_a_request_whose_taking_up_was_interrupted_is_carried_out_at_the_next_look(monkeypatch):
+    files = SimulatedFiles(insert("interrupted", VolatileDisk()))
+    job, done = Requests(files, RLock()), list[Any]()
+    send(files, REQUEST)
+
+    def failing(path: str) -> None:
+        raise JobError("the device reports a fault")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SimulatedFiles, "delete", lambda self, path: failing(path))
+        with pytest.raises(JobError):
+            job.answer_all(done.append)
+    assert not done
+    job.answer_all(done.append)
+    job.answer_all(done.append)
+    assert len(done) == 1
+
+
+def test_nobody_carries_out_what_another_took_up_without_the_lease():
+    files = SimulatedFiles(insert("without lease", VolatileDisk()))
+    assert RequestLog(files).take(send(files, REQUEST), REQUEST)
+
+    def lost() -> None:
+        raise JobError("the lease is lost")
+
+    with pytest.raises(JobError, match="lost"):
+        Requests(files, RLock()).answer_all(never, lost)
+
+
+def test_a_request_that_was_taken_back_or_ruled_out_is_not_taken_over():
+    files = SimulatedFiles(insert("taken back", VolatileDisk()))
+    back, ruled_out = send(files, REQUEST), send(files, REQUEST)
+    files.write_atomic(path_of(TAKEN, back), WITHDRAWN)
+    assert RequestLog(files).take(ruled_out, REQUEST)
+    RequestLog(files).rule_out(ruled_out, {"error": {"message": "not now"}})
+    Requests(files, RLock()).answer_all(never)
+    assert not files.exists(path_of(TAKEN, back)) and not files.exists(path_of(ARRIVED, back))
+    assert files.exists(path_of(TAKEN, ruled_out))

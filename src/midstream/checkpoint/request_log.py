@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from midstream.checkpoint.control import (
@@ -80,6 +80,19 @@ class RequestLog:
             if record is not None:
                 found.append((record[0], number, record[1]))
         return [(number, request) for _, number, request in sorted(found, key=lambda one: one[:2])]
+
+    def taken_by_others(self, known: Callable[[str], bool]) -> Iterator[tuple[str, Request]]:
+        """The requests that were taken up, are not `known` here, and are not ruled out."""
+        for number in numbers_in(self.files, TAKEN):
+            if known(number) or self.files.exists(path_of(REFUSED, number)):
+                continue
+            try:
+                self._clear(number)
+                record = taken_in(self.files.read(path_of(TAKEN, number)))
+            except MissingFile:
+                continue
+            if record is not None:
+                yield number, record[1]
 
     def answer(self, number: str, reply: Reply) -> None:
         """Answers a request, perhaps once more."""

@@ -90,7 +90,17 @@ class Requests:
             check()
             if self.request_log.take(number, request):
                 self._carry_out(number, request, handle)
+        # A driver that stood still as it took a request up may have lost its lease meanwhile, or its storage failed.
+        for number, request in self.request_log.taken_by_others(self._is_known):
+            check()
+            log.info("takes over request %s: %s", number, _request_text(request))
+            self._carry_out(number, request, handle, promised=True)
         return count
+
+    def _is_known(self, number: str) -> bool:
+        # In this order: what a manifest shows is in `shown` before it leaves the others.
+        given_up = any(record["id"] == number for record in list(self.given_up))
+        return number in self.carried_out or given_up or number in self.shown
 
     def _answer_at_once(self, number: str, request: Request, handle: Handler) -> None:
         # What nobody waits for any more was asked of another run of the job.
