@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import sqlglot
-from sqlglot import exp
+from sqlglot import exp, parser
 
 from midstream.errors import QueryError
 from midstream.language.dialect import CQL
@@ -84,3 +84,13 @@ def test_a_word_that_opens_a_script_is_no_query() -> None:
     for word in ("ELSE", "BEGIN", "END", "DECLARE"):
         with pytest.raises(QueryError, match="expected SELECT"):
             read(f"{word} SELECT k FROM A")
+
+
+def test_no_class_is_derived_from_what_sqlglot_compiles() -> None:
+    """`sqlglot[c]`, which people may have installed, has its parser and its nodes compiled: they cannot be extended."""
+    known, waiting = set[type](), [exp.Expr, parser.Parser]
+    while waiting:
+        known.add(found := waiting.pop())
+        waiting += found.__subclasses__()
+    assert len(known) > 900
+    assert not [found for found in known if found.__module__.startswith("midstream")]

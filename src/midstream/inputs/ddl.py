@@ -128,7 +128,7 @@ def _field(part: str, place: str, ddl: str) -> pa.Field:
     name = found[2] if found[1] is None else found[1].replace("``", "`")
     try:
         kind = exp.DataType.build(found[3], dialect="spark")
-    except SqlglotError:
+    except (SqlglotError, TypeError):  # of other things than types, its compiled form makes the latter
         raise _unreadable(place, ddl, f"column {name}: there is no type {found[3]}", found[3]) from None
     return pa.field(name, _type(kind, place, ddl))
 

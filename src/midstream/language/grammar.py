@@ -1,13 +1,14 @@
 """What both grammars stand on: looking at the next token, taking it, and saying what was expected instead.
 
-The grammars decide by looking ahead and never go back, so the time they take is linear in the text.
+The grammars decide by looking ahead and never go back, so the time they take is linear in the text. They are no
+subclasses of sqlglot's parser: they need nothing of it, and its compiled form (`sqlglot[c]`) allows none.
 """
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from sqlglot import exp, parser
+from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
 from midstream.errors import QueryError
@@ -24,11 +25,30 @@ DEEPEST_QUERY = 30
 """How deep queries may nest inside queries."""
 
 
-class Grammar(parser.Parser):
+NOTHING = Token(TokenType.SENTINEL, "")
+"""What comes after the last token; it is false."""
+
+
+class Grammar:
     """Steps over tokens."""
 
-    _depth = 0
-    _query_depth = 0
+    def __init__(self, **options: Any) -> None:
+        """As sqlglot makes the parser of a dialect; none of its options matters here."""
+        self._begin([], "")
+
+    def _begin(self, tokens: list[Token], text: str) -> None:
+        """Starts at the first token of a text."""
+        self.sql, self._tokens = text, tokens
+        self._depth = self._query_depth = 0
+        self._index = -1
+        self._advance()
+
+    def _advance(self, steps: int = 1) -> None:
+        self._index += steps
+        self._curr, self._next = self._at(self._index), self._at(self._index + 1)
+
+    def _at(self, index: int) -> Token:
+        return self._tokens[index] if index < len(self._tokens) else NOTHING
 
     def fail(self, message: str, token: Token | None = None, hint: str | None = None) -> NoReturn:
         """Raises the error at a token, by default the one that comes next."""
@@ -78,10 +98,9 @@ class Grammar(parser.Parser):
         """The next token, which must be an unreserved word."""
         return self.take_word(word) or self.expected(word)
 
-    def token_after(self, steps: int) -> TokenType | None:
+    def token_after(self, steps: int) -> TokenType:
         """The type of a token further ahead."""
-        index = self._index + steps
-        return self._tokens[index].token_type if index < self._tokens_size else None
+        return self._at(self._index + steps).token_type
 
     def identifier(self, what: str) -> exp.Identifier:
         """A name."""
@@ -104,8 +123,3 @@ class Grammar(parser.Parser):
 
     def _end_of_text(self) -> int:
         return self._tokens[-1].end + 1 if self._tokens else 0
-
-    def reset(self) -> None:
-        """Forgets the text that was read before."""
-        super().reset()
-        self._depth = self._query_depth = 0

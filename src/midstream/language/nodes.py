@@ -12,36 +12,22 @@ Node = exp.Expression
 N = TypeVar("N", bound=exp.Expression)
 
 
-class WindowClause(exp.Expression):
-    """`[RANGE …]`, `[ROWS …]`, `[HOP …]` and their kin; `this` is the leading word."""
+# These have parts that sqlglot does not know. Its compiled form (`sqlglot[c]`) allows no subclasses of its nodes.
 
-    arg_types = {
-        "this": True,
-        "size": False,
-        "slide": False,
-        "offset": False,
-        "zone": False,
-        "partition": False,
-        "rows": False,
-    }
+WindowClause = exp.WindowSpec
+"""`[RANGE …]`, `[ROWS …]`, `[HOP …]` and their kin.
 
+`this` is the leading word; `size`, `slide`, `offset`, `zone`, `partition` and `rows` are there as the word wants them.
+"""
 
-class Duration(exp.Expression):
-    """An amount of time as written: a number and perhaps a unit, or a text such as '5 seconds'."""
+Duration = exp.IntervalSpan
+"""An amount of time as written: `this` is a number and there may be a `unit`, or a text such as '5 seconds'."""
 
-    arg_types = {"this": True, "unit": False}
+FollowedBy = exp.MatchRecognize
+"""A step of a sequence: `FOLLOWED BY this [mode] [ON on] [WITHIN within]`; `asof` and `outer` are for ASOF JOIN."""
 
-
-class FollowedBy(exp.Expression):
-    """A step of a sequence: `FOLLOWED BY source [mode] [ON …] [WITHIN …]`; also what ASOF JOIN is made of."""
-
-    arg_types = {"this": True, "mode": False, "on": False, "within": False, "asof": False, "outer": False}
-
-
-class TypeName(exp.Expression):
-    """The name of a type, its parameters and whether it has a time zone."""
-
-    arg_types = {"this": True, "expressions": False, "zoned": False}
+TypeName = exp.DataType
+"""The name of a type, its parameters (`expressions`) and whether it is `zoned`."""
 
 
 def place(node: exp.Expr | None) -> int | None:

@@ -50,10 +50,7 @@ class QueryGrammar(ExpressionGrammar):
 
     def parse(self, raw_tokens: list[Token], sql: str) -> list[exp.Expr | None]:
         """The syntax tree of a text: one query, no scripts."""
-        self.reset()
-        self.sql = sql
-        self._chunks = [raw_tokens]
-        self._advance_chunk()
+        self._begin(raw_tokens, sql)
         return [self.whole_query()]
 
     def whole_query(self) -> Node:

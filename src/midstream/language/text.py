@@ -52,14 +52,14 @@ def _tokens(text: str) -> list[Token]:
 
 def _unfinished(text: str, error: TokenError) -> QueryError:
     """What the tokenizer choked on: it names the place where something began that does not end."""
-    found = re.search(r"Missing (.+) from \d+:(\d+)$", str(error.__cause__))
+    found = re.search(r"Missing (.+) from \d+:(\d+)$", str(error.__context__))
     if found:
         what, start = found.group(1), int(found.group(2))
         return QueryError(f"missing {what} to end what begins here", text=text, position=min(start, len(text)))
     start = text.rfind("/*")
     if start >= 0:
         return QueryError("missing */ to end the comment", text=text, position=start)
-    return QueryError("the query cannot be read", detail=str(error.__cause__), text=text, position=len(text))
+    return QueryError("the query cannot be read", detail=str(error.__context__), text=text, position=len(text))
 
 
 def _require_shallow(text: str, tokens: list[Token]) -> None:
