@@ -150,7 +150,7 @@ class Chain:
             self.emit_every,
             known,
             self.driver.state.sort_bits,
-            self.driver.manifest is not None and "q" in self.driver.manifest.slots.merging,
+            frozenset() if self.driver.manifest is None else self.driver.manifest.slots.merging_of("q"),
         )
 
     def _resume_migration(self, told: Mapping[str, Any]) -> None:

@@ -31,6 +31,7 @@ from midstream.job.events import GroupBroughtHome, GroupSpread, MoveCancelled
 from midstream.job.slots.class_dealing import ClassLoads
 from midstream.job.slots.measuring import Measured, measured
 from midstream.job.slots.slot_decisions import SlotDecisions
+from midstream.job.slots.spreading import merging_for
 from midstream.optimizer.plans import plan_query
 
 BY_V = "B.v = C.v"
@@ -166,7 +167,10 @@ def random_step(chain: Chain, step: str, rng: random.Random) -> None:
                 name = rng.choice(known)
                 groups = [group for group, load in enumerate(state.manifest.slots.class_loads.get(name, ())) if load]
                 spread = rng.choice(name.split(" = "))
-                wanted = SpreadGroup(rng.choice(groups or [0]), spread, rng.randint(2, 3), "a test", key_class=name)
+                merging = merging_for(state.queries, spread, name) if rng.random() < 0.8 else ()
+                wanted = SpreadGroup(
+                    rng.choice(groups or [0]), spread, rng.randint(2, 3), "a test", merging=merging, key_class=name
+                )
                 ends = [group for group in state.spread.groups if rng.random() < 0.3]
                 chain.driver.apply(GroupSpread(wanted))
                 for group in ends:
@@ -374,6 +378,90 @@ def test_slots_share_a_group_of_a_later_stage(spread, tmp_path):
     moves = [(m["rows_sent"], m["bytes_written"]) for m in chain.manifest.slots.moves]
     assert moves == [(0, 0), (0, 0)]
     assert as_multiset(chain.results()) == as_multiset(ms.run(TWO_KEYS, inputs))
+
+
+MERGED = {
+    "counted": (
+        "SELECT B.v, count(*) AS n, max(A.v) AS m FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k GROUP BY B.v",
+        "B.v",
+    ),
+    "hopping": ("SELECT B.v, sum(A.v) AS s FROM A [HOP 20, 5], B [HOP 20, 5] WHERE A.k = B.k GROUP BY B.v", "B.v"),
+    "distinct": ("SELECT DISTINCT B.v FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k", "B.v"),
+    "above a join": (TWO_KEYS.replace("A.v AS a, C.v AS c", "C.v, min(A.v) AS m") + " GROUP BY C.v", BY_V),
+    "having": (
+        "SELECT ISTREAM B.v, count(*) AS n FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k GROUP BY B.v"
+        " HAVING count(*) > 2",
+        "B.v",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MERGED)
+def test_slots_share_a_key_that_is_aggregated_or_distinct_in_a_later_stage(name, tmp_path):
+    (query, by), inputs = MERGED[name], skewed()
+    inputs = {stream: table for stream, table in inputs.items() if f"{stream} [" in query}
+    plan = "((A B) C)" if "C" in inputs else None
+    chain = opened(query, tmp_path, inputs, plan, slots=3)
+    plain, parts = chain.query.staged, chain.cut(inputs, 60)
+    for part in parts[:3]:
+        chain.batch(part)
+    group, merging = hottest_of(chain, by), merging_for(chain.driver.queries, "B.v", by)
+    assert merging == ("q",)
+    chain.driver.apply(GroupSpread(SpreadGroup(group, "B.v", 3, "a test", merging=merging, key_class=by)))
+    there = set[int]()
+    for number, part in enumerate(parts[3:8]):
+        if number == 2:
+            chain = opened(query, tmp_path, inputs, plan)
+        for report in chain.batch(part).reports:
+            there |= {report.slot} if report.traffic.exchanged.get(by, {}).get("B.v", {}).get(group) else set()
+    (shared,) = chain.manifest.slots.shared
+    assert (shared["key_class"], shared["group"], len(shared["slots"])) == (by, group, 3)
+    assert len(chain.query.staged.fragments) == len(plain.fragments) + 1
+    assert f"parts of {by}" in key_classes(chain.query.staged)
+    assert len(there) > 1
+    chain.driver.apply(GroupBroughtHome((by, group)))
+    for part in parts[8:]:
+        chain.batch(part)
+    assert not chain.manifest.slots.shared and not chain.manifest.slots.divided
+    assert str(chain.query.staged) == str(plain)
+    assert owned(chain)
+    chain.batch({}, end=True)
+    assert ms.snapshot_equal(chain.results(), ms.reference(query, inputs))
+
+
+def test_a_stream_that_arrives_by_another_querys_key_is_aggregated_in_parts(tmp_path):
+    inputs = {"B": skewed(hot=0.8, keys=30)["B"]}
+    with ms.Session(on="local", checkpoint=str(tmp_path), slots=3) as session:
+        session.stream("B", inputs["B"].schema, time="ts")
+        session.query("by_key", "SELECT k, count(*) AS n FROM B [RANGE 20] GROUP BY k")
+        counted = session.query("counted", "SELECT v, count(*) AS n FROM B [RANGE 20] GROUP BY v")
+        distinct = session.query("distinct", "SELECT DISTINCT v FROM B [RANGE 20]")
+        session.start()
+        shared = set()
+        for start in range(0, 120, 12):
+            ticks = inputs["B"]["ts"].to_numpy()
+            session.push("B", inputs["B"].filter(pa.array((ticks >= start) & (ticks < start + 12))))
+            session.rebalance()
+            shared |= {(g["key_class"], g["group"]) for g in session._job.manifest.slots.shared if "key_class" in g}
+        session.finish()
+        assert {name for name, _ in shared} == {"B.v"}
+        for query in (counted, distinct):
+            assert ms.snapshot_equal(query.table(), ms.reference(query.cql, inputs))
+
+
+@pytest.mark.parametrize("name", ["counted", "distinct"])
+def test_an_aggregated_key_of_a_later_stage_is_divided_by_itself(name, tmp_path):
+    (query, by), inputs = MERGED[name], skewed(hot=0.9, keys=20)
+    inputs = {stream: inputs[stream] for stream in "AB"}
+    chain = opened(query, tmp_path, inputs, None, slots=3)
+    chain.driver.deciding = SlotDecisions(hot=HotController(), measure=by_rows)
+    for part in chain.cut(inputs, 60):
+        chain.batch(part)
+    spread = [record for record in chain.manifest.slots.decisions if record["action"] == "spread"]
+    assert spread, [record["reason"] for record in chain.manifest.slots.decisions]
+    assert spread[0]["by"] == by and chain.manifest.slots.shared[0]["key_class"] == by
+    chain.batch({}, end=True)
+    assert ms.snapshot_equal(chain.results(), ms.reference(query, inputs))
 
 
 def test_a_group_of_a_later_stage_is_divided_by_itself(tmp_path):

@@ -49,6 +49,12 @@ MERGED = {
     "hopping": "SELECT k, count(*) AS n, sum(v) FILTER (WHERE v > 3) AS s FROM A [HOP 20, 10] GROUP BY k "
     "HAVING count(*) > 1",
     "averages": "SELECT A.k, avg(B.v) AS m FROM A [RANGE 40], B [RANGE 40] WHERE A.k = B.k GROUP BY A.k",
+    "tuples": "SELECT DISTINCT k, v > 4 AS w FROM A [RANGE 40] WHERE v > 1",
+    "keys": "SELECT DISTINCT k FROM A [HOP 20, 10]",
+    "tuples that entered": "SELECT ISTREAM DISTINCT k FROM A [RANGE 40]",
+    "except": "SELECT k FROM A [RANGE 40] EXCEPT SELECT k FROM B [RANGE 2]",
+    "both": "SELECT k FROM A [RANGE 40] INTERSECT SELECT k FROM B [RANGE 5]",
+    "counted tuples": "SELECT k, count(*) AS n FROM (SELECT DISTINCT k, v FROM A [RANGE 40]) AS d GROUP BY k",
     "entered": "SELECT ISTREAM A.k, B.v FROM A [RANGE 40], B [RANGE 40] WHERE A.k = B.k",
 }
 QUERIES |= MERGED
@@ -161,7 +167,7 @@ REFUSED = {
     "SELECT k, avg(v) AS n FROM A [RANGE 40] GROUP BY k": "needs all rows of a key in one slot",
     "SELECT x.v FROM A [RANGE 40] AS x, A [RANGE 40] AS y WHERE x.k = y.k": "joins A with itself",
     "SELECT B.v FROM B [RANGE 40] LEFT JOIN A [RANGE 40] ON A.k = B.k": "needs all rows of a key in one slot",
-    "SELECT k, v FROM A [RANGE 40] EXCEPT SELECT k, v FROM B [RANGE 40]": "needs all rows of a key in one slot",
+    "SELECT k, v FROM A [RANGE 40] EXCEPT ALL SELECT k, v FROM B [RANGE 40]": "needs all rows of a key in one slot",
     "SELECT A.v FROM A [PARTITION BY k ROWS 2], B [RANGE 40] WHERE A.k = B.k": "needs all rows of a key in one slot",
     "SELECT A.v FROM A [RANGE 40]": "arrive in any slot",
     "SELECT count(*) AS n FROM A [RANGE 40]": "arrive in one slot",

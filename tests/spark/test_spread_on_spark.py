@@ -23,9 +23,17 @@ def session_on(spark: Any, folder: Path, feeds: dict[str, Feed], small: int | st
     session = CheckpointSession(spark, checkpoint=str(folder / "checkpoint"), slots=3, small_batches=small)
     for name, feed in feeds.items():
         session.stream(name, feed.frame(spark), time="ts")
-    session.query("q", JOIN)
-    session.query("grouped", MERGED["grouped"])
+    for name, query in QUERIES.items():
+        session.query(name, query)
     return session
+
+
+QUERIES = {
+    "q": JOIN,
+    "grouped": MERGED["grouped"],
+    "later": "SELECT B.v, count(*) AS n FROM A [RANGE 40], B [RANGE 40] WHERE A.k = B.k GROUP BY B.v",
+    "later_distinct": "SELECT DISTINCT B.v FROM A [RANGE 40], B [RANGE 40] WHERE A.k = B.k",
+}
 
 
 @pytest.mark.slow
@@ -33,7 +41,6 @@ def test_a_hot_group_is_spread_on_spark(spark, tmp_path):
     inputs = {name: rows for name, rows in skewed().items() if name in "AB"}
     feeds = {name: Feed(tmp_path / name) for name in "AB"}
     lately: list[Any] = []
-    queries = {"q": JOIN, "grouped": MERGED["grouped"]}
     sizes: list[int | str] = [0, "10 MB", 0]
     for turn, small in enumerate(sizes):
         session = session_on(spark, tmp_path, feeds, small)
@@ -47,13 +54,17 @@ def test_a_hot_group_is_spread_on_spark(spark, tmp_path):
                 merging = merging_for(session._job.queries, "A")
                 assert merging == ("grouped",)
                 session._job.apply(GroupSpread(SpreadGroup(group, "A", 3, f"key {HOT} is hot", merging=merging)))
+                merging = merging_for(session._job.queries, "B.v", "B.v")
+                assert merging == ("later", "later_distinct")
+                session._job.apply(GroupSpread(SpreadGroup(99, "B.v", 3, "a test", merging=merging, key_class="B.v")))
             elif (turn, i) == (2, 0):
                 session._job.apply(GroupBroughtHome(group))
+                session._job.apply(GroupBroughtHome(("B.v", 99)))
             assert session._job.manifest is not None
             lately.append(session._job.manifest.slots.shared)
         if turn == 2:
             session.finish()
-            results = {query: session.queries[name].table() for name, query in queries.items()}
+            results = {query: session.queries[name].table() for name, query in QUERIES.items()}
         session.stop()
-    assert [len(shared) for shared in lately] == [0, 1, 1, 1, 1, 0]
+    assert [len(shared) for shared in lately] == [0, 2, 2, 2, 2, 0]
     assert all(ms.snapshot_equal(found, answer(query, inputs)) for query, found in results.items())

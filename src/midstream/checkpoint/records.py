@@ -93,7 +93,8 @@ class Slots:
     """The slots: the one of each partition group, how many there are, the groups' loads, the moves, the decisions.
 
     `deciding` is what those who decide about slots remember. `spread` are the groups that several slots are to share,
-    `shared` those whose state lies in several slots, `merging` the queries that are cut for that. `doubled` is the move
+    `shared` those whose state lies in several slots, `merging` the queries that are cut for that, and
+    `divided` those that are in classes of exchanges. `doubled` is the move
     of groups whose rows go to two slots. `classes` are those of exchanges: the part of the groups' loads that each
     carries, and its routing, if it is not dealt as rows arrive.
 
@@ -114,8 +115,13 @@ class Slots:
     spread: History = ()
     shared: History = ()
     merging: Sequence[str] = ()
+    divided: Mapping[str, Sequence[str]] = field(default_factory=dict)
     doubled: Mapping[str, Any] | None = None
     classes: Mapping[str, Mapping[str, Sequence[Any]]] = field(default_factory=dict)
+
+    def merging_of(self, query: str) -> frozenset[str]:
+        """The key classes of which slots could share the rows of a key of a query."""
+        return frozenset([*([""] if query in self.merging else []), *self.divided.get(query, ())])
 
     @property
     def count(self) -> int:

@@ -39,7 +39,8 @@ class SpreadGroup:
     """A group of which the rows of the stream `spread` are to be dealt to `ways` slots, and why.
 
     `slots` are those that share it, its home first, and `copied` the streams of which they all have a copy; both are
-    empty while it is `resting`, for a reason. What the joins of queries that are `merging` give meets in another stage.
+    empty while it is `resting`, for a reason. Queries that are `merging` are cut so that what slots make of parts of a
+    key's rows meets in another stage.
     """
 
     group: int
@@ -197,7 +198,7 @@ def _kind(node: p.PhysicalNode, spread: str) -> Kind:
     if "spread" not in below:
         return "copied"
     match node:
-        case p.Filter() | p.Compute() | p.AssignWindow() | p.PartialAggregate():
+        case p.Filter() | p.Compute() | p.AssignWindow() | p.PartialAggregate() | p.PartialDistinct():
             return "spread"
         case p.HashJoin() | p.MultiwayJoin() if below.count("spread") == 1:
             return "spread"

@@ -8,14 +8,16 @@ each stream arrives by one route only: a node that needs it by another reads it 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from midstream.algebra import physical as p
 from midstream.algebra.expressions import Column, Expression
 from midstream.algebra.physical.routed import RoutedJoin
+from midstream.distribution.divided_classes import divided
 from midstream.distribution.fragments import ONE_SLOT, STAY, Key, Received, Route, Staged, leaves
-from midstream.distribution.partial_aggregates import is_mergeable, merged_over, partial_of
+from midstream.distribution.key_classes import ARRIVAL
+from midstream.distribution.parts_of_keys import is_mergeable, merged_over, partial_of
 from midstream.distribution.routed.cutting import routed_pieces
 from midstream.distribution.staging import Part, receive, staged
 from midstream.errors import InternalError
@@ -44,21 +46,23 @@ class Piece:
 
 
 def cut(
-    plan: p.PhysicalNode, arriving: Mapping[str, Route] | None = None, routes_fixed: bool = False, merging: bool = False
+    plan: p.PhysicalNode,
+    arriving: Mapping[str, Route] | None = None,
+    routes_fixed: bool = False,
+    merging: Collection[str] = (),
 ) -> Staged:
     """The plan in fragments; `arriving` are the routes by which streams arrive already.
 
-    A stream that arrives anywhere can be given a route, unless `routes_fixed`. A plan is `merging` if what
-    joins give meets in another stage, even where it lies together already: then slots can share the rows of a key. One
-    that lives at a site arrives in its slots, and routed joins keep its window by key there.
+    A stream that arrives anywhere can be given a route, unless `routes_fixed`. One that lives at a site arrives in its
+    slots, and routed joins keep its window by key there. `merging` are the key classes of which slots can share the
+    rows of a key: what joins give, or aggregates make of parts, meets in another stage, even if it lies together here.
     """
-    cutting = _Cutting(merging, {name: route.slots for name, route in (arriving or {}).items()})
+    cutting = _Cutting(ARRIVAL in merging, {name: route.slots for name, route in (arriving or {}).items()})
     root = cutting.place(plan)
     cutting.let_arrive(root, STAY)
     cutting.parts.append(Part(root.node, STAY))
-    return staged(
-        cutting.parts, cutting.wanted, dict(arriving or {}), frozenset(arriving or ()) if routes_fixed else frozenset()
-    )
+    fixed = frozenset(arriving or ()) if routes_fixed else frozenset[str]()
+    return divided(staged(cutting.parts, cutting.wanted, dict(arriving or {}), fixed), set(merging) - {ARRIVAL})
 
 
 @dataclass(slots=True)
@@ -105,10 +109,12 @@ class _Cutting:
     def _grouped(self, node: p.Unary, keys: Key) -> Piece:
         below = self.place(node.input)
         merging = self.merging and keys and not below.placement.one
-        if merging and isinstance(node, p.GroupAggregate) and is_mergeable(node):
+        apart = merging and _joins(below.node)
+        # Of what joins give, rows that are to be distinct travel whole.
+        if merging and is_mergeable(node) and not (apart and isinstance(node, p.Deduplicate)):
+            assert isinstance(node, p.GroupAggregate | p.Deduplicate)
             parts = self._exchange(Piece(partial_of(replace(node, input=below.node)), below.placement), keys)
             return Piece(merged_over(node, parts.node), parts.placement)
-        apart = merging and _joins(below.node)
         below = self._exchange(below, keys) if apart else self._meeting(below, keys)
         kept = {name: name for name in node.schema.names}
         return Piece(replace(node, input=below.node), _renamed(below.placement, kept))

@@ -40,7 +40,7 @@ def staged(
     numbers: dict[int, int] = {}
     used: dict[str, Route] = {}
     for i, part in enumerate(parts):
-        node = _renumbered(part.node, numbers)
+        node = renumbered(part.node, numbers)
         received = [leaf for leaf in leaves(node) if isinstance(leaf, Received)]
         sources = [leaf for leaf in leaves(node) if not isinstance(leaf, Received)]
         wants = {source.stream.alias: wanted[source.stream.alias] for source in sources}
@@ -55,7 +55,7 @@ def staged(
         numbers[i] = len(fragments)
         stage = max(part.stage, 1 + max(stages, default=-1))
         fragments.append(Fragment(len(fragments), node, stage, part.route, None))
-    return Staged(with_key_classes(_with_readers(fragments)), used)
+    return Staged(with_key_classes(with_readers(fragments)), used)
 
 
 def _arrive(
@@ -104,7 +104,8 @@ def _lifted(plan: p.PhysicalNode, source: p.Source, route: Route) -> p.PhysicalN
         top = above
 
 
-def _with_readers(fragments: list[Fragment]) -> tuple[Fragment, ...]:
+def with_readers(fragments: list[Fragment]) -> tuple[Fragment, ...]:
+    """The fragments, each with the one that reads it."""
     reader = {leaf.fragment: f.number for f in fragments for leaf in f.received}
     for fragment in fragments:
         if isinstance(fragment.plan, KeptWindow):  # gives nothing, least of all results
@@ -112,7 +113,8 @@ def _with_readers(fragments: list[Fragment]) -> tuple[Fragment, ...]:
     return tuple(replace(f, reader=reader.get(f.number)) for f in fragments)
 
 
-def _renumbered(plan: p.PhysicalNode, numbers: Mapping[int, int]) -> p.PhysicalNode:
+def renumbered(plan: p.PhysicalNode, numbers: Mapping[int, int]) -> p.PhysicalNode:
+    """A plan that reads fragments by other numbers."""
     for leaf in list(leaves(plan)):
         if isinstance(leaf, Received):
             plan = _with(plan, leaf, receive(leaf.producer, numbers[leaf.fragment], leaf.route))

@@ -88,7 +88,7 @@ def _manifest(state: JobState, batch: Batch, notes: Notes, decided: Decided) -> 
         decided.slot_decisions,
         decided.deciding,
         [group.to_json() for group in state.spread.seen(batch.slots.spread)],
-        sorted(name for name, query in {**state.queries, **batch.queries}.items() if query.merging),
+        {name: query.merging for name, query in sorted({**state.queries, **batch.queries}.items()) if query.merging},
     )
     entries = {name: entry_of(query) for name, query in state.queries.items()}
     return state.faults.in_manifest(Outcome(batch).manifest(notes.offsets, terms), batch.before, entries)

@@ -25,7 +25,7 @@ from midstream.checkpoint.records import (
     class_records,
 )
 from midstream.distribution.balancing import remembered
-from midstream.distribution.key_classes import key_classes
+from midstream.distribution.key_classes import ARRIVAL, key_classes
 from midstream.job.arriving.attention import Wait, reads_of, silences, waits
 from midstream.job.batch import TICKS, Batch, entry_of
 from midstream.job.plans.local_plans import after, at_work, ended_locally, local_after
@@ -58,7 +58,7 @@ class Terms:
     slot_decisions: Sequence[Mapping[str, Any]] | None = None
     deciding: Mapping[str, Any] = field(default_factory=dict)
     spread: Sequence[Mapping[str, Any]] = ()
-    merging: Sequence[str] = ()
+    merging: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,8 @@ class Outcome:
             deciding=terms.deciding if terms.slot_decisions is not None else before.deciding,
             spread=terms.spread,
             shared=[group.to_json() for group in batch.slots.shared],
-            merging=terms.merging,
+            merging=[name for name, classes in terms.merging.items() if ARRIVAL in classes],
+            divided={name: own for name, cs in terms.merging.items() if (own := sorted(cs - {ARRIVAL}))},
             doubled=doubled_after(batch),
             classes=class_records(batch.slots.apart, self._class_loads()),
         )

@@ -31,7 +31,9 @@ from midstream.algebra.physical.relational import (
     Filter,
     GroupAggregate,
     MergedAggregate,
+    MergedDistinct,
     PartialAggregate,
+    PartialDistinct,
     SetOperation,
 )
 from midstream.algebra.physical.sequences import (
@@ -61,9 +63,11 @@ __all__ = [
     "HashJoin",
     "Instants",
     "MergedAggregate",
+    "MergedDistinct",
     "MultiwayJoin",
     "OuterJoin",
     "PartialAggregate",
+    "PartialDistinct",
     "PhysicalNode",
     "ProbeStep",
     "RowColumns",

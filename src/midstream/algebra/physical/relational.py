@@ -60,6 +60,34 @@ class Deduplicate(Unary):
 
 
 @dataclass(frozen=True, slots=True)
+class PartialDistinct(Deduplicate):
+    """One copy of each tuple among what lies of it in one slot."""
+
+    @property
+    def label(self) -> str:
+        return "Partial Distinct"
+
+    @property
+    def content(self) -> str:
+        return Deduplicate(self.schema, self.input).content
+
+
+@dataclass(frozen=True, slots=True)
+class MergedDistinct(Deduplicate):
+    """One copy of each tuple, of those that slots have; `whole` is the content of the node that it is."""
+
+    whole: str
+
+    @property
+    def label(self) -> str:
+        return "Merged Distinct"
+
+    @property
+    def content(self) -> str:
+        return self.whole
+
+
+@dataclass(frozen=True, slots=True)
 class AggregateColumn:
     """An aggregate over plain columns of its input."""
 

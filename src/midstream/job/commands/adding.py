@@ -50,7 +50,7 @@ class Adding:
 
         def running(plan: Plan, core: tuple[str, ...] | None = None) -> RunningQuery:
             routes, bits = self.job.state.routes, self.job.state.sort_bits
-            merging = manifest is not None and name in manifest.slots.merging
+            merging = frozenset[str]() if manifest is None else manifest.slots.merging_of(name)
             made = RunningQuery.of(name, cql, plan, self.functions, routes, every, routes_fixed, bits, merging)
             made.core, made.share = core, share
             return made

@@ -122,8 +122,8 @@ class RunningQuery:
     """Its fragments as they travel, once they have."""
     graph: dict[str, Any] | None = None
     """Its plan as manifests tell it, once they have."""
-    merging: bool = False
-    """Whether what its joins give meets in another stage, so that slots can share the rows of a key."""
+    merging: frozenset[str] = frozenset()
+    """The key classes of which slots can share the rows of a key: what they make of them meets in another stage."""
     local: dict[int, RunningQuery] = field(default_factory=dict)
     """The query by the plans of slots that have or migrate to one of their own; it does not migrate itself then."""
 
@@ -137,12 +137,12 @@ class RunningQuery:
         emit_every: int | None = None,
         routes_fixed: bool = False,
         bits: int | None = None,
-        merging: bool = False,
+        merging: frozenset[str] = frozenset(),
     ) -> RunningQuery:
         """A query by a plan, whose streams arrive by the given routes; `routes_fixed`: no others can be chosen.
 
-        Its states are sorted by partition groups of so many bits; None: by key alone. What joins of a `merging` query
-        give meets in another stage.
+        Its states are sorted by partition groups of so many bits; None: by key alone. Slots can share the
+        rows of a key in the key classes that are `merging`.
         """
         staged = cut(plan.physical, arriving, routes_fixed, merging)
         staged = staged if bits is None else sorted_by_group(staged, bits)

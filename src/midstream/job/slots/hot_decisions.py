@@ -18,7 +18,7 @@ from midstream.job.batch import Batch
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.class_dealing import ClassLoads
 from midstream.job.slots.measuring import Measured
-from midstream.job.slots.spreading import SpreadGroups, merging_for, require_spreadable
+from midstream.job.slots.spreading import SpreadGroups, merging_for
 from midstream.job.task.reports import Report
 
 CANDIDATES = 4
@@ -58,7 +58,7 @@ def carry_out(decision: HotDecision, queries: Mapping[str, RunningQuery], spread
     key_class = decision.key_class
     if decision.action == "spread":
         asked = SpreadGroup(decision.group, decision.stream, decision.ways, decision.reason, key_class=key_class)
-        spread.ask(asked if key_class else replace(asked, merging=merging_for(queries, decision.stream)))
+        spread.ask(replace(asked, merging=merging_for(queries, decision.stream, key_class)))
     if decision.action == "bring_home":
         spread.end((key_class, decision.group) if key_class else decision.group)
 
@@ -127,10 +127,7 @@ def spread_hot(
 def _refused(queries: Mapping[str, RunningQuery], stream: str) -> str:
     key_class, key = _exchanged_by(stream)
     try:
-        if key_class:
-            require_spreadable(queries, key, key_class=key_class)
-        else:
-            merging_for(queries, stream)
+        merging_for(queries, key or stream, key_class)
     except JobError as error:
         return error.message
     return ""

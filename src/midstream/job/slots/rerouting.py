@@ -8,7 +8,7 @@ but the routes themselves: from the same plans and routes, the same follows afte
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from midstream.distribution.fragments import STAY, Route
@@ -38,11 +38,11 @@ class Rerouter:
         queries: Mapping[str, RunningQuery],
         routes: Mapping[str, Route],
         bits: int | None,
-        merges: Collection[str] | None = None,
+        merges: Mapping[str, frozenset[str]] | None = None,
     ) -> Rerouting | None:
         """Routes that need fewer exchanges, if there are any; None while a query runs by several plans.
 
-        Queries in `merges` are to be cut so that what joins give meets in another stage, others not; None leaves them.
+        Queries in `merges` are to be cut so that slots can share keys of some classes, others not; None leaves them.
 
         A query whose state is about to be moved to another plan is moved to that plan as these routes cut it. States
         are sorted by partition groups of so many `bits`; None: by key alone.
@@ -89,23 +89,26 @@ def rerouting(
 
 
 def merging(
-    queries: Mapping[str, RunningQuery], routes: Mapping[str, Route], bits: int | None, wanted: Collection[str]
+    queries: Mapping[str, RunningQuery],
+    routes: Mapping[str, Route],
+    bits: int | None,
+    wanted: Mapping[str, frozenset[str]],
 ) -> Rerouting | None:
-    """The queries that are cut another way, because what their joins give is to meet in another stage, or no more."""
+    """The queries that are cut another way, because slots are to share keys of some classes, or no more."""
     changed = {
-        name: merged(query, name in wanted, routes, bits)
+        name: merged(query, merges, routes, bits)
         for name, query in queries.items()
-        if query.merging != (name in wanted)
+        if query.merging != (merges := wanted.get(name, frozenset()))
     }
     if not changed or any(query.migrates or query.local for query in queries.values()):
         return None
-    where = {True: "in another stage", False: "where it lies"}
-    reasons = [f"what joins of query {name} give meets {where[query.merging]}" for name, query in changed.items()]
+    where = {name: "in another stage" if query.merging else "where it lies" for name, query in changed.items()}
+    reasons = [f"what query {name} makes of a key meets {place}" for name, place in where.items()]
     return Rerouting(routes, changed, "; ".join(reasons))
 
 
-def merged(query: RunningQuery, merges: bool, routes: Mapping[str, Route], bits: int | None) -> RunningQuery:
-    """The query cut so that what its joins give meets in another stage, or not."""
+def merged(query: RunningQuery, merges: frozenset[str], routes: Mapping[str, Route], bits: int | None) -> RunningQuery:
+    """The query cut so that slots can share the rows of keys of some classes."""
     return _cut(replace(query, merging=merges), routes, True, bits)
 
 

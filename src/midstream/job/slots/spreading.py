@@ -17,6 +17,7 @@ from typing import Any
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.balancing import slot_loads
+from midstream.distribution.key_classes import ARRIVAL, key_classes
 from midstream.distribution.routing import Routing
 from midstream.distribution.spread_groups import (
     Kind,
@@ -60,9 +61,13 @@ class SpreadGroups:
         self.groups.pop(group, None)
 
     @property
-    def merging(self) -> frozenset[str]:
-        """The queries that are to be cut so that what their joins give meets in another stage."""
-        return frozenset(name for group in self.groups.values() for name in group.merging)
+    def merging(self) -> dict[str, frozenset[str]]:
+        """The queries that are to be cut so that slots can share keys, each with the key classes of these."""
+        found: dict[str, frozenset[str]] = {}
+        for group in self.groups.values():
+            for name in group.merging:
+                found[name] = found.get(name, frozenset()) | {group.key_class}
+        return found
 
     def shared_loads(
         self, routing: Routing, loads: Sequence[float], key_class: str = ""
@@ -190,18 +195,27 @@ def require_spreadable(queries: Queries, spread: str, others: bool = False, key_
     return copied
 
 
-def merging_for(queries: Queries, spread: str) -> tuple[str, ...]:
-    """The queries that must be merging for a stream to be spread; refuses where results would not be the same."""
+def merging_for(queries: Queries, spread: str, key_class: str = ARRIVAL) -> tuple[str, ...]:
+    """The queries that must be merging for a stream, or for what comes by a key of a class, to be spread.
+
+    Refuses where results would not be the same.
+    """
     cut, found = dict(queries), list[str]()
     for name, query in queries.items():
+        if key_class and key_class not in key_classes(query.staged):
+            continue
         try:
-            plain = merged(query, False, query.staged.routes, GROUP_BITS) if query.merging else query
-            require_spreadable({name: plain}, spread)
+            plain = _merging(query, query.merging - {key_class})
+            require_spreadable({name: plain}, spread, key_class=key_class)
         except JobError:
-            cut[name] = query if query.merging else merged(query, True, query.staged.routes, GROUP_BITS)
+            cut[name] = _merging(query, query.merging | {key_class})
             found.append(name)
-    require_spreadable(cut, spread)
+    require_spreadable(cut, spread, key_class=key_class)
     return tuple(found)
+
+
+def _merging(query: RunningQuery, classes: frozenset[str]) -> RunningQuery:
+    return query if query.merging == classes else merged(query, classes, query.staged.routes, GROUP_BITS)
 
 
 def _busy(before: Manifest | None, queries: Queries, stopped: Collection[str]) -> str:

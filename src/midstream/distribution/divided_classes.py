@@ -1,0 +1,55 @@
+"""Stages in which slots can share the rows of a key, though these are aggregated or deduplicated there.
+
+A fragment of such a stage is cut in two: the first part works on what lies of a key in its slot, and another stage
+merges what the parts give. All else stays as it was cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import cast
+
+from midstream.algebra import physical as p
+from midstream.distribution.fragments import Fragment, Received, Route, Staged, leaves
+from midstream.distribution.key_classes import class_received
+from midstream.distribution.parts_of_keys import Mergeable, is_mergeable, keys_of, merged_over, partial_of
+from midstream.distribution.staging import receive, renumbered, with_readers
+
+
+def divided(staged: Staged, classes: Collection[str]) -> Staged:
+    """The plan with fragments that receive by some key classes cut in two, where what they make of parts follows."""
+    made: list[Fragment] = []
+    numbers: dict[int, int] = {}
+    for fragment in staged.fragments:
+        plan = renumbered(fragment.plan, numbers)
+        node = _lowest(plan) if class_received(fragment) in classes else None
+        if node is not None:
+            parts, travels = partial_of(node), _route(keys_of(node), class_received(fragment))
+            made.append(Fragment(len(made), parts, _stage(parts, made, fragment.stage), travels, None))
+            plan = _with(plan, node, merged_over(node, receive(parts, len(made) - 1, travels)))
+        numbers[fragment.number] = len(made)
+        made.append(replace(fragment, number=len(made), plan=plan, stage=_stage(plan, made, fragment.stage)))
+    return replace(staged, fragments=with_readers(made)) if len(made) > len(staged.fragments) else staged
+
+
+def _lowest(plan: p.PhysicalNode) -> Mergeable | None:
+    """The node that is cut in two: the lowest above all joins, so that all that is received comes to the first part."""
+    every = len(list(leaves(plan)))
+    found = [node for node in p.walk_physical(plan) if is_mergeable(node) and len(list(leaves(node))) == every]
+    return cast(Mergeable, found[-1]) if found else None
+
+
+def _with(plan: p.PhysicalNode, node: p.PhysicalNode, other: p.PhysicalNode) -> p.PhysicalNode:
+    return p.replaced(plan, lambda seen: other if seen is node else None)
+
+
+def _route(keys: tuple[str, ...], key_class: str) -> Route:
+    """By what parts travel: a class of its own, because what merges them cannot be shared by slots itself."""
+    name = f"parts of {key_class}"
+    return Route(keys, key_class=name, key_text=name)
+
+
+def _stage(plan: p.PhysicalNode, made: list[Fragment], least: int) -> int:
+    received = [node for node in p.walk_physical(plan) if isinstance(node, Received)]
+    return max(least, 1 + max((made[leaf.fragment].stage for leaf in received), default=-1))

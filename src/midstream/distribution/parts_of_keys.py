@@ -1,0 +1,68 @@
+"""Operators that work on parts of a key's rows first and merge what these give: the rows need not lie together then.
+
+The value of a group at an instant is that of the values of its parts at that instant, for counts, sums of whole and
+decimal numbers, least and greatest values. Sums of floating-point numbers depend on the order of their terms, and other
+functions do not follow from values of parts. Counts are merged by summing them. A part without values has a null sum,
+least and greatest value, which merging leaves out, as it would the part's rows.
+
+What is distinct among distinct rows of parts is distinct among all rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+
+from midstream.algebra import physical as p
+from midstream.algebra.expressions import AggregateCall, Column
+from midstream.distribution.fragments import Key
+
+MERGED_BY = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
+"""By which function the values of parts are merged."""
+
+Mergeable = p.GroupAggregate | p.Deduplicate
+
+
+def is_mergeable(node: p.PhysicalNode) -> bool:
+    """Whether what a node gives for a key follows from what it gives for parts of the key's rows."""
+    match node:
+        case p.PartialAggregate() | p.MergedAggregate() | p.PartialDistinct() | p.MergedDistinct():
+            return False
+        case p.GroupAggregate(keys=keys, aggregates=aggregates):
+            return bool(keys) and all(_is_mergeable(column.call) for column in aggregates)
+        case p.Deduplicate():
+            return bool(node.schema.names)
+    return False
+
+
+def _is_mergeable(call: AggregateCall) -> bool:
+    exact = pa.types.is_integer(call.type) or pa.types.is_decimal(call.type)
+    return call.function in MERGED_BY and not call.distinct and (call.function != "sum" or exact)
+
+
+def keys_of(node: Mergeable) -> Key:
+    """The columns by which rows belong together."""
+    return node.keys if isinstance(node, p.GroupAggregate) else tuple(node.schema.names)
+
+
+def partial_of(node: Mergeable) -> p.PhysicalNode:
+    """What the node gives for parts of keys."""
+    if isinstance(node, p.Deduplicate):
+        return p.PartialDistinct(node.schema, node.input)
+    return p.PartialAggregate(node.schema, node.input, node.keys, node.aggregates, node.grid)
+
+
+def merged_over(node: Mergeable, parts: p.PhysicalNode) -> p.PhysicalNode:
+    """What the node gives, merged from what it gives for parts of keys."""
+    if isinstance(node, p.Deduplicate):
+        return p.MergedDistinct(node.schema, parts, node.content)
+    aggregates = tuple(_merging(column) for column in node.aggregates)
+    return p.MergedAggregate(node.schema, parts, node.keys, aggregates, node.grid, node.content)
+
+
+def _merging(column: p.AggregateColumn) -> p.AggregateColumn:
+    call = column.call
+    value = Column(column.name, call.type)
+    merging = AggregateCall(MERGED_BY[call.function], (value,), call.type)
+    return replace(column, call=merging, columns=(column.name,), where=None)
