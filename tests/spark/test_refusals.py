@@ -18,6 +18,7 @@ from midstream.checkpoint import local_files
 from midstream.checkpoint.collect import collect, garbage
 from midstream.checkpoint.failures import storage_refusal
 from midstream.errors import JobError
+from midstream.job.compaction import Compactor
 from midstream.job.task import spill
 from midstream.job.task.memory import Memory
 
@@ -55,6 +56,8 @@ def test_a_refused_write_is_told_and_the_job_resumes(folder, number, tmp_path, m
         write(path, *rest)
 
     monkeypatch.setattr(local_files, "_write", write_or_fail)
+    # A round of merges that nobody waits for leaves a file that no manifest names.
+    monkeypatch.setattr(Compactor, "begin", lambda self, manifest: None)
     chain = opened(tmp_path)
     parts = chain.cut(tables(), 20)
     for i, part in enumerate(parts):
