@@ -28,6 +28,9 @@ log = logging.getLogger(__name__)
 REMEMBERED = 20
 """How many requests of earlier batches a manifest tells of."""
 
+LOOK_EVERY = 30.0
+"""After how many seconds a driver looks again for requests that another one has left behind."""
+
 Handler = Callable[[Request], Any]
 Record = dict[str, Any]
 
@@ -45,6 +48,7 @@ class Requests:
     shown: set[str] = field(default_factory=set)
     """The numbers of those whose effects manifests have shown."""
     request_log: RequestLog = field(init=False)
+    _next_look: float = field(default=0.0)
 
     def __post_init__(self) -> None:
         self.request_log = RequestLog(self.files)
@@ -90,12 +94,20 @@ class Requests:
             check()
             if self.request_log.take(number, request):
                 self._carry_out(number, request, handle)
-        # A driver that stood still as it took a request up may have lost its lease meanwhile, or its storage failed.
+        if count or this_process().monotonic() >= self._next_look:
+            self._take_over(handle, check)
+        return count
+
+    def _take_over(self, handle: Handler, check: Callable[[], None]) -> None:
+        """Carries out what was taken up and nobody is at.
+
+        A driver that stood still as it took a request up may have lost its lease meanwhile, or its storage failed.
+        """
         for number, request in self.request_log.taken_by_others(self._is_known):
             check()
             log.info("takes over request %s: %s", number, _request_text(request))
             self._carry_out(number, request, handle, promised=True)
-        return count
+        self._next_look = this_process().monotonic() + LOOK_EVERY
 
     def _is_known(self, number: str) -> bool:
         # In this order: what a manifest shows is in `shown` before it leaves the others.
