@@ -156,6 +156,22 @@ def test_a_verification_can_be_cancelled_and_the_query_dropped(tmp_path: Path) -
         assert not session.job.queries
 
 
+def test_another_verification_can_begin_where_one_was_cancelled(tmp_path: Path) -> None:
+    rows = parts()
+    with opened(tmp_path, BY_VALUE) as session:
+        for i in range(BATCHES):
+            if i == 2:
+                session.queries["q"].migrate("((A C) B)", "genmig", verify=1000)
+            if i == 3:
+                session.queries["q"].cancel_migration()
+                session.queries["q"].migrate(NEW, "genmig", verify=20)
+            session.push({name: rows[name][i] for name in "ABC"})
+        session.finish()
+        assert [r.status for r in session.queries["q"].history] == ["cancelled", "done"]
+        assert session.queries["q"].plan.text == NEW
+        assert ms.snapshot_equal(session.queries["q"].table(), expected(BY_VALUE, rows))
+
+
 def test_plans_that_give_out_differently_are_verified_and_then_migrate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

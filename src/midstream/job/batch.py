@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+import pyarrow as pa
+
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.physical.routed import WindowName
 from midstream.algebra.time import BEGINNING, INFINITY
@@ -35,6 +37,7 @@ from midstream.job.task.stream_reading import StreamReading
 from midstream.job.task.tracks import Track
 from midstream.job.task.works import NOT_APART, Apart, FragmentWork, MigrationWork, TaskWork
 from midstream.migration.legality import keeps_intervals
+from midstream.migration.marks import with_output_mark
 
 TICKS = "#ticks"
 """The stream of a session's clock: it moves the registers of all streams whose time is a timestamp."""
@@ -54,6 +57,11 @@ class Part:
     def marked(self) -> bool:
         """Whether it has groups that leave by PTLB: they stay with their plan."""
         return self.track is not None and self.track.marked
+
+    def exchanged(self, fragment: int) -> pa.Schema:
+        """What a fragment of it gives to others."""
+        schema = self.query.staged.fragment(fragment).plan.schema
+        return with_output_mark(schema) if self.marked else schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +174,10 @@ class Batch:
 
     def steps(self, memory: Memory | None = None) -> list[StageStep]:
         """The steps of all stages; each slot may have another memory than the batch says."""
-        plans = {part.name: part.query.staged for part in self.parts}
-        ports = Ports.of([(name, f) for name, staged in plans.items() for f in staged.fragments], self.sharing)
-        exchanged = Layout.of({port: plans[name].fragment(n).plan.schema for (name, n), port in ports.numbers.items()})
+        parts = {part.name: part for part in self.parts}
+        fragments = [(name, fragment) for name, part in parts.items() for fragment in part.query.staged.fragments]
+        ports = Ports.of(fragments, self.sharing)
+        exchanged = Layout.of({port: parts[name].exchanged(number) for (name, number), port in ports.numbers.items()})
         return [
             StageStep(
                 self.position.checkpoint,

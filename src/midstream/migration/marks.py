@@ -37,6 +37,16 @@ def marked_plan(plan: p.PhysicalNode, rule: Rule = any_part_old) -> p.PhysicalNo
     return p.with_inputs(plan, lambda child: marked_plan(child, rule))
 
 
+def marked_fragment(plan: p.PhysicalNode, is_root: bool) -> p.PhysicalNode:
+    """A fragment of a plan with marks; one whose output goes on to another gives all of it, each row with one mark."""
+    return marked_plan(plan) if is_root else _with_one_mark(_marked(plan), plan.schema)
+
+
+def with_output_mark(schema: pa.Schema) -> pa.Schema:
+    """The schema of what a marked fragment gives to another."""
+    return _extended(schema, [SUFFIX])
+
+
 def marks_of(schema: pa.Schema) -> list[str]:
     """The names of a schema's marks."""
     return [name for name in schema.names if name.endswith(SUFFIX)]
@@ -100,6 +110,12 @@ def _extended(schema: pa.Schema, marks: Iterable[str]) -> pa.Schema:
 def with_mark(batch: Elements, alias: str, old: bool) -> Elements:
     """Elements of a source, all marked alike."""
     return batch.with_columns(_all_marked(batch.columns, [mark_of(alias)], old))
+
+
+def with_mark_received(batch: Elements, alias: str) -> Elements:
+    """What another fragment gave, with its mark as that of a source."""
+    names = [mark_of(alias) if name == SUFFIX else name for name in batch.columns.schema.names]
+    return batch.with_columns(batch.columns.rename_columns(names))
 
 
 def mark_segment(segment: Segment, schema: pa.Schema) -> Segment:

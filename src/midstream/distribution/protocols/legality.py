@@ -34,9 +34,9 @@ def require_movable(
     """Raises a MigrationError if a protocol cannot move groups from a machine with one plan to one with another."""
     protocol_of(protocol)
     for plan in (sender, receiver):
-        require_one_group(protocol, cut(plan))
+        _require_one_group(protocol, cut(plan))
         if protocol == "ptlb":
-            _require_combinations(plan)
+            require_combinations(plan)
         if protocol != "mslb":
             require_memory(protocol, plan)
     if protocol == "mslb":
@@ -57,11 +57,8 @@ def legal_protocols(
     return tuple(found)
 
 
-def require_one_group(protocol: str, staged: Staged) -> None:
-    """Raises a MigrationError if rows of different groups meet in a plan as it is cut into stages.
-
-    How a job cuts it depends on the keys by which streams arrive for its other queries too.
-    """
+def _require_one_group(protocol: str, staged: Staged) -> None:
+    """All rows that meet must be of one group, where groups of a plan run on machines of their own."""
     routes = [route for route in staged.routes.values() if not route.key]
     if staged.stages > 1 or routes:
         raise MigrationError(
@@ -71,7 +68,8 @@ def require_one_group(protocol: str, staged: Staged) -> None:
         )
 
 
-def _require_combinations(plan: p.PhysicalNode) -> None:
+def require_combinations(plan: p.PhysicalNode) -> None:
+    """Raises a MigrationError if results of a plan are not combinations of rows, which marks can tell apart."""
     for node in p.walk_physical(relational_part(plan)):
         if not node.keeps_intervals:
             raise MigrationError(

@@ -286,8 +286,10 @@ def _record(
 def with_copy(manifest: Manifest, name: str) -> Manifest:
     """The manifest in which a copy of a query stands beside it: with its state, and what it has not released.
 
-    Groups that move to two slots move for the copy as for the query: it has the tracks of the query.
+    Groups that move to two slots move for the copy as for the query: it has the tracks of the query. The manifest may
+    still have an earlier copy, which ended after its batch.
     """
+    manifest = without_copy(manifest, name)
     copy, released = copy_name(name), manifest.released.get(name, BEGINNING)
     waiting = tuple(file for file in manifest.outputs.results.get(name, ()) if file.last_from >= released)
     its = manifest.account(name)

@@ -18,7 +18,7 @@ from midstream.algebra.physical import PhysicalNode, Source
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.packs import SegmentEntry, joined
-from midstream.distribution.protocols.legality import node_memory, require_memory, require_movable, require_one_group
+from midstream.distribution.protocols.legality import node_memory, require_combinations, require_memory
 from midstream.distribution.protocols.processor import Facts
 from midstream.distribution.protocols.registry import protocol_of
 from midstream.distribution.routing import Routing
@@ -248,10 +248,20 @@ def require_doubled(protocol: str, query: RunningQuery) -> None:
             if protocol == SPLIT_TIME:
                 require_memory(protocol, own.plan.physical)
             else:
-                require_one_group(protocol, own.staged)
-                require_movable(protocol, own.plan.physical, own.plan.physical, own.functions)
+                require_combinations(own.plan.physical)
+                require_memory(protocol, own.plan.physical)
+                _require_no_probes(protocol, own)
         except MigrationError as error:
             raise MigrationError(f"query {query.name}: {error.message}", detail=error.detail, hint=error.hint) from None
+
+
+def _require_no_probes(protocol: str, query: RunningQuery) -> None:
+    if query.staged.windows:
+        raise MigrationError(
+            f"{protocol} cannot move groups of this plan: it joins by routes of its own",
+            detail="windows that rows of other slots probe cannot say which of their rows are old",
+            hint="use split_time_balancing",
+        )
 
 
 def protocol_named(name: str) -> str:
@@ -297,8 +307,11 @@ def _facts(batch: Batch, doubling: Doubling, slot: int) -> Facts:
     roots = {(p.name, p.query.in_slot(slot).staged.root.number) for p in batch.parts if p.track is not None}
     reports = [report for report in batch.reports if report.slot == slot]
     record = [part for report in reports for place, part in report.fragments.items() if place in roots]
+    # Where all of a query runs twice, what is old in one slot may go to any other before the last stage.
+    twice = {name for name, how in doubling.queries.items() if how == WHOLE}
+    everywhere = [part for r in batch.reports for (name, _), part in r.fragments.items() if name in twice]
     sent = frozenset(group for group in doubling.copies if batch.slots.routing[group] == slot)
     if not set(doubling.queries) <= set(batch.queries):  # one in quarantine has yet to answer for its old rows
         return Facts(old=sent)
-    purged = record and not any(part.old for part in record)
+    purged = record and not any(part.old for part in (*record, *everywhere))
     return Facts(old=frozenset() if purged else sent, passed=min((part.passed for part in record), default=BEGINNING))

@@ -2,19 +2,22 @@
 
 What the slot holds of the groups when the move begins is old; what comes afterwards comes to the receiver too, and is
 new. A combined row is new if all its parts are, and the root leaves such results out: the receiver has all their parts.
-When no old row can meet another any more, the slot is not needed for the groups.
+When no old row can meet another any more, the slot is not needed for the groups. In plans of several stages marks
+travel with the rows, and only the last stage leaves results out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from midstream.algebra.physical import Source
 from midstream.checkpoint.packs import SegmentEntry
+from midstream.distribution.fragments import Received
 from midstream.distribution.old_track import holds_old
 from midstream.job.task.marked_states import MARKED
 from midstream.job.task.state_store import NamedState, StateStore, by_state
 from midstream.job.task.works import FragmentWork
-from midstream.migration.marks import mark_segment, marked_plan, with_mark
+from midstream.migration.marks import mark_segment, marked_fragment, with_mark, with_mark_received
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements
 
@@ -24,10 +27,13 @@ class MarkedGroups:
 
     def __init__(self, work: FragmentWork) -> None:
         self.work = work
-        self.box = Box(marked_plan(work.fragment.plan), work.functions)
+        self.box = Box(marked_fragment(work.fragment.plan, work.fragment.reader is None), work.functions)
 
-    def arriving(self, alias: str, elements: Elements) -> Elements:
-        """Elements of a source, which the receiver gets as well."""
+    def arriving(self, source: Source, elements: Elements) -> Elements:
+        """Elements of a stream, which the receiver gets as well, or of another fragment, which has marked them."""
+        alias = source.stream.alias
+        if isinstance(source, Received):
+            return with_mark_received(elements, alias)
         return with_mark(elements, alias, old=False)
 
     def named_states(self) -> Iterator[NamedState]:

@@ -220,7 +220,7 @@ class Task:
             self.migration.execution.feed(source.stream.alias, elements)
             return
         if self.marks is not None:
-            elements = self.marks.arriving(source.stream.alias, elements)
+            elements = self.marks.arriving(source, elements)
         self.scheduler.feed(number, elements if self.work.shares else arranged(elements, source.schema))
 
     def advance(self) -> None:
