@@ -133,6 +133,8 @@ class Run:
         job = self.job
         with job.gate:
             self.halt()
+        try:
             if job.commits.lease is not None and not job.commits.lease.lost and job.deliveries.sinks:
                 note_sinks_called(job.files, job.deliveries.called)
-        job.commits.stop()
+        finally:
+            job.commits.stop()
