@@ -100,10 +100,14 @@ MORE = {
     "outer": "SELECT A.v AS a, B.v AS b FROM A [RANGE 20] LEFT JOIN B [RANGE 15] ON A.k = B.k",
     "newest": "SELECT k, v FROM B [PARTITION BY k ROWS 2]",
     "sums": "SELECT A.k, sum(B.v) AS s FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k GROUP BY A.k",
+    "keys": "SELECT DISTINCT k FROM A [RANGE 20]",
+    "by_value": "SELECT v, count(*) AS n, max(k) AS m FROM A [RANGE 20] GROUP BY v",
+    "by_values": "SELECT B.v, count(*) AS n FROM A [RANGE 10], B [RANGE 10] WHERE A.k = B.k GROUP BY B.v",
+    "others": "SELECT k FROM A [RANGE 20] EXCEPT SELECT k FROM B [RANGE 5]",
 }
 
 
-@pytest.mark.parametrize("seed", always(1, range(3)))
+@pytest.mark.parametrize("seed", always(2, range(30)))
 def test_queries_of_a_job_stay_right_whatever_is_shared_when(seed, tmp_path):
     rng, known = random.Random(seed), {**QUERIES, **MORE}
     names = rng.sample(sorted(known), 4)
@@ -121,14 +125,21 @@ def test_queries_of_a_job_stay_right_whatever_is_shared_when(seed, tmp_path):
     session = started(3)
     for i in range(8):
         job = session._job
-        match rng.choice(["spread", "spread", "home", "rescale", "restart", "move"]):
+        match rng.choice(["spread", "spread", "class", "class", "home", "rescale", "restart", "move"]):
             case "spread" if i:
                 with suppress(ms.MidstreamError):  # what cannot be shared rests
                     merging = merging_for(job.queries, stream := rng.choice("AAAB"))
                     group = max(range(256), key=job.state.loads.__getitem__)
                     job.apply(GroupSpread(SpreadGroup(group, stream, rng.randint(2, 4), "a test", merging=merging)))
+            case "class" if job.manifest is not None and job.manifest.slots.class_loads:
+                name, loads = rng.choice(sorted(job.manifest.slots.class_loads.items()))
+                with suppress(ms.MidstreamError):
+                    merging = merging_for(job.queries, key := rng.choice(name.split(" = ")), name)
+                    group = max(range(256), key=loads.__getitem__)
+                    wanted = SpreadGroup(group, key, rng.randint(2, 4), "a test", merging=merging, key_class=name)
+                    job.apply(GroupSpread(wanted))
             case "home" if job.state.spread.groups:
-                job.apply(GroupBroughtHome(rng.choice(sorted(job.state.spread.groups))))
+                job.apply(GroupBroughtHome(rng.choice(sorted(job.state.spread.groups, key=str))))
             case "rescale" if job.state.wanted is None:
                 session.rescale(rng.randint(1, 4))
             case "restart" if i:
