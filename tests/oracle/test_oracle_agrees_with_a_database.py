@@ -17,6 +17,7 @@ from midstream.lab.fuzz.constructs import (
     TIME_WINDOWS,
     TIMES,
 )
+from midstream.lab.fuzz.database import same_rows
 from midstream.lab.fuzz.judge import difference_from_database
 
 
@@ -49,3 +50,9 @@ def check(case: Case) -> None:
     assert case.sql is not None
     found = difference_from_database(case, ms.reference(case.query, case.inputs, time="ts"))
     assert found is None, f"{found}\n{case.sql}\n{case}"
+
+
+def test_rows_that_are_null_in_different_columns_are_told_apart():
+    rows = [("a", 1.5, None), ("a", None, 1.5), ("a", 1.5, 2.5)]
+    assert same_rows(rows, rows[::-1])
+    assert not same_rows(rows[:1], rows[1:2])

@@ -67,7 +67,7 @@ def _same(left: Any, right: Any) -> bool:
 
 def _order(row: tuple[Any, ...]) -> list[Any]:
     """Exact values first, floats rounded: rows that differ in last bits alone sort alike."""
-    exact = [(0, "") if v is None else (1, _key(v)) for v in row if not isinstance(v, float)]
+    exact = [(2, "") if isinstance(v, float) else (0, "") if v is None else (1, _key(v)) for v in row]
     floats = [(1, f"{v:+.6e}") for v in row if isinstance(v, float)]
     return [*exact, *floats]
 
