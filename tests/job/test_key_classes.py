@@ -39,7 +39,7 @@ BY_V = "B.v = C.v"
 TWO_KEYS = f"SELECT A.v AS a, C.v AS c FROM A [RANGE 20], B [RANGE 20], C [RANGE 20] WHERE A.k = B.k AND {BY_V}"
 
 
-COUNTED = "SELECT B.v, avg(A.v) AS n FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k GROUP BY B.v"
+COUNTED = "SELECT B.v, stddev(A.v) AS n FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k GROUP BY B.v"
 
 
 def by_rows(batch: Batch, interval: float) -> Measured:
@@ -349,7 +349,7 @@ def test_a_hot_group_of_a_later_stage_that_cannot_be_divided_is_named(tmp_path):
     assert (last["action"], last["by"]) == ("stay", "B.v")
     assert last["group"] < 256
     assert " by B.v has " in last["reason"]
-    assert "query q cannot have B.v spread: Aggregate avg(A.v) by B.v needs all rows of a key" in last["reason"]
+    assert "query q cannot have B.v spread: Aggregate stddev(A.v) by B.v needs all rows of a key" in last["reason"]
 
 
 def hottest_of(chain: Chain, key_class: str) -> int:
@@ -387,6 +387,7 @@ MERGED = {
         "B.v",
     ),
     "hopping": ("SELECT B.v, sum(A.v) AS s FROM A [HOP 20, 5], B [HOP 20, 5] WHERE A.k = B.k GROUP BY B.v", "B.v"),
+    "means": ("SELECT B.v, avg(A.v) AS m FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k GROUP BY B.v", "B.v"),
     "distinct": ("SELECT DISTINCT B.v FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k", "B.v"),
     "above a join": (TWO_KEYS.replace("A.v AS a, C.v AS c", "C.v, min(A.v) AS m") + " GROUP BY C.v", BY_V),
     "having": (

@@ -84,7 +84,7 @@ def test_several_queries_stay_right_while_slots_share_a_key(tmp_path):
 def test_a_job_that_rebalances_by_itself_says_what_it_decides_of_keys(tmp_path):
     session = CheckpointSession(checkpoint=str(tmp_path), on="local", slots=4, rebalancing=True)
     session.stream("A", SCHEMA)
-    session.query("averages", "SELECT k, avg(v) AS m FROM A [RANGE 20] GROUP BY k")
+    session.query("spreads", "SELECT k, stddev(v) AS m FROM A [RANGE 20] GROUP BY k")
     with session.start():
         for i in range(3):
             session.push("A", rows("A", i, True))
@@ -101,6 +101,7 @@ MORE = {
     "newest": "SELECT k, v FROM B [PARTITION BY k ROWS 2]",
     "sums": "SELECT A.k, sum(B.v) AS s FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k GROUP BY A.k",
     "keys": "SELECT DISTINCT k FROM A [RANGE 20]",
+    "means": "SELECT k, avg(v) AS m FROM A [RANGE 20] GROUP BY k",
     "by_value": "SELECT v, count(*) AS n, max(k) AS m FROM A [RANGE 20] GROUP BY v",
     "by_values": "SELECT B.v, count(*) AS n FROM A [RANGE 10], B [RANGE 10] WHERE A.k = B.k GROUP BY B.v",
     "others": "SELECT k FROM A [RANGE 20] EXCEPT SELECT k FROM B [RANGE 5]",

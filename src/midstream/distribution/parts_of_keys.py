@@ -2,8 +2,9 @@
 
 The value of a group at an instant is that of the values of its parts at that instant, for counts, sums of whole and
 decimal numbers, least and greatest values. Sums of floating-point numbers depend on the order of their terms, and other
-functions do not follow from values of parts. Counts are merged by summing them. A part without values has a null sum,
-least and greatest value, which merging leaves out, as it would the part's rows.
+functions do not follow from values of parts. Counts are merged by summing them, and means of whole numbers from sums
+and counts. A part without values has a null sum, least and greatest value, which merging leaves out, as it would the
+part's rows.
 
 What is distinct among distinct rows of parts is distinct among all rows.
 """
@@ -21,6 +22,12 @@ from midstream.distribution.fragments import Key
 MERGED_BY = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
 """By which function the values of parts are merged."""
 
+SUM, COUNT = "#sum", "#count"
+"""What the parts of a mean are called, after its name."""
+
+TOTAL = pa.decimal128(38, 0)
+"""The type of sums of which means are made: they may be wider than 64 bits."""
+
 Mergeable = p.GroupAggregate | p.Deduplicate
 
 
@@ -37,8 +44,15 @@ def is_mergeable(node: p.PhysicalNode) -> bool:
 
 
 def _is_mergeable(call: AggregateCall) -> bool:
+    if call.function == "avg":
+        return not call.distinct and pa.types.is_integer(call.args[0].type)
     exact = pa.types.is_integer(call.type) or pa.types.is_decimal(call.type)
     return call.function in MERGED_BY and not call.distinct and (call.function != "sum" or exact)
+
+
+def has_means(node: p.PhysicalNode) -> bool:
+    """Whether a node computes means."""
+    return isinstance(node, p.GroupAggregate) and any(column.call.function == "avg" for column in node.aggregates)
 
 
 def keys_of(node: Mergeable) -> Key:
@@ -50,7 +64,22 @@ def partial_of(node: Mergeable) -> p.PhysicalNode:
     """What the node gives for parts of keys."""
     if isinstance(node, p.Deduplicate):
         return p.PartialDistinct(node.schema, node.input)
-    return p.PartialAggregate(node.schema, node.input, node.keys, node.aggregates, node.grid)
+    aggregates = tuple(part for column in node.aggregates for part in _parts(column))
+    keys = [node.schema.field(name) for name in node.keys]
+    schema = pa.schema([*keys, *(pa.field(part.name, part.call.type) for part in aggregates)])
+    return p.PartialAggregate(schema if has_means(node) else node.schema, node.input, node.keys, aggregates, node.grid)
+
+
+def _parts(column: p.AggregateColumn) -> list[p.AggregateColumn]:
+    """What is computed of parts of groups for an aggregate."""
+    if column.call.function != "avg":
+        return [column]
+    total = replace(column.call, function="sum", data_type=TOTAL)
+    count = replace(column.call, function="count", data_type=pa.int64())
+    return [
+        replace(column, name=column.name + SUM, call=total),
+        replace(column, name=column.name + COUNT, call=count),
+    ]
 
 
 def merged_over(node: Mergeable, parts: p.PhysicalNode) -> p.PhysicalNode:
@@ -63,6 +92,10 @@ def merged_over(node: Mergeable, parts: p.PhysicalNode) -> p.PhysicalNode:
 
 def _merging(column: p.AggregateColumn) -> p.AggregateColumn:
     call = column.call
+    if call.function == "avg":
+        names = (column.name + SUM, column.name + COUNT)
+        parts = (Column(names[0], TOTAL), Column(names[1], pa.int64()))
+        return replace(column, call=AggregateCall("mean_of_parts", parts, call.type), columns=names, where=None)
     value = Column(column.name, call.type)
     merging = AggregateCall(MERGED_BY[call.function], (value,), call.type)
     return replace(column, call=merging, columns=(column.name,), where=None)

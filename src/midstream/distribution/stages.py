@@ -17,7 +17,7 @@ from midstream.algebra.physical.routed import RoutedJoin
 from midstream.distribution.divided_classes import divided
 from midstream.distribution.fragments import ONE_SLOT, STAY, Key, Received, Route, Staged, leaves
 from midstream.distribution.key_classes import ARRIVAL
-from midstream.distribution.parts_of_keys import is_mergeable, merged_over, partial_of
+from midstream.distribution.parts_of_keys import has_means, is_mergeable, merged_over, partial_of
 from midstream.distribution.routed.cutting import routed_pieces
 from midstream.distribution.staging import Part, receive, staged
 from midstream.errors import InternalError
@@ -110,8 +110,8 @@ class _Cutting:
         below = self.place(node.input)
         merging = self.merging and keys and not below.placement.one
         apart = merging and _joins(below.node)
-        # Of what joins give, rows that are to be distinct travel whole.
-        if merging and is_mergeable(node) and not (apart and isinstance(node, p.Deduplicate)):
+        # Of what joins give, rows that are to be distinct travel whole, and so do those of means.
+        if merging and is_mergeable(node) and not (apart and (isinstance(node, p.Deduplicate) or has_means(node))):
             assert isinstance(node, p.GroupAggregate | p.Deduplicate)
             parts = self._exchange(Piece(partial_of(replace(node, input=below.node)), below.placement), keys)
             return Piece(merged_over(node, parts.node), parts.placement)

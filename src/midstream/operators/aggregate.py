@@ -7,7 +7,7 @@ slice enter it as one entry per group; only rows that start or end within it are
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -91,13 +91,16 @@ class GroupAggregate(KeyedSliceOperator):
     def answer(self, rows: InMemory | LargeSlice) -> Elements:
         """The aggregates of every group on every piece."""
         known: dict[object, Any] = {}
+        schema = self.kept[0].schema
 
         def value(spec: AggregateSpec) -> pa.Array:
             if spec.user is not None:
                 assert isinstance(rows, InMemory)
                 return _user_value(spec, rows)
-            argument = spec.argument(self.kept[0].schema)
-            return compute(spec, rows.parts(argument, known))
+            if spec.function == "mean_of_parts":
+                totals, counts = (replace(spec, columns=(name,)).argument(schema) for name in spec.columns)
+                return _mean_of_parts(rows.parts(totals, known), rows.parts(counts, known))
+            return compute(spec, rows.parts(spec.argument(schema), known))
 
         # What is not a number comes of infinities by the rules of arithmetic, and is an answer like any other.
         with np.errstate(invalid="ignore", over="ignore"):
@@ -151,7 +154,8 @@ def compute(spec: AggregateSpec, parts: Parts) -> pa.Array:
     some = count > 0
     match spec.function:
         case "sum" if pa.types.is_decimal(spec.type):
-            return decimals(_decimal_total(parts), spec.type, some)
+            whole = pa.types.is_integer(parts.argument.kind)
+            return decimals(_integer_total(parts) if whole else _decimal_total(parts), spec.type, some)
         case "sum" if pa.types.is_integer(spec.type):
             return integers(_total(parts), some)
         case "sum":
@@ -164,6 +168,13 @@ def compute(spec: AggregateSpec, parts: Parts) -> pa.Array:
         case "stddev" | "stddev_pop" | "variance" | "var_pop":
             return _spread(spec, parts)
     raise InternalError(f"no aggregate {spec.function}")
+
+
+def _mean_of_parts(totals: Parts, counts: Parts) -> pa.Array:
+    """The means of groups from the sums and counts of their parts, as they would be of all rows."""
+    count = _integer_total(counts).astype(np.int64)
+    mean = _decimal_total(totals).astype(np.float64) / np.maximum(count, 1)
+    return pa.array(mean, pa.float64(), mask=count == 0)
 
 
 def _total(parts: Parts) -> Numbers:
