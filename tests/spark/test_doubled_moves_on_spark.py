@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.job.test_chain import GROUPS, THREE, as_multiset, tables
+from tests.job.test_chain import GROUPS, KEYS, THREE, as_multiset, tables
 from tests.spark.feeding import Feed
 from tests.spark.test_moving_on_spark import feed_all
 
@@ -64,8 +64,11 @@ def test_rows_go_to_both_slots_until_the_receiver_answers_alone(protocol, query,
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("protocol", ["split_time", "ptlb"])
-def test_a_move_is_cancelled_on_spark(protocol, spark, tmp_path):
+@pytest.mark.parametrize(
+    ("protocol", "query", "cancelled"),
+    [("split_time", THREE, True), ("ptlb", THREE, True), ("ptlb", KEYS, True), ("ptlb", KEYS, False)],
+)
+def test_a_move_ends_or_is_cancelled_on_spark(protocol, query, cancelled, spark, tmp_path):
     inputs = tables(rows=60, last=100)
     feeds = {name: Feed(tmp_path / name) for name in "ABC"}
     for since in range(0, 101, 20):
@@ -73,15 +76,17 @@ def test_a_move_is_cancelled_on_spark(protocol, spark, tmp_path):
     with CheckpointSession(spark, checkpoint=str(tmp_path / "checkpoint"), slots=2, small_batches=0) as session:
         for name, feed in feeds.items():
             session.stream(name, feed.frame(spark), time="ts")
-        session.query("q", THREE, plan="((A B) C)")
+        session.query("q", query, plan="((A B) C)")
 
         def ask(batch: int) -> None:
             if batch == 1:
                 session.rebalance(WANTED, protocol=protocol)
-            if batch == 3:
+            if batch == 3 and cancelled:
                 session.cancel_rebalance()
 
         session.before_batch(ask)
         session.process_available(finish=True)
-        assert [(told["status"], told["start_batch"], told["batch"]) for told in session.moves] == [("cancelled", 1, 3)]
-        assert as_multiset(session.queries["q"].table()) == as_multiset(ms.run(THREE, inputs))
+        (told,) = session.moves
+        ended = told["batch"] == 3 if cancelled else told["batch"] > 3
+        assert (told.get("status"), told["start_batch"], ended) == ("cancelled" if cancelled else None, 1, True)
+        assert as_multiset(session.queries["q"].table()) == as_multiset(ms.run(query, inputs))
