@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 REMEMBERED = 20
 """How many requests of earlier batches a manifest tells of."""
 
-LOOK_EVERY = 30.0
+LOOK_EVERY = 5.0
 """After how many seconds a driver looks again for requests that another one has left behind."""
 
 Handler = Callable[[Request], Any]
