@@ -8,11 +8,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JNetworkError
+from pyspark.errors import PySparkValueError
 from tests.spark.feeding import Feed
 from tests.spark.test_processes import process_of
 
 import midstream as ms
-from midstream.cluster.spark.failures import _explained
+from midstream.cluster.spark import failures
+from midstream.cluster.spark.failures import _explained, in_words
 from midstream.errors import ClusterError
 
 COUNTED = "SELECT k, count(*) AS n FROM A [RANGE 10] GROUP BY k"
@@ -80,6 +83,21 @@ def test_a_killed_virtual_machine_is_named_and_ends_a_command_with_a_code_of_its
     assert "has ended while the job was running" in complaint
     assert "signal 9 (SIGKILL)" in complaint
     assert "Traceback" not in complaint
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_lost_connection_that_is_taken_for_something_else_is_named(lost, spark, monkeypatch):
+    """Killed while PySpark asks for a schema, Java's end was told as a schema that cannot be parsed."""
+    monkeypatch.setattr(failures, "_how_it_ended", lambda: None)  # it has not
+    with pytest.raises(PySparkValueError) as caught:
+        try:
+            raise Py4JNetworkError("Answer from Java side is empty") if lost else ValueError("not a type")
+        except Exception as error:
+            arguments = {"msg": str(error)}
+            raise PySparkValueError(errorClass="CANNOT_PARSE_DATATYPE", messageParameters=arguments)  # noqa: B904
+    told = in_words(caught.value, spark, "checkpoint")
+    assert isinstance(told, ClusterError) == lost
+    assert lost == ("has ended while the job was running" in str(told))
 
 
 def test_a_value_that_one_query_cannot_use_stops_that_one_alone(spark, tmp_path):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Iterator
 from subprocess import TimeoutExpired
 
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -58,7 +59,8 @@ def _text(error: BaseException) -> str:
 
 def _death(error: BaseException, spark: SparkSession) -> ClusterError | None:
     """Whether Spark's own process, with the driver's half of Spark in it, has ended."""
-    if not isinstance(error, OSError | Py4JError | EOFError) or not (_unanswered(error) or is_gone(spark)):
+    # Some calls of PySpark take a lost connection for something else, such as a schema that cannot be parsed.
+    if not (any(map(_unanswered, _causes_of(error))) or is_gone(spark)):
         return None
     return ClusterError(
         "Spark's process (the Java virtual machine) has ended while the job was running",
@@ -66,6 +68,13 @@ def _death(error: BaseException, spark: SparkSession) -> ClusterError | None:
         hint=f"{AGAIN}; if the system killed it because memory ran out, use smaller batches or give it more memory "
         '(spark = { "spark.driver.memory" = "…" })',
     )
+
+
+def _causes_of(error: BaseException | None) -> Iterator[BaseException]:
+    """The error, and what Spark's Python half made it of."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__ if isinstance(error, PySparkException) else None
 
 
 def _unanswered(error: BaseException) -> bool:
