@@ -194,7 +194,7 @@ def random_step(chain: Chain, step: str, rng: random.Random) -> None:
                 chain.driver.rescale(rng.randint(1, 4))
 
 
-@pytest.mark.parametrize("seed", always(6, range(200)))
+@pytest.mark.parametrize("seed", always(4, range(200)))
 def test_classes_move_at_random_and_results_stay(seed, tmp_path):
     rng = random.Random(seed)
     query, inputs = draw_query(rng, one_key=rng.random() < 0.3), tables(rows=36, last=80, seed=seed)
@@ -225,7 +225,7 @@ SHARING = {
 }
 
 
-@pytest.mark.parametrize("seed", always(3, range(40)))
+@pytest.mark.parametrize("seed", always(1, range(40)))
 def test_queries_that_share_exchanges_stay_right_when_their_classes_are_dealt_apart(seed, tmp_path):
     rng, inputs = random.Random(seed), tables(rows=40, last=80, seed=seed)
     many = Many(catalog=CATALOG, folder=tmp_path, slots=rng.randint(2, 3), seed=seed)

@@ -374,13 +374,13 @@ def moved_at_random(seed: int, folder: Path) -> tuple[str, Any, int]:
     return "\n".join([*told, str(difference)]), difference, moves + chain.moves
 
 
-@pytest.mark.parametrize("seed", always(6, range(12)))
+@pytest.mark.parametrize("seed", always(4, range(12)))
 def test_moves_at_random(seed, tmp_path):
     told, difference, _ = moved_at_random(seed, tmp_path)
     assert difference, told
 
 
-@pytest.mark.parametrize("seed", always(6, range(10)))
+@pytest.mark.parametrize("seed", always(4, range(10)))
 def test_every_kind_of_query_in_other_slots(seed, tmp_path):
     case = random_case(seed, EVERYTHING)
     question = ask(case.query, case.inputs, time=case.time)

@@ -169,7 +169,7 @@ def test_ranges_of_hashes_together_are_everything():
     assert 98 <= sum(taken) <= 102
 
 
-@pytest.mark.parametrize("seed", always(4, range(80)))
+@pytest.mark.parametrize("seed", always(3, range(80)))
 def test_random_queries_migrate_and_restart_at_random(seed, tmp_path):
     chance = random.Random(seed)
     query, inputs = draw_query(chance), tables(rows=40, last=90, seed=seed)

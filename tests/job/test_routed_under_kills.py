@@ -72,7 +72,7 @@ def drawn_migrations(random: Random, joined: Joined, batches: int) -> tuple[str,
     return first, found
 
 
-@pytest.mark.parametrize("seed", always(6, range(90)))
+@pytest.mark.parametrize("seed", always(3, range(90)))
 def test_any_join_by_any_plans_is_right_under_kills(seed, tmp_path, monkeypatch):
     random, count = Random(2000 + seed), 3 + seed % 6
     joined = draw_join(random, count, 12 if count < 5 else 6)

@@ -105,7 +105,7 @@ def test_the_order_that_was_weighed_holds(order, restart, tmp_path, monkeypatch)
     assert as_multiset(chain.results()) == as_multiset(ms.run(THREE, inputs))
 
 
-@pytest.mark.parametrize("seed", always(4, range(60)))
+@pytest.mark.parametrize("seed", always(2, range(60)))
 def test_any_order_gives_the_same_results(seed, tmp_path, monkeypatch):
     draw = random.Random(seed)
     monkeypatch.setattr(weighed_moves, "weigh", forced(lambda: draw.choice(ORDERS)))

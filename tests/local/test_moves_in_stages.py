@@ -59,7 +59,7 @@ def step_of(session: ms.Session, step: str, rng: random.Random) -> None:
                 query.cancel_migration()
 
 
-@pytest.mark.parametrize("seed", always(4, range(60)))
+@pytest.mark.parametrize("seed", always(1, range(60)))
 def test_marked_groups_of_several_stages_move_and_migrate_at_random_moments(seed: int, tmp_path: Path) -> None:
     rng, drawn, log = random.Random(seed), np.random.default_rng(seed), []
     parts = {name: [rows(drawn, part) for part in range(14)] for name in "ABCD"}
