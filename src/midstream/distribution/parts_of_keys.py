@@ -18,6 +18,7 @@ import pyarrow as pa
 from midstream.algebra import physical as p
 from midstream.algebra.expressions import AggregateCall, Column
 from midstream.distribution.fragments import Key
+from midstream.operators.aggregate import MEAN_OF_PARTS
 
 MERGED_BY = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
 """By which function the values of parts are merged."""
@@ -95,7 +96,7 @@ def _merging(column: p.AggregateColumn) -> p.AggregateColumn:
     if call.function == "avg":
         names = (column.name + SUM, column.name + COUNT)
         parts = (Column(names[0], TOTAL), Column(names[1], pa.int64()))
-        return replace(column, call=AggregateCall("mean_of_parts", parts, call.type), columns=names, where=None)
+        return replace(column, call=AggregateCall(MEAN_OF_PARTS, parts, call.type), columns=names, where=None)
     value = Column(column.name, call.type)
     merging = AggregateCall(MERGED_BY[call.function], (value,), call.type)
     return replace(column, call=merging, columns=(column.name,), where=None)

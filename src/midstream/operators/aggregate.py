@@ -38,6 +38,9 @@ from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.sweep import sweep
 from midstream.operators.vectors import Numbers, gather
 
+MEAN_OF_PARTS = "mean of parts"
+"""The function that makes averages of the sums and counts of parts; no user's function can have this name."""
+
 
 @dataclass(frozen=True, slots=True)
 class AggregateSpec:
@@ -97,7 +100,7 @@ class GroupAggregate(KeyedSliceOperator):
             if spec.user is not None:
                 assert isinstance(rows, InMemory)
                 return _user_value(spec, rows)
-            if spec.function == "mean_of_parts":
+            if spec.function == MEAN_OF_PARTS:
                 totals, counts = (replace(spec, columns=(name,)).argument(schema) for name in spec.columns)
                 return _mean_of_parts(rows.parts(totals, known), rows.parts(counts, known))
             return compute(spec, rows.parts(spec.argument(schema), known))
