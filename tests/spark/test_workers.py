@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from midstream.cluster.spark.cluster import _in_task
+from midstream.cluster.spark.in_task import in_task
 
 
 class Watching:
@@ -25,6 +25,6 @@ class Watching:
 
 def test_a_worker_does_not_look_through_all_modules_after_every_task(spark):
     def run() -> Any:
-        return spark.range(0, 2, 1, 2).mapInArrow(_in_task(Watching()), "worker long, kept long, left long").collect()
+        return spark.range(0, 2, 1, 2).mapInArrow(in_task(Watching()), "worker long, kept long, left long").collect()
 
     assert all(row["kept"] > 10_000 and row["left"] < row["kept"] / 2 for row in (*run(), *run()))

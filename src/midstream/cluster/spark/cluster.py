@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import json
-import os
-import socket
-import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
-import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
@@ -25,10 +18,10 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.source_batches import source_batch
 from midstream.checkpoint.spark_log import LOCAL, SparkLog, log_after
 from midstream.checkpoint.store import CheckpointStore
-from midstream.cluster.slot_threads import Step
 from midstream.cluster.spark.environment import BATCH_SETTINGS, ROWS_AT_ONCE
 from midstream.cluster.spark.frames.results import batch_frame
 from midstream.cluster.spark.frames.tagging import exchange_type, grouped, slot_of, slots_of_copies
+from midstream.cluster.spark.in_task import in_task
 from midstream.cluster.spark.push_down import PushDown, push_down
 from midstream.cluster.spark.small_batches import EXECUTORS, SmallBatches
 from midstream.job.arriving.incoming import Incoming
@@ -39,7 +32,6 @@ from midstream.job.task.exchange import bits_of
 from midstream.job.task.layout import NOTE, PORT, SLOT, Layout
 from midstream.job.task.memory import Memory
 from midstream.job.task.reports import Report
-from midstream.job.task.step import StageStep
 from midstream.optimizer.cost import SPARK
 from midstream.optimizer.plans import Plan
 
@@ -97,7 +89,7 @@ class SparkCluster:
         bits = bits_of(len(batch.slots.routing))
         flow = _delivered(grouped(selected, incoming.streams, batch.arrivals, incoming.layout, bits, slots), batch)
         for step in batch.steps():
-            flow = flow.mapInArrow(_in_task(step), exchange_type(step.exchanged, step.last))
+            flow = flow.mapInArrow(in_task(step), exchange_type(step.exchanged, step.last))
             if not step.last:
                 flow = flow.repartitionById(slots, F.col(SLOT))
         reports = [Report.from_bytes(bytes(row[0])) for row in flow.collect()]
@@ -136,10 +128,10 @@ class SparkCluster:
         sending, filling = move.steps()
         slots = move.old.slots
         tasks = self._batch_session.range(0, slots, 1, slots)
-        flow = tasks.mapInArrow(_in_task(sending), exchange_type(sending.layout, False))
+        flow = tasks.mapInArrow(in_task(sending), exchange_type(sending.layout, False))
         for step in filling:
             flow = flow.repartitionById(move.new.slots, F.col(SLOT))
-            flow = flow.mapInArrow(_in_task(step), exchange_type(step.layout, step.last))
+            flow = flow.mapInArrow(in_task(step), exchange_type(step.layout, step.last))
         return [Report.from_bytes(bytes(row[0])) for row in flow.select(NOTE).collect() if row[0] is not None]
 
     def no_rows(self, arriving: Layout) -> DataFrame:
@@ -208,39 +200,3 @@ def batch_clock(offsets: str) -> int | None:
         with suppress(ValueError, TypeError, KeyError):
             return int(json.loads(line)["batchTimestampMs"]) * 1000
     return None
-
-
-def _executor() -> str:
-    """The executor of a task: by its id where Spark tells workers, else by its host and the parent of its workers."""
-    return os.environ.get("SPARK_EXECUTOR_ID") or f"{socket.gethostname()}:{os.getppid()}"
-
-
-_modules = 0
-"""How many modules this process had when they were last kept from garbage collections."""
-
-
-def _keep_modules_from_collections() -> None:
-    """Keeps what modules hold from garbage collections.
-
-    Spark's worker collects garbage after every task, before it takes the next one. To look at every object of a
-    thousand modules takes it 50 ms, as long as all else that a small task costs.
-    """
-    global _modules
-    if len(sys.modules) > _modules:
-        gc.freeze()
-        _modules = len(sys.modules)
-
-
-def _in_task(step: Step) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A step as Spark calls it, in each task with the number of its slot."""
-
-    def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        _keep_modules_from_collections()
-        context: Any = TaskContext.get()
-        slot = context.partitionId()
-        if isinstance(step, StageStep):
-            yield from step.run(slot, batches, executor=_executor())
-        else:
-            yield from step.run(slot, batches)
-
-    return call
