@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from py4j.protocol import Py4JNetworkError
-from pyspark.errors import PySparkValueError
+from pyspark.errors import PySparkValueError, StreamingQueryException
 from tests.spark.feeding import Feed
 from tests.spark.test_processes import process_of
 
@@ -143,6 +143,21 @@ def test_a_value_that_one_query_cannot_use_stops_that_one_alone(spark, tmp_path)
 def test_other_failures_are_known_by_what_spark_says(text, message):
     error = _explained(text, "/c")
     assert error is not None and error.message.startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("trace", "detail"),
+    [
+        ("\nCaused by: java.lang.StackOverflowError\n\tat a.B.c(B.scala:1)", "java.lang.StackOverflowError"),
+        ("\njava.io.IOException: a: b\n\tat a.B.c\n", "java.io.IOException: a: b"),
+        ("", "it does not say why; its log may"),
+    ],
+)
+def test_an_end_of_sparks_query_for_whatever_reason_is_told_in_words(trace, detail, spark):
+    ended = StreamingQueryException(f"[STREAM_FAILED] Query terminated with exception:  SQLSTATE: XXKST{trace}")
+    told = in_words(ended, spark, "/c")
+    assert isinstance(told, ClusterError) and told.__cause__ is ended
+    assert told.message == "Spark ended the job's streaming query" and told.detail == detail
 
 
 def test_what_nobody_knows_stays_as_it_is():

@@ -12,7 +12,7 @@ from subprocess import TimeoutExpired
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import SparkSession
 
 from midstream.checkpoint.failures import storage_refusal
@@ -26,6 +26,7 @@ _UNREADABLE = re.compile(
 )
 _NO_SUCH_FILE = re.compile(r"\[FAILED_READ_FILE\.FILE_NOT_EXIST\]|FileNotFoundException")
 _CAUSES = re.compile(r"Caused by: [\w.$]+: (.*)")
+_CAUSE_LINES = re.compile(r"^(?:Caused by: )?((?:[a-z]\w*\.)+[A-Z][\w$]*(?:: .*)?)$", re.M)
 _WORKER = "Python worker exited unexpectedly"
 _EXECUTOR = re.compile(r"ExecutorLostFailure \((.*?)\)(?:\n|$)")
 _LOG = re.compile(r"(?:Incomplete log file|malformed)[^\n]*", re.I)
@@ -34,11 +35,12 @@ _LOG = re.compile(r"(?:Incomplete log file|malformed)[^\n]*", re.I)
 def in_words(error: BaseException, spark: SparkSession, place: str) -> BaseException:
     """The error, or what it says in the user's words if it is one of Spark's that is known; `place` is the checkpoint.
 
-    An error that is ours already, and one that nothing is known of, stay as they are.
+    An error that is ours already, and one that nothing is known of, stay as they are, unless it ended Spark's query.
     """
     if isinstance(error, MidstreamError) or not isinstance(error, OSError | Py4JError | PySparkException | EOFError):
         return error
-    known = _death(error, spark) or _explained(_text(error), place)
+    text = _text(error)
+    known = _death(error, spark) or _explained(text, place) or _end_of_stream(error, text)
     if known is None:
         return error
     known.__cause__ = error
@@ -119,6 +121,18 @@ def _explained(text: str, place: str) -> MidstreamError | None:
             hint="restore Spark's folder of the checkpoint from a copy, or use a new checkpoint",
         )
     return None
+
+
+def _end_of_stream(error: BaseException, text: str) -> ClusterError | None:
+    """An end of Spark's query by a failure that is not among those known: with its last cause, in its words."""
+    if not isinstance(error, StreamingQueryException):
+        return None
+    causes = _CAUSE_LINES.findall(text)
+    return ClusterError(
+        "Spark ended the job's streaming query",
+        detail=causes[-1].strip()[:300] if causes else "it does not say why; its log may",
+        hint=f"{AGAIN}; if it ends again in the same way, look for the cause in Spark's log",
+    )
 
 
 def _unreadable(path: str, reason: str, text: str) -> InputError:
