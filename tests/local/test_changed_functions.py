@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import functools
+import json
+import marshal
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
+from tests.local import function_texts
+from tests.local.function_texts import NOTICED, UNNOTICED, WRITTEN, defined, module
 
 import midstream as ms
-from midstream.algebra.code_fingerprints import VERSION, differ, fingerprint
+from midstream.algebra.code_fingerprints import PYTHON, VERSION, differ, fingerprint, has_changed
+from midstream.algebra.fingerprints.first_format import first_digest
+from midstream.algebra.fingerprints.written_names import written_names
+from midstream.job.queries import changed_functions
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("v", pa.int64())])
 
-
-def defined(text: str, **names: Any) -> Any:
-    """The function f of a text, as a module of its own would have it."""
-    module = {"pc": pc, "pa": pa, "__name__": "users", **names}
-    exec(text, module)
-    return module["f"]
-
-
 PLAIN = "def f(x): return pc.add(x, 1)"
-SAME = [
+EQUAL = [
     "# a comment\n\n\ndef f(x):\n    return pc.add(x, 1)",
     "def f(y): return pc.add(y, 1)",
     "def f(x: pa.Array): return pc.add(x, 1)",
@@ -38,7 +40,7 @@ OTHER = [
 ]
 
 
-@pytest.mark.parametrize("text", SAME)
+@pytest.mark.parametrize("text", EQUAL)
 def test_the_same_code_has_the_same_fingerprint(text: str) -> None:
     assert fingerprint(defined(text)) == fingerprint(defined(PLAIN))
 
@@ -71,6 +73,129 @@ def test_closures_helpers_classes_and_partials_count() -> None:
     assert fingerprint(adding(1)) == fingerprint(adding(1))
 
 
+@pytest.mark.parametrize(("one", "two"), NOTICED.values(), ids=NOTICED)
+def test_a_change_is_noticed(one: str, two: str) -> None:
+    assert fingerprint(defined(one)) == fingerprint(defined(one))
+    assert differ(fingerprint(defined(one)), fingerprint(defined(two)))
+
+
+@pytest.mark.parametrize(("one", "two"), UNNOTICED.values(), ids=UNNOTICED)
+def test_a_change_is_not_noticed_where_the_documentation_says_so(one: str, two: str) -> None:
+    assert fingerprint(defined(one)) == fingerprint(defined(two))
+
+
+@pytest.mark.parametrize("text", function_texts.SAME.values(), ids=function_texts.SAME)
+def test_what_has_no_stable_description_does_not_change_a_fingerprint(text: str) -> None:
+    assert fingerprint(defined(text)) == fingerprint(defined(text))
+
+
+@pytest.mark.parametrize("text", WRITTEN.values(), ids=WRITTEN)
+def test_what_a_function_writes_to_is_not_code(text: str) -> None:
+    function = defined(text)
+    before = fingerprint(function)
+    function(1)
+    function(2)
+    assert fingerprint(function) == before == fingerprint(defined(text))
+
+
+def test_fingerprints_are_the_same_in_every_process() -> None:
+    texts = [*function_texts.SAME.values(), *WRITTEN.values(), *(text for pair in NOTICED.values() for text in pair)]
+    program = (
+        "import json, sys; from tests.local.function_texts import defined\n"
+        "from midstream.algebra.code_fingerprints import fingerprint\n"
+        "print(json.dumps([fingerprint(defined(text)) for text in json.load(sys.stdin)]))"
+    )
+
+    def in_a_process(seed: str) -> list[str]:
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        run = [sys.executable, "-c", program]
+        done = subprocess.run(run, input=json.dumps(texts), env=environment, capture_output=True, text=True, check=True)
+        found: list[str] = json.loads(done.stdout)
+        return found
+
+    one, two = in_a_process("1"), in_a_process("2")
+    assert [text for text, a, b in zip(texts, one, two, strict=True) if a != b] == []
+    assert one == [fingerprint(defined(text)) for text in texts]
+
+
+def test_code_read_from_a_compiled_file_is_the_same() -> None:
+    text = "def g(x): return x in (1, 2, 'a')\ndef f(x): return g(x) or x in (1, 2, 'a') or x in {'b', 'c'}"
+    names: dict[str, Any] = {"__name__": "users"}
+    exec(marshal.loads(marshal.dumps(compile(text, "users.py", "exec"))), names)
+    assert fingerprint(names["f"]) == fingerprint(defined(text))
+
+
+def test_modules_of_the_own_package_count_by_what_is_referred_to() -> None:
+    called = "def f(x): return helpers.g(x)"
+    one, two, more = (
+        fingerprint(defined(called, helpers=module(text)))
+        for text in ("def g(x): return x", "def g(x): return -x", "def g(x): return x\ndef other(x): return x")
+    )
+    assert one == more != two
+    foreign = [module(f"def g(x): return {result}", "library") for result in ("x", "-x")]
+    assert len({fingerprint(defined(called, helpers=library)) for library in foreign}) == 1
+    within = [module("", "users") for _ in range(2)]
+    for package, result in zip(within, ("x", "-x"), strict=True):
+        vars(package).update(helpers=module(f"def g(x): return {result}"), users=package)
+    nested = [fingerprint(defined("def f(x): return users.helpers.g(x)", users=package)) for package in within]
+    assert nested[0] != nested[1]
+
+
+def test_docstrings_may_come_and_go() -> None:
+    bare = "def f(x):\n    def g(y): return None if y else 1\n    g(x)"
+    explained = 'def f(x):\n    "Why."\n    def g(y):\n        "How."\n        return None if y else 1\n    g(x)'
+    assert fingerprint(defined(bare)) == fingerprint(defined(explained))
+
+
+def test_a_global_with_the_name_of_an_attribute_does_not_matter() -> None:
+    one, two = (defined(f"total = {total}\ndef f(x): return x.total") for total in (1, 2))
+    assert fingerprint(one) == fingerprint(two)
+
+
+def test_reading_is_not_writing() -> None:
+    text = "def f(x):\n    out = {}\n    out[x] = RATES[x]\n    made(x)['a'] = 1\n    x.sort()\n    return RATES.get(x)"
+    assert not {name for name in written_names(defined(text).__code__) if "RATES" in name or "made" in name}
+
+
+FIRST = {
+    PLAIN: "976df5cb26da16f78251d0e8",
+    "BY = {'a': 1}\ndef g(x): return BY[x]\ndef f(x, y=(1, 2)): return g(x) in {'a', 'b'}": "4674ea58a0131228d9ec1b6a",
+}
+
+
+@pytest.mark.skipif(PYTHON != "3.11", reason="the byte code is that of Python 3.11")
+@pytest.mark.parametrize(("text", "digest"), FIRST.items())
+def test_records_of_the_first_format_are_compared_as_they_were_made(text: str, digest: str) -> None:
+    same, other = defined(text), defined(OTHER[0])
+    assert not has_changed(f"3.11:{digest}", same, fingerprint(same))
+    assert has_changed(f"3.11:{digest}", other, fingerprint(other))
+
+
+def test_a_record_of_the_first_format_that_has_an_address_tells_nothing() -> None:
+    function = defined(function_texts.SAME["dict keyed by a function"])
+    assert first_digest(function) is None
+    assert not has_changed(f"{PYTHON}:abc", function, fingerprint(function))
+
+
+def test_a_record_of_the_first_format_is_not_of_a_value_in_itself() -> None:
+    function = defined(function_texts.SAME["list in itself"])
+    assert has_changed(f"{PYTHON}:abc", function, fingerprint(function))
+
+
+def test_a_checkpoint_of_the_first_format_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as earlier:
+        earlier.setattr(changed_functions, "fingerprint", lambda function: f"{PYTHON}:{first_digest(function)}")
+        with opened(tmp_path, PLAIN) as session:
+            session.start()
+            push(session, 0)
+    with opened(tmp_path, OTHER[0]) as session, pytest.raises(ms.JobError, match="query calls calls f"):
+        session.start()
+    for first in (5, 10):
+        with opened(tmp_path, PLAIN) as session:
+            session.start()
+            push(session, first)
+
+
 def test_another_version_of_python_says_nothing() -> None:
     assert not differ("2.7:abc", f"{VERSION}:def")
 
@@ -93,7 +218,7 @@ def test_changed_code_is_refused_or_accepted_and_remembered(tmp_path: Path) -> N
     with opened(tmp_path, PLAIN) as session:
         session.start()
         push(session, 0)
-    with opened(tmp_path, SAME[0]) as session:
+    with opened(tmp_path, EQUAL[0]) as session:
         session.start()
         push(session, 5)
     with opened(tmp_path, OTHER[0]) as session, pytest.raises(ms.JobError, match="query calls calls f") as refused:

@@ -1,23 +1,25 @@
 """Fingerprints of users' functions: equal for equal code, whatever file or line it stands on.
 
 What a function does follows from its byte code with its constants and names, its defaults, what its closure holds, and
-the functions and values of its own package that it refers to. Comments, docstrings and positions do not matter. Of
-other packages only names count, and of objects only plain values: a change there is not noticed. Byte code depends on
-Python's version, so a fingerprint names it, and fingerprints of two versions say nothing about each other.
+the functions and values of its own package that it refers to. Comments, docstrings and positions do not matter, nor
+does what the function writes to while it runs. Byte code depends on Python's version, so a fingerprint names it and the
+format of the description, and fingerprints of two versions say nothing about each other.
 """
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import sys
-import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-Plain = str | bytes | int | float | complex | bool | None
+from midstream.algebra.fingerprints.first_format import first_digest
+from midstream.algebra.fingerprints.walk import Walk, packages
+from midstream.algebra.fingerprints.written_names import written_by_run
 
-VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
+PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+VERSION = f"{PYTHON}/2"
+"""Python's version and the format of fingerprints; the first format has no number."""
 
 
 def fingerprint(function: Callable[..., Any]) -> str:
@@ -28,107 +30,30 @@ def fingerprint(function: Callable[..., Any]) -> str:
     >>> fingerprint(lambda x: x + 1) == fingerprint(lambda x: x + 2)
     False
     """
-    digest = hashlib.blake2b(digest_size=12)
-    for text in _Walk(_package(function)).of(function):
-        digest.update(text.encode(errors="surrogatepass"))
-        digest.update(b"\x00")
-    return f"{VERSION}:{digest.hexdigest()}"
+    own = packages(function)
+    walk = Walk(own)
+    digest = _digest(walk, function)
+    named = {code: name for code, name in walk.methods.items() if code not in walk.called}
+    state = written_by_run(walk.codes, named)
+    return f"{VERSION}:{_digest(Walk(own, state), function) if state else digest}"
+
+
+def has_changed(recorded: str, function: Callable[..., Any], now: str) -> bool:
+    """Whether a function with the fingerprint `now` has other code than the recorded one, where that can be told."""
+    version, _, digest = recorded.partition(":")
+    if version == PYTHON:
+        return first_digest(function) not in (None, digest)
+    return differ(recorded, now)
 
 
 def differ(old: str, new: str) -> bool:
-    """Whether two fingerprints are of different code; those of different versions of Python cannot tell."""
+    """Whether two fingerprints are of different code; those of different versions cannot tell."""
     return old != new and old.partition(":")[0] == new.partition(":")[0]
 
 
-class _Walk:
-    """Goes through all that a function's behaviour depends on, each part once."""
-
-    def __init__(self, package: str) -> None:
-        self.package = package
-        self.seen: set[int] = set()
-
-    def of(self, value: Any) -> Iterator[str]:
-        if isinstance(value, Plain):
-            yield f"{type(value).__name__} {value!r}"
-        elif isinstance(value, types.CodeType):
-            yield from self._code(value, None)
-        elif isinstance(value, tuple | list):
-            yield f"{type(value).__name__} {len(value)}"
-            for part in value:
-                yield from self.of(part)
-        elif isinstance(value, frozenset | set):
-            yield f"set {sorted(map(repr, value))}"
-        elif isinstance(value, dict):
-            for key, part in sorted(value.items(), key=lambda item: repr(item[0])):
-                yield repr(key)
-                yield from self.of(part)
-        elif id(value) in self.seen:
-            yield "again"
-        else:
-            self.seen.add(id(value))
-            yield from self._object(value)
-
-    def _object(self, value: Any) -> Iterator[str]:
-        if isinstance(value, functools.partial):
-            yield from (text for part in (value.func, value.args, value.keywords) for text in self.of(part))
-        elif isinstance(value, staticmethod | classmethod | types.MethodType):
-            yield from self.of(value.__func__)
-        elif isinstance(value, property):
-            yield from (text for part in (value.fget, value.fset) for text in self.of(part))
-        elif isinstance(value, types.FunctionType) and self._is_own(value):
-            yield from self._function(value)
-        elif isinstance(value, type) and self._is_own(value):
-            yield from self._class(value)
-        elif isinstance(value, type | types.FunctionType | types.BuiltinFunctionType | types.ModuleType):
-            yield f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', value.__name__)}"
-        else:
-            yield from self.of(type(value))
-            kept = getattr(value, "__dict__", {})
-            yield from self.of({name: part for name, part in kept.items() if isinstance(part, Plain)})
-
-    def _function(self, function: types.FunctionType) -> Iterator[str]:
-        code = function.__code__
-        yield from self._code(code, function.__doc__)
-        yield from self.of(function.__defaults__)
-        yield from self.of(function.__kwdefaults__)
-        for cell in function.__closure__ or ():
-            try:
-                yield from self.of(cell.cell_contents)
-            except ValueError:  # not filled yet
-                yield "empty"
-        for name in sorted(_names(code)):
-            if name in function.__globals__:
-                yield name
-                yield from self.of(function.__globals__[name])
-
-    def _code(self, code: types.CodeType, doc: str | None) -> Iterator[str]:
-        yield code.co_code.hex()
-        yield f"{code.co_argcount} {code.co_posonlyargcount} {code.co_kwonlyargcount} {code.co_flags}"
-        yield " ".join(code.co_names)
-        for place, constant in enumerate(code.co_consts):
-            if place or doc is None or constant != doc:
-                yield from self.of(constant)
-
-    def _class(self, kind: type) -> Iterator[str]:
-        yield from self.of(kind.__bases__)
-        for name, part in sorted(vars(kind).items()):
-            described = isinstance(part, types.FunctionType | staticmethod | classmethod | property | Plain)
-            if described and name not in ("__doc__", "__module__", "__qualname__", "__firstlineno__"):
-                yield name
-                yield from self.of(part)
-
-    def _is_own(self, value: Any) -> bool:
-        return _package(value) == self.package
-
-
-def _names(code: types.CodeType) -> set[str]:
-    """The names that code refers to, that of functions within it included."""
-    inner = (part for part in code.co_consts if isinstance(part, types.CodeType))
-    return set(code.co_names).union(*map(_names, inner))
-
-
-def _package(value: Any) -> str:
-    while isinstance(value, functools.partial):
-        value = value.func
-    own = value if isinstance(value, type | types.FunctionType | types.MethodType) else type(value)
-    return str(getattr(own, "__module__", "") or "").partition(".")[0]
+def _digest(walk: Walk, function: Callable[..., Any]) -> str:
+    digest = hashlib.blake2b(digest_size=12)
+    for text in walk.texts(function):
+        digest.update(text.encode(errors="surrogatepass"))
+        digest.update(b"\x00")
+    return digest.hexdigest()

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
-from midstream.algebra.code_fingerprints import differ, fingerprint
+from midstream.algebra.code_fingerprints import fingerprint, has_changed
 from midstream.algebra.declarations import ScalarFunction, UserFunction
 from midstream.checkpoint.manifest import Manifest
 from midstream.errors import JobError
@@ -36,6 +36,7 @@ def functions_record(before: Manifest | None, now: Mapping[str, str]) -> dict[st
 def require_same_functions(
     manifest: Manifest | None,
     now: Mapping[str, str],
+    functions: Mapping[str, UserFunction],
     queries: Iterable[RunningQuery],
     faults: Faults,
     accepted: bool,
@@ -43,7 +44,8 @@ def require_same_functions(
     """Fails if a function that a query of the checkpoint calls has other code; notes it in histories if accepted."""
     if manifest is None:
         return
-    changed = [name for name, old in manifest.settings.functions.items() if name in now and _differ(old, now[name])]
+    recorded = manifest.settings.functions
+    changed = [name for name in recorded if name in now and _differ(recorded[name], functions[name], now[name])]
     for query in queries:
         calls = [name for name in changed if query.name in manifest.queries and _calls(query.cql, name)]
         if calls and not accepted:
@@ -60,9 +62,9 @@ def _refusal(query: str, calls: list[str]) -> JobError:
     )
 
 
-def _differ(old: str, new: str) -> bool:
-    (kind, _, code), (other, _, changed) = old.partition("; "), new.partition("; ")
-    return kind != other or differ(code, changed)
+def _differ(old: str, function: UserFunction, new: str) -> bool:
+    (old_kind, _, old_code), (kind, _, code) = old.partition("; "), new.partition("; ")
+    return old_kind != kind or has_changed(old_code, _code(function), code)
 
 
 def _calls(cql: str, name: str) -> bool:

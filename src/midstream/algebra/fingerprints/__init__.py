@@ -1,0 +1,1 @@
+"""How the code of users' functions is described for their fingerprints."""
