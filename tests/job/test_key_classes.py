@@ -381,6 +381,7 @@ def test_slots_share_a_group_of_a_later_stage(spread, tmp_path):
     assert as_multiset(chain.results()) == as_multiset(ms.run(TWO_KEYS, inputs))
 
 
+THREE = TWO_KEYS.partition(" AS c ")[2]
 MERGED = {
     "counted": (
         "SELECT B.v, count(*) AS n, max(A.v) AS m FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k GROUP BY B.v",
@@ -394,6 +395,23 @@ MERGED = {
         "SELECT ISTREAM B.v, count(*) AS n FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k GROUP BY B.v"
         " HAVING count(*) > 2",
         "B.v",
+    ),
+    "counted above what is distinct by more": (
+        f"SELECT g, count(*) AS n FROM (SELECT DISTINCT B.v AS g, A.v AS v {THREE}) AS d GROUP BY g",
+        BY_V,
+    ),
+    "grouped above finer groups": (
+        f"SELECT g, sum(m) AS s FROM (SELECT C.v AS g, A.v, count(*) AS m {THREE} GROUP BY C.v, A.v) AS d GROUP BY g",
+        BY_V,
+    ),
+    "distinct above finer groups": (
+        f"SELECT DISTINCT g, m FROM (SELECT B.v AS g, A.v AS v, count(*) AS m {THREE} GROUP BY B.v, A.v) AS d",
+        BY_V,
+    ),
+    "changes of finer groups": (f"SELECT ISTREAM B.v AS g, count(*) AS n {THREE} GROUP BY B.v, A.v", BY_V),
+    "changes of what was distinct by more": (
+        f"SELECT DSTREAM g FROM (SELECT DISTINCT B.v AS g, A.v AS v {THREE}) AS d",
+        BY_V,
     ),
 }
 

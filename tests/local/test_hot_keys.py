@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from tests.local.test_durable_sessions import SCHEMA
 from tests.profiles import always
@@ -81,6 +83,85 @@ def test_several_queries_stay_right_while_slots_share_a_key(tmp_path):
     session.stop()
 
 
+BEGINNING = {
+    "both": "SELECT k FROM A [RANGE 20] INTERSECT SELECT k FROM B [RANGE 20]",
+    "others": "SELECT k FROM A [RANGE 20] EXCEPT SELECT k FROM B [RANGE 5]",
+    "changes": "SELECT ISTREAM k, count(*) AS n FROM A [RANGE 20] GROUP BY k",
+    "counted": "SELECT B.v, d.n FROM (SELECT k, count(*) AS n FROM A [RANGE 20] GROUP BY k) AS d, B [RANGE 20] "
+    "WHERE d.k = B.k",
+    "newest": "SELECT A.v FROM A [PARTITION BY k ROWS 2], B [RANGE 20] WHERE A.k = B.k",
+}
+
+
+@pytest.mark.parametrize(("name", "replaced"), [*((name, False) for name in BEGINNING), ("both", True)])
+def test_a_query_begins_while_slots_share_a_key(name, replaced, tmp_path):
+    parts = {stream: [rows(stream, i, True) for i in range(9)] for stream in "AB"}
+    texts = {query: QUERIES[query] for query in ("pairs", "groups")}
+    with CheckpointSession(checkpoint=str(tmp_path), on="local", slots=4) as session:
+        for stream in "AB":
+            session.stream(stream, SCHEMA)
+        for query, text in texts.items():
+            session.query(query, text)
+        session.start()
+        for i in range(9):
+            if i == 2:
+                session.rebalance()
+            if i == 4:
+                assert session.job.slots.spread
+                begun = "pairs" if replaced else name
+                session.query(begun, BEGINNING[name], replace=replaced)
+            session.push({stream: parts[stream][i] for stream in "AB"})
+        session.finish()
+        later = {stream: pa.concat_tables(parts[stream][4:]) for stream in "AB"}
+        # It is whole once all that came before it has left its windows.
+        found, expected = (
+            whole_from(t, 65) for t in (session.queries[begun].table(), ms.reference(BEGINNING[name], later))
+        )
+        assert found.num_rows and ms.snapshot_equal(found, expected)
+        inputs = {stream: pa.concat_tables(parts[stream]) for stream in "AB"}
+        for query in texts.keys() - {begun}:
+            assert ms.snapshot_equal(session.queries[query].table(), ms.reference(texts[query], inputs)), query
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "shared"),
+    [
+        (2**62, pa.int64(), True),
+        (Decimal(10**27), pa.decimal128(28, 0), True),
+        (Decimal(6 * 10**37), pa.decimal128(38), False),
+    ],
+)
+def test_sums_of_parts_may_be_larger_than_the_sum_of_all(value, kind, shared, tmp_path):
+    schema = pa.schema([("ts", pa.int64()), ("k", pa.int64()), ("v", kind)])
+    parts = [
+        pa.table({"ts": range(10 * i, 10 * i + 8), "k": [1] * 8, "v": [value, -value] * 4}, schema=schema)
+        for i in range(6)
+    ]
+    text = "SELECT k, sum(v) AS s, min(v) AS m FROM A [RANGE 8] GROUP BY k"
+    with CheckpointSession(checkpoint=str(tmp_path), on="local", slots=4) as session:
+        session.stream("A", schema)
+        query, job = session.query("q", text), session._job
+        session.start()
+        for i, part in enumerate(parts):
+            if i == 1:
+                group = max(range(256), key=job.state.loads.__getitem__)
+                with nullcontext() if shared else pytest.raises(ms.JobError, match="needs all rows of a key"):
+                    job.apply(GroupSpread(SpreadGroup(group, "A", 4, "a test", merging=merging_for(job.queries, "A"))))
+            session.push("A", part)
+        assert bool(session.job.slots.spread) is shared
+        session.finish()
+        assert ms.snapshot_equal(query.table(), ms.reference(text, {"A": pa.concat_tables(parts)}))
+
+
+def whole_from(table: pa.Table, start: int) -> pa.Table:
+    """What a result says of an instant and those after it."""
+    if "ts" in table.column_names[-1:]:
+        return table.filter(pc.greater_equal(table["ts"], start))
+    later = table.filter(pc.or_kleene(pc.is_null(table["valid_to"]), pc.greater(table["valid_to"], start)))
+    place = later.column_names.index("valid_from")
+    return later.set_column(place, "valid_from", pc.max_element_wise(later["valid_from"], start))
+
+
 def test_a_job_that_rebalances_by_itself_says_what_it_decides_of_keys(tmp_path):
     session = CheckpointSession(checkpoint=str(tmp_path), on="local", slots=4, rebalancing=True)
     session.stream("A", SCHEMA)
@@ -105,6 +186,8 @@ MORE = {
     "by_value": "SELECT v, count(*) AS n, max(k) AS m FROM A [RANGE 20] GROUP BY v",
     "by_values": "SELECT B.v, count(*) AS n FROM A [RANGE 10], B [RANGE 10] WHERE A.k = B.k GROUP BY B.v",
     "others": "SELECT k FROM A [RANGE 20] EXCEPT SELECT k FROM B [RANGE 5]",
+    "kinds": "SELECT v, count(*) AS n FROM (SELECT DISTINCT A.v, A.k FROM A [RANGE 20]) AS d GROUP BY v",
+    "changes": "SELECT ISTREAM B.v, count(*) AS n FROM A [RANGE 9], B [RANGE 9] WHERE A.k = B.k GROUP BY B.v, A.v",
 }
 
 

@@ -11,9 +11,10 @@ from dataclasses import replace
 from typing import cast
 
 from midstream.algebra import physical as p
-from midstream.distribution.fragments import Fragment, Received, Route, Staged, leaves
+from midstream.algebra.expressions import Column
+from midstream.distribution.fragments import Fragment, Key, Received, Route, Staged, leaves
 from midstream.distribution.key_classes import class_received
-from midstream.distribution.parts_of_keys import Mergeable, is_mergeable, keys_of, merged_over, partial_of
+from midstream.distribution.parts_of_keys import Mergeable, is_mergeable, keys_met, keys_of, merged_over, partial_of
 from midstream.distribution.staging import receive, renumbered, with_readers
 
 
@@ -24,8 +25,9 @@ def divided(staged: Staged, classes: Collection[str]) -> Staged:
     for fragment in staged.fragments:
         plan = renumbered(fragment.plan, numbers)
         node = _lowest(plan) if class_received(fragment) in classes else None
-        if node is not None:
-            parts, travels = partial_of(node), _route(keys_of(node), class_received(fragment))
+        keys = () if node is None else _common_keys(plan, node)
+        if node is not None and keys:
+            parts, travels = partial_of(node), _route(keys, class_received(fragment))
             made.append(Fragment(len(made), parts, _stage(parts, made, fragment.stage), travels, None))
             plan = _with(plan, node, merged_over(node, receive(parts, len(made) - 1, travels)))
         numbers[fragment.number] = len(made)
@@ -38,6 +40,30 @@ def _lowest(plan: p.PhysicalNode) -> Mergeable | None:
     every = len(list(leaves(plan)))
     found = [node for node in p.walk_physical(plan) if is_mergeable(node) and len(list(leaves(node))) == every]
     return cast(Mergeable, found[-1]) if found else None
+
+
+def _common_keys(plan: p.PhysicalNode, node: Mergeable) -> Key:
+    """The columns of what a node gives by which its rows belong together, and those of all nodes above it too."""
+    keys, names = set(keys_of(node)), {name: name for name in node.schema.names}
+    for above in reversed(_above(plan, node)):
+        if isinstance(above, p.Compute):
+            renamed = {c.expression.name: c.name for c in above.columns if isinstance(c.expression, Column)}
+            names = {name: renamed[now] for name, now in names.items() if now in renamed}
+        else:
+            names = {name: now for name, now in names.items() if now in above.schema.names}
+        needed = keys_met(above)
+        if needed is not None:
+            keys = {name for name in keys if names.get(name) in needed}
+    return tuple(name for name in keys_of(node) if name in keys)
+
+
+def _above(plan: p.PhysicalNode, node: p.PhysicalNode) -> list[p.PhysicalNode]:
+    """The nodes above one, from the top; it has all that is received below it, so there are no branches."""
+    found = [plan]
+    while found[-1] is not node:
+        (below,) = (child for child in found[-1].inputs if any(n is node for n in p.walk_physical(child)))
+        found.append(below)
+    return found[:-1]
 
 
 def _with(plan: p.PhysicalNode, node: p.PhysicalNode, other: p.PhysicalNode) -> p.PhysicalNode:

@@ -4,7 +4,8 @@ The value of a group at an instant is that of the values of its parts at that in
 decimal numbers, least and greatest values. Sums of floating-point numbers depend on the order of their terms, and other
 functions do not follow from values of parts. Counts are merged by summing them, and means of whole numbers from sums
 and counts. A part without values has a null sum, least and greatest value, which merging leaves out, as it would the
-part's rows.
+part's rows. Sums of parts may be larger than the sum of all, where numbers of both signs meet: those of whole numbers
+have a wider type, and decimals must leave some digits free.
 
 What is distinct among distinct rows of parts is distinct among all rows.
 """
@@ -16,7 +17,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from midstream.algebra import physical as p
-from midstream.algebra.expressions import AggregateCall, Column
+from midstream.algebra.expressions import AggregateCall, Cast, Column
 from midstream.distribution.fragments import Key
 from midstream.operators.aggregate import MEAN_OF_PARTS
 
@@ -27,7 +28,10 @@ SUM, COUNT = "#sum", "#count"
 """What the parts of a mean are called, after its name."""
 
 TOTAL = pa.decimal128(38, 0)
-"""The type of sums of which means are made: they may be wider than 64 bits."""
+"""The type of parts of sums and means of whole numbers: they may be wider than 64 bits."""
+
+MOST_DIGITS = 28
+"""Of how many digits decimals may be: sums have 38, and ten digits more are ten thousand million rows."""
 
 Mergeable = p.GroupAggregate | p.Deduplicate
 
@@ -47,8 +51,16 @@ def is_mergeable(node: p.PhysicalNode) -> bool:
 def _is_mergeable(call: AggregateCall) -> bool:
     if call.function == "avg":
         return not call.distinct and pa.types.is_integer(call.args[0].type)
-    exact = pa.types.is_integer(call.type) or pa.types.is_decimal(call.type)
-    return call.function in MERGED_BY and not call.distinct and (call.function != "sum" or exact)
+    return call.function in MERGED_BY and not call.distinct and (call.function != "sum" or _parts_fit(call))
+
+
+def _parts_fit(call: AggregateCall) -> bool:
+    """Whether sums of parts are exact, and fit wherever the sum of all rows does."""
+    summed = call.args[0]
+    while isinstance(summed, Cast) and pa.types.is_decimal(summed.input.type):
+        summed = summed.input
+    kind = summed.type
+    return bool(pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.precision <= MOST_DIGITS))
 
 
 def has_means(node: p.PhysicalNode) -> bool:
@@ -61,6 +73,18 @@ def keys_of(node: Mergeable) -> Key:
     return node.keys if isinstance(node, p.GroupAggregate) else tuple(node.schema.names)
 
 
+def keys_met(node: p.PhysicalNode) -> Key | None:
+    """The columns whose equal values must meet in a node of one input; None where rows need not meet."""
+    match node:
+        case p.PartialAggregate() | p.PartialDistinct():
+            return None
+        case p.GroupAggregate(keys=keys) | p.RowWindow(partition_by=keys):
+            return keys
+        case p.Deduplicate() | p.Changes():
+            return tuple(node.schema.names)
+    return None
+
+
 def partial_of(node: Mergeable) -> p.PhysicalNode:
     """What the node gives for parts of keys."""
     if isinstance(node, p.Deduplicate):
@@ -68,11 +92,13 @@ def partial_of(node: Mergeable) -> p.PhysicalNode:
     aggregates = tuple(part for column in node.aggregates for part in _parts(column))
     keys = [node.schema.field(name) for name in node.keys]
     schema = pa.schema([*keys, *(pa.field(part.name, part.call.type) for part in aggregates)])
-    return p.PartialAggregate(schema if has_means(node) else node.schema, node.input, node.keys, aggregates, node.grid)
+    return p.PartialAggregate(schema, node.input, node.keys, aggregates, node.grid)
 
 
 def _parts(column: p.AggregateColumn) -> list[p.AggregateColumn]:
-    """What is computed of parts of groups for an aggregate."""
+    """What is computed of parts of groups for an aggregate; parts of sums may be wider than the sums."""
+    if column.call.function == "sum" and pa.types.is_integer(column.call.type):
+        return [replace(column, call=replace(column.call, data_type=TOTAL))]
     if column.call.function != "avg":
         return [column]
     total = replace(column.call, function="sum", data_type=TOTAL)
@@ -97,6 +123,6 @@ def _merging(column: p.AggregateColumn) -> p.AggregateColumn:
         names = (column.name + SUM, column.name + COUNT)
         parts = (Column(names[0], TOTAL), Column(names[1], pa.int64()))
         return replace(column, call=AggregateCall(MEAN_OF_PARTS, parts, call.type), columns=names, where=None)
-    value = Column(column.name, call.type)
+    value = Column(column.name, TOTAL if call.function == "sum" and pa.types.is_integer(call.type) else call.type)
     merging = AggregateCall(MERGED_BY[call.function], (value,), call.type)
     return replace(column, call=merging, columns=(column.name,), where=None)

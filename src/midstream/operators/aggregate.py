@@ -32,10 +32,10 @@ from midstream.operators.large_groups import LargeGroups, LargeSlice, Values
 from midstream.operators.ordering import group_rows, total_order
 from midstream.operators.parts import ALL_ROWS, Argument, Layout, Part, Parts, count_measure
 from midstream.operators.slices import KeyedSliceOperator
-from midstream.operators.spread import SpreadOf
 from midstream.operators.state.alive import Alive, Stored
 from midstream.operators.state.sorted_state import SortedState
 from midstream.operators.sweep import sweep
+from midstream.operators.variance import SpreadOf
 from midstream.operators.vectors import Numbers, gather
 
 MEAN_OF_PARTS = "mean of parts"
@@ -160,7 +160,8 @@ def compute(spec: AggregateSpec, parts: Parts) -> pa.Array:
             whole = pa.types.is_integer(parts.argument.kind)
             return decimals(_integer_total(parts) if whole else _decimal_total(parts), spec.type, some)
         case "sum" if pa.types.is_integer(spec.type):
-            return integers(_total(parts), some)
+            of_parts = pa.types.is_decimal(parts.argument.kind)
+            return integers(_decimal_total(parts) if of_parts else _total(parts), some)
         case "sum":
             return pa.array(_total(parts), pa.float64(), mask=~some)
         case "avg":

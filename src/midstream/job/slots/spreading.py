@@ -282,12 +282,15 @@ Kinds = Mapping[tuple[str, tuple[str, ...]], Kind]
 
 
 def _changed(segments: Mapping[str, Any], queries: Queries, group: SpreadGroup, change: Any) -> dict[str, Any]:
-    """The segments with those of all fragments changed that read a group's spread stream."""
+    """The segments with those of all fragments changed that read a group's spread stream.
+
+    A query that begins has none, and may be one that could not share the group.
+    """
     found = {name: dict(fragments) for name, fragments in segments.items()}
     for name, query in queries.items():
-        for fragment in query.staged.fragments:
+        for fragment in (f for f in query.staged.fragments if f.number in found.get(name, {})):
             kinds = kinds_of_states(fragment, query.boxes[fragment.number], group.spread, group.key_class)
-            if kinds and fragment.number in found.get(name, {}):
+            if kinds:
                 found[name][fragment.number] = change(found[name][fragment.number], kinds)
     return found
 
