@@ -80,7 +80,7 @@ class Doubling:
 
     def tracks(self, query: str, keys: Mapping[str, tuple[str, ...]], whole: bool) -> Iterator[tuple[str, Track]]:
         """The tracks by which a query runs, with what is added to its name; `whole` says that it keeps intervals."""
-        old, copies, at = [int(owner) for owner in self.manager.owners], self.copies, self.split_at
+        old, copies, at = self._senders(), self.copies, self.split_at
         before = None if at is None else Limit(at, True, whole)
         after = None if at is None else Limit(at, False, whole)
         if self.queries[query] == WHOLE:
@@ -93,6 +93,18 @@ class Doubling:
         yield LEAVING, Track(left, keys, before, marked=at is None)
         got = tuple(copies[group][0] if group in copies else ELSEWHERE for group in range(len(old)))
         yield COMING, Track(got, keys, after, coming=True)
+
+    def _senders(self) -> list[int]:
+        """The slots of groups before the move.
+
+        A slot that has nothing old left is no longer a group's owner, but goes on until all are done: if the move is
+        cancelled, the group stays there, with all rows that have come meanwhile.
+        """
+        slots = [int(owner) for owner in self.manager.owners]
+        for move in self.manager.moves:
+            for group in move.groups:
+                slots[group] = int(move.sender)
+        return slots
 
     def observed(self, facts: Mapping[int, Facts]) -> Doubling:
         """After a batch, of which slots have reported; what the manager asks next is carried before the next one."""
