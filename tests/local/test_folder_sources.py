@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import logging
+import os
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import midstream as ms
 from midstream.checkpoint.file_entries import SourceFile
 from midstream.cluster.local.folders import ATTEMPTS, FolderSource
 from midstream.errors import InputError
@@ -130,3 +134,64 @@ def test_rows_may_be_long(tmp_path, format, length):
     found, _ = stream.read(stream.present())
     assert found.column("ts").to_pylist() == [1, 2, 3]
     assert found.column("k").to_pylist() == ["a", text, "b"]
+
+
+@pytest.mark.parametrize("have", [["ts", "k"], ["k"], ["ts"], ["more"]])
+@pytest.mark.parametrize("declared", ["k", "k.k"])
+def test_a_column_that_a_parquet_file_lacks_is_null(tmp_path, have, declared):
+    names = [declared if name == "k" else name for name in have]
+    pq.write_table(
+        pa.table({name: ["1", "2"] if name == declared else [1, 2] for name in names}), tmp_path / "1.parquet"
+    )
+    stream = FolderSource.opened(NamedSource("A", "parquet", str(tmp_path), f"ts BIGINT, `{declared}` STRING", {}))
+    found, _ = stream.read(stream.present())
+    assert found.column("ts").to_pylist() == ([1, 2] if "ts" in names else [None, None])
+    assert found.column(declared).to_pylist() == (["1", "2"] if declared in names else [None, None])
+
+
+def test_names_of_columns_of_parquet_files_may_differ_in_case(tmp_path):
+    pq.write_table(pa.table({"K": ["a"], "TS": [1]}), tmp_path / "1.parquet")
+    stream = source(str(tmp_path), "parquet")
+    found, _ = stream.read(stream.present())
+    assert found.to_pylist() == [{"ts": 1, "k": "a"}]
+    pq.write_table(pa.table({"ts": [2], "TS": [1]}), tmp_path / "1.parquet")
+    found, _ = stream.read(stream.present())
+    assert found.to_pylist() == [{"ts": 2, "k": None}]
+    pq.write_table(pa.table({"Ts": [2], "TS": [1]}), tmp_path / "1.parquet")
+    with pytest.raises(InputError, match="differ in case only"):
+        stream.read(stream.present())
+
+
+@pytest.mark.parametrize("format", ["parquet", "csv", "json"])
+def test_rows_of_files_without_the_time_column_are_dead_letters(tmp_path, format):
+    (tmp_path / "in").mkdir()
+    file = tmp_path / "in" / f"1.{format}"
+    if format == "parquet":
+        pq.write_table(pa.table({"k": ["a", "b"]}), file)
+    else:
+        file.write_text("k\na\nb\n" if format == "csv" else 'null\n{"k": "b"}\n')
+    options = {"header": "true"} if format == "csv" else {}
+    with ms.Session(checkpoint=str(tmp_path / "checkpoint"), on="local") as session:
+        session.open_stream("A", format, path=str(tmp_path / "in"), schema="ts BIGINT, k STRING", options=options)
+        session.query("q", "SELECT k FROM A [RANGE 10]")
+        session.process_available(finish=True)
+        assert session.queries["q"].table().num_rows == 0
+        assert session.dead_letters().column("reason").to_pylist() == ["null time"] * 2
+
+
+@pytest.mark.parametrize("files", [1, 3])
+def test_files_that_were_written_again_in_the_same_size_are_warned_of_once(tmp_path, caplog, files):
+    for number in range(files + 1):
+        (tmp_path / f"{number}.csv").write_text("1,a\n")
+    stream = source(str(tmp_path))
+    _, read = stream.read(stream.present())
+    with caplog.at_level(logging.WARNING):
+        stream.check_unchanged(read)
+        assert not caplog.messages
+        for number in range(files):
+            (tmp_path / f"{number}.csv").write_text("2,b\n")
+            os.utime(tmp_path / f"{number}.csv", (1, 1))
+        stream.check_unchanged(read)
+    (message,) = caplog.messages
+    assert f"the file {tmp_path / '0.csv'} of stream A" in message and "not read again" in message
+    assert ("and 2 more," in message) == (files == 3)

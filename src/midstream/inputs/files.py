@@ -20,6 +20,7 @@ import pyarrow.json
 import pyarrow.parquet
 
 from midstream.errors import InputError
+from midstream.inputs.json_lines import json_lines
 from midstream.inputs.json_values import json_row
 
 Format = Literal["parquet", "csv", "tsv", "json", "arrow", "arrow stream"]
@@ -156,16 +157,15 @@ def _read_tsv(path: Path) -> pa.Table:
 
 
 def _read_json(path: Path) -> pa.Table:
-    with pa.input_stream(str(path), compression="detect") as stream:
-        start = stream.read(1024).lstrip()
-    if start.startswith(b"["):
+    text = json_lines(path)
+    if text[:1024].lstrip().startswith(b"["):
         raise ValueError("it is one JSON array; one object per line is expected")
-    table = pyarrow.json.read_json(path)
+    table = pyarrow.json.read_json(pa.BufferReader(text))
     # Arrow takes text for times down to the second and forgets their zone: read such columns as text, then parse them.
     guessed = [f.with_type(pa.string()) for f in table.schema if pa.types.is_timestamp(f.type)]
     if guessed:
         options = pyarrow.json.ParseOptions(explicit_schema=pa.schema(guessed))
-        table = pyarrow.json.read_json(path, parse_options=options).select(table.column_names)
+        table = pyarrow.json.read_json(pa.BufferReader(text), parse_options=options).select(table.column_names)
     return _with_times(table)
 
 

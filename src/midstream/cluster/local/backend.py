@@ -65,7 +65,7 @@ class Source(Protocol):
         """The files that are among absolute paths."""
 
     def check_unchanged(self, read: Collection[SourceFile]) -> None:
-        """Refuses files that were read and hold something else now."""
+        """Refuses files that were read and have another size now, and warns of those that were written again."""
 
     def read(self, files: Sequence[SourceFile]) -> tuple[pa.Table, list[SourceFile]]:
         """The rows of files, and the files as they were when they were read."""

@@ -6,6 +6,7 @@ does. Files whose names begin with a dot or an underscore are somebody's unfinis
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,8 +26,11 @@ from midstream.errors import InputError, JobError, MidstreamError
 from midstream.inputs import NamedSource
 from midstream.inputs.ddl import schema_of_ddl
 from midstream.inputs.folder_paths import local_folder
+from midstream.inputs.json_lines import json_lines
 from midstream.language import parse
 from midstream.operators.expressions import CompiledExpression, compile_expression
+
+log = logging.getLogger(__name__)
 
 FORMATS = ("parquet", "csv", "json")
 OPTIONS = {"maxFilesPerTrigger", "pathGlobFilter", "header", "sep", "delimiter", "nullValue"}
@@ -121,16 +125,34 @@ class FolderSource:
         return [here.get(name, SourceFile(name, 0, 0)) for name in sorted(names)]
 
     def check_unchanged(self, read: Collection[SourceFile]) -> None:
-        """Refuses files that were read and hold something else now: what was added to them would be lost."""
+        """Refuses files that were read and have another size now: what was added to them would be lost.
+
+        Those of the same size that were written again are warned of: most are copies, whose rows were read.
+        """
         now = {file.path: file for file in self.present()}
+        again = []
         for file in read:
             known = now.get(file.path)
-            if known is not None and known.size != file.size:
+            if known is None:
+                continue
+            if known.modified != file.modified:
+                again.append(file.path)
+            if known.size != file.size:
                 raise JobError(
                     f"the file {self.folder / file.path} of stream {self.name} has changed since it was read",
                     detail=f"it had {file.size:,} bytes and has {known.size:,}",
                     hint="add rows to the folder as new files, and put the old file back as it was",
                 )
+        if again:
+            log.warning("%s", self._written_again(again))
+
+    def _written_again(self, paths: Sequence[str]) -> str:
+        """In words that files have another modification time than when they were read."""
+        more = f", and {len(paths) - 1:,} more," if len(paths) > 1 else ""
+        return (
+            f"the file {self.folder / paths[0]} of stream {self.name}{more} has another modification time than when it "
+            "was read, and the same size: it is taken for a copy and not read again. Add new rows as new files"
+        )
 
     def read(self, files: Sequence[SourceFile]) -> tuple[pa.Table, list[SourceFile]]:
         """The rows of files, in order, with the stream's columns; and the files as they were when they were read."""
@@ -239,12 +261,30 @@ def _computed(name: str, raw: pa.Schema, columns: Sequence[str]) -> tuple[tuple[
 
 
 def _read_parquet(path: Path, schema: pa.Schema, options: Mapping[str, str]) -> pa.Table:
-    names = list(schema.names)
     with pyarrow.parquet.ParquetFile(path) as file:
-        if set(names) <= set(file.schema_arrow.names) and not any("." in name for name in names):
+        declared = _declared_names(file.schema_arrow.names, schema.names)
+        names = list(declared)
+        if not any("." in name for name in names):
             # A dataset of one file takes several times as long to set up.
-            return _with_columns(file.read(names, use_threads=file.metadata.num_rows > _FEW_ROWS), schema)
-    return _with_columns(pyarrow.parquet.read_table(path, columns=names), schema)
+            table = file.read(names, use_threads=file.metadata.num_rows > _FEW_ROWS)
+        else:
+            table = pyarrow.parquet.read_table(path, columns=names)
+    return _with_columns(table.rename_columns([declared[name] for name in table.column_names]), schema)
+
+
+def _declared_names(present: Sequence[str], declared: Sequence[str]) -> dict[str, str]:
+    """The declared name of each column of a file that has one, which may differ in case, as Spark has it.
+
+    >>> _declared_names(["TS", "k", "more"], ["ts", "k", "v"])
+    {'TS': 'ts', 'k': 'k'}
+    """
+    found = {name: name for name in present if name in set(declared)}
+    for name in set(declared) - set(found):
+        alike = [other for other in present if other.lower() == name.lower() and other not in found]
+        if len(alike) > 1:
+            raise ValueError(f"the columns {', '.join(alike)} differ in case only")
+        found |= dict.fromkeys(alike, name)
+    return {name: found[name] for name in present if name in found}
 
 
 def _in_blocks(read: Callable[[int], pa.Table]) -> pa.Table:
@@ -279,9 +319,10 @@ def _read_csv(path: Path, schema: pa.Schema, options: Mapping[str, str]) -> pa.T
 def _read_json(path: Path, schema: pa.Schema, options: Mapping[str, str]) -> pa.Table:
     read_as = pa.schema([pa.field(f.name, _parsed_as(f.type)) for f in schema])
     parse_options = pyarrow.json.ParseOptions(explicit_schema=read_as, unexpected_field_behavior="ignore")
+    text = json_lines(path)
 
     def read(block: int) -> pa.Table:
-        return pyarrow.json.read_json(path, pyarrow.json.ReadOptions(block_size=block), parse_options)
+        return pyarrow.json.read_json(pa.BufferReader(text), pyarrow.json.ReadOptions(block_size=block), parse_options)
 
     return _with_columns(_in_blocks(read), schema)
 
