@@ -16,7 +16,7 @@ from typing import Protocol
 from midstream.algebra import physical as p
 from midstream.algebra.physical.routed import KeptWindow, OneWayJoin, RoutedJoin, Ways, WindowName
 from midstream.distribution.fragments import EVERY_SLOT, STAY, Received, Route
-from midstream.distribution.routed.hops import Stop, Travel, stops
+from midstream.distribution.routed.stops import Stop, Travel, stops
 from midstream.operators.arrival_hash import can_arrive_by
 
 Slots = tuple[int, ...]
