@@ -9,17 +9,19 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
+from collections.abc import Callable
 from random import Random
 
 import pyarrow as pa
 
 from midstream.api import reference
-from midstream.errors import MidstreamError, MigrationError
+from midstream.errors import InputError, MidstreamError, MigrationError
 from midstream.lab.bench.figures import Report
 from midstream.lab.fuzz.cases import Case, random_case
 from midstream.lab.fuzz.constructs import EVERYTHING, INNER_JOINS, INTERVAL_KEEPING, RELATIONAL
 from midstream.lab.fuzz.drives import Drive, result_of
 from midstream.lab.fuzz.judge import difference
+from midstream.lab.fuzz.odd_values import with_odd_values
 from midstream.lab.fuzz.texts import foreign_errors
 
 log = logging.getLogger(__name__)
@@ -27,6 +29,12 @@ log = logging.getLogger(__name__)
 TEXTS_PER_CASE = 100
 ROWS = (12, 30)
 """How many rows a stream has at most."""
+
+Judge = Callable[[Case, pa.Table | MidstreamError, Counter[str]], str | None]
+"""Says what is wrong with the results of a case, or with its refusal."""
+
+ODD = 10
+"""Every how many cases have values at the edges of their types."""
 
 CONSTRUCTS = (EVERYTHING, RELATIONAL, INTERVAL_KEEPING, INNER_JOINS)
 """What queries may use: everything, or only what more strategies can migrate."""
@@ -39,8 +47,10 @@ def bench_fuzz(cases: int = 200, seed: int = 0) -> Report:
     for number in range(seed, seed + cases):
         random = Random(number)
         case = random_case(number, random.choice(CONSTRUCTS), most_rows=random.choice(ROWS))
+        if number % ODD == 0:
+            case = with_odd_values(case, random)
         counts["judged by DuckDB"] += case.sql is not None
-        found = _wrong(case, random, counts)
+        found = _wrong(case, random, counts, _judged_if_computed if number % ODD == 0 else _judged)
         if found is not None:
             counts["wrong"] += 1
             log.error("seed %d: %s%s", number, found, case)
@@ -60,9 +70,12 @@ def bench_fuzz(cases: int = 200, seed: int = 0) -> Report:
     return report
 
 
-def _wrong(case: Case, random: Random, counts: Counter[str]) -> str | None:
+def _wrong(case: Case, random: Random, counts: Counter[str], judged: Judge) -> str | None:
     """What is wrong with a drawn run of a case, if anything is."""
-    drive = Drive.draw(random, case)
+    try:
+        drive = Drive.draw(random, case)
+    except InputError as refused:  # plans are found by what the streams hold
+        return judged(case, refused, counts)
     try:
         found = result_of(case, drive)
         if isinstance(found, MigrationError):
@@ -73,7 +86,7 @@ def _wrong(case: Case, random: Random, counts: Counter[str]) -> str | None:
             drive = drive.without_migrations()
             found = result_of(case, drive)
         counts["migrated"] += bool(drive.migrations)
-        wrong = _judged(case, found, counts)
+        wrong = judged(case, found, counts)
     except Exception as error:
         wrong = f"{type(error).__name__}: {error}"
     return None if wrong is None else f"{drive}: {wrong}"
@@ -88,3 +101,15 @@ def _judged(case: Case, found: pa.Table | MidstreamError, counts: Counter[str]) 
         counts["input refused"] += 1
         return None
     return f"the oracle answers, but the engine says: {found}"
+
+
+def _judged_if_computed(case: Case, found: pa.Table | MidstreamError, counts: Counter[str]) -> str | None:
+    """The judgement where values may be impossible to compute: one plan meets such a value, another does without it."""
+    try:
+        wanted = reference(case.query, case.inputs, time=case.time)
+    except InputError:
+        wanted = None
+    if wanted is None or isinstance(found, InputError):
+        counts["input refused"] += 1
+        return None
+    return _judged(case, found, counts)

@@ -35,6 +35,9 @@ QUERIES = {
     "gone": "SELECT DSTREAM k, v FROM B [RANGE 7] WHERE v > 0",
     "average": "SELECT A.k, AVG(B.v) AS a, MIN(A.v) AS m FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k GROUP BY A.k",
     "pairs": "SELECT A.v, C.v AS w FROM A [RANGE 6], C [RANGE 6] WHERE A.v < C.v",
+    "kinds": "SELECT g, COUNT(*) AS n FROM (SELECT DISTINCT B.v AS g, A.v AS v FROM A [RANGE 20], B [RANGE 20]"
+    " WHERE A.k = B.k) AS d GROUP BY g",
+    "finer": "SELECT ISTREAM B.v, COUNT(*) AS n FROM A [RANGE 9], B [RANGE 9] WHERE A.k = B.k GROUP BY B.v, A.v",
 }
 OTHER_TEXT = "SELECT A.k, A.v FROM A [RANGE 20], C [RANGE 10] WHERE A.k = C.k AND A.v > 1"
 """What a query is replaced by."""
@@ -115,7 +118,7 @@ class Workload:
                 how = {"command": "rebalance", "protocol": random.choice(["auto", "mslb", "split_time", "ptlb"])}
                 if random.random() < 0.5:
                     how |= {"protocol": "auto", "by": random.choice(EXCHANGED)}
-                if random.random() < 0.3:
+                if random.random() < 0.5:
                     return how
                 slots = [random.randint(0, self.slots - 1) for _ in range(random.choice([8, 256]))]
                 return {**how, "routing": [slots[group * len(slots) // 256] for group in range(256)]}
@@ -141,7 +144,7 @@ class Workload:
 
 def _files(random: Random, batches: int) -> dict[str, dict[str, pa.Table]]:
     found: dict[str, dict[str, pa.Table]] = {name: {} for name in STREAMS}
-    hot = random.choice([0.0, 0.0, 0.0, 0.8])
+    hot = random.choice([0.0, 0.0, 0.8])
     at = 0
     for number in range(batches):
         for name in STREAMS:
@@ -152,11 +155,11 @@ def _files(random: Random, batches: int) -> dict[str, dict[str, pa.Table]]:
 
 
 def _rows(random: Random, at: int, count: int, hot: float) -> pa.Table:
-    """Rows about an instant; the part `hot` of them has one key."""
+    """Rows about an instant; the part `hot` of them has one key, and as many one value."""
     columns: dict[str, list[int | None]] = {"k": [], "v": [], "ts": []}
     for _ in range(count):
         columns["k"].append(None if random.random() < 0.05 else 0 if random.random() < hot else random.randint(0, 4))
-        columns["v"].append(random.randint(0, 5))
+        columns["v"].append(0 if random.random() < hot else random.randint(0, 5))
         back = random.randint(0, 2 * LATENESS) if random.random() < 0.25 else 0
         columns["ts"].append(max(0, at + random.randint(0, 6) - back))
     return pa.table(columns, schema=SCHEMA)
