@@ -14,6 +14,7 @@ import pyarrow as pa
 import midstream as ms
 from midstream.checkpoint.failures import storage_errors
 from midstream.checkpoint.local_files import LocalFiles
+from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.retention import warn_of_removed_dead_letters
 from midstream.cluster.spark.failures import in_words
 from midstream.inputs.ddl import schema_of_ddl
@@ -40,6 +41,13 @@ def _raise(error: BaseException) -> None:
 def _missing_file() -> None:
     with storage_errors("read", "orders.checkpoint/state/3-0.pack"):
         Path("3-0.pack").read_bytes()
+
+
+def _batch_gone() -> None:
+    store: Any = SimpleNamespace(uri="orders.checkpoint", batch_ids=lambda: range(30, 40))
+    manifest: Any = SimpleNamespace(batch_id=17)
+    with StoredJob(store, manifest)._retained(17):
+        _missing_file()
 
 
 def _taken_name() -> None:
@@ -135,6 +143,13 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
             _missing_file,
             "a file of the checkpoint was deleted or lost.",
             "restore the checkpoint from a copy; [Recovering](../how-to/recover.md) says what can be repaired.",
+        ),
+    ),
+    "NotRetained": (
+        Example(
+            _batch_gone,
+            "the job went on, and what was read of its checkpoint is as of a batch that is no longer retained.",
+            "`refresh()` the job or open it again; `ms.read_results` always reads as of the newest batch.",
         ),
     ),
     "AlreadyThere": (

@@ -1,4 +1,4 @@
-"""The public contract: what users, examples and acceptance checks rely on."""
+"""The public API."""
 
 from __future__ import annotations
 
@@ -343,7 +343,9 @@ def open(checkpoint: str | PathLike[str]) -> StoredJob:
     """The job at a checkpoint, read only, whether it runs, has stopped, or runs elsewhere.
 
     Its queries, plans, migrations, decisions, streams, slots, requests, metrics, dead letters and results are values as
-    of the newest batch; `at(batch)` gives them as of another whose manifest is retained.
+    of the newest batch; `at(batch)` gives them as of another whose manifest is retained. Beside a running job that
+    batch is retained for a while (`retained` of the session). After that its results, dead letters and metrics may have
+    gone, and to read them is an error: `refresh()` gives the job as of the newest batch.
     """
     return StoredJob.open(str(checkpoint))
 

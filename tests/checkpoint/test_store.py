@@ -52,6 +52,19 @@ def test_the_newest_manifest_is_found(store):
     assert latest == store.read(11) and latest.batch_id == 11
 
 
+def test_a_newest_manifest_that_goes_before_it_is_read_is_not_the_newest_any_more(store, monkeypatch):
+    for batch_id in range(3):
+        store.commit(manifest(batch_id))
+    now = store.batch_ids()
+    store.files.delete(manifest_path(1))
+    listed = iter([[0, 1], now])
+    monkeypatch.setattr(store, "batch_ids", lambda: next(listed))
+    assert store.latest().batch_id == 2
+    monkeypatch.setattr(store, "batch_ids", lambda: [0, 1])
+    with pytest.raises(MissingFile):
+        store.latest()
+
+
 def test_the_same_outcome_may_be_committed_again_and_another_not(store):
     first = manifest(0)
     store.commit(first)

@@ -26,6 +26,7 @@ import httpx
 from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
+from midstream.checkpoint.failures import NotRetained
 from midstream.checkpoint.stored import GroupMove, Slots
 from midstream.interface.cli import app
 from midstream.interface.cli.decided import decided
@@ -73,7 +74,7 @@ def signed_in(job: Served) -> tuple[TestClient, Access, dict[str, str]]:
     return page, access, {CSRF: csrf, "origin": f"http://{HOST}", "host": HOST}
 
 
-def run_apart(wanted: Coroutine[Any, Any, str]) -> str:
+def run_apart(wanted: Coroutine[Any, Any, Any]) -> Any:
     """Runs a coroutine in a thread: where a browser is open, this one has a loop already."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, wanted).result()
@@ -135,6 +136,20 @@ def test_a_page_that_comes_back_is_told_only_what_is_new(finished_job):
     told = run_apart(first(13))
     assert told.startswith("id: 14\nevent: job\n")
     assert json.loads(told.partition("data: ")[2])["series"]["batch"] == [14]
+
+
+def test_a_batch_that_goes_while_it_is_read_is_no_trouble(finished_job, monkeypatch):
+    feed = Feed(str(finished_job.folder))
+
+    def gone(job: object) -> None:
+        raise NotRetained("batch 14 is no longer retained")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("midstream.interface.dashboard.feed.job_summary", gone)
+        run_apart(feed.look())
+    assert feed.error is None and feed.number == 0
+    run_apart(feed.look())
+    assert feed.job is not None and feed.number == 1
 
 
 def test_a_checkpoint_without_a_batch_is_no_failure(tmp_path):

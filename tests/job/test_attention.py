@@ -15,6 +15,7 @@ from tests.job.many import Many
 
 import midstream as ms
 from midstream.api import ask
+from midstream.checkpoint.names import copy_name
 from midstream.checkpoint.status import stored_status
 from midstream.cluster.sessions import Session
 from midstream.interface.jobs.job_file import read_job
@@ -104,6 +105,25 @@ class TestInThisProcess:
         waits = session.queries["join"].statistics["waits_for"]
         assert waits == (None if skew == 0 else {"stream": "B", "behind": None, "batches": 5})
         assert [record.message.count("waits for stream B") for record in caplog.records] == ([] if skew == 0 else [1])
+
+
+def test_the_copy_by_which_a_migration_is_verified_is_not_named(tmp_path, caplog):
+    join = "SELECT A.k FROM A [RANGE 10], B [RANGE 10], C [RANGE 10] WHERE A.k = B.k AND B.k = C.k"
+    made: Any = ms.Session(checkpoint=str(tmp_path), on="local")
+    with made as session:
+        for name in "ABC":
+            session.stream(name, SCHEMA)
+        session.query("q", join, plan="((A B) C)")
+        session.start()
+        session.push({name: pa.Table.from_batches([rows(0)]) for name in "ABC"})
+        session.queries["q"].migrate("(A (B C))", verify=1000)
+        with caplog.at_level(logging.WARNING):
+            for time in range(1, 6):
+                session.push({name: pa.Table.from_batches([rows(time)]) for name in "AB"})
+        assert copy_name("q") in session._job.queries
+        (message,) = [message for message in caplog.messages if "waits for stream" in message]
+        assert message.startswith("query q waits for stream C")
+        assert [wait.partition(",")[0] for wait in session.waits] == ["query q waits for stream C"]
 
 
 @pytest.mark.parametrize("order", list(permutations(range(4)))[::5])

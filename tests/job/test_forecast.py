@@ -11,7 +11,8 @@ import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint.control import ask as ask_job
 from midstream.interface.asking import COMMANDS, asked, checked
-from midstream.job.commands.forecast import forecast
+from midstream.job.commands.accounts import history_of
+from midstream.job.commands.forecast import forecast, migration_text
 from midstream.language import parse
 from midstream.optimizer.plans import plan_query
 
@@ -49,6 +50,25 @@ def test_a_forecast_of_a_migration_names_the_legal_strategies_and_begins_nothing
     with pytest.raises(ms.MigrationError, match="migrating already"):
         foretold(job, command="migrate", query="q", plan="(A (B C))")
     assert foretold(job, command="cancel", query="q")["cancelled"] == "(A (B C))"
+
+
+def test_what_is_explained_of_a_migration_between_slots_is_what_the_job_does(job):
+    job.add("stages", JOIN.replace("B.k = C.k", "B.v = C.v"), wanted="((A B) C)")
+    query = job.driver.queries["stages"]
+    text = migration_text(job.driver, query, "(A (B C))", "auto", "least_silence")
+    told = foretold(job, command="migrate", query="stages", plan="(A (B C))")
+    lines = text.splitlines()
+    assert lines[1].startswith(f"migration by {told['strategy']} ")
+    refused = {line.split()[0] for line in lines if "refused:" in line}
+    assert refused == {s["strategy"] for s in told["strategies"] if not s["legal"]}
+    assert {"parallel_track", "genmig_shortened"} <= refused
+    with pytest.raises(ms.MigrationError, match="unknown preference"):
+        migration_text(job.driver, query, "(A (B C))", "auto", "fastest")
+    one = migration_text(job.driver, job.driver.queries["q"], "(A (B C))", "auto", "soonest")
+    assert "(soonest)" in one and "parallel_track" in one and "refused: its plans" not in one
+    job.migrate_query("stages", "(A (B C))", "auto")
+    (begun,) = [record for record in history_of(job.driver, job.driver.queries["stages"]) if "strategy" in record]
+    assert begun["strategy"] == told["strategy"]
 
 
 def test_the_running_plan_is_among_those_offered(job):

@@ -65,3 +65,29 @@ def test_adaptivity_that_was_asked_for_outlives_a_restart(session, tmp_path):
         again.push({name: rows(40) for name in "ABC"})
         assert ms.open(tmp_path).query("q").adaptivity.mode == "suggest"
         assert ms.read_results(tmp_path, "q").equals(again.queries["q"].table())
+
+
+def test_options_of_the_other_kind_of_session_are_refused_by_name(session):
+    query = session.queries["q"]
+    with pytest.raises(ms.MigrationError, match="migrations of a job do not queue"):
+        query.migrate("(A (B C))", queue=True)
+    with ms.Session() as memory:
+        for name in "ABC":
+            memory.stream(name, SCHEMA)
+        asked_of = memory.query("q", JOIN)
+        with pytest.raises(ms.MigrationError, match="a session in memory has no slots"):
+            asked_of.migrate("(A (B C))", slots=[1])
+        assert not memory.was_dropped("q", JOIN)
+        with pytest.raises(ms.JobError, match="has no stored job"):
+            memory.job  # noqa: B018
+
+
+def test_a_record_read_by_key_names_what_to_use_instead(session):
+    session.queries["q"].migrate("(A (B C))", "moving_state")
+    session.query("later", JOIN)
+    session.push({name: rows(20) for name in "ABC"})
+    (moved,), (started,) = (session.queries[name].history for name in ("q", "later"))
+    with pytest.warns(DeprecationWarning, match=r"use \.strategy, or \.record"):
+        assert moved["strategy"] == "moving_state"
+    with pytest.warns(DeprecationWarning, match=r"use \.record\['event'\]"):
+        assert started["event"] == started.record["event"] == "started"

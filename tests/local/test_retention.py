@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import midstream as ms
 from midstream.checkpoint.check import check
+from midstream.checkpoint.failures import MissingFile, NotRetained
 from midstream.checkpoint.process import this_process
 from midstream.checkpoint.retention import Limit, RemovedWarning, Retention
 from midstream.checkpoint.status import stored_status
@@ -112,6 +113,37 @@ def test_old_dead_letters_go_and_are_still_counted(tmp_path: Path) -> None:
     # Files that were merged go with the newest of their rows.
     assert set(range(BATCHES - 5, BATCHES)) <= set(left["batch_id"].to_pylist()) < set(range(BATCHES))
     assert ms.snapshot_equal(stored.results("q"), everything())
+
+
+def test_a_job_as_of_a_batch_that_is_no_longer_retained_says_so(tmp_path: Path) -> None:
+    with opened(tmp_path, {"results": "1 batches", "dead_letters": "1 batches"}) as session:
+        session.start()
+        session.push("A", rows(0))
+        session.push("A", rows(1))
+        old = ms.open(tmp_path)
+        for i in range(2, BATCHES):
+            session.push("A", rows(i))
+        for read in (lambda: old.results("q"), old.dead_letters):
+            with pytest.raises(NotRetained, match=f"batch {old.batch} of .* is no longer retained") as raised:
+                read()
+            assert "refresh()" in str(raised.value) and "repair" not in str(raised.value)
+        with pytest.raises(NotRetained, match=r"is not retained\n.*keeps batches"):
+            old.at(old.batch)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RemovedWarning)
+            newest = old.refresh()
+            assert newest.results("q").equals(ms.read_results(tmp_path, "q"))
+            assert newest.dead_letters().num_rows
+
+
+def test_a_file_of_a_retained_batch_that_is_lost_is_named(tmp_path: Path) -> None:
+    run(tmp_path, None)
+    stored = ms.open(tmp_path)
+    for path in (tmp_path / "dead_letters").rglob("*.parquet"):
+        path.unlink()
+    with pytest.raises(MissingFile, match="the dead-letter file .* is missing") as raised:
+        stored.dead_letters()
+    assert not isinstance(raised.value, NotRetained) and "midstream repair" in str(raised.value)
 
 
 def test_results_go_by_their_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,10 @@ class MissingFile(JobError):
     """A file of the checkpoint that is not there."""
 
 
+class NotRetained(MissingFile):
+    """A batch that the checkpoint no longer keeps: its manifest has gone, and files that only it named with it."""
+
+
 class AlreadyThere(JobError):
     """A file that must be new and is not."""
 

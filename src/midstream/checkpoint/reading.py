@@ -6,7 +6,8 @@ manifest's content into the values that dashboards and commands show.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,6 +18,8 @@ import pyarrow.parquet as pq
 import midstream.checkpoint.graph_html  # noqa: F401  (how notebooks show what is here)
 from midstream.checkpoint.control import REQUESTS as ARRIVED
 from midstream.checkpoint.control import numbers_in
+from midstream.checkpoint.failures import MissingFile, NotRetained
+from midstream.checkpoint.files import Files
 from midstream.checkpoint.inspect import tick
 from midstream.checkpoint.lease import Holder, likely_holder
 from midstream.checkpoint.lists import dead_letters_of
@@ -49,7 +52,11 @@ RATES_OVER = 4096
 
 @dataclass(frozen=True)
 class StoredJob:
-    """A job as of one batch. `at` gives it as of another that is retained, `refresh` as of the newest."""
+    """A job as of one batch. `at` gives it as of another that is retained, `refresh` as of the newest.
+
+    Results, dead letters and metrics are read from files when they are asked for. Once the batch is no longer retained
+    some of these may have gone; to read them is then an error that says so, `NotRetained`.
+    """
 
     store: CheckpointStore
     manifest: Manifest
@@ -75,16 +82,39 @@ class StoredJob:
     def refresh(self) -> StoredJob:
         """The job as of the newest batch: itself, if there is no newer one."""
         batches = self.batches
-        return self if not batches or batches[-1] == self.batch else StoredJob(self.store, self.store.read(batches[-1]))
+        if not batches or batches[-1] == self.batch:
+            return self
+        newest = self.store.latest()
+        return self if newest is None else StoredJob(self.store, newest)
 
     def at(self, batch: int) -> StoredJob:
         """The job as of a batch whose manifest is retained."""
         if batch not in self.batches:
-            raise JobError(
-                f"the manifest of batch {batch} is not retained",
-                detail=f"the checkpoint keeps batches {self.batches[0]} to {self.batches[-1]}" if self.batches else "",
-            )
-        return StoredJob(self.store, self.store.read(batch))
+            raise NotRetained(f"the manifest of batch {batch} is not retained", detail=self._kept())
+        with self._retained(batch):
+            return StoredJob(self.store, self.store.read(batch))
+
+    def _kept(self) -> str:
+        batches = self.batches
+        return f"the checkpoint keeps batches {batches[0]} to {batches[-1]}" if batches else ""
+
+    @contextmanager
+    def _retained(self, batch: int) -> Iterator[None]:
+        """Tells a file that went with its batch from one that is lost.
+
+        Manifests go before the files that only they name, so a batch that is still retained has all of its files.
+        """
+        try:
+            yield
+        except MissingFile as error:
+            if batch in self.batches:
+                raise
+            raise NotRetained(
+                f"batch {batch} of {self.checkpoint} is no longer retained",
+                detail=self._kept(),
+                hint="open the job again, or refresh() it, to read as of its newest batch; a larger `retained` of the "
+                "session keeps batches for longer",
+            ) from error
 
     @property
     def checkpoint(self) -> str:
@@ -196,15 +226,17 @@ class StoredJob:
 
     def metrics(self, batches: int | None = None) -> pa.Table:
         """The metrics table: a row per batch, oldest first; with `batches`, about that many from its end."""
-        return metrics_of(self.store.files, self.manifest, batches)
+        with self._retained(self.batch):
+            return metrics_of(self.store.files, self.manifest, batches)
 
     def rates(self) -> dict[str, Any]:
         """Rows and results a second over the last minutes."""
         return rates(self.metrics(RATES_OVER))
 
     def results(self, query: str) -> pa.Table:
-        """The released results of a query, in order of their start."""
-        return stored_results(self.store.files, self.manifest, query)
+        """The results of a query that were released as of the batch, in order of their start."""
+        with self._retained(self.batch):
+            return stored_results(self.store.files, self.manifest, query)
 
     def plot(self, query: str) -> Any:
         """Draws results, state and time of each batch of a query, with its migrations, as a figure of matplotlib."""
@@ -222,14 +254,8 @@ class StoredJob:
     def dead_letters(self, limit: int | None = None) -> pa.Table:
         """Rows that could not be used, with the reasons, newest batch first; no more than `limit`."""
         warn_of_removed_dead_letters(self.manifest)
-        tables, rows = [_NO_DEAD_LETTERS.empty_table()], 0
-        for file in reversed(list(dead_letters_of(self.store.files, self.manifest))):
-            if limit is not None and rows >= limit:
-                break
-            content = pa.BufferReader(open_output(self.store.files, file))
-            tables.append(pq.read_table(content, partitioning=None).cast(_NO_DEAD_LETTERS))
-            rows += file.rows
-        found = pa.concat_tables(tables)
+        with self._retained(self.batch):
+            found = pa.concat_tables(_dead_letters(self.store.files, self.manifest, limit))
         return found if limit is None else found.slice(0, limit)
 
 
@@ -249,6 +275,18 @@ def job_html(job: StoredJob) -> str:
 _NO_DEAD_LETTERS = pa.schema(
     [("batch_id", pa.int64()), ("stream", pa.string()), ("reason", pa.string()), ("row", pa.string())]
 )
+
+
+def _dead_letters(files: Files, manifest: Manifest, limit: int | None) -> Iterator[pa.Table]:
+    """Dead letters, newest batch first, until there are `limit`."""
+    yield _NO_DEAD_LETTERS.empty_table()
+    rows = 0
+    for file in reversed(list(dead_letters_of(files, manifest))):
+        if limit is not None and rows >= limit:
+            return
+        content = pa.BufferReader(open_output(files, file))
+        yield pq.read_table(content, partitioning=None).cast(_NO_DEAD_LETTERS)
+        rows += file.rows
 
 
 def _request(record: Mapping[str, Any], status: str) -> StoredRequest:

@@ -34,5 +34,6 @@ class Recorded:
         return self.record.get(key, default)
 
     def _warn(self, key: str) -> None:
-        text = f"reading {type(self).__name__} by key is deprecated: use .{key}, or .record for all that was recorded"
+        use = f".{key}, or .record for all that was recorded" if hasattr(self, key) else f".record[{key!r}]"
+        text = f"reading {type(self).__name__} by key is deprecated: use {use}"
         warnings.warn(text, DeprecationWarning, stacklevel=3)

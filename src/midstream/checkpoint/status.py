@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.inspect import tick
 from midstream.checkpoint.lease import likely_holder
 from midstream.checkpoint.manifest import Manifest
@@ -139,6 +140,8 @@ def _query(manifest: Manifest, name: str) -> dict[str, Any]:
         "removed": account.removed,
         "added": account.added is not None,
         "results": account.results,
+        "some_unreleased": _some_unreleased(manifest, name),
+        "time": entry.time,
         "released": tick(manifest.released.get(name)),
         "history": list(account.history),
         "adaptivity": None,
@@ -147,3 +150,9 @@ def _query(manifest: Manifest, name: str) -> dict[str, Any]:
         "waits_for": manifest.streams.waits.get(name),
         "shared_with": shared_with(manifest, name),
     }
+
+
+def _some_unreleased(manifest: Manifest, name: str) -> bool:
+    """Whether some results wait until every register has passed their start; files in lists have none."""
+    released = manifest.released.get(name, BEGINNING)
+    return any(file.last_from >= released for file in manifest.outputs.results.get(name, ()))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.crash_points import reach
-from midstream.checkpoint.failures import AlreadyThere
+from midstream.checkpoint.failures import AlreadyThere, MissingFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import batch_of
@@ -67,7 +67,15 @@ class CheckpointStore:
     def latest(self) -> Manifest | None:
         """The newest manifest; none if no batch is done. A damaged one is an error, not passed over."""
         ids = self.batch_ids()
-        return self.read(ids[-1]) if ids else None
+        while ids:
+            try:
+                return self.read(ids[-1])
+            except MissingFile:
+                newer = self.batch_ids()
+                if newer[-1:] == ids[-1:]:
+                    raise
+                ids = newer  # while it was opened, newer batches were done and it has gone
+        return None
 
     def make_safe(self) -> None:
         """Makes all manifests that are there safe: the process that made the newest may have died before it was."""

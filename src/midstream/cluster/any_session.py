@@ -7,7 +7,7 @@ kinds of sessions say how; what only one of them makes possible is refused by th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import pyarrow as pa
 
@@ -20,8 +20,6 @@ from midstream.html import Records
 from midstream.inputs import Duration, NamedSource, StreamSettings
 
 if TYPE_CHECKING:
-    from typing import Self
-
     from midstream.adaptation.policy import Mode, Policy
     from midstream.checkpoint.files import Files
     from midstream.checkpoint.reading import StoredJob
@@ -56,14 +54,12 @@ class Session:
     - `memory_per_slot` is what each slot may hold in memory ("512 MB"); what is more goes through local files.
     - `group_bits` (8 to 12) is chosen when a checkpoint is made: keys are hashed into `2 ** group_bits` partition
       groups, the units that move between slots.
-    - With `carry="all"` every column of every stream reaches the tasks, so that no later query ever restarts Spark's
-      stream.
+    - With `carry="all"` every column of every stream reaches the tasks, so no later query restarts Spark's stream.
     - `small_batches`: on Spark the driver runs batches of up to so many bytes itself, without Python workers; 0 for
       none. By default "1 MB", and where Spark runs in one process (`local[*]`) "8 MB", and of Parquet files even more.
-    - `retained` is how many manifests are kept, `metrics_retained` for how many batches the metrics table goes back, at
-      least. `retention` limits what is kept of "results", of "dead_letters" and of results of "replaced" queries, each
-      by age, size or batches: `{"results": "30 days", "dead_letters": "1 GB", "replaced": "500 batches"}`; else all is
-      kept.
+    - `retained` is how many manifests are kept, `metrics_retained` for how many batches at least there are metrics.
+      `retention` limits what is kept of "results", "dead_letters" and results of "replaced" queries, each by age, size
+      or batches: `{"results": "30 days", "dead_letters": "1 GB", "replaced": "500 batches"}`; else all is kept.
     - `sites` are named sets of slots, `{"eu": [0, 1], "us": [2, 3]}`, at which streams may live. Slots are fixed then,
       and they are not pinned to hosts. `links` say what sending between two sites takes, a latency and a rate:
       `{"eu <-> us": "80 ms, 10 MB/s"}`, or `"eu -> us"` for one way. Adaptive queries weigh plans by them.
@@ -84,7 +80,7 @@ class Session:
     """The kind that a SparkSession, a checkpoint and a place ask for; set by `sessions`, which knows them all."""
 
     dead_letters: Any
-    """The rows that could not be used, and why."""
+    """The rows that could not be used, and why: a list in memory; on a checkpoint a method that gives a table."""
 
     def __new__(cls, spark: Any = None, *, checkpoint: Any = None, on: object = None, **options: Any) -> Session:
         """A session of the kind that the arguments ask for."""
@@ -246,6 +242,10 @@ class Session:
         """
         raise NotImplementedError
 
+    def was_dropped(self, name: str, cql: str) -> bool:
+        """Whether a query of this very text was dropped by request, so that a program need not declare it again."""
+        return False
+
     def start(self, trigger: str | None = None) -> Self:
         """Starts; `trigger` is an interval such as "5 seconds", or "available" for what there is now; else at once.
 
@@ -289,7 +289,7 @@ class Session:
     @property
     def job(self) -> StoredJob:
         """The job as of its last batch, in the values that `ms.open` gives."""
-        self._needs_checkpoint("a stored job")
+        self._needs_checkpoint("stored job")
 
     def rebalance(self, routing: Sequence[int] | None = None, *, protocol: str = "auto", by: str | None = None) -> bool:
         """Reassigns partition groups to slots, their state with them, beginning with the next batch.

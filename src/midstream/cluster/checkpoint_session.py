@@ -198,7 +198,6 @@ class CheckpointSession(Session):
         return wanted
 
     def was_dropped(self, name: str, cql: str) -> bool:
-        """Whether a query of this very text was dropped by request."""
         return self._job.state.dropped.get(name) == cql
 
     def drop(self, name: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -47,14 +47,17 @@ class ContinuousQuery:
         *,
         part: str = "auto",
         trigger: str = "asked for",
+        slots: Sequence[int] | None = None,
+        queue: bool = False,
         verify: Duration | None = None,
     ) -> None:
         """Migrates to another plan while results keep coming.
 
-        Only the part in which the plans differ migrates, unless `part` is "whole". The strategy must be legal for both
-        plans; with the part "smallest" it is enough that it is legal for the part. With `verify`, a duration, a copy of
-        the query migrates first, both are compared for so long after that, and the plan changes only if nothing
-        differs.
+        Only the part in which the plans differ migrates, unless `part` is "whole". A named strategy must be legal for
+        both plans; with the part "smallest" it is enough that it is legal for the part, as it is for "auto". With
+        `verify`, a duration, a copy of the query migrates first, both are compared for so long after that, and the plan
+        changes only if nothing differs. On a checkpoint, `slots` names those that migrate, each by itself; in memory,
+        `queue` lets a migration wait for the end of another.
         """
         raise NotImplementedError
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,18 +17,18 @@ from midstream.checkpoint.stored import StoredDecision, StoredMigration
 from midstream.checkpoint.stored_queries import past_migration
 from midstream.cluster.continuous_query import ContinuousQuery
 from midstream.cluster.enrolment import Enrolment
+from midstream.errors import MigrationError
 from midstream.html import Records
 from midstream.inputs import Duration
 from midstream.job.commands.accounts import decisions_of, history_of, statistics_of
-from midstream.job.commands.forecast import moved_text
+from midstream.job.commands.forecast import migration_text, moved_text
 from midstream.job.job import Job
 from midstream.job.outputs.results import results_of_query
 from midstream.job.plans.local_plans import SlotPlans, explained, migrating_to, plans_by_slot
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.class_dealing import dealt_apart
-from midstream.migration.predict import prediction_text
 from midstream.optimizer.growth import growth
-from midstream.optimizer.plans import Plan, plan_query
+from midstream.optimizer.plans import Plan
 
 
 class Query(ContinuousQuery):
@@ -99,28 +98,30 @@ class Query(ContinuousQuery):
         part: str = "auto",
         trigger: str = "asked for",
         slots: Sequence[int] | None = None,
+        queue: bool = False,
         verify: Duration | None = None,
     ) -> None:
         """Goes over to another plan, beginning with the next batch, while results keep coming.
 
-        With `slots` only these do, each by itself; plans of one stage may differ from slot to slot.
+        With `slots` only these do, each by itself; plans with the same stages and routes may differ from slot to slot.
 
-        Only the part in which the plans differ migrates, unless `part` is "whole". The strategy must be legal for both
-        plans; with the part "smallest" it is enough that it is legal for the part.
+        Only the part in which the plans differ migrates, unless `part` is "whole". A named strategy must be legal for
+        both plans; with the part "smallest" it is enough that it is legal for the part, as it is for "auto".
 
         With `verify`, a duration of stream time, a copy of the query migrates first and runs on beside it for so long.
         What both release is compared snapshot by snapshot. The query goes over only if nothing differs; otherwise it
         stays, and its history names the first instant that differs, and where the new plan's results are.
         """
+        if queue:
+            raise MigrationError(
+                "migrations of a job do not queue", hint="wait for the end of the one that is under way, or cancel it"
+            )
         stretch = None if verify is None else ticks(verify, self._running.plan.query.domain)
         self._enrolment.migrate(self.name, plan, strategy, trigger, part, slots, stretch)
 
     def explain_migration(self, plan: Plan | str, *, part: str = "auto", preference: str = "least_silence") -> str:
         """Which part of the plan would migrate to another one, and what each strategy is predicted to take."""
-        query, job = self._running, self._job
-        target = plan_query(query.plan.query, plan, query.emit_every)
-        known = replace(job.state.situation(query), old=query.plan, new=target, functions=query.functions)
-        return prediction_text(known, part, preference)
+        return migration_text(self._job, self._running, plan, part, preference)
 
     def cancel_migration(self) -> None:
         """Goes back to the plan before the migration under way, with the next batch; nothing is lost or doubled."""

@@ -1,4 +1,4 @@
-"""Adaptive queries on Spark, as the driver watches them.
+"""Adaptive queries of a job, as the driver watches them.
 
 Slots report what they saw of a batch; the driver puts it together into one observer, as if all rows had passed one
 place, and lets the controller decide before the batch is committed. What is known and what was decided is part of the

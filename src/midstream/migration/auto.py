@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from midstream.errors import MigrationError
 from midstream.migration.costs import Prediction, Predictor
@@ -64,13 +64,19 @@ def choose(
 
     Strategies that would be silent for longer than so many ticks come last.
     """
-    if preference not in PREFERENCES:
-        raise MigrationError(f"unknown preference {preference!r}", hint=f"use one of {', '.join(PREFERENCES)}")
+    order = PREFERENCES[preference_named(preference)]
     allowed, refusals = _allowed(strategies, old, new, functions)
     predictor = Predictor(old, new, situation, capacity)
     predictions = [predictor.predict(name, strategies[name].decide(situation)) for name in allowed]
-    predictions.sort(key=lambda p: (p.silence > most_silence, *PREFERENCES[preference](p)))
+    predictions.sort(key=lambda p: (p.silence > most_silence, *order(p)))
     return Choice(predictions[0].strategy, preference, tuple(predictions), refusals)
+
+
+def preference_named(name: str) -> Preference:
+    """The preference of a name; refuses other names."""
+    if name not in PREFERENCES:
+        raise MigrationError(f"unknown preference {name!r}", hint=f"use one of {', '.join(PREFERENCES)}")
+    return cast(Preference, name)
 
 
 def _allowed(

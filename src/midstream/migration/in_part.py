@@ -43,7 +43,8 @@ from midstream.optimizer.plans import Plan
 
 PARTS = ("auto", "smallest", "whole")
 """What migrates: the smallest part in which the plans differ, whatever the plans contain beside it ("smallest"); the
-same part, by a strategy that could migrate the whole plans as well ("auto"); or always everything ("whole")."""
+same part, and a strategy that was named must be one that could migrate the whole plans as well ("auto"); or always
+everything ("whole")."""
 
 
 def way(strategy: Strategy, old: Plan, new: Plan, functions: Functions, part: str = "auto") -> Strategy:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -164,20 +164,23 @@ class Query(ContinuousQuery):
         *,
         part: str = "auto",
         trigger: str = "asked for",
+        slots: Sequence[int] | None = None,
         queue: bool = False,
         verify: Duration | None = None,
     ) -> None:
         """Goes over to another plan while results keep coming; what it shared, it first takes over as its own.
 
-        Only the part in which the plans differ migrates, unless `part` is "whole". The strategy must be legal for both
-        plans; with the part "smallest" it is enough that it is legal for the part. While another migration runs, it is
-        refused, or with `queue` waits for the end of that one.
+        Only the part in which the plans differ migrates, unless `part` is "whole". A named strategy must be legal for
+        both plans; with the part "smallest" it is enough that it is legal for the part, as it is for "auto". While
+        another migration runs, it is refused, or with `queue` waits for the end of that one.
 
         With `verify`, a duration, a copy of the query migrates first, both are compared for so long after that, and the
         plan changes only if nothing differs.
         """
         if self.session.queries.get(self.name) is not self:
             raise MigrationError(f"query {self.name} has been dropped")
+        if slots is not None:
+            raise MigrationError("a session in memory has no slots", hint="leave slots out, or run on a checkpoint")
         target = plan_query(self.plan.query, plan, self.emit_every)
         self.go_on_alone()
         self._know_starts()

@@ -23,6 +23,7 @@ from midstream.interface.cli.status_text import (
     migration_line,
     rates_lines,
     requests_lines,
+    results_text,
     retention_lines,
     shared_group_lines,
     shared_lines,
@@ -34,7 +35,7 @@ from midstream.interface.leaving import dropped, repaired, resumed, stopped
 from midstream.interface.slots import slots_named
 from midstream.optimizer.sites.links import link_texts
 
-Checkpoint = Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The checkpoint of the running job.")]
+Checkpoint = Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The job's checkpoint.")]
 
 QueryName = Annotated[str, typer.Argument(metavar="QUERY", help="The query's name.")]
 
@@ -75,7 +76,7 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
         moving = f", migrating to {query['migrating_to']}" if query["migrating_to"] else verifying_text(query)
         rests = f", {query['status']}" if query.get("status") in ("replaced", "quarantined") else ""
         plan = query["plan"] or "without joins"
-        lines.append(f"query {name}: {query['results']:,} results, plan {plan}{moving}{rests}")
+        lines.append(f"query {name}: {results_text(query)}, plan {plan}{moving}{rests}")
         lines += faults_lines(name, query)
         lines += [migration_line(record) for record in query["history"]]
         lines += [f"  warning: {sentence}" for sentence in query.get("warnings", ())]

@@ -29,7 +29,7 @@ def show_table(table: pa.Table, limit: int) -> None:
     shown = table if limit == 0 else table.slice(0, limit)
     drawn = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False)
     for field in table.schema:
-        drawn.add_column(Text(field.name), justify="right" if _is_number(field.type) else "left", overflow="fold")
+        drawn.add_column(Text(field.name), justify="right" if is_number(field.type) else "left", overflow="fold")
     columns = [[show_value(v, field.name) for v in shown.column(i).to_pylist()] for i, field in enumerate(table.schema)]
     for row in zip(*columns, strict=True):
         drawn.add_row(*row)
@@ -126,5 +126,6 @@ def _console(stream: Any) -> Console:
     return Console(file=stream, highlight=False, width=None if stream.isatty() else NOT_A_TERMINAL)
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def is_number(kind: pa.DataType) -> bool:
+    """Whether values of a type are shown aligned to the right."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))

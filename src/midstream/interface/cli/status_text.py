@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from midstream.algebra.quantities import amount, plural, seconds
+from midstream.algebra.quantities import amount, instant, plural, seconds
+from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME
 from midstream.distribution.plan_texts import slots_text
 
 
@@ -121,6 +122,21 @@ def _found(record: dict[str, Any]) -> str:
     rows += [f"\n    only in the new plan's results: {row}" for row in verified["only_in_new"][:3]]
     kept = f"\n    the new plan's results are kept as {record['new_results']}" if "new_results" in record else ""
     return f"; {verified['difference']}{''.join(rows)}{kept}"
+
+
+def results_text(query: dict[str, Any]) -> str:
+    """How many results a query has computed, and which of them are released if not all are.
+
+    >>> results_text({"results": 51, "some_unreleased": True, "released": 120, "time": "integer"})
+    '51 results, released before 120'
+    """
+    count = plural(query["results"], "result")
+    if not query.get("some_unreleased"):
+        return count
+    if query["released"] is None:
+        return f"{count}, none released yet"
+    domain = INTEGER_TIME if query["time"] == "integer" else TIMESTAMP_TIME
+    return f"{count}, released before {instant(query['released'], domain)}"
 
 
 def migration_line(record: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from midstream.checkpoint.failures import NotRetained
 from midstream.checkpoint.reading import StoredJob
 from midstream.errors import MidstreamError
 from midstream.interface.dashboard.page_data import job_summary
@@ -58,6 +59,8 @@ class Feed:
         """Looks at the checkpoint once."""
         try:
             news = await asyncio.to_thread(self._read)
+        except NotRetained:  # newer batches were done meanwhile: the next look reads as of one of them
+            news = False
         except MidstreamError as error:
             news = error.message != self.error
             self.error = error.message

@@ -34,9 +34,13 @@ _ADAPTIVITY = Key((str, dict), "Whether better plans are looked for: a mode, or 
 JOB_KEYS: Mapping[str, Key] = {
     "checkpoint": Key(TEXT, "Where state, results and progress are kept.", needed=True),
     "name": Key(TEXT, "What the checkpoint knows the job by; the file's name by default."),
-    "on": Key(TEXT, "Where the job runs: on Spark, or in this process without Java.", ("spark", "local")),
+    "on": Key(TEXT, "Where the job runs: on Spark (the default), or in this process without Java.", ("spark", "local")),
     "trigger": Key(TEXT, 'How often a batch begins, such as "5 seconds"; as soon as the last one ended by default.'),
-    "slots": Key((int, str), 'How many tasks share the work of a batch; as it needs within a range such as "2..8".'),
+    "slots": Key(
+        (int, str),
+        "How many tasks share the work of a batch: by default Spark's parallelism, in this process 1; "
+        'as many as it needs within a range such as "2..8".',
+    ),
     "master": Key(TEXT, 'The Spark master; "local[*]" by default.'),
     "ticks": Key(FLAG, "Whether a clock moves time while no rows come."),
     "retained": Key(NUMBER, "How many manifests are kept; 10 by default."),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from midstream.interface.cli.output import show_value
+from midstream.interface.cli.output import is_number, show_value
 
 WIDEST = 40
 """How wide a column is at most; longer values stick out."""
@@ -54,8 +54,4 @@ class Answer:
 
     def _line(self, values: tuple[str, ...] | list[str], schema: pa.Schema) -> str:
         cells = zip(values, self.widths, schema, strict=True)
-        return "  ".join(v.rjust(w) if _is_number(f.type) else v.ljust(w) for v, w, f in cells).rstrip()
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+        return "  ".join(v.rjust(w) if is_number(f.type) else v.ljust(w) for v, w, f in cells).rstrip()

@@ -31,8 +31,10 @@ from midstream.job.slots.doubled_moves import AUTO, protocol_named
 from midstream.job.slots.relocation import groups_moved, require_slots, shipped_rows
 from midstream.job.task.exchange import default_routing
 from midstream.job.transitions import after
-from midstream.migration.predict import predicted
-from midstream.migration.protocol import Situation
+from midstream.migration.auto import PREFERENCES, Auto, Choice, preference_named
+from midstream.migration.costs import Predictor
+from midstream.migration.predict import predicted, prediction_text
+from midstream.migration.protocol import Decision, Situation, Strategy
 from midstream.migration.registry import STRATEGIES
 from midstream.optimizer.estimates import Estimator
 from midstream.optimizer.growth import growth
@@ -130,36 +132,69 @@ def _plans(job: Job, query: RunningQuery, observed: Statistics | None) -> list[P
     return enumerate_plans(query.plan.query, query.emit_every, 64, observed, constants, True, topology)
 
 
-def _migrate(job: Job, query: RunningQuery, plan: str, part: str) -> Record:
-    if query.migration is not None:
-        raise MigrationError(
-            f"query {query.name} is migrating already, to {query.migration.target.plan.text}",
-            hint="wait for the end of that migration, or cancel it",
-        )
-    chosen = plan_query(query.plan.query, plan, query.emit_every)
-    target = job.state.target(query, chosen)
-    require_both(job.manifest, query, target)
+def migration_text(job: Job, query: RunningQuery, plan: Plan | str, part: str, preference: str) -> str:
+    """What would migrate to another plan, and what each strategy would take or why it is refused."""
+    target, known = _towards(job, query, plan_query(query.plan.query, plan, query.emit_every))
     auto, apart = legal_strategy(query, target, "auto", part)
-    known = replace(job.state.situation(query), old=query.plan, new=chosen, functions=query.functions)
-    watcher = job.watchers.by_query.get(query.name)
-    if watcher is not None:
-        known = replace(known, statistics=watcher.observed)
-    if apart:
-        known = replace(known, shipped=shipped_rows(query, target, job.manifest, job.state.routing))
-    decision = decide(auto, apart, known, None if watcher is None else watcher.observed)
+    if not apart and query.staged.stages == 1:
+        return prediction_text(known, part, preference)
+    if isinstance(auto, Auto):
+        auto = Auto(auto.strategies, preference_named(preference))
+    known, decision = _decided(job, query, target, auto, apart, known)
+    predictor, predictions, refusals = Predictor(query.plan, target.plan, known), [], {}
+    for name in STRATEGIES:
+        try:
+            strategy, _ = legal_strategy(query, target, name, part)
+        except MigrationError as error:
+            refusals[name] = error.message
+        else:
+            predictions += [] if name == "auto" else [predictor.predict(name, strategy.decide(known))]
+    predictions.sort(key=PREFERENCES[preference_named(preference)])
+    choice = Choice(decision.get("strategy", auto.name), preference, tuple(predictions), refusals)
+    return f"migrates: {decision.get('part') or 'the whole plan'}\n{choice.explain()}"
+
+
+def _migrate(job: Job, query: RunningQuery, plan: str, part: str) -> Record:
+    target, known = _towards(job, query, plan_query(query.plan.query, plan, query.emit_every))
+    auto, apart = legal_strategy(query, target, "auto", part)
+    known, decision = _decided(job, query, target, auto, apart, known)
     strategies = [_strategy(query, target, name, part, known) for name in STRATEGIES if name != "auto"]
     return {
         "query": query.name,
         "time": "integer" if query.plan.query.domain.is_integer else "timestamp",
         "from": query.plan.text,
-        "to": chosen.text,
+        "to": target.plan.text,
         "part": decision.get("part"),
         "side_by_side": apart,
         "strategy": decision.get("strategy", auto.name),
         "strategies": strategies,
         "graph": graph_of(target)["nodes"],
-        "observed": watcher is not None,
+        "observed": query.name in job.watchers.by_query,
     }
+
+
+def _towards(job: Job, query: RunningQuery, plan: Plan) -> tuple[RunningQuery, Situation]:
+    """The query with another plan, and what is known of the way to it."""
+    if query.migration is not None:
+        raise MigrationError(
+            f"query {query.name} is migrating already, to {query.migration.target.plan.text}",
+            hint="wait for the end of that migration, or cancel it",
+        )
+    target = job.state.target(query, plan)
+    require_both(job.manifest, query, target)
+    known = replace(job.state.situation(query), old=query.plan, new=plan, functions=query.functions)
+    watcher = job.watchers.by_query.get(query.name)
+    return target, known if watcher is None else replace(known, statistics=watcher.observed)
+
+
+def _decided(
+    job: Job, query: RunningQuery, target: RunningQuery, strategy: Strategy, apart: bool, known: Situation
+) -> tuple[Situation, Decision]:
+    """What a strategy would decide, and what it would know then."""
+    if apart:
+        known = replace(known, shipped=shipped_rows(query, target, job.manifest, job.state.routing))
+    watcher = job.watchers.by_query.get(query.name)
+    return known, decide(strategy, apart, known, None if watcher is None else watcher.observed)
 
 
 def _strategy(query: RunningQuery, target: RunningQuery, name: str, part: str, known: Situation) -> Record:

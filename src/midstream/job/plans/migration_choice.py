@@ -1,4 +1,4 @@
-"""How a query on Spark goes over to another plan: inside its tasks, side by side, or by moving its state.
+"""How a query of a job goes over to another plan: inside its tasks, side by side, or by moving its state.
 
 Two plans of one stage whose streams arrive alike meet in the same slots, and any strategy runs inside the tasks. So do
 the fragments of two plans in the same stages, by strategies of which later stages notice nothing. Any other two lie in

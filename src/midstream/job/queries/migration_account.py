@@ -1,4 +1,4 @@
-"""What a migration on Spark costs, kept from batch to batch in manifests, so that a restart goes on counting."""
+"""What a migration of a job costs, kept from batch to batch in manifests, so that a restart goes on counting."""
 
 from __future__ import annotations
 
