@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from midstream.interface.dashboard import feed
+from midstream.interface.dashboard.serving import served
 
 ARGUMENTS = [
     "--no-sandbox",
@@ -48,30 +49,55 @@ def browser() -> Iterator[Any]:
         started.close()
 
 
+class Pages:
+    """Opens pages, and notes what they complain about."""
+
+    def __init__(self, browser: Any) -> None:
+        self._browser = browser
+        self._opened = ExitStack()
+        self.complaints: list[str] = []
+
+    def __call__(self, address: str, expected: str | None = None, **options: Any) -> Any:
+        """A page, which may complain about what is `expected`."""
+        context = self._browser.new_context(**{"viewport": {"width": 1280, "height": 860}, **options})
+        self._opened.callback(context.close)
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE)
+
+        def note(text: str) -> None:
+            if expected is None or expected not in text:
+                self.complaints.append(text)
+
+        page.on("console", lambda m: note(m.text) if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: note(str(error)))
+        page.goto(address)
+        return page
+
+    def close(self) -> None:
+        """Closes all pages."""
+        self._opened.close()
+
+
 @pytest.fixture
-def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
+def open_page(browser: Any) -> Iterator[Pages]:
     """Opens pages; at the end, none of them may have complained about anything."""
-    complaints: list[str] = []
-    with ExitStack() as opened:
+    pages = Pages(browser)
+    yield pages
+    pages.close()
+    assert pages.complaints == []
 
-        def open_one(address: str, expected: str | None = None, **options: Any) -> Any:
-            context = browser.new_context(**{"viewport": {"width": 1280, "height": 860}, **options})
-            opened.callback(context.close)
-            page = context.new_page()
-            page.set_default_timeout(PATIENCE)
 
-            def note(text: str) -> None:
-                # A page that is still open when its server has ended tries to come back.
-                if "ERR_CONNECTION_REFUSED" not in text and (expected is None or expected not in text):
-                    complaints.append(text)
+@pytest.fixture
+def dashboard(open_page: Pages) -> Callable[[Path], AbstractContextManager[str]]:
+    """Serves the dashboard of a checkpoint; its pages are closed first, as without their server they would complain."""
 
-            page.on("console", lambda m: note(m.text) if m.type in ("error", "warning") else None)
-            page.on("pageerror", lambda error: note(str(error)))
-            page.goto(address)
-            return page
+    @contextmanager
+    def serving(checkpoint: Path) -> Iterator[str]:
+        with served(str(checkpoint), "127.0.0.1", 0) as (link, _):
+            yield link
+            open_page.close()
 
-        yield open_one
-    assert complaints == []
+    return serving
 
 
 @pytest.fixture(autouse=True)

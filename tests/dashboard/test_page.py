@@ -54,9 +54,9 @@ def go(page: Any, place: str) -> None:
     page.goto(page.url.partition("#")[0] + f"#/{place}")
 
 
-def test_every_view_shows_the_job(running, open_page, shot):
+def test_every_view_shows_the_job(running, dashboard, open_page, shot):
     job, parts = running
-    with served(str(job.folder), "127.0.0.1", 0) as (link, _):
+    with dashboard(job.folder) as link:
         page = open_page(link)
         assert "token" not in page.url
         expect(page.get_by_role("heading", name="Queries")).to_be_visible()
@@ -74,9 +74,9 @@ def test_every_view_shows_the_job(running, open_page, shot):
         expect(page).to_have_title(re.compile("^Plan"))
 
 
-def test_a_migration_is_followed_from_its_beginning_to_its_end(running, open_page, shot):
+def test_a_migration_is_followed_from_its_beginning_to_its_end(running, dashboard, open_page, shot):
     job, parts = running
-    with served(str(job.folder), "127.0.0.1", 0) as (link, _):
+    with dashboard(job.folder) as link:
         page = open_page(link)
         go(page, "migration/matches")
         expect(page.get_by_text("has run by one plan so far")).to_be_visible()
@@ -113,9 +113,9 @@ def test_a_migration_is_followed_from_its_beginning_to_its_end(running, open_pag
         shot(page, "overview")
 
 
-def test_nothing_on_the_page_jumps_while_it_follows_a_job(running, open_page):
+def test_nothing_on_the_page_jumps_while_it_follows_a_job(running, dashboard, open_page):
     job, parts = running
-    with served(str(job.folder), "127.0.0.1", 0) as (link, _):
+    with dashboard(job.folder) as link:
         page = open_page("about:blank")
         page.add_init_script(SHIFTS)
         page.goto(link)
@@ -129,9 +129,9 @@ def test_nothing_on_the_page_jumps_while_it_follows_a_job(running, open_page):
             assert page.evaluate("window.shifted") < 0.02, view
 
 
-def test_an_action_is_shown_first_and_carried_out_when_confirmed(running, open_page, shot):
+def test_an_action_is_shown_first_and_carried_out_when_confirmed(running, dashboard, open_page, shot):
     job, parts = running
-    with served(str(job.folder), "127.0.0.1", 0) as (link, _):
+    with dashboard(job.folder) as link:
         page = open_page(link, expected="422")
         go(page, "actions/matches?do=migrate")
         form = page.locator("form")
@@ -164,10 +164,10 @@ def test_an_action_is_shown_first_and_carried_out_when_confirmed(running, open_p
         expect(page.get_by_role("main")).to_contain_text("migrate done")
 
 
-def test_a_move_is_shown_while_it_goes_on_and_cancelled_from_the_page(running, open_page):
+def test_a_move_is_shown_while_it_goes_on_and_cancelled_from_the_page(running, dashboard, open_page):
     job, parts = running
     wanted = [(slot + 1) % 3 if group < 20 else slot for group, slot in enumerate(job.manifest.slots.routing)]
-    with served(str(job.folder), "127.0.0.1", 0) as (link, _):
+    with dashboard(job.folder) as link:
         page = open_page(link)
         assert job.driver.rebalance(wanted, protocol="split_time_balancing")
         job.batch(parts[0])
@@ -186,9 +186,9 @@ def test_a_move_is_shown_while_it_goes_on_and_cancelled_from_the_page(running, o
     assert job.manifest.slots.doubled is None
 
 
-def test_without_the_token_one_may_look_and_not_act(running, open_page):
+def test_without_the_token_one_may_look_and_not_act(running, dashboard, open_page):
     job, _ = running
-    with served(str(job.folder), "127.0.0.1", 0) as (link, _):
+    with dashboard(job.folder) as link:
         page = open_page(link.partition("?")[0], expected="403")
         expect(page.get_by_role("heading", name="Queries")).to_be_visible()
         go(page, "actions/matches?do=stop")
@@ -201,7 +201,7 @@ def test_without_the_token_one_may_look_and_not_act(running, open_page):
         assert status == 403 and not job.stopping
 
 
-def test_names_and_data_are_text_and_nothing_else(tmp_path, open_page):
+def test_names_and_data_are_text_and_nothing_else(tmp_path, dashboard, open_page):
     stream = {"s": pa.table({"v": [HOSTILE] * 30, "ts": range(30)})}
     query = f"SELECT v FROM s [RANGE 5] WHERE v <> '{HOSTILE}'"
     job = Served(catalog=ask("SELECT v FROM s [RANGE 5]", stream).catalog, folder=tmp_path / "<b>job")
@@ -210,7 +210,7 @@ def test_names_and_data_are_text_and_nothing_else(tmp_path, open_page):
     for part in (rows.slice(10, 15), rows.slice(25), rows.slice(0, 5)):
         job.batch({"s": part})
     assert ms.open(job.folder).dead_letter_rows == 5
-    with served(str(job.folder), "127.0.0.1", 0) as (link, _):
+    with dashboard(job.folder) as link:
         page = open_page(link)
         go(page, "dead")
         expect(page.get_by_role("group", name="Samples of dead letters")).to_contain_text("<img src=x onerror=")
@@ -244,12 +244,12 @@ def test_a_page_comes_back_by_itself_when_its_server_does(running, open_page):
         expect(page.get_by_role("banner")).to_contain_text("running")
 
 
-def test_the_slider_goes_back_and_the_address_names_the_place(running, open_page):
+def test_the_slider_goes_back_and_the_address_names_the_place(running, dashboard, open_page):
     job, parts = running
     migrate(job, NEW, "moving_state")
     for part in parts[:3]:
         job.batch(part)
-    with served(str(job.folder), "127.0.0.1", 0) as (link, _):
+    with dashboard(job.folder) as link:
         page = open_page(link)
         go(page, "plan/matches")
         expect(page.locator("code.plan").first).to_have_text(NEW)
@@ -268,9 +268,9 @@ def test_the_slider_goes_back_and_the_address_names_the_place(running, open_page
         expect(page.locator("code.plan").first).to_have_text(NEW)
 
 
-def test_an_export_opens_without_a_server(running, open_page, tmp_path_factory):
+def test_an_export_opens_without_a_server(running, dashboard, open_page, tmp_path_factory):
     job, _ = running
-    with served(str(job.folder), "127.0.0.1", 0) as (link, _):
+    with dashboard(job.folder) as link:
         page = open_page(link)
         with page.expect_download() as download:
             page.get_by_role("link", name="Export").click()
@@ -286,12 +286,12 @@ def test_an_export_opens_without_a_server(running, open_page, tmp_path_factory):
     expect(page.locator(".plot canvas")).to_have_count(6)
 
 
-def test_a_phone_shows_all_of_it_without_scrolling_sideways(running, open_page, shot):
+def test_a_phone_shows_all_of_it_without_scrolling_sideways(running, dashboard, open_page, shot):
     job, parts = running
     migrate(job, NEW, "genmig")
     job.batch(parts[0])
     phone = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2, "is_mobile": True, "has_touch": True}
-    with served(str(job.folder), "127.0.0.1", 0) as (link, _):
+    with dashboard(job.folder) as link:
         page = open_page(link, **phone, color_scheme="dark", reduced_motion="reduce")
         for view in (
             "overview",
@@ -314,9 +314,9 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(running, open_page, 
         shot(page, "phone")
 
 
-def test_a_keyboard_is_enough(running, open_page):
+def test_a_keyboard_is_enough(running, dashboard, open_page):
     job, _ = running
-    with served(str(job.folder), "127.0.0.1", 0) as (link, _):
+    with dashboard(job.folder) as link:
         page = open_page(link)
         go(page, "plan/matches")
         expect(page.locator(".node").first).to_be_visible()
@@ -346,12 +346,12 @@ def longest_task(trace: bytes) -> float:
 
 
 @pytest.mark.slow
-def test_many_operators_and_much_history_leave_the_page_responsive(running, open_page, browser):
+def test_many_operators_and_much_history_leave_the_page_responsive(running, dashboard, open_page, browser):
     """Two hundred operators are folded at first and all can be seen; ten thousand batches can be wound back."""
     job, _ = running
     with_long_history(job.folder, 10_000)
     with_wide_plan(job.folder, 201)
-    with served(str(job.folder), "127.0.0.1", 0) as (link, _):
+    with dashboard(job.folder) as link:
         page = open_page("about:blank")
         browser.start_tracing(page=page, categories=["toplevel"])
         page.goto(link)
@@ -370,12 +370,12 @@ def test_many_operators_and_much_history_leave_the_page_responsive(running, open
         assert 1 < longest_task(browser.stop_tracing()) < 200
 
 
-def test_a_query_that_a_value_stopped_is_shown_with_its_reason(tmp_path, open_page):
+def test_a_query_that_a_value_stopped_is_shown_with_its_reason(tmp_path, dashboard, open_page):
     job = Served(catalog=CATALOG, folder=tmp_path)
     job.add("cast", CAST)
     for part in (*GOOD, BAD, LATER[0]):
         job.batch(part)
-    with job.serving(), served(str(job.folder), "127.0.0.1", 0) as (link, _):
+    with job.serving(), dashboard(job.folder) as link:
         page = open_page(link)
         page.get_by_role("link", name="cast takes in nothing").click()
         form = page.locator("form")

@@ -11,7 +11,6 @@ from tests.dashboard.test_page import expect, go
 from tests.spark.feeding import Feed
 
 import midstream as ms
-from midstream.interface.dashboard.serving import served
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -23,12 +22,12 @@ def feed(feeds: dict[str, Feed], batch: int) -> None:
         each.rows(*((i % 4, i, 10 * batch + i) for i in range(10)))
 
 
-def test_a_migration_asked_for_on_the_page_is_followed_to_its_end(tmp_path: Path, open_page):
+def test_a_migration_asked_for_on_the_page_is_followed_to_its_end(tmp_path: Path, dashboard, open_page):
     from midstream.cluster.spark import spark_session
 
     spark = spark_session("local[2]", name="dashboard", **{"spark.sql.shuffle.partitions": "2"})
     feeds = {name: Feed(tmp_path / name) for name in "ABC"}
-    checkpoint = str(tmp_path / "checkpoint")
+    checkpoint = tmp_path / "checkpoint"
     feed(feeds, 0)
     with ms.Session(spark, checkpoint=checkpoint, slots=2) as session:
         for name, each in feeds.items():
@@ -37,7 +36,7 @@ def test_a_migration_asked_for_on_the_page_is_followed_to_its_end(tmp_path: Path
         session.start()
         waiting = Thread(target=session.wait, daemon=True)
         waiting.start()
-        with served(checkpoint, "127.0.0.1", 0) as (link, _):
+        with dashboard(checkpoint) as link:
             page = open_page(link)
             page.set_default_timeout(90_000)
             go(page, "actions/q?do=migrate")
