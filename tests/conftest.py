@@ -19,7 +19,7 @@ from xdist.scheduler import LoadGroupScheduling
 # Timings never decide a test, and neither does chance: a commit that passed once passes again. `--hypothesis-profile`
 # `random` draws other cases every time, `long` many more of them; both print how to replay a failure.
 settings.register_profile("random", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("default", settings.get_profile("random"), derandomize=True, max_examples=60)
+settings.register_profile("default", settings.get_profile("random"), derandomize=True, max_examples=40)
 settings.register_profile("long", settings.get_profile("random"), max_examples=3000)
 settings.load_profile("default")
 

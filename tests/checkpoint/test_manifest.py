@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.migration.families import examples
+from tests.profiles import examples
 
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint import manifest as manifests

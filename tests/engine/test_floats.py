@@ -7,8 +7,9 @@ from random import Random
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.profiles import examples
 
 import midstream as ms
 
@@ -75,7 +76,7 @@ def bits(found: pa.Table) -> list[tuple[object, ...]]:
     return sorted(rows)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(80)
 @given(st.data())
 def test_sums_and_variances_are_exact_to_the_last_bit(data: st.DataObject) -> None:
     kind, numbers = data.draw(st.sampled_from([(pa.float64(), NUMBERS), (pa.int64(), WHOLE)]))

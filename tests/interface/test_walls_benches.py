@@ -11,6 +11,7 @@ from tests.interface.test_command_line import midstream
 
 import midstream as ms
 from midstream.checkpoint.store import CheckpointStore
+from midstream.lab.bench.figures import Report
 from midstream.lab.bench.fuzz import bench_fuzz
 from midstream.lab.bench.steady_job import SteadyJob
 from midstream.lab.chaos.judge import database_of, difference
@@ -71,3 +72,15 @@ def test_a_benchmark_refuses_options_of_others():
     shown = midstream("bench", "operators", "--kills", "3")
     assert shown.exit_code != 0
     assert "benchmark operators has no option --kills" in shown.stderr
+
+
+def test_a_benchmark_that_finds_wrong_results_fails_and_a_slow_one_does_not(monkeypatch: pytest.MonkeyPatch):
+    def found(wrong: int) -> Report:
+        report = Report("simulation")
+        report.add("seeds that fail", float(wrong), "seeds", 0.0, "at most")
+        report.add("as fast as wished", 0.5, "times", 1.0)
+        return report
+
+    for wrong, code in ((0, 0), (1, 2)):
+        monkeypatch.setattr("midstream.interface.cli.bench.bench_named", lambda name, wrong=wrong: lambda: found(wrong))
+        assert midstream("bench", "simulation", "--json").exit_code == code

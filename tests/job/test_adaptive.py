@@ -244,7 +244,7 @@ def stop(*_: Any) -> None:
     raise Stopped
 
 
-@pytest.mark.parametrize("seed", always(5, range(15)))
+@pytest.mark.parametrize("seed", always(2, range(15)))
 def test_adapting_eagerly_never_changes_an_answer_in_slots(seed, tmp_path):
     case = random_case(700 + seed, RELATIONAL, most_rows=30)
     question = ask(case.query, case.inputs, time=case.time)

@@ -49,7 +49,7 @@ def as_multiset(table: pa.Table) -> list[str]:
     return sorted(map(str, table.to_pylist()))
 
 
-@pytest.mark.parametrize("seed", always(24, range(40)))
+@pytest.mark.parametrize("seed", always(10, range(40)))
 def test_random_queries_give_the_same_in_slots_and_stages(seed, tmp_path):
     case = random_case(seed, EVERYTHING)
     question = ask(case.query, case.inputs, time=case.time)

@@ -10,7 +10,7 @@ from contextlib import suppress
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.job.chain import Chain
 from tests.job.test_chain import GROUPS, STAGES, THREE, Crash, _users_of_crash_points, as_multiset, tables
@@ -18,7 +18,7 @@ from tests.job.test_group_moves import QUERIES, answer, chain_of, owned, read_by
 from tests.job.test_sharing import ASKED as ALL_ASKED
 from tests.job.test_sharing import Watched, rows_at
 from tests.job.test_slot_decisions import pushed
-from tests.profiles import always
+from tests.profiles import always, examples
 from tests.scheduling.watched import drawn, from_
 
 import midstream as ms
@@ -161,7 +161,7 @@ def test_ptlb_refuses_routed_joins(tmp_path):
         chain.driver.rebalance([1] * 100 + [0] * 156, protocol="ptlb")
 
 
-@settings(max_examples=10, deadline=None)
+@examples(6)
 @given(name=st.sampled_from(sorted(JOINS)), seed=st.integers(0, 1_000_000))
 def test_joins_move_by_any_protocol_at_random_moments(name, seed, tmp_path_factory):
     query, inputs, rng = JOINS[name], tables(rows=60, last=160), random.Random(seed)
@@ -179,7 +179,7 @@ def test_joins_move_by_any_protocol_at_random_moments(name, seed, tmp_path_facto
     assert as_multiset(chain.results()) == as_multiset(ms.run(query, read_by(query, inputs))), f"{name} {seed}"
 
 
-@settings(max_examples=15, deadline=None)
+@examples(8)
 @given(name=st.sampled_from(sorted(FINITE)), seed=st.integers(0, 1_000_000))
 def test_moves_restarts_and_rescaling_at_random_moments(name, seed, tmp_path_factory):
     query, inputs, rng = FINITE[name], tables(rows=60, last=160), random.Random(seed)
@@ -280,7 +280,7 @@ def test_migrations_and_other_moves_wait_for_the_end(tmp_path):
     assert ms.snapshot_equal(chain.results(), ms.reference(STAGES, inputs))
 
 
-@pytest.mark.parametrize("seed", always(2, range(4)))
+@pytest.mark.parametrize("seed", always(1, range(4)))
 def test_queries_that_share_come_and_go_while_groups_move(seed, tmp_path):
     rng = random.Random(seed)
     watched = Watched(tmp_path, slots=2 + seed % 2, seed=seed)

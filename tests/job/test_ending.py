@@ -9,9 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.job.many import Many
+from tests.profiles import examples
 
 import midstream as ms
 from midstream.algebra.declarations import Catalog
@@ -55,7 +56,7 @@ def sunk(taken: dict[str, dict[int, pa.Table]], name: str) -> pa.Table:
     return pa.concat_tables([table for _, table in sorted(taken[name].items())])
 
 
-@settings(max_examples=12, deadline=None)
+@examples(8)
 @given(data=st.data())
 def test_released_and_restarted_anywhere_nothing_is_lost_or_doubled(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("ending")

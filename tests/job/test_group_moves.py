@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.job.chain import Chain
 from tests.job.test_chain import KEYS, KEYS_GROUPED, STAGES, tables
+from tests.profiles import examples
 
 import midstream as ms
 from midstream.api import ask
@@ -67,7 +68,7 @@ def answer(query: str, inputs: dict[str, pa.Table]) -> pa.Table:
     return ms.reference(query, read_by(query, inputs))
 
 
-@settings(max_examples=15, deadline=None)
+@examples(8)
 @given(name=st.sampled_from(sorted(QUERIES)), bits=st.integers(8, 12), seed=st.integers(0, 1_000_000))
 def test_groups_move_at_random_and_results_stay(name, bits, seed, tmp_path_factory):
     query, inputs, rng = QUERIES[name], tables(rows=50, last=120), random.Random(seed)

@@ -194,7 +194,7 @@ def random_step(chain: Chain, step: str, rng: random.Random) -> None:
                 chain.driver.rescale(rng.randint(1, 4))
 
 
-@pytest.mark.parametrize("seed", always(4, range(200)))
+@pytest.mark.parametrize("seed", always(2, range(200)))
 def test_classes_move_at_random_and_results_stay(seed, tmp_path):
     rng = random.Random(seed)
     query, inputs = draw_query(rng, one_key=rng.random() < 0.3), tables(rows=36, last=80, seed=seed)
@@ -416,7 +416,7 @@ MERGED = {
 }
 
 
-@pytest.mark.parametrize("name", MERGED)
+@pytest.mark.parametrize("name", always(6, reversed(MERGED)))
 def test_slots_share_a_key_that_is_aggregated_or_distinct_in_a_later_stage(name, tmp_path):
     (query, by), inputs = MERGED[name], skewed()
     inputs = {stream: table for stream, table in inputs.items() if f"{stream} [" in query}

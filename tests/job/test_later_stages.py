@@ -150,7 +150,7 @@ def test_what_is_shared_after_an_exchange_follows_the_groups_to_other_slots(tmp_
     check_all(watched)
 
 
-@pytest.mark.parametrize("seed", always(3, range(5)))
+@pytest.mark.parametrize("seed", always(2, range(5)))
 def test_queries_in_stages_added_and_dropped_at_random_each_answer_as_if_alone(seed, tmp_path, monkeypatch):
     rng = random.Random(seed)
     monkeypatch.setattr(scheduler, "TUPLE_ROWS", rng.choice([2, 10_000]))

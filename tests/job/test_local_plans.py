@@ -146,7 +146,7 @@ def test_plans_of_different_stages_are_the_same_in_all_slots(tmp_path):
         chain.migrate("(A (B C))", "auto", slots=[1])
 
 
-@pytest.mark.parametrize("seed", always(3, range(64)))
+@pytest.mark.parametrize("seed", always(2, range(64)))
 def test_random_plans_per_slot_moves_rescales_and_restarts(seed, tmp_path):
     draw = random.Random(seed)
     name = sorted(QUERIES)[seed % len(QUERIES)]

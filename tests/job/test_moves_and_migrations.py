@@ -131,12 +131,12 @@ def random_run(name: str, seed: int, folder, verified: bool = False) -> None:
         assert as_multiset(chain.results()) == as_multiset(ms.run(query, inputs)), f"{name} {seed}\n{log}"
 
 
-@pytest.mark.parametrize(("name", "seed"), always(4, [(name, seed) for seed in range(12) for name in sorted(QUERIES)]))
+@pytest.mark.parametrize(("name", "seed"), always(2, [(name, seed) for seed in range(12) for name in sorted(QUERIES)]))
 def test_moves_and_migrations_at_random_moments(name, seed, tmp_path):
     random_run(name, seed, tmp_path)
 
 
-@pytest.mark.parametrize(("name", "seed"), always(2, [(name, seed) for seed in range(12) for name in sorted(QUERIES)]))
+@pytest.mark.parametrize(("name", "seed"), always(1, [(name, seed) for seed in range(12) for name in sorted(QUERIES)]))
 def test_moves_and_verified_migrations_at_random_moments(name, seed, tmp_path):
     random_run(name, 100 + seed, tmp_path, verified=True)
 
@@ -159,7 +159,9 @@ def test_plans_in_different_slots_and_groups_that_move_wait_for_each_other(tmp_p
 
 
 @pytest.mark.parametrize("protocol", [SPLIT, "ptlb"])
-@pytest.mark.parametrize(("name", "scattered"), [("join", False), ("join", True), ("groups", False), ("stages", False)])
+@pytest.mark.parametrize(
+    ("name", "scattered"), always(2, [("join", True), ("stages", False), ("groups", False), ("join", False)])
+)
 def test_a_move_is_cancelled(name, scattered, protocol, tmp_path):
     query, inputs = {**QUERIES, "stages": STAGES}[name], many_keys(rows=80, last=160)
     if protocol == "ptlb" and name != "join":

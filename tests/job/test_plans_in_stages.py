@@ -138,7 +138,7 @@ def test_a_migration_inside_fragments_is_cancelled(tmp_path, monkeypatch):
     assert ms.snapshot_equal(chain.results(), ms.reference(query, inputs))
 
 
-@pytest.mark.parametrize("seed", always(3, range(80)))
+@pytest.mark.parametrize("seed", always(2, range(80)))
 def test_random_plans_in_slots_and_random_moves(seed, tmp_path, monkeypatch):
     chance = random.Random(seed)
     if seed % 2:

@@ -145,7 +145,7 @@ def test_explain_and_status_say_what_is_shared(tmp_path):
     assert f"keeps {shared} rows of state together with first" in shown
 
 
-@pytest.mark.parametrize("seed", always(2, range(40)))
+@pytest.mark.parametrize("seed", always(1, range(40)))
 def test_routed_queries_that_come_go_and_migrate_each_answer_as_if_alone(seed, tmp_path):
     rng = random.Random(seed)
     watched, shared = Four(tmp_path, slots=1 + seed % 3, seed=seed), 0

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.job.chain import Chain
-from tests.profiles import always
+from tests.profiles import always, examples
 
 import midstream as ms
 from midstream.adaptation.balance import BalanceController
@@ -128,7 +128,7 @@ def test_a_group_is_spread_and_comes_home_and_nothing_is_written_for_it(name, tm
     assert difference, f"{difference}\n{chain.query.staged}"
 
 
-@settings(max_examples=20, deadline=None)
+@examples(10)
 @given(name=st.sampled_from(sorted(QUERIES)), seed=st.integers(0, 1_000_000))
 def test_groups_are_spread_at_random_and_results_stay(name, seed, tmp_path_factory):
     rng = random.Random(seed)

@@ -6,11 +6,12 @@ import copy
 from dataclasses import replace
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.job.chain import temporary_checkpoint
 from tests.job.many import Many
 from tests.job.test_chain import THREE, tables
+from tests.profiles import examples
 
 import midstream as ms
 from midstream.api import ask
@@ -96,7 +97,7 @@ def happen(job: Many, event: tuple[Any, ...], parts: list[Any]) -> None:
             job.driver.drop("more")
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(8)
 @given(st.lists(EVENTS, max_size=14))
 def test_the_next_manifest_restores_the_state_that_it_was_made_from(events):
     question = ask(THREE, INPUTS)

@@ -60,7 +60,7 @@ def test_a_slot_without_old_rows_keeps_what_came_during_a_move_that_is_cancelled
 
 
 @pytest.mark.parametrize("query", [PAIR, STAGES])
-@pytest.mark.parametrize("seed", always(4, range(40)))
+@pytest.mark.parametrize("seed", always(2, range(40)))
 def test_moves_are_cancelled_at_random_moments_of_sparse_streams(seed, query, tmp_path):
     rng = random.Random(f"{seed} {query}")
     names = [name for name in "ABC" if f"{name} [" in query]

@@ -152,7 +152,7 @@ def test_a_stopped_job_tells_its_links(tmp_path):
     assert "link us -> eu: 1 ms, 100 MB/s" in CliRunner().invoke(app, ["status", str(tmp_path)]).output
 
 
-@pytest.mark.parametrize("seed", always(3, range(60)))
+@pytest.mark.parametrize("seed", always(2, range(60)))
 def test_queries_that_follow_links_agree_with_the_oracle(seed, tmp_path):
     """Random graphs, homes, links and changes, across a restart, with a policy that migrates at any gain."""
     random = Random(seed)

@@ -23,7 +23,7 @@ def session_on(folder, sites=SITES, slots=3, **options) -> CheckpointSession:
     return CheckpointSession(None, checkpoint=str(folder), on="local", slots=slots, sites=sites, **options)
 
 
-@pytest.mark.parametrize("seed", always(3, range(40)))
+@pytest.mark.parametrize("seed", always(2, range(40)))
 def test_joins_of_streams_at_sites_agree_with_the_oracle(seed, tmp_path):
     """By any kind of plan, across a migration and a restart."""
     random = Random(seed)

@@ -82,7 +82,7 @@ RIGHT = [
 ]
 
 
-@pytest.mark.parametrize(("cql", "strategy", "restart"), always(6, RIGHT[::2] + RIGHT[1::2]))
+@pytest.mark.parametrize(("cql", "strategy", "restart"), always(4, RIGHT[::2] + RIGHT[1::2]))
 def test_a_right_plan_takes_over(tmp_path: Path, cql: str, strategy: str, restart: bool) -> None:
     _, record, session = run(tmp_path, cql, strategy, restart, 20)
     assert record["status"] == "done" and record["verified"]["difference"] is None

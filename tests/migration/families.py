@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from midstream.algebra.emission import emission_of
@@ -32,15 +31,6 @@ class Setting:
     def __repr__(self) -> str:
         tables = {name: table.to_pylist() for name, table in self.asked.tables.items()}
         return f"{self.text!r} over {tables}"
-
-
-def examples(count: int) -> settings:
-    """As many examples as fit into the default run; the long profile draws its own number."""
-    chosen = settings.get_profile(settings.get_current_profile_name())
-    return settings(
-        max_examples=chosen.max_examples if chosen.max_examples > 100 else count,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
-    )
 
 
 @st.composite

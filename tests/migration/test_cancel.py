@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from tests.migration.drive import Action, drive, in_order
 from tests.migration.families import group_for_distinct
-from tests.profiles import always
+from tests.profiles import always, mixed
 
 import midstream as ms
 from midstream.algebra.emission import emission_of
@@ -79,11 +79,11 @@ def is_refused(name: str, kind: str, part: str) -> bool:
     return (kind, part) == ("count", "whole") and name in ("genmig_reference_point", "parallel_track")
 
 
-SMALLEST = [(name, kind, "smallest") for name in sorted(TRIED) for kind in QUERIES]
-WHOLE = [(name, kind, "whole") for kind in QUERIES for name in sorted(TRIED)]
+PARTS = [(kind, part) for part in ("smallest", "whole") for kind in QUERIES]
+CASES = [(name, *of) for name, of in mixed(sorted(TRIED), PARTS)]
 
 
-@pytest.mark.parametrize(("name", "kind", "part"), always(len(SMALLEST) + len(TRIED), [*SMALLEST, *WHOLE]))
+@pytest.mark.parametrize(("name", "kind", "part"), always(2 * len(TRIED), CASES))
 def test_a_migration_can_be_cancelled_at_every_step(name, kind, part):
     if is_refused(name, kind, part):
         _, old, new, _, _ = question(kind, 0)

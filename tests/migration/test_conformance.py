@@ -14,11 +14,11 @@ from tests.migration.families import (
     KEEPING,
     Setting,
     equivalent_plans,
-    examples,
     join_settings,
     rule_settings,
     topped_settings,
 )
+from tests.profiles import examples
 
 import midstream as ms
 from midstream.algebra.semantics import evaluate
@@ -89,14 +89,14 @@ def check(
 
 
 @pytest.mark.parametrize("name", sorted(TRIED))
-@examples(12)
+@examples(8)
 @given(setting=join_settings(), **MOMENTS)
 def test_join_orders_replace_each_other(name, setting, rows, place, gap, reopen, part):
     check(setting, TRIED[name], rows, place, gap, None, reopen, part)
 
 
 @pytest.mark.parametrize("name", sorted(TRIED.keys() - NARROW))
-@examples(20)
+@examples(8)
 @given(setting=rule_settings(), **MOMENTS)
 def test_rewritten_plans_replace_each_other(name, setting, rows, place, gap, reopen, part):
     check(setting, TRIED[name], rows, place, gap, None, reopen, part)

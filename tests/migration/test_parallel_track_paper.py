@@ -36,7 +36,7 @@ def migrated(question, old, new, batch=4, place=15, cancel=None):
     return drive(question, plans[0], batch, actions)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(("old", "new"), [("((A B) C)", "(A (B C))"), ("((A C) B)", "((A B) C)")])
 def test_it_gives_what_an_unmigrated_run_gives(seed, old, new):
     question = asked("ABC", seed)

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.generators import RELATIONAL, cases
-from tests.migration.families import QUERIES, examples, join_settings, rule_settings, topped_settings
+from tests.migration.families import QUERIES, join_settings, rule_settings, topped_settings
+from tests.profiles import examples
 
 import midstream as ms
 from midstream.algebra.semantics import evaluate

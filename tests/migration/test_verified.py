@@ -14,13 +14,13 @@ from tests.migration.drive import drive, in_order
 from tests.migration.families import (
     ENDLESS,
     Setting,
-    examples,
     join_settings,
     rule_settings,
     topped_settings,
 )
 from tests.migration.test_conformance import TRIED, legal
 from tests.migration.test_mutations import CutsNothing
+from tests.profiles import examples
 
 import midstream as ms
 from midstream.algebra.plan import Distinct, Relation, rewrite_plan

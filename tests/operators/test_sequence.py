@@ -3,8 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.profiles import examples
 
 import midstream as ms
 from midstream.inputs import catalog_of
@@ -150,7 +151,7 @@ def steps(draw: st.DrawFn, first: str, second: str) -> str:
     return f"FOLLOWED BY {second} {' '.join(parts)}"
 
 
-@settings(max_examples=120, deadline=None)
+@examples(60)
 @given(data=st.data())
 def test_sequences_mean_what_the_oracle_says_under_skew_ties_and_any_batches(data):
     inputs = {name: data.draw(streams(9), name) for name in "ABC"}
@@ -162,7 +163,7 @@ def test_sequences_mean_what_the_oracle_says_under_skew_ties_and_any_batches(dat
     assert ms.snapshot_equal(found, ms.reference(query, inputs)), query
 
 
-@settings(max_examples=80, deadline=None)
+@examples(50)
 @given(data=st.data())
 def test_asof_joins_mean_what_the_oracle_says(data):
     inputs = {name: data.draw(streams(9), name) for name in "AB"}
@@ -196,7 +197,7 @@ ITSELF = (
 )
 
 
-@settings(max_examples=100, deadline=None)
+@examples(60)
 @given(data=st.data())
 def test_no_row_is_paired_with_itself(data):
     few = st.sampled_from([0, 1, 1, 2])

@@ -6,8 +6,9 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.profiles import examples
 from tests.scheduling.watched import SCHEMA, Watched, drawn, session, table
 
 import midstream as ms
@@ -37,7 +38,7 @@ COUNTED = "SELECT k, count(*) AS n FROM A [RANGE 9] GROUP BY k"
 FILTERED = "SELECT k, v FROM C [RANGE 9] WHERE v > 2"
 
 
-@settings(max_examples=8, deadline=None)
+@examples(5)
 @given(seed=st.integers(0, 10**6))
 def test_queries_added_and_dropped_at_random_each_answer_as_if_alone(seed):
     rng = random.Random(seed)

@@ -7,8 +7,9 @@ from functools import cache
 from itertools import cycle, product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.profiles import examples
 from tests.scheduling.watched import SCHEMA, Watched, drawn
 
 import midstream as ms
@@ -48,7 +49,7 @@ def plans(cql: str) -> list[str]:
     return [plan.text for plan in ms.plans(cql, dict.fromkeys("ABC", SCHEMA))]
 
 
-@settings(max_examples=12, deadline=None)
+@examples(8)
 @given(seed=st.integers(0, 10**6))
 def test_queries_that_share_and_migrate_at_random_each_answer_as_if_alone(seed):
     rng = random.Random(seed)

@@ -142,7 +142,7 @@ def troubled(draw: st.DrawFn, kinds: tuple[str, ...] = tuple(KINDS)) -> tuple[Ba
     return run, told
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(troubled())
 def test_nothing_is_lost_doubled_or_out_of_order_and_every_move_ends(case):
     run, told = case

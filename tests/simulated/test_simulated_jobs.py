@@ -16,7 +16,7 @@ from midstream.lab.simulation.run import SimulationFailure
 from midstream.lab.simulation.simulate import simulate
 from midstream.lab.simulation.world import Troubles
 
-SEEDS = 12
+SEEDS = 6
 MANY_SEEDS = 10_000
 
 
@@ -75,7 +75,7 @@ def test_files_that_are_not_synced_are_found_out(monkeypatch):
 def test_drivers_without_a_fence_are_found_out(monkeypatch):
     monkeypatch.setattr(Heartbeat, "check", lambda self: None)
     monkeypatch.setattr(CheckpointStore, "_refuse_what_is_behind", lambda self, manifest: None)
-    found_out(monkeypatch, range(30), Troubles(stop=0.3, second_driver=0.1))
+    found_out(monkeypatch, range(20, 50), Troubles(stop=0.3, second_driver=0.1))
 
 
 def test_requests_that_are_forgotten_too_early_are_found_out(monkeypatch):

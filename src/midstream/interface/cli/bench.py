@@ -11,7 +11,7 @@ from rich.table import Table
 
 from midstream.errors import JobError
 from midstream.interface.cli import options
-from midstream.interface.cli.endings import ends_clearly
+from midstream.interface.cli.endings import USER_ERROR, ends_clearly
 from midstream.interface.cli.output import show_json
 from midstream.lab.bench.figures import Report
 from midstream.lab.bench.registry import BENCHES, bench_named, parts_of
@@ -32,6 +32,8 @@ def bench(
     json: options.Json = False,
 ) -> None:
     """Measure ratios in one run on the same data.
+
+    The exit code is 2 if results are wrong, however fast or slow they are.
 
     \b
     Example:
@@ -61,6 +63,8 @@ def bench(
         show_json(report.to_json())
     else:
         _show(report)
+    if any(figure.is_wrong for figure in report.figures):
+        raise typer.Exit(USER_ERROR)
 
 
 def _require_options(name: str, wanted: dict[str, object]) -> None:

@@ -27,6 +27,11 @@ class Figure:
             return None
         return self.value >= self.bar if self.sense == "at least" else self.value <= self.bar
 
+    @property
+    def is_wrong(self) -> bool:
+        """Whether it counts what must not occur at all, and something did; a speed that misses its bar is not wrong."""
+        return self.bar == 0 and self.holds is False
+
     def to_json(self) -> dict[str, Any]:
         """The figure as the contract has it."""
         bar = None if self.bar is None else {"at least": ">=", "at most": "<="}[self.sense] + f" {self.bar:g}"
