@@ -113,6 +113,7 @@ def test_a_migration_is_followed_from_its_beginning_to_its_end(running, dashboar
         shot(page, "overview")
 
 
+@pytest.mark.slow
 def test_nothing_on_the_page_jumps_while_it_follows_a_job(running, dashboard, open_page):
     job, parts = running
     with dashboard(job.folder) as link:

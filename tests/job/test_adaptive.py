@@ -218,6 +218,7 @@ def untimed(kept: dict[str, Any]) -> dict[str, Any]:
     return kept
 
 
+@pytest.mark.slow
 def test_a_batch_that_fails_before_its_commit_is_forgotten(tmp_path):
     """The driver lives on, and what it had learnt from the batch is not counted twice."""
     query, tables = shifting()

@@ -116,6 +116,7 @@ def test_selections_from_a_join_in_two_stages_share_it_from_the_second_on(tmp_pa
     check_all(watched)
 
 
+@pytest.mark.slow
 def test_a_join_after_an_exchange_is_shared_by_queries_on_different_grids(tmp_path):
     watched = filled(tmp_path, [LATER[3], STAGES, LATER[4]], batches=8)
     assert str(watched.many.driver.queries["q0"].grid) != str(watched.many.driver.queries["q1"].grid)

@@ -62,7 +62,7 @@ QUERIES = {
 }
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("name", always(5, QUERIES))
 def test_moving_state_between_plans_of_several_stages(name, tmp_path):
     query, inputs = QUERIES[name], tables(rows=60, last=120)
     question = ask(query, inputs)

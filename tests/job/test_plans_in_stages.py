@@ -101,7 +101,7 @@ def test_strategies_that_later_stages_would_notice_are_refused_in_a_slot(strateg
     assert refused.value.hint == "use moving_state or moving_state_paced"
 
 
-@pytest.mark.parametrize("name", ["groups", "distinct", "rows", "hops"])
+@pytest.mark.parametrize("name", always(2, ["groups", "rows", "distinct", "hops"]))
 def test_all_slots_are_paced_inside_their_tasks(name, tmp_path, monkeypatch):
     """No state is sent and no second plan runs; row windows stay where they are."""
     monkeypatch.setattr(moving_state_paced, "LEAST_WORK", 8)

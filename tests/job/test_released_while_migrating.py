@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.job.chain import Chain
+from tests.profiles import always
 
 from midstream.algebra.declarations import Catalog
 from midstream.inputs import declare
@@ -45,7 +46,7 @@ def frontiers(folder: Path, cql: str, seed: int, strategy: str | None) -> list[i
     return found
 
 
-@pytest.mark.parametrize("strategy", ["moving_state", "parallel_track", "genmig", "genmig_reference_point"])
+@pytest.mark.parametrize("strategy", always(2, ["moving_state", "genmig", "parallel_track", "genmig_reference_point"]))
 def test_a_migration_of_a_join_holds_no_batch_back(strategy, tmp_path):
     plain = frontiers(tmp_path / "plain", JOIN, 1, None)
     assert frontiers(tmp_path / "moved", JOIN, 1, strategy) == plain

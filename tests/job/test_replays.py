@@ -39,7 +39,7 @@ def opened(query: str, inputs: dict, folder: Path, slots: int = 3, plan: str = "
     return Chain(question.plan, question.catalog, folder, slots=slots, plan=plan)
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("name", always(3, QUERIES))
 def test_state_goes_through_the_new_plan_over_several_batches(name, tmp_path):
     query, inputs = QUERIES[name], tables(rows=60, last=120)
     chain = opened(query, inputs, tmp_path)

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from tests.job.chain import Chain
 from tests.job.many import Many
+from tests.profiles import always, mixed
 
 import midstream as ms
 from midstream.distribution.fragments import STAY, Route
@@ -62,8 +63,7 @@ def test_nothing_is_looked_for_again_while_plans_and_routes_stay():
     assert rerouter.better(dict(found.queries), dict(found.routes), None) is None
 
 
-@pytest.mark.parametrize("cql", [ON_TWO_KEYS, COUNTED])
-@pytest.mark.parametrize("strategy", ["genmig", "moving_state"])
+@pytest.mark.parametrize(("cql", "strategy"), always(2, mixed([ON_TWO_KEYS, COUNTED], ["genmig", "moving_state"])))
 def test_a_migration_to_other_arrival_keys_changes_nothing_in_the_answer(cql, strategy, tmp_path):
     tables = inputs()
     ran = chain(tmp_path, cql)
@@ -74,7 +74,7 @@ def test_a_migration_to_other_arrival_keys_changes_nothing_in_the_answer(cql, st
     assert len(told) == 1
 
 
-@pytest.mark.parametrize("strategy", ["genmig", "moving_state"])
+@pytest.mark.parametrize("strategy", always(1, ["genmig", "moving_state"]))
 def test_a_restart_after_every_batch_changes_nothing(strategy, tmp_path):
     tables = inputs(5)
     parts = chain(tmp_path, ON_TWO_KEYS).cut(tables, 40)

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.job.chain import Chain
+from tests.profiles import always, mixed
 
 import midstream as ms
 from midstream.api import ask
@@ -35,8 +36,7 @@ def tables(seed: int, rows: int = 60) -> dict[str, pa.Table]:
     return {name: table() for name in "AB"}
 
 
-@pytest.mark.parametrize("query", QUERIES)
-@pytest.mark.parametrize("slots", [1, 3])
+@pytest.mark.parametrize(("query", "slots"), always(len(QUERIES), mixed([*QUERIES], [3, 1])))
 def test_sequences_mean_the_same_in_slots(query: str, slots: int, tmp_path: Path) -> None:
     inputs = tables(slots)
     question = ask(query, inputs)

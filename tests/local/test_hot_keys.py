@@ -193,7 +193,7 @@ MORE = {
 }
 
 
-@pytest.mark.parametrize("seed", always(1, range(30)))
+@pytest.mark.parametrize("seed", always(0, range(30)))
 def test_queries_of_a_job_stay_right_whatever_is_shared_when(seed, tmp_path):
     rng, known = random.Random(seed), {**QUERIES, **MORE}
     names = rng.sample(sorted(known), 4)

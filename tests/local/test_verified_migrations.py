@@ -116,7 +116,7 @@ def wrongly_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
 WRONG = ("auto", "moving_state", "moving_state_paced", "genmig", "genmig_shortened")
 
 
-@pytest.mark.parametrize("strategy", WRONG)
+@pytest.mark.parametrize("strategy", always(3, WRONG))
 def test_a_wrong_plan_never_takes_over(tmp_path: Path, strategy: str, wrongly_rewritten: None) -> None:
     table, record, session = run(tmp_path, DISTINCT, strategy, restart=strategy == "genmig")
     assert record["status"] == "differs" and session.queries["q"].plan.text == OLD

@@ -154,8 +154,7 @@ def test_an_old_box_that_forgets_what_it_may_still_need_is_noticed(monkeypatch):
     assert not past_the_split_before_the_grid()
 
 
-@pytest.mark.parametrize("kind", QUERIES)
-@pytest.mark.parametrize("name", ["genmig", "genmig_shortened"])
+@pytest.mark.parametrize(("kind", "name"), always(len(QUERIES), mixed([*QUERIES], ["genmig", "genmig_shortened"])))
 def test_a_migration_that_could_end_can_still_be_cancelled(name, kind, monkeypatch):
     """Where partitions must be asked first, the end is known a batch before it is carried out."""
     monkeypatch.setattr(LiveQuery, "_leave_if_done", lambda self: False)

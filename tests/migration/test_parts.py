@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from tests.migration.drive import drive, in_order
+from tests.profiles import always, mixed
 
 import midstream as ms
 from midstream.algebra import physical as p
@@ -306,8 +307,7 @@ def noticed(strategy: Strategy, query: str = JOIN, seeds: int = 12) -> bool:
     return any(not holds(strategy, query, seed) for seed in range(seeds))
 
 
-@pytest.mark.parametrize("name", NAMED)
-@pytest.mark.parametrize("query", [JOIN, COUNT, DISTINCT_JOIN])
+@pytest.mark.parametrize(("name", "query"), always(len(NAMED), mixed([*NAMED], [JOIN, COUNT, DISTINCT_JOIN])))
 def test_nothing_is_noticed_where_nothing_is_wrong(name, query):
     assert not noticed(STRATEGIES[name], query, 5)
 

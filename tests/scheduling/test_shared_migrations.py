@@ -9,7 +9,7 @@ from itertools import cycle, product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.profiles import examples
+from tests.profiles import always, examples
 from tests.scheduling.watched import SCHEMA, Watched, drawn
 
 import midstream as ms
@@ -88,7 +88,7 @@ def disturb(rng: random.Random, watched: Watched, name: str) -> None:
             return
 
 
-@pytest.mark.parametrize("strategy", ["moving_state", "moving_state_paced", "genmig", "parallel_track"])
+@pytest.mark.parametrize("strategy", always(2, ["moving_state_paced", "genmig", "moving_state", "parallel_track"]))
 def test_a_query_migrates_out_of_a_part_that_runs_by_any_other_plan(strategy):
     targets = cycle(plans(PAIRS))
     for (runs, asked), wanted in zip(product(plans(PAIRS), repeat=2), targets, strict=False):

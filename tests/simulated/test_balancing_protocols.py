@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.profiles import always
 from tests.simulated.balanced_runs import MANAGER, SINK, Balanced
 
 from midstream.cluster.simulated import Link
@@ -77,7 +78,7 @@ def test_the_sender_chooses_groups_near_an_amount(protocol):
     run.check_result()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", always(8, KINDS))
 def test_every_legal_protocol_is_exact_for_every_kind_of_operator(kind):
     query, shapes = KINDS[kind]
     for seed in range(2):

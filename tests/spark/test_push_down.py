@@ -300,6 +300,7 @@ def test_nobody_can_tell_that_spark_selected(spark, tmp_path, monkeypatch):
     assert pushed["dead"] and pushed["results"]
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_nobody_can_tell_that_spark_selected_on_a_cluster(spark, tmp_path, monkeypatch):
     a, b = Feed(tmp_path / "A"), Feed(tmp_path / "B")
