@@ -62,6 +62,10 @@ def opened(folder, **homes):
     return session
 
 
+def table(*rows: tuple[int, int, int]) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], schema=SCHEMA)
+
+
 def test_windows_by_key_are_kept_in_the_slots_of_their_streams_site(tmp_path):
     with opened(tmp_path, A="eu", B="us", C="eu") as session:
         session.query("q", CHAIN, plan="A -> B@us -> C, B -> A -> C@eu, C -> B -> A")
@@ -112,6 +116,34 @@ def test_slots_are_fixed_where_streams_live_at_sites(tmp_path):
         for change in (lambda: session.rescale(2), session.rebalance):
             with pytest.raises(ms.MidstreamError, match="a job with sites cannot"):
                 change()
+
+
+def test_a_stream_lives_only_in_slots_that_the_job_has(tmp_path):
+    with session_on(tmp_path) as session:
+        session.stream("A", SCHEMA)
+        session.query("q", "SELECT v FROM A [NOW]")
+        session.start()
+        session.push({"A": table((0, 1, 1))})
+        session.rescale(2)
+        with pytest.raises(
+            ms.errors.JobError, match="stream C cannot live at a site yet: the job goes over from 3 to 2"
+        ):
+            session.stream("C", SCHEMA, site="us")
+        session.push({"A": table((1, 1, 1))})
+        with pytest.raises(ms.errors.JobError, match="stream C would live in slot 2, which the job does not have"):
+            session.stream("C", SCHEMA, site="us")
+        session.push({"A": table((2, 1, 1))})
+    with session_on(tmp_path, slots=3) as again:
+        again.stream("A", SCHEMA)
+        again.query("q", "SELECT v FROM A [NOW]")
+        again.start()
+        again.push({"A": table((3, 1, 1))})
+        again.stream("C", SCHEMA, site="us")
+        again.query("late", "SELECT v FROM C [NOW]")
+        again.push({"A": table((4, 1, 1)), "C": table((4, 2, 7))})
+        again.finish()
+        assert again.queries["late"].table()["v"].to_pylist() == [7]
+        assert len(again.queries["q"].table()) == 5
 
 
 def test_a_stream_cannot_move_between_sites_on_a_checkpoint(tmp_path):

@@ -51,7 +51,7 @@ from midstream.job.queries.faults import on_error_of
 from midstream.job.slots.doubled_moves import protocol_named
 from midstream.job.slots.links import Located
 from midstream.job.slots.relocation import require_slots
-from midstream.job.slots.sites import home_of, require_fixed, require_same_home, require_slots_of_sites, sites_of
+from midstream.job.slots.sites import home_of, require_fixed, require_home, require_slots_of_sites, sites_of
 from midstream.job.slots.slot_decisions import deciders
 from midstream.job.state import JobState
 from midstream.job.task.memory import Memory
@@ -88,7 +88,7 @@ class CheckpointSession(Session):
         self._run = Run(self._backend, self._job, Arrival(self._job, options.carry))
         self._enrolment = Enrolment(self._run, Adding(self._job, self.functions))
         self._open()
-        require_slots_of_sites(self._sites, self._job.state.slots)
+        require_slots_of_sites(self._sites, self._job.state.wanted_slots)
         if options.scheduling is not None:
             self.scheduling = options.scheduling
 
@@ -134,7 +134,8 @@ class CheckpointSession(Session):
 
     def _home(self, name: str, settings: StreamSettings) -> Route:
         home = home_of(name, settings.site, self._sites)
-        require_same_home(self._job.manifest, name, home)
+        state = self._job.state
+        require_home(state.manifest, name, home, state.slots, state.wanted_slots)
         return home
 
     def _live_at(self, name: str, home: Route) -> None:

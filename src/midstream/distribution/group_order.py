@@ -20,7 +20,7 @@ def _with_partitions(fragment: Fragment, staged: Staged, bits: int) -> Fragment:
         if isinstance(node, Source):
             return replace(node, partition=_partition(node, staged, bits))
         if isinstance(node, OneWayJoin) and node.window.key and not node.window.everywhere:
-            node = replace(node, bits=bits, arrival=_by_arrival(fragment))
+            node = replace(node, bits=bits)
         return with_inputs(node, marked)
 
     return replace(fragment, plan=marked(fragment.plan))
@@ -35,8 +35,3 @@ def _partition(leaf: Source, staged: Staged, bits: int) -> Partition | None:
     if not key or not set(key) <= set(leaf.schema.names):
         return None
     return Partition(frozenset([key]), bits, not isinstance(leaf, Received) or leaf.route.arrival)
-
-
-def _by_arrival(fragment: Fragment) -> bool:
-    """Whether what a fragment of one-way joins receives is dealt as streams are."""
-    return any(leaf.route.arrival for leaf in fragment.received)

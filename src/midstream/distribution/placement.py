@@ -53,7 +53,6 @@ class Placements:
     """Where the rows of each node of a fragment lie; `arriving` are the routes of streams."""
 
     def __init__(self, fragment: Fragment, arriving: Mapping[str, Route]) -> None:
-        self.arrival = fragment.stage == 0 or any(leaf.route.arrival for leaf in fragment.received)
         self.arriving = arriving
         self.key_class = class_received(fragment)
 
@@ -62,22 +61,23 @@ class Placements:
         if isinstance(node, p.Source):
             return self._leaf(node)
         below = [self(child) for child in node.inputs]
+        arrival, slots = (below[0].arrival, below[0].slots) if below else (True, ())
         if any(placed.one for placed in below):
-            return Placed(self.arrival, one=True)
-        slots = below[0].slots if below else ()
-        keys = keys_above(node, [placed.keys for placed in below])
-        return Placed(self.arrival, keys=keys, slots=slots, key_class=self.key_class)
+            return Placed(arrival, one=True)
+        alike = all(placed.arrival == arrival for placed in below)  # what a union brings together need not be
+        keys = keys_above(node, [placed.keys for placed in below]) if alike else frozenset[Key]()
+        return Placed(arrival, keys=keys, slots=slots, key_class=self.key_class)
 
     def _leaf(self, node: p.Source) -> Placed:
         route = node.route if isinstance(node, Received) else self._arrival_route(node)
         if route.everywhere:
-            return Placed(self.arrival, everywhere=True)
-        if route.key is None:
-            return Placed(self.arrival)
+            return Placed(route.arrival, everywhere=True)
+        if route.key is None or not set(route.key) <= set(node.schema.names):
+            return Placed(route.arrival)
         if not route.key:
-            return Placed(self.arrival, one=True)
-        return Placed(self.arrival, keys=frozenset([route.key]), slots=route.slots, key_class=self.key_class)
+            return Placed(route.arrival, one=True)
+        return Placed(route.arrival, keys=frozenset([route.key]), slots=route.slots, key_class=self.key_class)
 
     def _arrival_route(self, node: p.Source) -> Route:
         key = self.arriving.get(node.stream.name, Route(None)).key
-        return Route(None if key is None else tuple(f"{node.stream.alias}.{name}" for name in key))
+        return Route(None if key is None else tuple(f"{node.stream.alias}.{name}" for name in key), arrival=True)

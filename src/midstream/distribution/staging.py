@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from midstream.algebra import physical as p
-from midstream.algebra.physical.routed import KeptWindow
+from midstream.algebra.physical.routed import KeptWindow, Ways
 from midstream.distribution.fragments import STAY, Fragment, Received, Route, Staged, leaves
 from midstream.distribution.key_classes import with_key_classes
 
@@ -51,11 +51,21 @@ def staged(
                 fragments.append(Fragment(number, above, 0, wants[source.stream.alias], None))
                 _keep(source.stream.name, STAY, arriving, used)
                 node = _with(node, above, receive(above, number, wants[source.stream.alias]))
-        stages = [fragments[leaf.fragment].stage for leaf in leaves(node) if isinstance(leaf, Received)]
+        stage = max(part.stage, _stage(node, fragments))
+        for ways in [n for n in p.walk_physical(node) if isinstance(n, Ways)]:
+            own = _stage(ways, fragments)
+            if own < stage:  # its windows are kept in that stage: what it reads must be read there
+                number = len(fragments)
+                fragments.append(Fragment(number, ways, own, STAY, None))
+                node = _with(node, ways, receive(ways, number, STAY))
         numbers[i] = len(fragments)
-        stage = max(part.stage, 1 + max(stages, default=-1))
         fragments.append(Fragment(len(fragments), node, stage, part.route, None))
     return Staged(with_key_classes(with_readers(fragments)), used)
+
+
+def _stage(node: p.PhysicalNode, fragments: Sequence[Fragment]) -> int:
+    """The first stage in which all that a plan reads is there."""
+    return 1 + max((fragments[leaf.fragment].stage for leaf in leaves(node) if isinstance(leaf, Received)), default=-1)
 
 
 def _arrive(

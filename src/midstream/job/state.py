@@ -261,6 +261,11 @@ class JobState:
             require_no_homes(self.routes, "go over to another number of slots")
             self.wanted = self._dealt_evenly(slots, trigger)
 
+    @property
+    def wanted_slots(self) -> int:
+        """The number of slots to which the job goes over, or which it has."""
+        return self.slots if self.wanted is None else self.wanted.slots
+
     def _dealt_evenly(self, slots: int, trigger: str) -> Routing:
         return Routing(tuple(default_routing(slots, 2**self.group_bits)), slots, trigger)
 

@@ -119,6 +119,7 @@ class _Routed:
             step.nulls_equal,
             step.residual,
             step.gathered,
+            arrival=self.arrival,
         )
 
     def keep_windows(self) -> None:

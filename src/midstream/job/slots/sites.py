@@ -71,7 +71,14 @@ def home_of(stream: str, site: str | None, sites: Sites) -> Route:
     return Route(None, slots=sites[site])
 
 
-def require_same_home(manifest: Manifest | None, stream: str, home: Route) -> None:
+def require_home(manifest: Manifest | None, stream: str, home: Route, slots: int, wanted: int) -> None:
+    """Refuses a home where a stream cannot live in a job that has, or goes over to, some number of slots."""
+    _require_same_home(manifest, stream, home)
+    if home.slots:
+        _require_slots_of_home(stream, home, slots, wanted)
+
+
+def _require_same_home(manifest: Manifest | None, stream: str, home: Route) -> None:
     """Refuses that a stream moves while there is a checkpoint: its windows lie at the old site."""
     if manifest is None or stream not in manifest.settings.arrival:
         return
@@ -80,6 +87,21 @@ def require_same_home(manifest: Manifest | None, stream: str, home: Route) -> No
         raise JobError(
             f"stream {stream} cannot move: in the checkpoint it lives {_named(before)}, now {_named(home.slots)}",
             hint="declare the sites that it was made with, or use a new checkpoint",
+        )
+
+
+def _require_slots_of_home(stream: str, home: Route, slots: int, wanted: int) -> None:
+    """Refuses a home in slots that a job does not have, or while it goes over to another number of them."""
+    if slots != wanted:
+        raise JobError(
+            f"stream {stream} cannot live at a site yet: the job goes over from {slots} to {wanted} slots",
+            hint="add it once the job has gone over",
+        )
+    if home.slots[-1] >= slots:
+        raise JobError(
+            f"stream {stream} would live in slot {home.slots[-1]}, which the job does not have",
+            detail=f"its slots are 0 to {slots - 1}",
+            hint=f"go over to {home.slots[-1] + 1} slots first: rescale({home.slots[-1] + 1})",
         )
 
 
