@@ -79,8 +79,17 @@ class StateStore:
         self.pool.written.update({id(s): e for s, e in zip(ordered, entries, strict=True)})
         return sorted({entry.file for entry in entries})
 
+    def remove_merged(self, states: Iterable[NamedState]) -> None:
+        """Removes the files written before the task was closed of which states no longer hold anything.
+
+        States of one name need not be the same: queries may compute one content in different ways.
+        """
+        if self.flushed:
+            held = [self.pool.entry(segment, name) for name, state in states for segment in state.segments]
+            remove_unused(self.files, self.flushed, held)
+
     def entries(self, states: Iterable[NamedState]) -> list[SegmentEntry]:
-        """What states hold, written and named."""
+        """What states hold, written and named; of states of one name, the last."""
         found = {name: [self.pool.entry(segment, name) for segment in state.segments] for name, state in states}
         return [entry for entries in found.values() for entry in entries]
 

@@ -30,7 +30,7 @@ from midstream.job.task.pool import Pool
 from midstream.job.task.reports import FragmentReport
 from midstream.job.task.samples import BoxWatch
 from midstream.job.task.sides import SidePart, base_name
-from midstream.job.task.state_store import NamedState, StateStore, by_state, remove_unused
+from midstream.job.task.state_store import NamedState, StateStore, by_state
 from midstream.job.task.task_graph import TaskGraph
 from midstream.job.task.works import FragmentWork, Member, TaskWork
 from midstream.migration.execution import arranged
@@ -281,8 +281,7 @@ class Task:
         self.store.pool.unify()
         states = self._states()
         self.store.write(states)
-        if self.store.flushed:
-            remove_unused(self.store.files, self.store.flushed, self.store.entries(states))
+        self.store.remove_merged(states)
         self.closed_with = list(self._entries(states))
         counted: set[int] = set()
         for i, (member, entries) in enumerate(zip(self.work.members, self.closed_with, strict=True)):
