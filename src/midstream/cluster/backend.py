@@ -57,7 +57,11 @@ class Backend(Protocol):
         """Stops between two batches; the job's gate is held."""
 
     def ended(self, job: Job) -> bool:
-        """Waits a moment for the end; what made a batch fail is raised."""
+        """Waits a moment for the end; what made a batch fail is raised.
+
+        Only what comes to its end by itself or fails has ended. What is halted may begin again: that its run is over
+        is for the run to say.
+        """
 
     def results(self, manifest: Manifest | None, query: str, plan: Plan) -> Any:
         """All released results of a query."""

@@ -306,6 +306,7 @@ class CheckpointSession(Session):
         self._run.trigger = trigger
         self._job.turns.failure = None
         self._run.stopping.clear()
+        self._run.over.clear()
         if is_finished(self._job.manifest):
             self._run.deliver_last()
             return

@@ -12,7 +12,7 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.checkpoint.lease import LostLease
 from midstream.checkpoint.spark_log import note_sinks_called
 from midstream.cluster.backend import Backend, Input
-from midstream.errors import JobError
+from midstream.errors import ClusterError, JobError
 from midstream.job.commands.arrival import Arrival
 from midstream.job.ending import finish, is_delivered
 from midstream.job.finished import require_unfinished
@@ -21,12 +21,15 @@ from midstream.job.queries.running_query import RunningQuery
 
 log = logging.getLogger(__name__)
 
+START_AGAIN = "start the job again: it resumes where it was"
+
 
 @dataclass(slots=True)
 class Run:
     """The backend of a session, the driver that it calls, and the streams that it reads.
 
-    `stopping` is set to have the run end after the batch under way.
+    `stopping` is set to have the run end after the batch under way, `over` when it has been stopped or cannot go on.
+    Between the two halves of a restart no batch can come, but the run is not over: only an event ends it.
     """
 
     backend: Backend
@@ -36,6 +39,7 @@ class Run:
     started: bool = False
     trigger: str | None = None
     stopping: threading.Event = field(default_factory=threading.Event)
+    over: threading.Event = field(default_factory=threading.Event)
 
     @property
     def declarations(self) -> list[StreamDeclaration]:
@@ -61,7 +65,12 @@ class Run:
     def restart(self) -> None:
         """Restarts the source between two batches: its columns follow the queries."""
         self.halt()
-        self.begin()
+        try:
+            self.begin()
+        except BaseException as error:
+            self.job.turns.failure = error
+            self.over.set()
+            raise
 
     def halt(self) -> None:
         """Stops the backend while no batch is under way; the gate is held."""
@@ -93,9 +102,11 @@ class Run:
         if not self.started:
             raise JobError("the session has not been started")
         try:
-            ended = self.backend.ended(self.job)
+            ended = self.over.is_set() or self.backend.ended(self.job)
             if ended and self.job.turns.failure is not None:
                 raise self.job.turns.failure
+            if ended and not self.over.is_set() and self.trigger != "available":
+                raise ClusterError("no batches come any more, although nobody has stopped the job", hint=START_AGAIN)
             return ended
         except Exception:
             if self.stopping.is_set():
@@ -109,8 +120,7 @@ class Run:
             self.halt()
             self.job.turns.failure = None
             self.begin()
-        while not self.backend.ended(self.job):
-            pass
+        self.wait(None)
 
     def lose(self, error: LostLease) -> None:
         """Ends the run, because somebody else drives the job; `wait` raises the reason.
@@ -125,6 +135,7 @@ class Run:
                 log.error("the job ends here: %s", error)
                 job.turns.failure = error
             self.halt()
+            self.over.set()
         finally:
             job.gate.release()
 
@@ -133,6 +144,7 @@ class Run:
         job = self.job
         with job.gate:
             self.halt()
+            self.over.set()
         try:
             if job.commits.lease is not None and not job.commits.lease.lost and job.deliveries.sinks:
                 note_sinks_called(job.files, job.deliveries.called)

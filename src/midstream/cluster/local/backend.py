@@ -90,6 +90,8 @@ class LocalBackend:
         self._turn = threading.Lock()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._done = threading.Event()
+        """Set when reading has come to its end by itself or has failed; not when it is halted."""
         self._inputs: dict[str, LocalInput] = {}
         self._read: dict[str, set[str]] = {}
         """The files that were read, by stream."""
@@ -117,8 +119,9 @@ class LocalBackend:
     ) -> None:
         """Starts to read folders, if there are any."""
         self.prepare(job, inputs, needed)
-        self._stop.clear()
         pause = _pause(trigger)
+        self._stop.clear()
+        self._done.clear()
         loop = self._work_through if trigger == "available" else self._follow
         self._thread = threading.Thread(target=self._guarded, args=(loop, job, pause), name="midstream-local")
         self._thread.daemon = True
@@ -148,13 +151,11 @@ class LocalBackend:
             thread.join()
 
     def ended(self, job: Job) -> bool:
-        """Waits a moment for the end; what made a batch fail is raised."""
-        thread = self._thread
-        if thread is not None:
-            thread.join(0.2)
+        """Waits a moment for the end; what made a batch fail is raised. What is halted has not ended."""
+        ended = self._done.wait(0.2)
         if job.turns.failure is not None:
             raise job.turns.failure
-        return thread is None or (not thread.is_alive() and thread is self._thread)
+        return ended
 
     def push(self, job: Job, rows: Mapping[str, object]) -> None:
         """One batch of the given rows, committed when this returns."""
@@ -223,11 +224,14 @@ class LocalBackend:
     def _guarded(self, loop: Any, job: Job, pause: float) -> None:
         try:
             loop(job, pause)
+            if not self._stop.is_set():
+                self._done.set()
         except PutOff:
             return
         except BaseException as error:
             if job.turns.failure is None:
                 job.turns.failure = error
+            self._done.set()
 
     def _follow(self, job: Job, pause: float) -> None:
         """Takes new files as they come, until it is stopped."""

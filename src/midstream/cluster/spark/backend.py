@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -40,6 +42,9 @@ from midstream.job.arriving.incoming import Incoming
 from midstream.job.job import Job
 from midstream.optimizer.plans import Plan
 
+PAUSE = 0.05
+"""Seconds between two looks at a run whose query of Spark's is stopped for a restart."""
+
 
 class SparkBackend:
     """Runs a session on a SparkSession; without one a local one is opened."""
@@ -55,6 +60,8 @@ class SparkBackend:
         self.slots = max(1, self.spark.sparkContext.defaultParallelism)
         self.streaming_query: StreamingQuery | None = None
         """Spark's query, once the session has been started."""
+        self._halted = threading.Event()
+        """Set while Spark's query is stopped between two batches: what is halted has not ended."""
         self._rates: dict[str, int] = {}
         self._plain: PlainFiles | None = None
 
@@ -102,6 +109,7 @@ class SparkBackend:
             writer = writer.trigger(processingTime=trigger)
         try:
             self.streaming_query = writer.start()
+            self._halted.clear()
         except Exception as error:
             raise in_words(error, self.spark, self.files.uri) from error
 
@@ -146,6 +154,7 @@ class SparkBackend:
 
     def halt(self) -> None:
         """Stops Spark's query."""
+        self._halted.set()
         try:
             if self.streaming_query is not None and self.streaming_query.isActive:
                 self.streaming_query.stop()
@@ -155,17 +164,22 @@ class SparkBackend:
                 raise
 
     def ended(self, job: Job) -> bool:
-        """Waits a moment for the end of Spark's query; what made it fail is raised."""
+        """Waits a moment for the end of Spark's query; what made it fail is raised. What is halted has not ended."""
         stream = self.streaming_query
-        assert stream is not None
+        if stream is None or self._halted.is_set():
+            time.sleep(PAUSE)
+            return False
         try:
-            # A restart between two batches ends one query of Spark's and starts another.
-            return bool(stream.awaitTermination(1)) and stream is self.streaming_query
+            return bool(stream.awaitTermination(1)) and self._is_current(stream)
         except Exception as error:
-            if stream is not self.streaming_query:
+            if not self._is_current(stream):
                 return False
             failure = job.turns.failure or error
             raise in_words(failure, self.spark, self.files.uri) from None
+
+    def _is_current(self, stream: StreamingQuery) -> bool:
+        """Whether a query of Spark's is the one that runs: a restart between batches ends one and starts another."""
+        return stream is self.streaming_query and not self._halted.is_set()
 
     def results(self, manifest: Manifest | None, query: str, plan: Plan) -> DataFrame:
         """All released results of a query."""

@@ -104,6 +104,8 @@ def carry_out(
                 session.end_available(finish)
                 for sentence in session.waits:
                     note(f"{sentence}; --finish releases what waits")
+            else:
+                note("the job has stopped, as it was asked to; started again, it resumes")
             return {**status(session), "running": False}
     finally:
         for sign, handler in before.items():
