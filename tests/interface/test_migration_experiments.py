@@ -18,10 +18,10 @@ from midstream.lab.experiments.migration_run import Change, Observed, Run, Sampl
 from midstream.lab.experiments.plots import Plot, Series, svg
 from midstream.lab.experiments.report import Figure, Report
 from midstream.lab.experiments.virtual_processor import Costs, Counts, VirtualProcessor, combined, values
+from midstream.lab.papers.parallel_track import ParallelTrackPaper
 from midstream.migration.genmig import GenMig
 from midstream.migration.moving_state import MovingState
 from midstream.migration.moving_state_paced import MovingStatePaced
-from midstream.migration.parallel_track_paper import ParallelTrackPaper
 
 WINDOW, START, STEP = 400, 800, 20
 LEFT, RIGHT = "((A B) C)", "(A (B C))"

@@ -11,7 +11,7 @@ from tests.migration.drive import drive
 import midstream as ms
 from midstream.algebra.snapshots import multiset_equal
 from midstream.api import ask
-from midstream.migration.parallel_track_paper import ParallelTrackPaper
+from midstream.lab.papers.parallel_track import ParallelTrackPaper
 from midstream.optimizer.plans import plan_query
 
 WINDOW = 20

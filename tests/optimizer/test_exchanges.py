@@ -8,10 +8,10 @@ import pytest
 from tests.distribution.routed.joins import draw_plan
 from tests.optimizer.test_plan_choice import SCHEMA, query, statistics
 
-from midstream.distribution.routed.query import RoutedQuery
 from midstream.distribution.stages import cut
 from midstream.inputs import catalog_of
 from midstream.job.task.in_place import arrivals
+from midstream.lab.papers.node_operator_sets.query import RoutedQuery
 from midstream.optimizer.cost import Constants
 from midstream.optimizer.estimates import Estimator
 from midstream.optimizer.graph_estimates import Flow, GraphEstimator

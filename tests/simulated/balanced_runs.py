@@ -15,12 +15,6 @@ from midstream.algebra.physical import Source, walk_physical
 from midstream.algebra.time import INFINITY
 from midstream.api import ask
 from midstream.cluster.simulated import Disk, Link, Simulation
-from midstream.cluster.simulated.balanced.managing import Managing
-from midstream.cluster.simulated.balanced.processing import Processing, Setup
-from midstream.cluster.simulated.balanced.rows import ChangePlan
-from midstream.cluster.simulated.balanced.sink import Sink
-from midstream.cluster.simulated.balanced.splitting import Splitting, Streams, Tick
-from midstream.distribution.group_states import GroupStates, routing_keys
 from midstream.distribution.protocols.legality import memory
 from midstream.distribution.protocols.manager import ManagerState, MoveRequest
 from midstream.distribution.protocols.processor import ProcessorState
@@ -28,6 +22,12 @@ from midstream.distribution.protocols.registry import protocol_of
 from midstream.distribution.protocols.split import SplitState, split_state
 from midstream.job.task.result_table import result_table
 from midstream.job.task.sources import source_elements
+from midstream.lab.papers.partitioned_load_balancing.group_states import GroupStates, routing_keys
+from midstream.lab.papers.partitioned_load_balancing.managing import Managing
+from midstream.lab.papers.partitioned_load_balancing.processing import Processing, Setup
+from midstream.lab.papers.partitioned_load_balancing.rows import ChangePlan
+from midstream.lab.papers.partitioned_load_balancing.sink import Sink
+from midstream.lab.papers.partitioned_load_balancing.splitting import Splitting, Streams, Tick
 from midstream.migration.protocol import widened
 from midstream.operators.elements import concatenate
 from midstream.optimizer.plans import Plan, plan_query

@@ -12,10 +12,9 @@ from tests.simulated.test_balancing_protocols import JOIN, KINDS, streams
 from midstream.algebra.expressions import Literal
 from midstream.algebra.time import BEGINNING
 from midstream.cluster.simulated import Link
-from midstream.cluster.simulated.balanced import processing, rows, splitting, tracks
-from midstream.distribution import old_track
 from midstream.distribution.protocols import messages, processor, split
 from midstream.distribution.protocols.manager import MoveRequest
+from midstream.lab.papers.partitioned_load_balancing import old_track, processing, rows, splitting, tracks
 from midstream.migration import marks
 
 SHAPES = ["((A B) C)", "(A (B C))"]

@@ -12,14 +12,14 @@ from tests.distribution.routed.joins import Joined, draw_join, draw_plan
 import midstream as ms
 from midstream.algebra.placements import Placement
 from midstream.cluster.simulated.links import Link
-from midstream.cluster.simulated.routed_run import RoutedRun, local_rows
-from midstream.distribution.routed.calls import Directed, LineMeasured, Measured
-from midstream.distribution.routed.cost import Costs
-from midstream.distribution.routed.distributed import plan_of
-from midstream.distribution.routed.greedy import greedy_plan
-from midstream.distribution.routed.network import node_per_stream
-from midstream.distribution.routed.node_sets import node_sets
-from midstream.distribution.routed.statistics import StreamStatistics
+from midstream.lab.papers.node_operator_sets.calls import Directed, LineMeasured, Measured
+from midstream.lab.papers.node_operator_sets.cost import Costs
+from midstream.lab.papers.node_operator_sets.distributed import plan_of
+from midstream.lab.papers.node_operator_sets.greedy import greedy_plan
+from midstream.lab.papers.node_operator_sets.network import node_per_stream
+from midstream.lab.papers.node_operator_sets.node_sets import node_sets
+from midstream.lab.papers.node_operator_sets.routed_run import RoutedRun, local_rows
+from midstream.lab.papers.node_operator_sets.statistics import StreamStatistics
 from midstream.optimizer.routed.plan import JoinPlan
 from midstream.optimizer.sites.links import Link as Line
 

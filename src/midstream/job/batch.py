@@ -16,7 +16,7 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.fragments import Fragment
-from midstream.distribution.routed.cutting import probed_windows
+from midstream.distribution.routed_cutting import probed_windows
 from midstream.job.arriving.incoming import Incoming
 from midstream.job.doubling import Doubling
 from midstream.job.ports import Ports

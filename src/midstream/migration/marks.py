@@ -18,6 +18,7 @@ from midstream.errors import InternalError
 from midstream.migration.legality import keeps_intervals
 from midstream.operators.elements import Elements
 from midstream.operators.state.segment import Segment
+from midstream.operators.state.sorted_state import SortedState
 
 Rule = Callable[[tuple[Expression, ...]], Expression]
 
@@ -139,3 +140,18 @@ def _all_marked(columns: pa.RecordBatch, marks: list[str], old: bool) -> pa.Reco
     column = pa.repeat(old, columns.num_rows)
     arrays = [*columns.columns, *([column] * len(marks))]
     return pa.RecordBatch.from_arrays(arrays, schema=_extended(columns.schema, marks))
+
+
+def holds_old(states: Iterable[SortedState], frontier: int) -> bool:
+    """Whether some states hold a row with an old part that can still meet another."""
+    return any(_marked_old(state, frontier) for state in states)
+
+
+def _marked_old(state: SortedState, frontier: int) -> bool:
+    names = [name for name in state.schema.names if name.endswith(SUFFIX)]
+    for segment in state.segments:
+        alive = segment.elements.valid_to > frontier
+        for name in names:
+            if (segment.elements.columns.column(name).to_numpy(zero_copy_only=False) & alive).any():
+                return True
+    return False

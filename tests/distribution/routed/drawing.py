@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from midstream.distribution.routed.cost import Costs
-from midstream.distribution.routed.network import node_per_stream
-from midstream.distribution.routed.statistics import Statistics, StreamStatistics
+from midstream.lab.papers.node_operator_sets.cost import Costs
+from midstream.lab.papers.node_operator_sets.network import node_per_stream
+from midstream.lab.papers.node_operator_sets.statistics import Statistics, StreamStatistics
 from midstream.optimizer.routed.conditions import Conditions, chain, clique, cycle, star
 from midstream.optimizer.sites.links import Link
 

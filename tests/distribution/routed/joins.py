@@ -10,7 +10,7 @@ from tests.distribution.routed.drawing import SHAPES
 
 from midstream.algebra.placements import Placement
 from midstream.api import ask
-from midstream.distribution.routed.query import RoutedQuery
+from midstream.lab.papers.node_operator_sets.query import RoutedQuery
 from midstream.optimizer.routed.conditions import Conditions
 from midstream.optimizer.routed.plan import HeadPlan, JoinPlan, OneWay
 

@@ -8,13 +8,13 @@ import pytest
 from tests.distribution.routed.drawing import draw_case
 
 from midstream.algebra.placements import Placement
-from midstream.distribution.routed.cost import Costs, flows, joint_cost, paper_cost, violation, way_cost
-from midstream.distribution.routed.exact import exact_plan
-from midstream.distribution.routed.greedy import greedy_plan
-from midstream.distribution.routed.joint import best_plan, gathering_plan, improved_plan
-from midstream.distribution.routed.network import node_per_stream
-from midstream.distribution.routed.statistics import StreamStatistics
 from midstream.errors import QueryError
+from midstream.lab.papers.node_operator_sets.cost import Costs, flows, joint_cost, paper_cost, violation, way_cost
+from midstream.lab.papers.node_operator_sets.exact import exact_plan
+from midstream.lab.papers.node_operator_sets.greedy import greedy_plan
+from midstream.lab.papers.node_operator_sets.joint import best_plan, gathering_plan, improved_plan
+from midstream.lab.papers.node_operator_sets.network import node_per_stream
+from midstream.lab.papers.node_operator_sets.statistics import StreamStatistics
 from midstream.optimizer.routed.conditions import clique
 from midstream.optimizer.routed.plan import JoinPlan, checked, head_plan
 from midstream.optimizer.sites.links import Link

@@ -8,15 +8,15 @@ from random import Random
 import pytest
 from tests.distribution.routed.drawing import draw_case, draw_change
 
-from midstream.distribution.routed.calls import Called, Directed, Measured
-from midstream.distribution.routed.distributed import plan_of
-from midstream.distribution.routed.greedy import greedy_plan
-from midstream.distribution.routed.member import centralized_members, distributed_members, step
-from midstream.distribution.routed.modification import Setting
-from midstream.distribution.routed.node_sets import node_sets
-from midstream.distribution.routed.repair import Host
-from midstream.distribution.routed.track import PREPARING, Drained, Full
-from midstream.distribution.routed.wire import from_json, to_json
+from midstream.lab.papers.node_operator_sets.calls import Called, Directed, Measured
+from midstream.lab.papers.node_operator_sets.distributed import plan_of
+from midstream.lab.papers.node_operator_sets.greedy import greedy_plan
+from midstream.lab.papers.node_operator_sets.member import centralized_members, distributed_members, step
+from midstream.lab.papers.node_operator_sets.modification import Setting
+from midstream.lab.papers.node_operator_sets.node_sets import node_sets
+from midstream.lab.papers.node_operator_sets.repair import Host
+from midstream.lab.papers.node_operator_sets.track import PREPARING, Drained, Full
+from midstream.lab.papers.node_operator_sets.wire import from_json, to_json
 
 MODES = {"centralized": centralized_members, "distributed": distributed_members}
 

@@ -8,16 +8,22 @@ from random import Random
 import pytest
 from tests.distribution.routed.drawing import draw_case, draw_change, draw_line, names
 
-from midstream.distribution.routed.centralized import Coordinator
-from midstream.distribution.routed.cost import Costs, violation
-from midstream.distribution.routed.distributed import line_triggered, plan_of, received, repairing_nodes, triggered
-from midstream.distribution.routed.greedy import greedy_plan
-from midstream.distribution.routed.modification import Setting, affected_nodes
-from midstream.distribution.routed.network import Relined, node_per_stream
-from midstream.distribution.routed.node_sets import head_sets, node_sets
-from midstream.distribution.routed.repair import Begin, Compare, Host, Message, Relay, Settle
-from midstream.distribution.routed.statistics import StreamStatistics
-from midstream.distribution.routed.wire import from_json, to_json
+from midstream.lab.papers.node_operator_sets.centralized import Coordinator
+from midstream.lab.papers.node_operator_sets.cost import Costs, violation
+from midstream.lab.papers.node_operator_sets.distributed import (
+    line_triggered,
+    plan_of,
+    received,
+    repairing_nodes,
+    triggered,
+)
+from midstream.lab.papers.node_operator_sets.greedy import greedy_plan
+from midstream.lab.papers.node_operator_sets.modification import Setting, affected_nodes
+from midstream.lab.papers.node_operator_sets.network import Relined, node_per_stream
+from midstream.lab.papers.node_operator_sets.node_sets import head_sets, node_sets
+from midstream.lab.papers.node_operator_sets.repair import Begin, Compare, Host, Message, Relay, Settle
+from midstream.lab.papers.node_operator_sets.statistics import StreamStatistics
+from midstream.lab.papers.node_operator_sets.wire import from_json, to_json
 from midstream.optimizer.routed.conditions import clique
 from midstream.optimizer.routed.plan import head_plan
 from midstream.optimizer.sites.links import Link

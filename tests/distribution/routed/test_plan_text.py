@@ -6,8 +6,8 @@ import pytest
 from tests.distribution.routed.drawing import draw_case
 
 from midstream.algebra.placements import Placement
-from midstream.distribution.routed.greedy import greedy_plan
 from midstream.errors import QueryError
+from midstream.lab.papers.node_operator_sets.greedy import greedy_plan
 from midstream.optimizer.routed.conditions import chain, clique, graph_of
 from midstream.optimizer.routed.plan import JoinPlan, checked, head_plan
 from midstream.optimizer.routed.text import is_routed, parse_plan

@@ -10,14 +10,14 @@ import pyarrow as pa
 import pytest
 
 from midstream.api import ask
-from midstream.cluster.simulated.routed_run import local_rows
-from midstream.distribution.routed.network import RESULTS, node_per_stream
-from midstream.distribution.routed.node_sets import Join, Ship, StreamId, Update, node_sets
-from midstream.distribution.routed.probing import Prober
-from midstream.distribution.routed.query import RoutedQuery
-from midstream.distribution.routed.site import Ask, Copy, Fetch, Plans, Result, Rows, Site
-from midstream.distribution.routed.window import NEVER
 from midstream.errors import InternalError, QueryError
+from midstream.lab.papers.node_operator_sets.network import RESULTS, node_per_stream
+from midstream.lab.papers.node_operator_sets.node_sets import Join, Ship, StreamId, Update, node_sets
+from midstream.lab.papers.node_operator_sets.probing import Prober
+from midstream.lab.papers.node_operator_sets.query import RoutedQuery
+from midstream.lab.papers.node_operator_sets.routed_run import local_rows
+from midstream.lab.papers.node_operator_sets.site import Ask, Copy, Fetch, Plans, Result, Rows, Site
+from midstream.lab.papers.node_operator_sets.window import NEVER
 from midstream.optimizer.routed.text import parse_plan
 from midstream.optimizer.sites.links import Link
 

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from midstream.distribution.routed.node_sets import Update
-from midstream.distribution.routed.track import (
+from midstream.lab.papers.node_operator_sets.node_sets import Update
+from midstream.lab.papers.node_operator_sets.track import (
     Drained,
     Full,
     GiveUp,
@@ -19,7 +19,7 @@ from midstream.distribution.routed.track import (
     TrackEvent,
     step,
 )
-from midstream.distribution.routed.wire import from_json, to_json
+from midstream.lab.papers.node_operator_sets.wire import from_json, to_json
 
 PATIENCE = 50.0
 OLD, NEW = Share(frozenset({Update("A")})), Share(frozenset({Update("B")}))

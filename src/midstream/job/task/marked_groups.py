@@ -13,11 +13,10 @@ from collections.abc import Iterator, Sequence
 from midstream.algebra.physical import Source
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.fragments import Received
-from midstream.distribution.old_track import holds_old
 from midstream.job.task.marked_states import MARKED
 from midstream.job.task.state_store import NamedState, StateStore, by_state
 from midstream.job.task.works import FragmentWork
-from midstream.migration.marks import mark_segment, marked_fragment, with_mark, with_mark_received
+from midstream.migration.marks import holds_old, mark_segment, marked_fragment, with_mark, with_mark_received
 from midstream.operators.box import Box
 from midstream.operators.elements import Elements
 

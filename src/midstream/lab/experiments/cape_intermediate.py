@@ -16,8 +16,8 @@ from midstream.lab.experiments.migration_run import Change, Migrated, Observed, 
 from midstream.lab.experiments.plots import Plot, Series
 from midstream.lab.experiments.report import Figure, Report
 from midstream.lab.experiments.virtual_processor import VirtualProcessor
+from midstream.lab.papers.parallel_track import ParallelTrackPaper
 from midstream.migration.moving_state import MovingState
-from midstream.migration.parallel_track_paper import ParallelTrackPaper
 
 LOW = configuration(1000, (100, 100, 100, 100), (0.1, 0.02, 0.02))
 HIGH = configuration(2000, (50, 50, 50, 50), (0.2, 0.05, 0.05))

@@ -12,8 +12,8 @@ from midstream.lab.experiments.migration_run import Change, Observed, Run
 from midstream.lab.experiments.plots import Plot, Series
 from midstream.lab.experiments.report import Figure, Report
 from midstream.lab.experiments.virtual_processor import VirtualProcessor
+from midstream.lab.papers.parallel_track import ParallelTrackPaper
 from midstream.migration.moving_state import MovingState
-from midstream.migration.parallel_track_paper import ParallelTrackPaper
 from midstream.migration.protocol import Strategy
 
 WINDOWS_1 = (1000, 2000, 3500, 5000, 7000)

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from midstream.distribution.group_states import Shipped
 from midstream.lab.experiments.virtual_processor import Costs, Counts
+from midstream.lab.papers.partitioned_load_balancing.group_states import Shipped
 from midstream.operators.base import Operator
 from midstream.operators.box import ROOT, Box, Wire
 from midstream.operators.elements import Elements, Hashes

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.adaptation.balance import BalanceController, BalanceDecision, BalancePolicy, GroupLoad
-from midstream.distribution.group_states import Numbers, groups_of
 from midstream.distribution.move_costs import Prices
+from midstream.lab.papers.partitioned_load_balancing.group_states import Numbers, groups_of
 
 ROW_BYTES = 100.0
 PROTOCOLS = ("ptlb", "mslb")

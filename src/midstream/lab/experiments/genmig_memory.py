@@ -10,8 +10,8 @@ from midstream.lab.experiments.migration_run import Change, Observed, Run
 from midstream.lab.experiments.plots import Plot, Series
 from midstream.lab.experiments.report import Figure, Report
 from midstream.lab.experiments.virtual_processor import VirtualProcessor
+from midstream.lab.papers.parallel_track import ParallelTrackPaper
 from midstream.migration.genmig import GenMig
-from midstream.migration.parallel_track_paper import ParallelTrackPaper
 
 
 def genmig_memory() -> Report:

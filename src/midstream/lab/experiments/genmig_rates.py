@@ -12,10 +12,10 @@ from midstream.lab.experiments.migration_run import Change, Migrated, Observed, 
 from midstream.lab.experiments.plots import Plot, Series
 from midstream.lab.experiments.report import Figure, Report
 from midstream.lab.experiments.virtual_processor import Costs, VirtualProcessor
+from midstream.lab.papers.parallel_track import ParallelTrackPaper
 from midstream.migration.genmig import GenMig
 from midstream.migration.genmig_reference_point import GenMigReferencePoint
 from midstream.migration.moving_state_paced import MovingStatePaced
-from midstream.migration.parallel_track_paper import ParallelTrackPaper
 from midstream.migration.protocol import Strategy
 
 COSTS = Costs(compare=0.0001, insert=0.0001)

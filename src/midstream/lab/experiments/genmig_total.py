@@ -19,10 +19,10 @@ from midstream.lab.experiments.migration_run import Change, Observed, Run, Workl
 from midstream.lab.experiments.plots import Plot, Series
 from midstream.lab.experiments.report import Figure, Report
 from midstream.lab.experiments.virtual_processor import Costs, Counts, VirtualProcessor
+from midstream.lab.papers.parallel_track import ParallelTrackPaper
 from midstream.migration.coalesce import pair
 from midstream.migration.genmig import GenMig
 from midstream.migration.genmig_reference_point import GenMigReferencePoint
-from midstream.migration.parallel_track_paper import ParallelTrackPaper
 from midstream.migration.protocol import Strategy
 from midstream.operators.elements import Elements, Indices
 

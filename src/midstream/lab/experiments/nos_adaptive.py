@@ -14,12 +14,6 @@ import pyarrow as pa
 
 from midstream.api import ask
 from midstream.cluster.simulated import Link
-from midstream.cluster.simulated.routed_run import RoutedRun, local_rows
-from midstream.distribution.routed.calls import Measured
-from midstream.distribution.routed.cost import joint_cost
-from midstream.distribution.routed.greedy import greedy_plan
-from midstream.distribution.routed.joint import improved_plan
-from midstream.distribution.routed.query import RoutedQuery
 from midstream.lab.experiments.nos_workload import (
     CHANGING,
     HIGH,
@@ -37,6 +31,12 @@ from midstream.lab.experiments.nos_workload import (
 )
 from midstream.lab.experiments.plots import Plot, Series
 from midstream.lab.experiments.report import Figure, Report
+from midstream.lab.papers.node_operator_sets.calls import Measured
+from midstream.lab.papers.node_operator_sets.cost import joint_cost
+from midstream.lab.papers.node_operator_sets.greedy import greedy_plan
+from midstream.lab.papers.node_operator_sets.joint import improved_plan
+from midstream.lab.papers.node_operator_sets.query import RoutedQuery
+from midstream.lab.papers.node_operator_sets.routed_run import RoutedRun, local_rows
 
 INTERVAL, FIRST, PERIOD = 0.2, 1.5, 2.0
 """Seconds: how often costs are measured and batches arrive, when the rate changes first, and how often then."""

@@ -11,16 +11,16 @@ from random import Random
 
 import numpy as np
 
-from midstream.distribution.routed.cost import Costs, joint_cost
-from midstream.distribution.routed.exact import exact_plan
-from midstream.distribution.routed.greedy import greedy_plan
-from midstream.distribution.routed.joint import improved_plan
-from midstream.distribution.routed.modification import Setting
-from midstream.distribution.routed.network import node_per_stream
-from midstream.distribution.routed.statistics import Statistics, StreamStatistics
 from midstream.lab.experiments.nos_workload import streams
 from midstream.lab.experiments.plots import Plot, Series
 from midstream.lab.experiments.report import Figure, Report
+from midstream.lab.papers.node_operator_sets.cost import Costs, joint_cost
+from midstream.lab.papers.node_operator_sets.exact import exact_plan
+from midstream.lab.papers.node_operator_sets.greedy import greedy_plan
+from midstream.lab.papers.node_operator_sets.joint import improved_plan
+from midstream.lab.papers.node_operator_sets.modification import Setting
+from midstream.lab.papers.node_operator_sets.network import node_per_stream
+from midstream.lab.papers.node_operator_sets.statistics import Statistics, StreamStatistics
 from midstream.optimizer.routed.conditions import chain, clique, cycle, star
 from midstream.optimizer.sites.links import Link
 

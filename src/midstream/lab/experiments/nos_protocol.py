@@ -11,14 +11,14 @@ from functools import partial
 from typing import Any
 
 from midstream.cluster.simulated import Disk, Link, Simulation, Step
-from midstream.distribution.routed import member as members
-from midstream.distribution.routed.calls import Called, Measured, MemberEvent, Repair
-from midstream.distribution.routed.greedy import greedy_plan
-from midstream.distribution.routed.member import centralized_members, distributed_members
-from midstream.distribution.routed.membership import Member
-from midstream.distribution.routed.node_sets import Update
-from midstream.distribution.routed.track import PREPARING, Full, Prepare
 from midstream.lab.experiments.nos_workload import CHANGING, HIGH, LINE, LOW, at_rate, setting, statistics
+from midstream.lab.papers.node_operator_sets import member as members
+from midstream.lab.papers.node_operator_sets.calls import Called, Measured, MemberEvent, Repair
+from midstream.lab.papers.node_operator_sets.greedy import greedy_plan
+from midstream.lab.papers.node_operator_sets.member import centralized_members, distributed_members
+from midstream.lab.papers.node_operator_sets.membership import Member
+from midstream.lab.papers.node_operator_sets.node_sets import Update
+from midstream.lab.papers.node_operator_sets.track import PREPARING, Full, Prepare
 
 MODIFICATION = ("Report", "Prepare", "Request", "Granted", "Repair", "Called", "NewEpoch")
 SYNCHRONISATION = ("LocalReady", "GlobalReady")

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from midstream.distribution.routed.cost import Costs
-from midstream.distribution.routed.modification import Setting
-from midstream.distribution.routed.network import node_per_stream
-from midstream.distribution.routed.statistics import StreamStatistics
+from midstream.lab.papers.node_operator_sets.cost import Costs
+from midstream.lab.papers.node_operator_sets.modification import Setting
+from midstream.lab.papers.node_operator_sets.network import node_per_stream
+from midstream.lab.papers.node_operator_sets.statistics import StreamStatistics
 from midstream.optimizer.routed.conditions import clique
 from midstream.optimizer.sites.links import Link
 

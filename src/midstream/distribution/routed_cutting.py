@@ -1,0 +1,143 @@
+"""A routed join as fragments: one-way joins, the windows they probe, and who reads which stream's rows by which route.
+
+Round k of a batch carries the k-th probe of all ways in one exchange. A window is kept once for each key it is probed
+by, by a fragment of its own; one-way joins of any stage read it as the batches before have left it. A batch's rows of a
+stream travel to each stage in which a way may see them: once by each route, however many readers are there. Where a
+probe needs no exchange it belongs to the fragment of the probe before. The last probes of all ways are in one fragment,
+with what is above the join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from midstream.algebra import physical as p
+from midstream.algebra.physical.routed import KeptWindow, OneWayJoin, RoutedJoin, Ways, WindowName
+from midstream.distribution.fragments import EVERY_SLOT, STAY, Received, Route
+from midstream.distribution.routed_stops import Stop, Travel, stops
+from midstream.operators.arrival_hash import can_arrive_by
+
+Slots = tuple[int, ...]
+Receive = Callable[[p.PhysicalNode, int, Route], Received]
+
+
+class Parts(Protocol):
+    """Where fragments under construction are put."""
+
+    def add(self, node: p.PhysicalNode, route: Route, stage: int = 0) -> int:
+        """Adds a fragment that runs in a stage or later; gives its number."""
+
+
+def routed_pieces(node: RoutedJoin, parts: Parts, receive: Receive, homes: Sequence[Slots] = ()) -> Ways:
+    """The last probes of all ways, whose results are the join's; everything before is added to the parts.
+
+    `homes` are the slots of the sites at which its streams live, where they do.
+    """
+    homes = homes or [()] * len(node.joined)
+    cutting = _Routed(node, parts, receive, arrival=_dealt_as_streams(node), homes=homes)
+    ways = [_legs(stops(route, node.placements[head], homes)) for head, route in enumerate(node.routes)]
+    last = max(map(len, ways))
+    ends = [cutting.way(head, legs, last) for head, legs in enumerate(ways)]
+    cutting.keep_windows()
+    return Ways(node.schema, tuple(ends), node)
+
+
+Leg = Sequence[tuple[int, Stop]]
+"""Probes of one fragment, each with its place on the way."""
+
+
+def _legs(way: Sequence[Stop]) -> list[Leg]:
+    """A way cut where partial results travel."""
+    legs: list[list[tuple[int, Stop]]] = []
+    for place, stop in enumerate(way):
+        if not legs or stop.travel is not Travel.STAY:
+            legs.append([])
+        legs[-1].append((place, stop))
+    return [list(leg) for leg in legs]
+
+
+@dataclass(slots=True)
+class _Routed:
+    node: RoutedJoin
+    parts: Parts
+    receive: Receive
+    read: dict[tuple[int, Route, int], Received] = field(default_factory=dict)
+    """The rows of streams on their way, by stream, route and the stage that reads them."""
+    windows: dict[WindowName, tuple[int, Route]] = field(default_factory=dict)
+
+    arrival: bool = False
+    """Whether rows travel by the hash by which streams arrive, so that a stream can arrive where it is read."""
+
+    homes: Sequence[Slots] = ()
+    """The slots in which windows by key are kept: those of the streams' sites."""
+
+    def _route(self, travel: Travel, key: tuple[str, ...], target: int) -> Route:
+        by_key = Route(key, arrival=self.arrival, slots=self.homes[target])
+        return {Travel.BY_KEY: by_key, Travel.TO_ALL: EVERY_SLOT, Travel.STAY: STAY}[travel]
+
+    def way(self, head: int, legs: Sequence[Leg], last: int) -> p.PhysicalNode:
+        """The last probes of a stream's way; those before are fragments of their own."""
+        first, route = legs[0][0][1], self.node.routes[head]
+        starts = self._route(first.travel, first.key, route[0].target)
+        flow: p.PhysicalNode = self.rows(head, starts, 1 if len(legs) > 1 else last)
+        for number, leg in enumerate(legs, 1):
+            ends = number == len(legs)
+            for place, stop in leg:
+                flow = self._probe(head, place, stop, flow, last if ends else number)
+            if not ends:
+                place, following = legs[number][0]
+                onward = self._route(following.travel, following.key, route[place].target)
+                flow = self.receive(flow, self.parts.add(flow, onward), onward)
+        return flow
+
+    def rows(self, stream: int, route: Route, stage: int) -> Received:
+        """This batch's rows of a stream, as a stage reads them by a route."""
+        place = (stream, route, stage)
+        if place not in self.read:
+            above = self.node.joined[stream]
+            self.read[place] = self.receive(above, self.parts.add(above, route), route)
+        return self.read[place]
+
+    def _probe(self, head: int, place: int, stop: Stop, flow: p.PhysicalNode, stage: int) -> OneWayJoin:
+        step = self.node.routes[head][place]
+        target = self.node.joined[step.target]
+        window = WindowName(target.content, step.target_key, stop.kept is Travel.TO_ALL)
+        route = self._route(stop.kept, step.target_key, step.target)
+        self.windows.setdefault(window, (step.target, route))
+        seen = self.rows(step.target, route, stage) if step.target < head else None
+        schema = self.node.schema if place == len(self.node.routes[head]) - 1 else step.gathered
+        return OneWayJoin(
+            schema,
+            flow,
+            seen,
+            window,
+            target.schema,
+            target.longest,
+            step.key,
+            step.nulls_equal,
+            step.residual,
+            step.gathered,
+            arrival=self.arrival,
+        )
+
+    def keep_windows(self) -> None:
+        """Keeps every window that is probed, in the first stage that reads its stream's rows by its route anyway."""
+        for name, (stream, route) in self.windows.items():
+            stages = [stage for known, by, stage in self.read if (known, by) == (stream, route)]
+            stage = min(stages, default=1)
+            rows = self.rows(stream, route, stage)
+            self.parts.add(KeptWindow(rows.schema, rows, name.key, name.everywhere), STAY, stage)
+
+
+def _dealt_as_streams(node: RoutedJoin) -> bool:
+    """Whether all keys of a join have types by which rows can be dealt as they arrive."""
+    types = {f.name: f.type for child in node.joined for f in child.schema}
+    pairs = [pair for route in node.routes for step in route for pair in zip(step.key, step.target_key, strict=True)]
+    return all(a in types and types[a] == types.get(b) and can_arrive_by(types[a]) for a, b in pairs)
+
+
+def probed_windows(plan: p.PhysicalNode) -> Iterator[WindowName]:
+    """The windows that one-way joins of a fragment probe."""
+    return (node.window for node in p.walk_physical(plan) if isinstance(node, OneWayJoin))
