@@ -34,6 +34,10 @@ class Backend(Protocol):
         """How many slots a job has unless it says otherwise."""
 
     @property
+    def whole_rows(self) -> bool:
+        """Whether rows come with all their columns, whatever is read of them."""
+
+    @property
     def cluster(self) -> Cluster:
         """Where the job's steps run."""
 

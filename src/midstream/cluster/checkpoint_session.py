@@ -85,7 +85,7 @@ class CheckpointSession(Session):
         self._declared: dict[str, dict[str, Any]] = {}
         self._left_out: set[str] = set()
         """What was declared, and what was dropped since the session was opened."""
-        self._run = Run(self._backend, self._job, Arrival(self._job, options.carry))
+        self._run = Run(self._backend, self._job, Arrival(self._job, options.carry, self._backend.whole_rows))
         self._enrolment = Enrolment(self._run, Adding(self._job, self.functions))
         self._open()
         require_slots_of_sites(self._sites, self._job.state.wanted_slots)
@@ -97,7 +97,7 @@ class CheckpointSession(Session):
         slots = self._options.slots
         self._job.open(None if isinstance(slots, str) else slots, self._options.group_bits)
         self._keep_to_range()
-        self._run.arrival = Arrival(self._job, self._options.carry)
+        self._run.arrival = Arrival(self._job, self._options.carry, self._backend.whole_rows)
 
     @property
     def scheduling(self) -> str:

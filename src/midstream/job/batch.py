@@ -209,6 +209,7 @@ class Batch:
             self.options.samples,
             {port: self.delivery(s.name) for port, s in incoming.streams.items()} if self.slots.arriving else {},
             self.arrivals.copies,
+            incoming.read,
         )
 
     def _works(self, stage: int, ports: Ports) -> tuple[TaskWork, ...]:

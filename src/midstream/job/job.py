@@ -273,7 +273,7 @@ class Job:
         files = {} if registers is not None else self.cluster.files_read(number)
         return Circumstances(
             Position(self.store.uri, query_id, batch_id, before),
-            Incoming(self.streams, self.arriving, files, registers),
+            Incoming(self.streams, self.arriving, files, registers, read=self._read_of(self.arriving)),
             RunOptions(self.memory, samples=samples, watched=watched),
             None if registers is not None else self.cluster.clock(number),
             self.fingerprints,
@@ -314,6 +314,11 @@ class Job:
     def needed(self) -> list[tuple[StreamDeclaration, list[str]]]:
         """The streams, with their columns that are read."""
         return [(d, needed_columns(self.queries, d, self.watchers)) for d in self.streams.values()]
+
+    def _read_of(self, arriving: Layout) -> dict[str, list[str]]:
+        """The columns that are read of streams that arrive with more."""
+        come = {d.name: arriving.schemas[port].names for port, d in self.streams.items()}
+        return {d.name: columns for d, columns in self.needed() if columns != come[d.name]}
 
     def rebalance(self, routing: Sequence[int] | None, protocol: str = "mslb", key_class: str = "") -> bool:
         """Deals groups to slots anew, beginning with the next batch that can; false if nothing would change."""

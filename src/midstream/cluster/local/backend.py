@@ -83,6 +83,7 @@ class LocalBackend:
     """Runs a session in this process."""
 
     slots = 1
+    whole_rows = True
 
     def __init__(self, files: Files) -> None:
         self.files = files

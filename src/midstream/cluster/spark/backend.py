@@ -49,6 +49,8 @@ PAUSE = 0.05
 class SparkBackend:
     """Runs a session on a SparkSession; without one a local one is opened."""
 
+    whole_rows = False
+
     def __init__(self, spark: object, files: Files, small_batches: int | str | None = None) -> None:
         self.spark: SparkSession = require_classic(spark if spark is not None else spark_session())
         self.files = files

@@ -18,7 +18,8 @@ from midstream.job.task.layout import Layout
 class Incoming:
     """The streams of a batch by port, laid out as `layout`; a stream that `routes` does not name may arrive anywhere.
 
-    `reaches` says up to which times rows are believed. `files` are those of folders that are streams. A batch without
+    `read` are the columns of each stream that queries read; rows may arrive with more. `reaches` says up to which times
+    rows are believed. `files` are those of folders that are streams. A batch without
     rows works with `registers` instead of the last manifest's, and leaves them as they are.
     """
 
@@ -28,6 +29,7 @@ class Incoming:
     registers: Mapping[str, int] | None = None
     routes: Mapping[str, Route] = field(default_factory=dict)
     reaches: Reaches = field(default_factory=Reaches)
+    read: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def has_rows(self) -> bool:

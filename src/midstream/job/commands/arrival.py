@@ -1,8 +1,8 @@
-"""Which columns rows bring while a streaming query of Spark's runs.
+"""Which columns rows bring while a job runs.
 
-They are fixed when it starts. A query that is added later is taken up with the next batch if what it reads arrives
-already; otherwise Spark's query has to restart between two batches. With `carry="all"` it never has to. By which
-keys rows are routed is decided for each batch.
+In this process rows come whole. On Spark the columns are fixed when its query starts. A query that is added later is
+taken up with the next batch if what it reads arrives already; otherwise Spark's query has to restart between two
+batches. With `carry="all"` it never has to. By which keys rows are routed is decided for each batch.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ class Arrival:
 
     job: Job
     carry: Carry
+    whole: bool = False
+    """Whether rows come whole at no cost: they are in this process already."""
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -42,6 +44,7 @@ class Arrival:
         """Settles what arrives from now on; gives the columns of each stream."""
         if self.job.state.settings.carry == "all":
             self.job.apply(StreamsArrive({declaration.name: STAY for declaration in declarations}))
+        if self.whole or self.job.state.settings.carry == "all":
             self.columns = {d.name: list(d.columns.names) for d in declarations}
         else:
             self.columns = {d.name: needed_columns(self.job.queries, d, self.job.watchers) for d in declarations}

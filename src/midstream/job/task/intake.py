@@ -5,7 +5,7 @@ A shuffle delivers rows in any order, so they are sorted by time and then by all
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,9 +48,17 @@ class Intake:
         return Intake(self.batch_id, Report(self.report.stage, self.report.slot), self.dead, True)
 
     def accept(
-        self, declaration: StreamDeclaration, rows: pa.RecordBatch, register: int, reach: Reach
+        self,
+        declaration: StreamDeclaration,
+        rows: pa.RecordBatch,
+        register: int,
+        reach: Reach,
+        columns: Sequence[str] | None = None,
     ) -> tuple[pa.RecordBatch, Ticks]:
-        """The usable rows of a stream, in order, with their ticks."""
+        """The usable rows of a stream, in order, with their ticks; of their columns only some, unless it is None.
+
+        The others are buried with all columns that they came with.
+        """
         name = declaration.name
         self.report.streams.rows[name] = self.report.streams.rows.get(name, 0) + rows.num_rows
         ticks, valid = ticks_of(rows.column(declaration.time), name)
@@ -71,7 +79,7 @@ class Intake:
                 rows, ticks = _where(rows, ticks, ~late)
         if len(ticks):
             self.report.streams.latest[name] = max(self.report.streams.latest.get(name, BEGINNING), int(ticks.max()))
-        return in_order(rows, ticks)
+        return in_order(rows if columns is None else rows.select(columns), ticks)
 
     def _within(self, name: str, rows: pa.RecordBatch, ticks: Ticks, reach: Reach) -> tuple[pa.RecordBatch, Ticks]:
         """The rows whose times are believed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -38,6 +38,8 @@ class StreamReading:
     """How rows of each port go to slots that share groups; copies of these count for all queries then."""
     again: Mapping[int, Copy] = field(default_factory=dict)
     """Rows of streams that arrive once more, by port, for fragments that read them in place."""
+    read: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The columns of streams that queries read, where rows may come with more."""
 
     @property
     def ports(self) -> tuple[int, ...]:
@@ -86,7 +88,7 @@ class StreamReading:
         reach = self.reaches.get(declaration.name, Reach())
         payload = layout.payload(port, rows)
         report.traffic.hot_keys.update(hot_key(groups, payload, self.keys.get(port, ())))
-        accepted = intake.accept(declaration, payload, register, reach)
+        accepted = intake.accept(declaration, payload, register, reach, self.read.get(declaration.name))
         if self.samples and len(accepted[1]) and not intake.discards:
             at = time.perf_counter()
             add_samples(report.samples, sampled(self.samples, declaration.name, *accepted))
