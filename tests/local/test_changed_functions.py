@@ -18,10 +18,7 @@ from tests.local import function_texts
 from tests.local.function_texts import NOTICED, UNNOTICED, WRITTEN, defined, module
 
 import midstream as ms
-from midstream.algebra.code_fingerprints import PYTHON, VERSION, differ, fingerprint, has_changed
-from midstream.algebra.fingerprints.first_format import first_digest
-from midstream.algebra.fingerprints.written_names import written_names
-from midstream.job.queries import changed_functions
+from midstream.algebra.code_fingerprints import VERSION, differ, fingerprint
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("v", pa.int64())])
 
@@ -147,61 +144,19 @@ def test_docstrings_may_come_and_go() -> None:
     assert fingerprint(defined(bare)) == fingerprint(defined(explained))
 
 
-def test_a_global_with_the_name_of_an_attribute_does_not_matter() -> None:
-    one, two = (defined(f"total = {total}\ndef f(x): return x.total") for total in (1, 2))
-    assert fingerprint(one) == fingerprint(two)
-
-
-def test_reading_is_not_writing() -> None:
-    text = "def f(x):\n    out = {}\n    out[x] = RATES[x]\n    made(x)['a'] = 1\n    x.sort()\n    return RATES.get(x)"
-    assert not {name for name in written_names(defined(text).__code__) if "RATES" in name or "made" in name}
-
-
-FIRST = {
-    PLAIN: "976df5cb26da16f78251d0e8",
-    "BY = {'a': 1}\ndef g(x): return BY[x]\ndef f(x, y=(1, 2)): return g(x) in {'a', 'b'}": "4674ea58a0131228d9ec1b6a",
-}
-
-
-@pytest.mark.skipif(PYTHON != "3.11", reason="the byte code is that of Python 3.11")
-@pytest.mark.parametrize(("text", "digest"), FIRST.items())
-def test_records_of_the_first_format_are_compared_as_they_were_made(text: str, digest: str) -> None:
-    same, other = defined(text), defined(OTHER[0])
-    assert not has_changed(f"3.11:{digest}", same, fingerprint(same))
-    assert has_changed(f"3.11:{digest}", other, fingerprint(other))
-
-
-def test_a_record_of_the_first_format_that_has_an_address_tells_nothing() -> None:
-    function = defined(function_texts.SAME["dict keyed by a function"])
-    assert first_digest(function) is None
-    assert not has_changed(f"{PYTHON}:abc", function, fingerprint(function))
-
-
-def test_a_record_of_the_first_format_is_not_of_a_value_in_itself() -> None:
-    function = defined(function_texts.SAME["list in itself"])
-    assert has_changed(f"{PYTHON}:abc", function, fingerprint(function))
-
-
-def test_a_checkpoint_of_the_first_format_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as earlier:
-        earlier.setattr(changed_functions, "fingerprint", lambda function: f"{PYTHON}:{first_digest(function)}")
-        with opened(tmp_path, PLAIN) as session:
-            session.start()
-            push(session, 0)
-    with opened(tmp_path, OTHER[0]) as session, pytest.raises(ms.JobError, match="query calls calls f"):
-        session.start()
-    for first in (5, 10):
-        with opened(tmp_path, PLAIN) as session:
-            session.start()
-            push(session, first)
+def test_code_that_cannot_be_described_needs_a_version(tmp_path: Path) -> None:
+    text = "class K:\n    __getstate__ = lambda self: 1 / 0\nk = K()\ndef f(x): return k"
+    with pytest.raises(ms.JobError, match="cannot be described") as refused:
+        fingerprint(defined(text))
+    assert "version" in str(refused.value.hint)
 
 
 def test_another_version_of_python_says_nothing() -> None:
     assert not differ("2.7:abc", f"{VERSION}:def")
 
 
-def opened(folder: Path, text: str, **options: Any) -> Any:
-    functions = [ms.ScalarFunction("f", defined(text), pa.int64())]
+def opened(folder: Path, text: str, version: str | None = None, **options: Any) -> Any:
+    functions = [ms.ScalarFunction("f", defined(text), pa.int64(), version)]
     session = ms.Session(checkpoint=str(folder), on="local", slots=1, functions=functions, **options)
     session.stream("A", SCHEMA)
     session.query("calls", "SELECT f(v) AS w FROM A [RANGE 10]")
@@ -234,6 +189,15 @@ def test_changed_code_is_refused_or_accepted_and_remembered(tmp_path: Path) -> N
     with opened(tmp_path, OTHER[0]) as session:
         session.start()
         push(session, 15)
+
+
+def test_a_version_alone_says_whether_a_function_has_changed(tmp_path: Path) -> None:
+    for first, text in ((0, PLAIN), (5, OTHER[0])):
+        with opened(tmp_path, text, "1") as session:
+            session.start()
+            push(session, first)
+    with opened(tmp_path, PLAIN, "2") as session, pytest.raises(ms.JobError, match="query calls calls f"):
+        session.start()
 
 
 def test_changed_functions_are_refused_or_accepted_and_nothing_else(tmp_path: Path) -> None:

@@ -66,11 +66,15 @@ class Accumulator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ScalarFunction:
-    """A user's scalar function: Arrow arrays in, one Arrow array of equal length and of type `returns` out."""
+    """A user's scalar function: Arrow arrays in, one Arrow array of equal length and of type `returns` out.
+
+    A checkpoint refuses a function whose code has changed. With a `version` that alone says whether it has.
+    """
 
     name: str
     function: Callable[..., pa.Array] = field(compare=False)
     returns: pa.DataType
+    version: str | None = None
 
     def __post_init__(self) -> None:
         _require_function(self.name, self.function, self.returns)
@@ -78,11 +82,12 @@ class ScalarFunction:
 
 @dataclass(frozen=True, slots=True)
 class AggregateFunction:
-    """A user's aggregate: `make()` gives an accumulator."""
+    """A user's aggregate: `make()` gives an accumulator. A `version` is as that of a scalar function."""
 
     name: str
     make: Callable[[], Accumulator] = field(compare=False)
     returns: pa.DataType
+    version: str | None = None
 
     def __post_init__(self) -> None:
         _require_function(self.name, self.make, self.returns)

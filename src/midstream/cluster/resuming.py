@@ -72,8 +72,7 @@ def take_up(session: Session) -> None:
     _arrange(session)
     require_same_streams(job.manifest, job.needed())
     accepted, state = session._changed_functions == "accept", job.state
-    called = session.catalog.functions
-    require_same_functions(state.manifest, session._code, called, state.queries.values(), state.faults, accepted)
+    require_same_functions(state.manifest, session._code, state.queries.values(), state.faults, accepted)
     functions = functions_record(state.manifest, session._code)
     links = links_to_json(job.watchers.located.declared)
     retention = job.commits.retention.record

@@ -7,10 +7,10 @@ a mixture of both, so such a job goes on only if its user says so, and the histo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from collections.abc import Iterable, Mapping
+from typing import Literal
 
-from midstream.algebra.code_fingerprints import fingerprint, has_changed
+from midstream.algebra.code_fingerprints import differ, fingerprint
 from midstream.algebra.declarations import ScalarFunction, UserFunction
 from midstream.checkpoint.manifest import Manifest
 from midstream.errors import JobError
@@ -25,7 +25,7 @@ CHANGED = "functions changed"
 
 def fingerprints(functions: Mapping[str, UserFunction]) -> dict[str, str]:
     """What a manifest says of functions."""
-    return {name: f"{_returns(f)}; {fingerprint(_code(f))}" for name, f in functions.items()}
+    return {name: f"{_returns(f)}; {_identity(f)}" for name, f in functions.items()}
 
 
 def functions_record(before: Manifest | None, now: Mapping[str, str]) -> dict[str, str]:
@@ -36,7 +36,6 @@ def functions_record(before: Manifest | None, now: Mapping[str, str]) -> dict[st
 def require_same_functions(
     manifest: Manifest | None,
     now: Mapping[str, str],
-    functions: Mapping[str, UserFunction],
     queries: Iterable[RunningQuery],
     faults: Faults,
     accepted: bool,
@@ -45,7 +44,7 @@ def require_same_functions(
     if manifest is None:
         return
     recorded = manifest.settings.functions
-    changed = [name for name in recorded if name in now and _differ(recorded[name], functions[name], now[name])]
+    changed = [name for name in recorded if name in now and _differ(recorded[name], now[name])]
     for query in queries:
         calls = [name for name in changed if query.name in manifest.queries and _calls(query.cql, name)]
         if calls and not accepted:
@@ -58,13 +57,14 @@ def _refusal(query: str, calls: list[str]) -> JobError:
     return JobError(
         f"query {query} calls {', '.join(calls)}, whose code has changed since the checkpoint was made",
         detail="its state holds what the old code gave: results would be a mixture of both",
-        hint='replace the query, or accept it: Session(..., changed_functions="accept")',
+        hint='replace the query, accept it by Session(..., changed_functions="accept"), or, if the function gives '
+        "the same as before, give it a version, which then says alone whether it has changed",
     )
 
 
-def _differ(old: str, function: UserFunction, new: str) -> bool:
+def _differ(old: str, new: str) -> bool:
     (old_kind, _, old_code), (kind, _, code) = old.partition("; "), new.partition("; ")
-    return old_kind != kind or has_changed(old_code, _code(function), code)
+    return old_kind != kind or differ(old_code, code)
 
 
 def _calls(cql: str, name: str) -> bool:
@@ -72,8 +72,10 @@ def _calls(cql: str, name: str) -> bool:
     return re.search(rf"\b{re.escape(name)}\W*\(", cql, re.IGNORECASE) is not None
 
 
-def _code(function: UserFunction) -> Callable[..., Any]:
-    return function.function if isinstance(function, ScalarFunction) else function.make
+def _identity(function: UserFunction) -> str:
+    if function.version is not None:
+        return f"version:{function.version}"
+    return fingerprint(function.function if isinstance(function, ScalarFunction) else function.make)
 
 
 def _returns(function: UserFunction) -> str:

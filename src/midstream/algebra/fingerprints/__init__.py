@@ -1,1 +1,0 @@
-"""How the code of users' functions is described for their fingerprints."""
