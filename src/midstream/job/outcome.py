@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -26,7 +26,7 @@ from midstream.checkpoint.records import (
 )
 from midstream.distribution.balancing import remembered
 from midstream.distribution.key_classes import ARRIVAL, key_classes
-from midstream.job.arriving.attention import Wait, reads_of, silences, waits
+from midstream.job.arriving.attention import reads_of, silences, unexpected, waits
 from midstream.job.batch import TICKS, Batch, entry_of
 from midstream.job.plans.local_plans import after, at_work, ended_locally, local_after
 from midstream.job.queries.migration_account import Account, extra
@@ -99,6 +99,7 @@ class Outcome:
         names = sorted(d.name for d in batch.incoming.streams.values() if not d.name.startswith("#"))
         rows = self._summed("rows", {})
         silent = silences(before.silent, names, {name: rows.get(name, 0) for name in names})
+        held = waits(reads_of(batch.queries), self.registers, silent)
         return Streams(
             **numbers,
             registers=self.registers,
@@ -107,7 +108,7 @@ class Outcome:
             late=self._summed("late", before.late),
             unusable=self._summed("unusable", before.unusable),
             silent=silent,
-            waits=_waits_record(waits(reads_of(batch.queries), self.registers, silent)),
+            waits={wait.query: wait.to_json() for wait in unexpected(held, batch.incoming.streams.values())},
             doubted=sorted(batch.incoming.reaches.doubted),
             files=_read(before.files, batch.incoming.files),
             listed=before.listed,
@@ -148,14 +149,20 @@ class Outcome:
         return registers
 
     def _raise_silent(self, registers: dict[str, int]) -> None:
-        """Streams that had no rows in this batch say how far they are, so that nobody waits for them."""
+        """Streams that had no rows in this batch say how far they are, so that nobody waits for them.
+
+        One whose rows bring their times is judged by how far the others were before the batch: rows that belong
+        together come in different batches, by files for instance, and having none while the others have their first of
+        a time is no silence yet. What is stamped on arrival cannot come late, and is as far as the others are.
+        """
         declared = list(self.batch.incoming.streams.values())
         heard = {stream for report in self.batch.reports for stream, count in report.streams.rows.items() if count}
         for silent in declared:
             if not silent.on_demand or silent.name in heard:
                 continue
             others = [d.name for d in declared if d is not silent and _comparable(silent, d)]
-            newest = max((self.latest.get(name, BEGINNING) for name in others), default=BEGINNING)
+            reached = self.before.streams.latest if silent.timestamps == "external" else self.latest
+            newest = max((reached.get(name, BEGINNING) for name in others), default=BEGINNING)
             if newest > BEGINNING:
                 registers[silent.name] = max(registers.get(silent.name, BEGINNING), newest - silent.skew)
 
@@ -350,10 +357,6 @@ class Outcome:
         status = "cancelled" if migration.cancelling else "done"
         record = migration.record(query.plan.text, self.batch.batch_id, status, self._account(query, migration))
         return [*ended, record]
-
-
-def _waits_record(found: Iterable[Wait]) -> dict[str, Mapping[str, Any]]:
-    return {wait.query: wait.to_json() for wait in found if wait.batches}
 
 
 def _read(

@@ -27,7 +27,7 @@ from midstream.cluster.local.shared_windows import inherit_windows, unify
 from midstream.cluster.options import ON_A_CHECKPOINT, QueryOptions, SessionOptions
 from midstream.errors import InputError, JobError, QueryError
 from midstream.inputs import StreamSettings, declare, max_ahead_of, table_of
-from midstream.job.arriving.attention import Wait, is_worth_a_warning, silences, wait_text, waits
+from midstream.job.arriving.attention import Wait, is_worth_a_warning, silences, unexpected, wait_text, waits
 from midstream.job.task.ingest import DeadLetters, counted, warn_of
 from midstream.language import parse
 from midstream.migration.execution import Execution, SingleBox
@@ -108,8 +108,9 @@ class EmbeddedSession(Session):
         if behind < 0:
             raise InputError(f"stream {name} cannot have a negative skew: {skew}")
         bound = max_ahead_of(name, settings.max_ahead, plain.domain)
-        declaration = replace(plain, timestamps=settings.timestamps, skew=behind, max_ahead=bound)
-        self.streams[name] = SessionStream(declaration, on_demand and (settings.stamped or skew is not None))
+        willing = on_demand and (settings.stamped or skew is not None)
+        made = replace(plain, timestamps=settings.timestamps, skew=behind, max_ahead=bound, on_demand=willing)
+        self.streams[name] = SessionStream(made, willing)
 
     def query(self, name: str, cql: str, **options: Any) -> Query:
         found = super().query(name, cql, **options)
@@ -157,12 +158,14 @@ class EmbeddedSession(Session):
         self._pushes += 1
         known = {name: len(stream.dead) for name, stream in self.streams.items()}
         batches = {name: self.streams[name].batch(value, self._now(name)) for name, value in given.items()}
+        # A stream is silent if it has nothing although others were further before: see how jobs set registers.
+        before = {name: self._newest(stream) for name, stream in self.streams.items()}
         for name, batch in batches.items():
             self._feed(name, batch)
             self.streams[name].raise_register()
         for name, silent in self.streams.items():
             if name not in batches or batches[name].num_rows == 0:
-                silent.demand(self._now(name), self._newest(silent))
+                silent.demand(self._now(name), before[name])
         self._advance()
         self._attend({name: batch.num_rows for name, batch in batches.items()})
         warn_of(counted(dead for name, s in self.streams.items() for dead in s.dead[known[name] :]))
@@ -173,7 +176,8 @@ class EmbeddedSession(Session):
         if not self._silent:
             return []
         reads = {name: {stream.name for stream in streams_of(query.plan.query)} for name, query in self.queries.items()}
-        return [wait for wait in waits(reads, self._registers(), self._silent) if wait.batches]
+        found = waits(reads, self._registers(), self._silent)
+        return unexpected(found, [stream.declaration for stream in self.streams.values()])
 
     def _attend(self, rows: Mapping[str, int]) -> None:
         """Notices streams that queries wait for, and says so in the log."""

@@ -19,7 +19,8 @@ class SessionStream(Stream):
     """A stream of a session: it also says on demand how far it is.
 
     With internal timestamps (or latent ones, which exist only once somebody asks) rows are stamped when they are
-    pushed. With external ones and a declared skew, no row is more than that behind the newest row of all streams.
+    pushed. With external ones and a declared skew, no row is more than that behind the newest row that any stream had
+    before a push in which it had none itself.
     """
 
     def __init__(self, declaration: StreamDeclaration, on_demand: bool) -> None:
@@ -62,7 +63,7 @@ class SessionStream(Stream):
         return rows.take(pa.array(np.flatnonzero(~beyond)))
 
     def demand(self, now: int | None, newest: int) -> None:
-        """Raises the register of a silent stream as far as it can promise."""
+        """Raises the register of a silent stream as far as it can promise; `newest` is how far streams were before."""
         if not self.on_demand or self.register == INFINITY:
             return
         value = now if self.stamped else (newest - self.declaration.skew if newest > BEGINNING else None)

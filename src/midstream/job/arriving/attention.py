@@ -47,6 +47,12 @@ def silences(before: Mapping[str, int], streams: Iterable[str], rows: Mapping[st
     return {name: before.get(name, 0) + 1 for name in streams if not rows.get(name)}
 
 
+def unexpected(found: Iterable[Wait], streams: Iterable[StreamDeclaration]) -> list[Wait]:
+    """The waits for streams that are silent and do not say how far they are: nobody has declared that these may be."""
+    willing = {declaration.name for declaration in streams if declaration.on_demand}
+    return [wait for wait in found if wait.batches and wait.stream not in willing]
+
+
 def waits(reads: Mapping[str, Collection[str]], registers: Mapping[str, int], silent: Mapping[str, int]) -> list[Wait]:
     """The queries that one of their streams holds back, from the streams that each reads."""
     found = []
@@ -65,11 +71,13 @@ def reads_of(queries: Mapping[str, RunningQuery]) -> dict[str, set[str]]:
 
 
 def wait_text(wait: Wait, declaration: StreamDeclaration) -> str:
-    """A wait in words, with what to do."""
+    """A wait in words, with what to do if there is something: a skew helps where a stream is silent and has none."""
     behind = "has had no rows" if wait.behind is None else f"is {span(wait.behind, declaration)} behind the others"
     silent = f" and was silent for {wait.batches} batches" if wait.batches and wait.behind is not None else ""
-    remedy = "declare a skew for it, so that it does not hold others back while it is silent"
-    return f"query {wait.query} waits for stream {wait.stream}, which {behind}{silent}: {remedy}"
+    said = f"query {wait.query} waits for stream {wait.stream}, which {behind}{silent}"
+    if declaration.on_demand or not wait.batches:
+        return said
+    return f"{said}: declare a skew for it, so that it does not hold others back while it is silent"
 
 
 def is_worth_a_warning(batches: int) -> bool:
