@@ -56,6 +56,13 @@ folder = "a"
 '''
 
 
+def test_a_mistake_names_its_place_once(tmp_path):
+    (tmp_path / "job.toml").write_text(WRONG.replace('sink = "folder"', 'sink = "fodler"'))
+    shown = [line for line in check(tmp_path / "job.toml").output.splitlines() if "sink" in line]
+    assert shown and all(line.count("queries.s.sink") == 1 for line in shown if "queries.s.sink" in line)
+    assert any("queries.s.sink cannot be 'fodler'" in line for line in shown)
+
+
 def check(path: Path, *arguments: str):
     return CliRunner().invoke(app, ["check", str(path), *arguments])
 

@@ -75,7 +75,7 @@ def test_the_first_mistake_of_a_script_ends_it_and_shows_its_place(files):
         ("\\stream orders", "a name and a path"),
         ("\\stream orders nowhere.csv", "no file or folder nowhere.csv"),
         ("\\stream orders orders.csv time=at", "has no column at"),
-        ("\\stream 1x orders.csv", "cannot be the name"),
+        ("\\stream 1x orders.csv", "cannot name a stream"),
         ("CREATE STREAM orders;", "this declares no stream"),
         ("\\fly", "unknown command"),
         ("\\limit many", "a limit is a number"),

@@ -8,9 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
 import midstream as ms
 from midstream.interface.asking import asked
+from midstream.interface.cli import app
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("ts", pa.int64())])
 JOIN = "SELECT A.v AS a, C.v AS c FROM A [RANGE 50], B [RANGE 50], C [RANGE 50] WHERE A.k = B.k AND B.k = C.k"
@@ -55,6 +57,18 @@ def test_a_running_session_foretells_and_then_does_as_asked(session, tmp_path):
     with pytest.raises(ms.QueryError) as wrong:
         asked(job, 30, dry_run=True, command="add", query="r", cql="SELECT none FROM A [NOW]")
     assert "^" in str(wrong.value)
+
+
+def test_the_command_line_has_some_slots_of_a_running_job_migrate(session, tmp_path):
+    told = CliRunner().invoke(
+        app, ["migrate", str(tmp_path), "q", "(A (B C))", "--strategy", "moving_state", "--slots", "1"]
+    )
+    assert told.exit_code == 0, told.output
+    session.push({name: rows(20) for name in "ABC"})
+    session.push({name: rows(40) for name in "ABC"})
+    assert {slot: plan.text for slot, plan in session.queries["q"].plans.items()} == {0: "((A B) C)", 1: "(A (B C))"}
+    refused = CliRunner().invoke(app, ["migrate", str(tmp_path), "q", "((A B) C)", "--slots", "7"])
+    assert refused.exit_code == 2 and "slot" in refused.output
 
 
 def test_adaptivity_that_was_asked_for_outlives_a_restart(session, tmp_path):

@@ -100,20 +100,20 @@ def test_fifty_queries_over_the_same_three_windows_keep_at_most_three_times_the_
 
 def test_different_joins_of_one_window_keep_it_once_and_the_second_starts_from_it():
     made = session()
-    made.query("with b", "SELECT A.k, A.v, B.v AS w FROM A [RANGE 9], B [RANGE 9] WHERE A.k = B.k")
+    made.query("with_b", "SELECT A.k, A.v, B.v AS w FROM A [RANGE 9], B [RANGE 9] WHERE A.k = B.k")
     rng = random.Random(2)
     for time in range(0, 20, 4):
         for name in "ABC":
             made.push(name, table(drawn(rng, time)))
     alone = made.state_rows
-    late = made.query("with c", "SELECT A.k, A.v, C.v AS u FROM A [RANGE 9], C [RANGE 9] WHERE A.k = C.k")
+    late = made.query("with_c", "SELECT A.k, A.v, C.v AS u FROM A [RANGE 9], C [RANGE 9] WHERE A.k = C.k")
     assert late.history[0].record["inherited"] == {"A": 1}
     for time in range(20, 60, 4):
         for name in "ABC":
             made.push(name, table(drawn(rng, time)))
     # Three windows, not four.
     assert made.state_rows < 2 * alone
-    first, second = (made.queries[n].box.operators for n in ("with b", "with c"))  # type: ignore[union-attr]
+    first, second = (made.queries[n].box.operators for n in ("with_b", "with_c"))  # type: ignore[union-attr]
     kept = [next(s for o in ops for s in o.states if "Source A" in s.id) for ops in (first, second)]
     assert kept[0].segments == kept[1].segments and len(kept[0].segments) > 0
 
@@ -303,7 +303,7 @@ def test_several_streams_are_pushed_at_once():
     ("action", "message"),
     [
         (lambda s: s.stream("A", SCHEMA), "stream A already exists"),
-        (lambda s: s.stream("a b", SCHEMA), "cannot be the name of a stream"),
+        (lambda s: s.stream("a b", SCHEMA), "cannot name a stream"),
         (lambda s: s.stream("D", SCHEMA, timestamps="sundial"), "external, internal or latent"),
         (lambda s: s.stream("D", SCHEMA, skew=-1), "negative skew"),
         (lambda s: s.push("Z", table([])), "there is no stream Z"),

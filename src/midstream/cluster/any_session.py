@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 import pyarrow as pa
 
 from midstream.algebra.declarations import Catalog, Timestamps, UserFunction
+from midstream.algebra.names import check_name
 from midstream.checkpoint.stored import StoredDecision, StoredMigration
 from midstream.cluster.continuous_query import ContinuousQuery, session_html
 from midstream.cluster.options import ON_A_CHECKPOINT, QueryOptions, SessionOptions
@@ -157,7 +158,7 @@ class Session:
         the source. In memory, with `on_demand=False`, a silent stream holds the others back.
         """
         settings = StreamSettings(time, lateness, timestamps, skew, max_ahead, site)
-        self._add_stream(name, source, settings, columns, on_demand)
+        self._add_stream(check_name("stream", name), source, settings, columns, on_demand)
         return self
 
     def _add_stream(
@@ -185,7 +186,7 @@ class Session:
 
         `columns` are SQL expressions over the source's columns; all of them are taken if there are none.
         """
-        source = NamedSource(name, format, path, schema, dict(options or {}), tuple(columns))
+        source = NamedSource(check_name("stream", name), format, path, schema, dict(options or {}), tuple(columns))
         self._open_stream(source, StreamSettings(time, lateness, timestamps, skew, max_ahead, site))
         return self
 
@@ -225,7 +226,8 @@ class Session:
         rows at fault aside, where they can be identified; "stop_job" ends the job. By default as before, "stop_query"
         at first.
         """
-        return self._add_query(name, cql, QueryOptions(plan, emit_every, share, adaptive, replace, on_error, keep))
+        options = QueryOptions(plan, emit_every, share, adaptive, replace, on_error, keep)
+        return self._add_query(check_name("query", name), cql, options)
 
     def _add_query(self, name: str, cql: str, options: QueryOptions) -> ContinuousQuery:
         raise NotImplementedError

@@ -26,7 +26,7 @@ from midstream.cluster.backend import Backend
 from midstream.cluster.backends import first_slots, opened_backend
 from midstream.cluster.enrolment import Enrolment
 from midstream.cluster.listener import Listener
-from midstream.cluster.options import QueryOptions, SessionOptions, check_name
+from midstream.cluster.options import QueryOptions, SessionOptions
 from midstream.cluster.query import Query
 from midstream.cluster.resuming import leave_out, take_up
 from midstream.cluster.run import Run
@@ -143,7 +143,6 @@ class CheckpointSession(Session):
             self._job.apply(StreamsArrive({name: home}))
 
     def _require_new_stream(self, name: str) -> None:
-        check_name("stream", name)
         if name in self._run.inputs:
             raise InputError(f"stream {name} already exists")
 
@@ -161,7 +160,6 @@ class CheckpointSession(Session):
         return found
 
     def _add_query(self, name: str, cql: str, options: QueryOptions) -> Query:
-        check_name("query", name)
         if not options.keep:
             raise QueryError("keep is an option of queries in memory", hint="limit what is kept by retention")
         if name in self._job.queries and not options.replace:

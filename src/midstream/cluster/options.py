@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
     from midstream.job.queries.faults import OnError
     from midstream.optimizer.plans import Plan
     from midstream.scheduling.schedule import Schedule
-
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_\-]*")
 
 ON_A_CHECKPOINT = 'open it on a checkpoint: Session(checkpoint="path", on="local")'
 
@@ -89,9 +86,3 @@ def require_positive(name: str, number: Any) -> int:
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         raise JobError(f"{name} must be a whole number above zero, not {number!r}")
     return number
-
-
-def check_name(kind: str, name: str) -> None:
-    """Refuses a name that a stream or query cannot have."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise InputError(f"{name!r} cannot name a {kind}", hint="use letters, digits, _ and -")

@@ -16,6 +16,7 @@ from midstream.algebra.declarations import (
     UserFunction,
     functions_by_name,
 )
+from midstream.algebra.names import check_name
 from midstream.algebra.time import TimeDomain, ticks
 from midstream.errors import InputError
 from midstream.inputs.frames import table_of
@@ -33,8 +34,7 @@ def tables_of(inputs: Mapping[str, object]) -> dict[str, pa.Table]:
             f"streams are given by name, not as a {type(inputs).__name__}", hint='write {"A": table} for stream A'
         )
     for name in inputs:
-        if not isinstance(name, str):
-            raise InputError(f"the name of a stream is a text, not {name!r}")
+        check_name("stream", name)
     return {name: table_of(name, value) for name, value in inputs.items()}
 
 

@@ -6,18 +6,17 @@ to judge, which knows its queries and streams.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from midstream.algebra.names import check_name
 from midstream.checkpoint import lease
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.control import Request, ask
 from midstream.errors import InputError, JobError
 from midstream.optimizer.sites.links import HINT
 
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_\-]*")
 LONGEST_TEXT = 100_000
 """How many characters a query or a plan has at most."""
 
@@ -36,16 +35,10 @@ PROTOCOLS = ("auto", "mslb", "split_time", "split_time_balancing", "ptlb")
 Check = Callable[[str, Any], Any]
 
 
-def _name(field: str, value: Any) -> str:
-    if not isinstance(value, str) or not NAME.fullmatch(value) or len(value) > 200:
-        raise InputError(f"{value!r:.80} cannot name a {field}", hint="use letters, digits, _ and -")
-    return value
-
-
 def _stored_name(field: str, value: Any) -> str:
     """The name of a query, or of one that was replaced with a batch."""
     name, _, batch = value.partition("@") if isinstance(value, str) else (value, "", "")
-    _name(field, name if batch.isdecimal() else value)
+    check_name(field, name if batch.isdecimal() else value)
     return str(value)
 
 
@@ -63,6 +56,16 @@ def _number(field: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InputError(f"{field} must be a whole number above zero, not {value!r:.80}")
     return value
+
+
+def _slots(field: str, value: Any) -> list[int] | None:
+    """Slots by their numbers, or all of them."""
+    if value is None:
+        return None
+    numbers = list(value) if isinstance(value, list | tuple) else []
+    if not numbers or not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in numbers):
+        raise InputError(f"{field} must be a list of slots, not {value!r:.80}", hint="name them by their numbers")
+    return numbers
 
 
 def _duration(field: str, value: Any) -> str | int | None:
@@ -94,25 +97,26 @@ def _one_of(*known: str) -> Check:
 
 COMMANDS: Mapping[str, Mapping[str, Check]] = {
     "status": {},
-    "plan": {"query": _name},
-    "plans": {"query": _name},
+    "plan": {"query": check_name},
+    "plans": {"query": check_name},
     "migrate": {
-        "query": _name,
+        "query": check_name,
         "plan": _text,
         "strategy": _one_of(*STRATEGIES),
         "part": _one_of("auto", "smallest", "whole"),
         "verify": _duration,
+        "slots": _slots,
     },
-    "cancel": {"query": _name},
+    "cancel": {"query": check_name},
     "schedule": {"scheduling": _text},
-    "add": {"query": _name, "cql": _text, "adaptive": _one_of("off", "suggest", "auto")},
+    "add": {"query": check_name, "cql": _text, "adaptive": _one_of("off", "suggest", "auto")},
     "drop": {"query": _stored_name},
-    "resume": {"query": _name},
+    "resume": {"query": check_name},
     "rebalance": {"protocol": _one_of(*PROTOCOLS), "by": _optional_text},
     "cancel_rebalance": {},
     "rescale": {"slots": _number},
     "links": {"links": _links},
-    "adapt": {"query": _name, "mode": _one_of("off", "suggest", "auto")},
+    "adapt": {"query": check_name, "mode": _one_of("off", "suggest", "auto")},
     "stop": {},
 }
 """The fields of each command, and what each must be."""
@@ -122,6 +126,7 @@ OPTIONAL: Mapping[str, str | None] = {
     "part": "auto",
     "adaptive": "off",
     "verify": None,
+    "slots": None,
     "protocol": "auto",
     "by": None,
 }

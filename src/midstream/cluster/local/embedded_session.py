@@ -94,8 +94,6 @@ class EmbeddedSession(Session):
     def _add_stream(
         self, name: str, source: Any, settings: StreamSettings, columns: pa.Schema | None, on_demand: bool
     ) -> None:
-        if not isinstance(name, str) or not name.isidentifier():
-            raise InputError(f"{name!r} cannot be the name of a stream", hint="use letters, digits and _")
         if name in self.streams:
             raise InputError(f"stream {name} already exists")
         if settings.site is not None:
@@ -121,8 +119,6 @@ class EmbeddedSession(Session):
         if options.adaptive != "off" or options.replace or options.on_error is not None:
             self._needs_checkpoint("queries that adapt, are replaced or set rows aside")
         self._require_running()
-        if not isinstance(name, str) or not name:
-            raise QueryError(f"the name of a query is a text, not {name!r}")
         if name in self.queries:
             raise QueryError(f"query {name} already exists")
         relation = parse(cql, self.catalog)

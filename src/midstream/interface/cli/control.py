@@ -149,17 +149,9 @@ def migrate(
             return
     if query is None or plan is None:
         raise JobError("a migration needs a query and a plan", hint="or only --scheduling, for all queries")
-    wanted: dict[str, Any] = {
-        "command": "migrate",
-        "query": query,
-        "plan": plan,
-        "strategy": strategy,
-        "part": part,
-        "verify": verify,
-    }
-    if slots is not None:
-        wanted["slots"] = slots_named(slots)
-    answer = _asked(checkpoint, timeout, dry_run=dry_run, **wanted)
+    wanted = {"query": query, "plan": plan, "strategy": strategy, "part": part, "verify": verify}
+    some = None if slots is None else slots_named(slots)
+    answer = _asked(checkpoint, timeout, dry_run=dry_run, command="migrate", slots=some, **wanted)
     changes = "changes" if verify is None else f"is verified for {verify}, and then changes"
     words = (
         migration_forecast(answer) if dry_run else f"query {query} {changes} from {answer['from']} to {answer['to']}"

@@ -15,10 +15,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from midstream.algebra.declarations import Catalog, StreamDeclaration
+from midstream.algebra.names import check_name
 from midstream.algebra.plan import Relation
 from midstream.algebra.time import TIMESTAMP_TIME, ticks
 from midstream.cluster.local.folders import FORMATS, FolderSource, require_folder, require_options
-from midstream.cluster.options import check_name
 from midstream.errors import InputError, JobError, MidstreamError, QueryError
 from midstream.inputs import StreamSettings
 from midstream.inputs.ddl import SchemaError, schema_of_ddl

@@ -36,6 +36,12 @@ class Mistake:
     error: MidstreamError
     part: str | None = None
 
+    @property
+    def sentence(self) -> str:
+        """What is wrong, with its place named once: many messages name it themselves."""
+        message = self.error.message
+        return message if self.place in message.split() else f"{self.place}: {message}"
+
 
 @dataclass(frozen=True, slots=True)
 class StreamEntry:
@@ -130,7 +136,7 @@ def _described(content: Mapping[str, Any], folder: Path, name: str | None) -> tu
     top = _Section(
         "", content, dict.fromkeys(("job", "streams", "queries", "spark", "links"), Key((dict,), "")), mistakes
     )
-    job = top.section("job", JOB_KEYS)
+    job = top.section(JOB_KEYS, "job")
     sites = _sites(job)
     streams = tuple(_stream(stream, top, folder, sites) for stream in top.names("streams"))
     usual = _policy(job, OFF)
@@ -247,7 +253,7 @@ def _policy(section: _Section, usual: Policy) -> Policy:
 
 
 def _stream(name: str, top: _Section, folder: Path, sites: Sites) -> StreamEntry:
-    entry = top.section(f"streams.{name}", STREAM_KEYS)
+    entry = top.section(STREAM_KEYS, "streams", name)
     path = entry.optional("path")
     columns = entry.optional("columns") or []
     for column in columns:
@@ -274,7 +280,7 @@ def _stream(name: str, top: _Section, folder: Path, sites: Sites) -> StreamEntry
 
 
 def _query(name: str, top: _Section, folder: Path, usual: Policy) -> QueryEntry:
-    entry = top.section(f"queries.{name}", QUERY_KEYS)
+    entry = top.section(QUERY_KEYS, "queries", name)
     sink, path = entry.choice("sink", "table"), entry.optional("folder")
     if (sink == "folder") != (path is not None) and "sink" not in entry.wrong:
         entry.refuse("folder", JobError(f"{entry.at('folder')} belongs to the sink 'folder', and only to it"))
@@ -324,10 +330,11 @@ class _Section:
         except MidstreamError as error:
             self.refuse(key, error)
 
-    def section(self, place: str, keys: Mapping[str, Key]) -> _Section:
-        """A table in this one; empty if it is missing."""
+    def section(self, keys: Mapping[str, Key], *path: str) -> _Section:
+        """A table in this one, by the names of the tables that lead to it; empty if it is missing."""
         found: Any = self.content
-        for part in place.split("."):
+        place = ".".join(path)
+        for part in path:
             if part not in found:
                 self.refuse(place, JobError(f"the table [{place}] is missing"))
                 return _Section(place, {}, keys, [])

@@ -26,7 +26,7 @@ class Located:
         """The mistake as a person reads it: file, place, the line with a caret, detail and hint."""
         error = self.mistake.error
         where = str(path) if self.line is None else f"{path}:{self.line}"
-        lines = [f"{where}: {self.mistake.place}: {error.message}"]
+        lines = [f"{where}: {self.mistake.sentence}"]
         if self.column is not None:
             start = max(0, self.column - 61)
             lines += [f"  {self.source[start : start + 100]}", f"  {' ' * (self.column - 1 - start)}^"]

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from midstream.algebra.names import check_name
 from midstream.errors import InputError
 from midstream.inputs import Duration, read_table
 from midstream.interface.jobs.starting import data_files, usual_time_column
 
-_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _CREATE = re.compile(
     r"""CREATE\s+STREAM\s+(?P<name>\w+)\s+FROM\s+'(?P<path>(?:[^']|'')+)'
         (?:\s+TIME\s+(?P<time>\w+))?(?:\s+LATENESS\s+(?:'(?P<lateness>[^']+)'|(?P<ticks>\d+)))?\s*""",
@@ -45,8 +45,7 @@ class FileStreams:
 
     def declare(self, name: str, path: str, time: str | None = None, lateness: Duration | None = None) -> FileStream:
         """Declares a stream, or declares it anew; without a time column the one that looks like it is taken."""
-        if not _NAME.fullmatch(name):
-            raise InputError(f"{name!r} cannot be the name of a stream", hint="use letters, digits and _")
+        check_name("stream", name)
         columns = read_files(path).schema
         if time is None:
             time = _usual_time(name, columns)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from midstream.algebra.names import check_name
 from midstream.checkpoint.manifest import Manifest
 from midstream.distribution.fragments import Route
 from midstream.errors import InputError, JobError
@@ -25,8 +26,7 @@ def sites_of(wanted: Mapping[str, Sequence[int]] | None) -> Sites:
     """
     found: dict[str, tuple[int, ...]] = {}
     for name, slots in (wanted or {}).items():
-        if not isinstance(name, str) or not name or "@" in name:
-            raise InputError(f"{name!r} cannot name a site", hint='write {"eu": [0, 1], "us": [2, 3]}')
+        check_name("site", name)
         if isinstance(slots, str) or not isinstance(slots, Sequence) or not all(map(_is_slot, slots)) or not slots:
             raise InputError(
                 f"site {name} is a list of slots, not {slots!r}", hint='write {"eu": [0, 1], "us": [2, 3]}'
