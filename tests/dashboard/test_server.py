@@ -250,6 +250,21 @@ def test_no_request_over_http_makes_the_server_fail(finished_job):
     assert not list(Path(finished_job.folder).glob("control/requests/*"))
 
 
+@pytest.mark.parametrize("text", ["--5", "-", "9" * 5000, "１", "0x1", "1e3", " 1"])
+@pytest.mark.parametrize("path", ["/api/job?batch=", "/api/series?since=", "/api/events?since="])
+def test_what_is_no_number_is_refused_as_the_callers_mistake(finished_job, path, text):
+    page, _ = client(finished_job)
+    answer = page.get(path + text)
+    assert answer.status_code == 400 and "must be a whole number" in answer.json()["error"]["message"]
+
+
+def test_a_length_that_is_no_number_is_refused(finished_job):
+    page, _, headers = signed_in(finished_job)
+    for length in ("--5", "9" * 5000):
+        answer = page.post("/api/ask", content=b"{}", headers={**headers, "content-length": length})
+        assert answer.status_code == 413
+
+
 def test_an_action_is_only_foretold_unless_it_says_otherwise(tmp_path):
     job = shop(tmp_path)
     for part in batches()[:3]:

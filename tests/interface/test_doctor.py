@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -90,3 +92,27 @@ def test_memory_is_what_the_system_says(tmp_path: Path):
     (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable: 4 kB\n")
     assert available_memory(tmp_path / "meminfo") == 4096
     assert available_memory(tmp_path / "missing") is None
+
+
+def test_a_spark_that_is_too_old_is_refused_by_name(tmp_path: Path):
+    """As a process: its package says another version than the one that is installed."""
+    (tmp_path / "pyspark-4.1.4.dist-info").mkdir()
+    (tmp_path / "pyspark-4.1.4.dist-info" / "METADATA").write_text("Name: pyspark\nVersion: 4.1.4\n")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "job.toml").write_text(
+        '[job]\ncheckpoint = "cp"\non = "spark"\n'
+        '[streams.A]\nformat = "csv"\npath = "in"\nschema = "ts BIGINT, k BIGINT"\n'
+        '[queries.q]\ncql = "SELECT k FROM A [NOW]"\n'
+    )
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+
+    def midstream(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "midstream", *arguments]
+        return subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True)
+
+    run = midstream("run", str(tmp_path / "job.toml"), "--available")
+    assert run.returncode == 2 and "jobs need Spark 4.3 or later, and this is Spark 4.1.4" in run.stderr, run.stderr
+    assert "--on local" in run.stderr
+    told = json.loads(midstream("doctor", "--json").stdout)
+    (found,) = [one for one in told["findings"] if one["name"] == "Spark"]
+    assert found["state"] == "without Spark" and "pyspark>=4.3" in found["advice"]

@@ -19,6 +19,7 @@ from midstream.checkpoint.failures import AlreadyThere
 from midstream.inputs.json_values import json_texts
 from midstream.job.outputs.delivery import Delivery
 from midstream.job.task.spill import parquet_bytes
+from midstream.terminal import visible_lines
 
 Results: TypeAlias = Any
 """A table, or a DataFrame of Spark's."""
@@ -31,10 +32,8 @@ def console(name: str, rows: int = 20) -> Sink:
 
     def show(results: Results, batch_id: int) -> None:
         print(f"{name}, batch {batch_id}", flush=True)
-        if isinstance(results, pa.Table):
-            print(results.slice(0, rows).to_pandas().to_string(index=False), flush=True)
-        else:
-            results.show(rows, truncate=False)
+        first = results.slice(0, rows) if isinstance(results, pa.Table) else _arrow(results.limit(rows))
+        print(visible_lines(first.to_pandas().to_string(index=False)), flush=True)
 
     return show
 

@@ -1,12 +1,15 @@
 """The Spark runtime: continuous queries on Structured Streaming, exactly once. The only place that imports pyspark.
 
-Workers import the step alone; what drivers need loads when first used.
+Workers import the step alone; what drivers need loads when first used. A Spark that is too old is refused here, before
+anything that it lacks is looked for.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from midstream.cluster.spark_version import installed_spark, require_spark
 
 if TYPE_CHECKING:
     from midstream.cluster.spark.environment import spark_session
@@ -18,6 +21,8 @@ _HOMES = {
     "run_on_spark": "midstream.cluster.spark.finite",
     "spark_session": "midstream.cluster.spark.environment",
 }
+
+require_spark(installed_spark())
 
 
 def __getattr__(name: str) -> Any:

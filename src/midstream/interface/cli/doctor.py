@@ -17,13 +17,13 @@ from typing import Annotated, Literal
 import typer
 
 from midstream.cluster.java import OLDEST_JAVA, java_program, java_version
+from midstream.cluster.spark_version import NEWER, is_too_old
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import USER_ERROR, ends_clearly
 from midstream.interface.cli.output import show_json, show_text
 
 ENOUGH_DISK = 5 * 2**30
 ENOUGH_MEMORY = 2 * 2**30
-OLDEST_SPARK = (4, 1)
 EARLIEST_CLOCK = 1_704_067_200
 """2024-01-01: a clock before that was never set."""
 CLOCK_TOLERANCE = 5.0
@@ -100,9 +100,8 @@ def _java(environment: Mapping[str, str]) -> Finding:
 
 def _spark() -> Finding:
     finding = _package("pyspark", "Spark", "without Spark")
-    numbers = tuple(int(part) for part in finding.found.split(".")[:2] if part.isdigit())
-    if finding.state == "good" and numbers < OLDEST_SPARK:
-        return Finding("Spark", "without Spark", finding.found, "pip install -U 'pyspark>=4.1'")
+    if finding.state == "good" and is_too_old(finding.found):
+        return Finding("Spark", "without Spark", finding.found, NEWER)
     return finding
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from rich.text import Text
 
 from midstream.algebra.quantities import amount
 from midstream.inputs.json_values import json_row
+from midstream.terminal import visible, visible_json, visible_lines
 
 NOT_A_TERMINAL = 100_000
 """Columns wide: what is piped or written to a file is never folded."""
@@ -29,7 +29,9 @@ def show_table(table: pa.Table, limit: int) -> None:
     shown = table if limit == 0 else table.slice(0, limit)
     drawn = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False)
     for field in table.schema:
-        drawn.add_column(Text(field.name), justify="right" if is_number(field.type) else "left", overflow="fold")
+        drawn.add_column(
+            Text(visible(field.name)), justify="right" if is_number(field.type) else "left", overflow="fold"
+        )
     columns = [[show_value(v, field.name) for v in shown.column(i).to_pylist()] for i, field in enumerate(table.schema)]
     for row in zip(*columns, strict=True):
         drawn.add_row(*row)
@@ -55,12 +57,12 @@ def show_value(value: Any, column: str = "") -> Text:
         case bool():
             return Text(str(value).lower())
         case _:
-            return Text(str(value))
+            return Text(visible(str(value)))
 
 
 def show_json(value: dict[str, Any]) -> None:
     """One JSON object on standard output."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.write(visible_json(value, allow_nan=False) + "\n")
 
 
 def table_as_json(table: pa.Table, limit: int) -> dict[str, Any]:
@@ -75,8 +77,8 @@ def columns_as_json(schema: pa.Schema) -> list[dict[str, str]]:
 
 
 def show_text(text: str) -> None:
-    """Text as it is, never folded or styled."""
-    sys.stdout.write(text + "\n")
+    """Lines of text, never folded or styled."""
+    sys.stdout.write(visible_lines(text) + "\n")
 
 
 _QUIET = [False]
@@ -91,12 +93,12 @@ def note(text: str) -> None:
     """Something worth knowing that is not a result."""
     if _QUIET[0]:
         return
-    _console(sys.stderr).print(Text(text, style="dim"))
+    _console(sys.stderr).print(Text(visible_lines(text), style="dim"))
 
 
 def complain(text: str) -> None:
     """An error, in red on a terminal."""
-    _console(sys.stderr).print(Text(text, style="red"), soft_wrap=True)
+    _console(sys.stderr).print(Text(visible_lines(text), style="red"), soft_wrap=True)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -38,8 +39,10 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 class Dashboard:
     """Serves one job."""
 
-    def __init__(self, checkpoint: str, access: Access) -> None:
+    def __init__(self, checkpoint: str, access: Access, most_pages: int = 32) -> None:
         self.checkpoint = checkpoint
+        self.most_pages = most_pages
+        self.pages = 0
         self.access = access
         self.feed = Feed(checkpoint)
 
@@ -78,6 +81,8 @@ class Dashboard:
                 return refused("this dashboard needs its token", 401, "open the link that the command has printed")
             try:
                 return await endpoint(request)
+            except NotANumber as error:
+                return refused(error.message, 400)
             except MidstreamError as error:
                 return error_response(error)
 
@@ -103,18 +108,28 @@ class Dashboard:
 
     async def events(self, request: Request) -> Response:
         """The news; a page that comes back says up to which batch it knows them."""
-        since = _number(request.headers.get("last-event-id") or request.query_params.get("since"), -1)
-        return StreamingResponse(self.feed.events(since), media_type="text/event-stream")
+        since = whole_number("since", request.headers.get("last-event-id") or request.query_params.get("since"), -1)
+        if self.pages >= self.most_pages:
+            return refused("too many pages are open", 503, "close some of them")
+        return StreamingResponse(self._counted(since), media_type="text/event-stream")
+
+    async def _counted(self, since: int) -> AsyncIterator[str]:
+        self.pages += 1
+        try:
+            async for news in self.feed.events(since):
+                yield news
+        finally:
+            self.pages -= 1
 
     async def job(self, request: Request) -> Response:
         """The job as of a batch."""
         job = await self._opened()
-        batch = _number(request.query_params.get("batch"), job.batch)
+        batch = whole_number("batch", request.query_params.get("batch"), job.batch)
         return JSONResponse(await asyncio.to_thread(job_summary_at, job, batch))
 
     async def series(self, request: Request) -> Response:
         """The metrics table."""
-        since = _number(request.query_params.get("since"), -1)
+        since = whole_number("since", request.query_params.get("since"), -1)
         return JSONResponse(await asyncio.to_thread(series_summary, await self._opened(), since))
 
     async def session(self, request: Request) -> Response:
@@ -181,9 +196,10 @@ class Guard:
 
         request = Request(scope)
         app = self.app
+        length = request.headers.get("content-length", "0")
         if not self.access.knows_host(request):
             app = refused("this host name is not expected", 421, "add it with --allow-host")
-        elif _number(request.headers.get("content-length"), 0) > LARGEST or "transfer-encoding" in request.headers:
+        elif not is_whole_number(length) or int(length) > LARGEST or "transfer-encoding" in request.headers:
             app = refused("the request is too large", 413)
         await app(scope, receive, guarded)
 
@@ -210,5 +226,23 @@ def error_response(error: MidstreamError) -> JSONResponse:
     return JSONResponse({"error": record}, 500 if isinstance(error, InternalError) else 422)
 
 
-def _number(text: str | None, otherwise: int) -> int:
-    return int(text) if text is not None and text.isascii() and text.lstrip("-").isdecimal() else otherwise
+class NotANumber(InputError):
+    """An address that has something else where a number belongs."""
+
+
+def is_whole_number(text: str) -> bool:
+    """Whether a text from outside is a whole number that can be worked with.
+
+    >>> [text for text in ("7", "-1", "--5", "9" * 5000, "１") if is_whole_number(text)]
+    ['7', '-1']
+    """
+    return re.fullmatch(r"-?[0-9]{1,18}", text) is not None
+
+
+def whole_number(name: str, text: str | None, otherwise: int) -> int:
+    """The number in a part of an address; refuses what is none."""
+    if text is None:
+        return otherwise
+    if not is_whole_number(text):
+        raise NotANumber(f"{name} must be a whole number, not {text!r:.40}")
+    return int(text)

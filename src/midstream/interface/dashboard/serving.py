@@ -26,13 +26,22 @@ def served(checkpoint: str, host: str, port: int, names: Sequence[str] = ()) -> 
 
     With port 0, one that is free.
     """
-    uvicorn, dashboard = _libraries()
-    with _bound(host, port) as listening:
+    uvicorn, dashboard, connections = _libraries()
+    limit = connections.connection_limit()
+    with _bound(connections.LimitedSocket, host, port) as listening:
+        listening.limit = limit
         port = listening.getsockname()[1]
         access = dashboard.Access(host, port, frozenset(name.lower() for name in names), _token())
-        shown = dashboard.Dashboard(checkpoint, access)
+        shown = dashboard.Dashboard(checkpoint, access, most_pages=limit // 2)
         config = uvicorn.Config(
-            shown.app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=1
+            shown.app,
+            http=connections.TimelyProtocol,
+            ws="none",
+            loop="asyncio",  # others accept connections past the socket
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=1,
         )
         server = uvicorn.Server(config)
         thread = threading.Thread(
@@ -56,22 +65,22 @@ def _token() -> str:
     return given
 
 
-def _libraries() -> tuple[Any, Any]:
+def _libraries() -> tuple[Any, Any, Any]:
     try:
         import uvicorn
 
-        from midstream.interface.dashboard import server
+        from midstream.interface.dashboard import connections, server
     except ImportError as error:
         raise InputError(
             f"the dashboard needs {error.name}", hint="install it with: pip install 'midstream[dashboard]'"
         ) from error
-    return uvicorn, server
+    return uvicorn, server, connections
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bound(made: Any, host: str, port: int) -> Any:
     try:
         kind, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(kind)
+        listening = made(kind)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
     except OSError as error:

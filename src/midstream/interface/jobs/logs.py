@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import logging
 import sys
 from collections.abc import Mapping
 from typing import Any, TextIO
+
+from midstream.terminal import visible_json
 
 LOGGER = "midstream"
 
@@ -26,7 +27,7 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             entry["error"] = self.formatException(record.exc_info)
-        return json.dumps(entry, ensure_ascii=False, default=str)
+        return visible_json(entry, default=str)
 
 
 def log_as_json(stream: TextIO | None = None) -> logging.Handler:

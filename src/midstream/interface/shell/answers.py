@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from midstream.interface.cli.output import is_number, show_value
+from midstream.terminal import visible
 
 WIDEST = 40
 """How wide a column is at most; longer values stick out."""
@@ -49,7 +50,7 @@ class Answer:
     def _head(self, schema: pa.Schema, columns: list[list[str]]) -> None:
         named = zip(schema, columns, strict=True)
         self.widths = [min(WIDEST, max(map(len, [f.name, *values]))) for f, values in named]
-        self.write(self._line(schema.names, schema))
+        self.write(self._line([visible(name) for name in schema.names], schema))
         self.write("─" * (sum(self.widths) + 2 * max(0, len(self.widths) - 1)))
 
     def _line(self, values: tuple[str, ...] | list[str], schema: pa.Schema) -> str:

@@ -13,6 +13,7 @@ from rich.text import Text
 from midstream.algebra.quantities import amount, instant, length, seconds, size
 from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME, TimeDomain
 from midstream.distribution.plan_texts import plan_text_beside
+from midstream.terminal import visible_record
 
 BARS = "▁▂▃▄▅▆▇█"
 MOST_SLOTS = 16
@@ -31,7 +32,7 @@ NARROW = 90
 
 def drawn(record: Record, width: int = 120) -> Group:
     """All of it, most wanted first: what does not fit a small terminal is cut off at the end."""
-    narrow = width < NARROW
+    narrow, record = width < NARROW, visible_record(record)
     parts: list[RenderableType] = [_head(record), _trend(record)]
     parts += [_migration(migration) for migration in record["migrations"]]
     parts += [_queries(record["queries"], narrow), _streams(record["streams"], narrow), _slots(record["slots"])]
