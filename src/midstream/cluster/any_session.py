@@ -84,7 +84,6 @@ class Session:
     """The rows that could not be used, and why: a list in memory; on a checkpoint a method that gives a table."""
 
     def __new__(cls, spark: Any = None, *, checkpoint: Any = None, on: object = None, **options: Any) -> Session:
-        """A session of the kind that the arguments ask for."""
         return super().__new__(cls._kind_of(spark, checkpoint, on) if cls is Session else cls)
 
     def __init__(
@@ -345,8 +344,7 @@ class Session:
     def finish(self) -> None:
         """Declares that all streams have ended, and releases every result that waited for that.
 
-        A session that runs works through what the streams have now before. Rows that come later are not taken in: to
-        start again is refused.
+        A session that runs works through what the streams have now before. After that, to start again is refused.
         """
         self.stop()
 

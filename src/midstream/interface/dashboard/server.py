@@ -82,7 +82,7 @@ class Dashboard:
             try:
                 return await endpoint(request)
             except NotANumber as error:
-                return refused(error.message, 400)
+                return refused(str(error), 400)
             except MidstreamError as error:
                 return error_response(error)
 
@@ -226,7 +226,7 @@ def error_response(error: MidstreamError) -> JSONResponse:
     return JSONResponse({"error": record}, 500 if isinstance(error, InternalError) else 422)
 
 
-class NotANumber(InputError):
+class NotANumber(Exception):
     """An address that has something else where a number belongs."""
 
 
