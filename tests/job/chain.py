@@ -67,15 +67,6 @@ class CountingCluster(LocalCluster):
         return super().move(move)
 
 
-class SortedByKey(JobState):
-    """The state of a job whose checkpoint was made when states were sorted by key alone."""
-
-    @property
-    def by_group(self) -> bool:
-        """Whether states are sorted by partition group."""
-        return self.manifest is not None and self.manifest.slots.sorted_by_group
-
-
 @dataclass
 class Chain:
     """A query run batch by batch on a checkpoint, in this process; a checkpoint with manifests is resumed."""
@@ -91,7 +82,6 @@ class Chain:
     resize: int | None = None
     memory: Memory | None = None
     bits: int = GROUP_BITS
-    by_group: bool = True
     shuffled: bool = True
     """Whether rows reach slots in a random order, and reports come back with them; files are then safe by that time."""
 
@@ -131,7 +121,7 @@ class Chain:
         store = CheckpointStore(str(self.folder))
         shuffle = np.random.default_rng(self.seed) if self.shuffled else None
         self.cluster = CountingCluster(store.files, "test", shuffle, threads=1)
-        state = (JobState if self.by_group else SortedByKey)(self.slots)
+        state = JobState(self.slots)
         self.driver = Job(self.cluster, Commits(store, 3), state)
 
     @property
@@ -149,7 +139,7 @@ class Chain:
             self.driver.state.routes,
             self.emit_every,
             known,
-            self.driver.state.sort_bits,
+            self.driver.state.group_bits,
             frozenset() if self.driver.manifest is None else self.driver.manifest.slots.merging_of("q"),
         )
 

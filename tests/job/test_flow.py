@@ -60,7 +60,7 @@ class Bare:
 
     def _running(self, state: JobState, name: str, cql: str, plan: str | None) -> RunningQuery:
         planned = plan_query(parse(cql, CATALOG), plan or None)
-        known, routes, bits = state.manifest is not None, state.routes, state.sort_bits
+        known, routes, bits = state.manifest is not None, state.routes, state.group_bits
         made = RunningQuery.of(name, cql, planned, {}, routes, routes_fixed=known, bits=bits)
         if state.manifest is None:
             return made

@@ -163,33 +163,6 @@ def test_what_a_group_left_behind_is_not_merged_for_that(tmp_path):
     assert {e.origin for e in chain.manifest.entries()} == before
 
 
-@pytest.mark.parametrize("name", ["join", "stages", "distinct", "rows"])
-def test_states_of_the_old_order_go_on_and_are_sorted_by_group_by_the_first_move(name, tmp_path):
-    query, inputs = QUERIES[name], tables(rows=80, last=120)
-    chain, parts = chain_of(query, tmp_path, inputs, slots=2, by_group=False)
-    for part in parts[:2]:
-        chain.batch(part)
-    assert not chain.manifest.slots.sorted_by_group
-    chain, _ = chain_of(query, tmp_path, inputs)
-    chain.batch(parts[2])
-    assert chain.driver.state.sort_bits is None
-    assert chain.driver.rescale(3)
-    chain.batch(parts[3])
-    (told,) = chain.manifest.slots.moves
-    assert told["sorted_by"] == "group" and told["bytes_written"] > 0
-    assert chain.manifest.slots.sorted_by_group
-    assert owned(chain)
-    chain, _ = chain_of(query, tmp_path, inputs)
-    assert chain.driver.state.sort_bits == 8
-    chain.driver.rescale(2)
-    for part in parts[4:]:
-        chain.batch(part)
-    _, told = chain.manifest.slots.moves
-    assert "sorted_by" not in told and told["bytes_written"] == 0
-    chain.batch({}, end=True)
-    assert ms.snapshot_equal(chain.results(), answer(query, inputs))
-
-
 def test_a_routing_that_names_a_missing_slot_is_refused(tmp_path):
     chain, parts = chain_of(ONE_KEY, tmp_path, tables(), slots=2)
     chain.batch(parts[0])
@@ -213,7 +186,7 @@ def test_the_number_of_groups_is_chosen_with_the_checkpoint(tmp_path):
     chain.batch(parts[0])
     assert len(chain.manifest.slots.routing) == len(chain.manifest.slots.loads) == 1024
     chain, _ = chain_of(ONE_KEY, tmp_path, tables())
-    assert chain.driver.state.sort_bits == 10
+    assert chain.driver.state.group_bits == 10
     chain.driver.open(bits=10)
     with pytest.raises(ms.MidstreamError, match="of 10 bits, not of 9"):
         chain.driver.open(bits=9)

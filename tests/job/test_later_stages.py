@@ -146,7 +146,7 @@ def test_what_is_shared_after_an_exchange_follows_the_groups_to_other_slots(tmp_
     watched = filled(tmp_path, [STAGES, STAGES, LATER[3]], batches=6)
     watched.many = Many(catalog=CATALOG, folder=tmp_path, resize=3, seed=1)
     run(watched, 3)
-    assert watched.many.manifest.slots.number == 3
+    assert watched.many.manifest.slots.count == 3
     assert places(watched, "q0") == places(watched, "q1") < places(watched, "q2")
     check_all(watched)
 

@@ -456,7 +456,7 @@ def test_groups_behind_an_exchange_move_by_naming_ranges(tmp_path, monkeypatch):
     chain = Chain(question.plan, question.catalog, tmp_path, slots=1)
     chain.driver.state.routes["A"] = Route(("k",))
     query = RunningQuery.of(
-        "q", "", chain.query.plan, {}, chain.driver.state.routes, None, True, chain.driver.state.sort_bits
+        "q", "", chain.query.plan, {}, chain.driver.state.routes, None, True, chain.driver.state.group_bits
     )
     chain.driver.queries["q"] = query
     parts = chain.cut(question.tables, 30)

@@ -45,7 +45,7 @@ def known(state: JobState) -> dict[str, Any]:
     return {
         "batch": manifest.batch_id,
         "slots": state.slots,
-        "bits": state.sort_bits,
+        "bits": state.group_bits,
         "wanted": state.wanted,
         "routes": state.routes,
         "settings": replace(state.settings, arrival={}),

@@ -77,7 +77,7 @@ def test_pieces_in_any_order_give_each_instant_once(pieces, most_merged, least_s
 
 @given(st.lists(intervals, min_size=1, max_size=6), intervals)
 def test_intervals_that_lie_over_each_other_are_one(stored, asked):
-    """Checkpoints of earlier versions hold the whole coverage of a tuple again with each batch that has it."""
+    """The whole coverage of a tuple may be stored again, as it is when states of slots are put together."""
     works = operator()
     for born, part in enumerate(stored):
         rows = elements(part)

@@ -9,6 +9,7 @@ versions say nothing about each other. Whoever needs more, or less, gives the fu
 
 from __future__ import annotations
 
+import copyreg
 import datetime
 import decimal
 import dis
@@ -17,7 +18,6 @@ import fractions
 import functools
 import hashlib
 import inspect
-import pickle
 import re
 import sys
 import types
@@ -127,7 +127,7 @@ class _Walk:
             case _ if _package(type(value)) == self.package:
                 yield from self._all("object", type(value), value.__getstate__())
             case _:
-                yield _pickled(value)
+                yield from self._all(_name(type(value)), *_reduced(value))
 
     def _all(self, *parts: Any) -> Iterator[str]:
         for part in parts:
@@ -180,12 +180,14 @@ def _is_orderly(key: Any) -> bool:
     return isinstance(key, (*_PLAIN, *_TIMES, int, tuple, enum.Enum))
 
 
-def _pickled(value: Any) -> str:
-    """A value of another package by its content; by the name of its type if it has none that can be written down."""
+def _reduced(value: Any) -> tuple[Any, ...]:
+    """What a value of another package is made of, as `copy` and `pickle` ask for it; nothing if it does not say."""
     try:
-        return f"{_name(type(value))} {hashlib.blake2b(pickle.dumps(value, 5)).hexdigest()}"
+        own = copyreg.dispatch_table.get(type(value))
+        made = value.__reduce_ex__(4) if own is None else own(value)
     except Exception:
-        return _name(type(value))
+        return ()
+    return (made,) if isinstance(made, str) else tuple(list(p) if isinstance(p, Iterator) else p for p in made)
 
 
 def _name(value: Any) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -19,9 +19,6 @@ from midstream.errors import InternalError, JobError
 
 COMPRESS_FROM = 16_384
 """The size from which content is compressed."""
-
-Upgrades = Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]]
-"""For each older format that can still be read, how its content becomes that of the next."""
 
 
 def seal(kind: str, version: int, content: dict[str, Any]) -> bytes:
@@ -40,11 +37,11 @@ def seal(kind: str, version: int, content: dict[str, Any]) -> bytes:
     return _json({**head, "checksum": _checksum(head, body)}) + b"\n" + body
 
 
-def unseal(kind: str, version: int, upgrades: Upgrades, sealed: bytes, name: str) -> dict[str, Any]:
-    """The content of an envelope, checked, in the newest format; `name` is what errors call the file."""
+def unseal(kind: str, version: int, sealed: bytes, name: str) -> dict[str, Any]:
+    """The content of an envelope, checked; `name` is what errors call the file."""
     first, _, body = sealed.partition(b"\n")
     head = _head(kind, first, name)
-    _supported(head["format"], version, upgrades, name)
+    _require_format(head["format"], version, name)
     if len(body) != head["bytes"]:
         raise damaged(name, f"{head['bytes']} bytes should follow its first line, not {len(body)}")
     if _checksum({name: head[name] for name in head if name != "checksum"}, body) != head["checksum"]:
@@ -55,8 +52,6 @@ def unseal(kind: str, version: int, upgrades: Upgrades, sealed: bytes, name: str
         content: dict[str, Any] = json.loads(body)
     except (ValueError, TypeError, OSError, pa.ArrowException) as error:
         raise damaged(name, f"{type(error).__name__}: {error}") from error
-    for older in range(head["format"], version):
-        content = upgrades[older](content)
     return content
 
 
@@ -83,16 +78,11 @@ def _head(kind: str, line: bytes, name: str) -> dict[str, Any]:
     return dict(head)
 
 
-def _supported(found: int, version: int, upgrades: Upgrades, name: str) -> None:
-    if found > version:
+def _require_format(found: int, version: int, name: str) -> None:
+    if found != version:
         raise JobError(
-            f"{name} has format {found}, this version of Midstream reads formats up to {version}",
-            hint="use the version of Midstream that wrote it, or a later one",
-        )
-    if any(older not in upgrades for older in range(found, version)):
-        raise JobError(
-            f"{name} has format {found}, which this version of Midstream no longer reads",
-            hint="finish the job with the version that wrote it, or start with a new checkpoint",
+            f"{name} has format {found}, this version of Midstream reads format {version}",
+            hint="use the version of Midstream that wrote it, or start with a new checkpoint",
         )
 
 

@@ -12,15 +12,14 @@ from dataclasses import astuple
 from functools import lru_cache
 from typing import Any
 
-from midstream.checkpoint.envelope import Upgrades, damaged, seal, unseal
+from midstream.checkpoint.envelope import damaged, seal, unseal
 from midstream.checkpoint.file_entries import DeadLetterFile, ListFile, ResultFile, SourceFile, Superseded
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import LISTS, name_for
 
 KIND = "list"
-FORMAT_VERSION = 2
-UPGRADES: Upgrades = {1: lambda content: content}  # files had no checksums
+FORMAT_VERSION = 1
 
 MOST_NAMED = 256
 """How many old files a manifest names itself before they move into a list."""
@@ -111,7 +110,7 @@ def listed_in(files: Files, lists: Iterable[str]) -> set[str]:
 def read_list(files: Files, path: str) -> tuple[tuple[Any, ...], ...]:
     """The rows of a list, the path first in each; lists never change."""
     name = files.full(path)
-    content = unseal(KIND, FORMAT_VERSION, UPGRADES, files.read(path), name)
+    content = unseal(KIND, FORMAT_VERSION, files.read(path), name)
     try:
         return tuple(tuple(row) for row in content["files"])
     except (KeyError, TypeError) as error:

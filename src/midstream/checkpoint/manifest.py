@@ -11,23 +11,14 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from midstream.checkpoint.entries_format import Reader, Writer
-from midstream.checkpoint.envelope import Ready, Upgrades, damaged, list_text, object_text, seal, unseal
+from midstream.checkpoint.envelope import Ready, damaged, list_text, object_text, seal, unseal
 from midstream.checkpoint.file_entries import ListFile
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.checkpoint.records import Asked, Outputs, QueryAccount, Settings, Slots, Streams
-from midstream.checkpoint.records_format import read, sections, written
+from midstream.checkpoint.records_format import read, written
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 1
 """The format that this version of Midstream writes."""
-
-UPGRADES: Upgrades = {
-    1: lambda content: {**content, "metrics": [], "recent": [], "superseded": []},
-    2: lambda content: content,  # no file of results was shared
-    3: lambda content: {**content, "sources": {}, "listed_sources": {}},  # and results had no checksums
-    4: sections,
-    5: lambda content: content,  # windows of routed joins lay by another hash, and rows of a group went to one slot
-}
-"""How older formats become newer ones."""
 
 KIND = "manifest"
 
@@ -127,7 +118,7 @@ class Manifest:
     def from_bytes(content: bytes, name: str = "the manifest") -> Manifest:
         """The manifest in a file's content, checked; `name` is what errors call the file."""
         try:
-            return _manifest(unseal(KIND, FORMAT_VERSION, UPGRADES, content, name))
+            return _manifest(unseal(KIND, FORMAT_VERSION, content, name))
         except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
             raise damaged(name, f"{type(error).__name__}: {error}") from error
 

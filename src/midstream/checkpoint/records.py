@@ -29,7 +29,7 @@ ROUTING, LOADS = "routing", "loads"
 class Settings:
     """What a job is and how it runs.
 
-    `identity` tells a checkpoint from others; those of early versions have none. `declared` are the streams as they
+    `identity` tells a checkpoint from others; `declared` are the streams as they
     were declared, `arrival` the keys by which their rows go to slots, `homes` the slots of those that live at sites,
     `carry` which of their columns batches carry. A `finished` job takes in nothing more. `functions` are the
     fingerprints of users' functions, `retention` the limits of what is kept. `declared_links` are those between sites
@@ -97,16 +97,10 @@ class Slots:
     `divided` those that are in classes of exchanges. `doubled` is the move
     of groups whose rows go to two slots. `classes` are those of exchanges: the part of the groups' loads that each
     carries, and its routing, if it is not dealt as rows arrive.
-
-    `number` is None in manifests of early versions: then the routing names all slots. States are sorted by partition
-    group, and then by key; those of early versions by key alone. The windows of routed joins lie where their rows
-    arrive as streams; in early versions they lay by another hash.
     """
 
     routing: Sequence[int] = ()
-    number: int | None = None
-    sorted_by_group: bool = False
-    routed_as_streams: bool = False
+    count: int = 1
     loads: Sequence[float] = ()
     wanted: Wanted | None = None
     moves: History = ()
@@ -122,11 +116,6 @@ class Slots:
     def merging_of(self, query: str) -> frozenset[str]:
         """The key classes of which slots could share the rows of a key of a query."""
         return frozenset([*([""] if query in self.merging else []), *self.divided.get(query, ())])
-
-    @property
-    def count(self) -> int:
-        """How many slots there are."""
-        return max(self.routing, default=0) + 1 if self.number is None else self.number
 
     @property
     def apart(self) -> dict[str, tuple[int, ...]]:

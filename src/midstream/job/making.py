@@ -50,22 +50,21 @@ def make(state: JobState, at: Circumstances, sifted: frozenset[str] = frozenset(
     """The next batch; rows that make the expressions of `sifted` queries fail are set aside."""
     batch_id = at.position.batch_id
     old = current_routing(at.before, state.slots, state.group_bits)
-    upgrade = None if state.by_group else state.group_bits
     doubles = moves_doubled(at.before, state.wanted)
     merges = None if state.faults.stopped else state.spread.merging
-    better = None if doubles else at.rerouter.better(state.queries, state.routes, state.sort_bits, merges)
+    better = None if doubles else at.rerouter.better(state.queries, state.routes, state.group_bits, merges)
     # Nothing comes after the last batch, so nothing is left for later ones.
     registers = at.incoming.registers or {}
     ends = bool(registers) and all(register == INFINITY for register in registers.values())
     pace = Pace.of(at.before, state.faults.stopped, ends)
-    wanted = next_step(old, state.wanted, at.before, state.queries, pace.rows if upgrade is None else None)
+    wanted = next_step(old, state.wanted, at.before, state.queries, pace.rows)
     spreading = state.spread.beginning(at.before, state.queries, state.faults.stopped, old, wanted, better)
 
     def relocate(
         since: Manifest | None, wanted: Routing | None, placed: Mapping[str, Filled] | None
     ) -> Flow[Relocated]:
         uri, queries, memory = at.position.checkpoint, state.queries, at.options.memory
-        return relocated(uri, batch_id, since, queries, old, wanted, memory, upgrade, better, placed, pace)
+        return relocated(uri, batch_id, since, queries, old, wanted, memory, better, placed, pace)
 
     moved = yield from relocated_doubled(
         batch_id, spreading.start, state.queries, old, wanted, relocate, state.faults.stopped
@@ -88,7 +87,6 @@ def make(state: JobState, at: Circumstances, sifted: frozenset[str] = frozenset(
         SlotLayout(
             moved.routing.slots,
             dealt.groups,
-            state.by_group or moved.upgraded,
             spread,
             moved.doubling,
             {} if moved.doubling is None else moved.doubling.copies,

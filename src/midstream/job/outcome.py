@@ -174,9 +174,7 @@ class Outcome:
                 now[group] += count
         return Slots(
             routing=list(batch.slots.routing),
-            number=batch.slots.count,
-            sorted_by_group=batch.slots.by_group,
-            routed_as_streams=True,
+            count=batch.slots.count,
             loads=remembered(before.loads, now),
             wanted=terms.wanted,
             moves=[*before.moves, *([moved] if moved else [])][-REMEMBERED:],

@@ -16,14 +16,13 @@ from midstream.job.task.exchange import Delivery, Shares
 class SlotLayout:
     """How many slots there are, and which of them owns each partition group.
 
-    States may be sorted `by_group`. Several slots share the groups that are `spread`, except those that rest.
-    `doubling` is the move under way of groups whose rows go to two slots, and `copies` are the slots besides the
-    owner's to which arriving rows of some groups go. Of key classes that are dealt `apart`, other slots own groups.
+    Several slots share the groups that are `spread`, except those that rest. `doubling` is the move under way of groups
+    whose rows go to two slots, and `copies` are the slots besides the owner's to which arriving rows of some groups go.
+    Of key classes that are dealt `apart`, other slots own groups.
     """
 
     count: int
     routing: tuple[int, ...]
-    by_group: bool = True
     spread: tuple[SpreadGroup, ...] = ()
     doubling: Doubling | None = None
     copies: Mapping[int, tuple[int, ...]] = field(default_factory=dict)

@@ -21,7 +21,7 @@ from midstream.errors import JobError
 from midstream.job.batch import Batch
 from midstream.job.migrations.verifying import Consequence, Verifications
 from midstream.job.plans.local_plans import follow
-from midstream.job.queries.declared import require_readable_windows, require_same_job
+from midstream.job.queries.declared import require_same_job
 from midstream.job.queries.faults import Faults
 from midstream.job.queries.replacing import name_of_old
 from midstream.job.queries.running_query import RunningQuery
@@ -94,7 +94,7 @@ class JobState:
     def open(self, manifest: Manifest | None, uri: str, slots: int | None = None, bits: int | None = None) -> None:
         """Goes on from a manifest; another number of slots comes with a batch.
 
-        `bits` of partition groups are chosen by whoever makes a checkpoint, and asked for in vain later.
+        `bits` of partition groups are chosen when a checkpoint is made, and ignored on an existing one.
         """
         self.manifest = manifest
         if manifest is None:
@@ -111,7 +111,6 @@ class JobState:
             require_no_homes(living, "go over to another number of slots")
             self.wanted = self._dealt_evenly(slots, ANOTHER_NUMBER)
         require_same_job(manifest, self.settings.job, uri)
-        require_readable_windows(manifest, uri)
         self.settings = replace(manifest.settings, job=manifest.settings.job or self.settings.job)
         homes = manifest.settings.homes
         self.routes = {name: _route(key, homes.get(name, ())) for name, key in manifest.settings.arrival.items()}
@@ -160,7 +159,6 @@ class JobState:
 
     def committed(self, manifest: Manifest, batch: Batch, verified: Mapping[str, Consequence]) -> None:
         """Goes on from the manifest of a batch, and forgets what that tells of."""
-        sorted_before = self.by_group
         self.manifest, self.settings = manifest, manifest.settings
         self._follow_migrations(manifest)
         self._retire(batch)
@@ -170,8 +168,6 @@ class JobState:
         self.queries.update(
             {name: batch.queries[name].after_batch for name in batch.changes.arrived if name in self.queries}
         )
-        if self.by_group and not sorted_before:
-            self.queries = {name: query.sorted_by_group(self.group_bits) for name, query in self.queries.items()}
         self.verifications.committed(manifest, self.queries, verified)
         self.cancelled.clear()
         if self.wanted is not None and self.wanted.deals_as(self.routing):
@@ -240,8 +236,8 @@ class JobState:
         if protocol == AUTO and any(groups_moved(self.routing, wanted)):
             return MSLB, ""
         if protocol == AUTO:
-            return cheapest_protocol(self.manifest, self.queries, self.by_group, self.routing, wanted)
-        require_protocol(protocol, self.queries, self.by_group)
+            return cheapest_protocol(self.manifest, self.queries, self.routing, wanted)
+        require_protocol(protocol, self.queries)
         return protocol, ""
 
     def cancel_move(self, trigger: str) -> None:
@@ -279,16 +275,6 @@ class JobState:
         """How much each group had to do lately; nothing before the first batch."""
         return [] if self.manifest is None else list(self.manifest.slots.loads)
 
-    @property
-    def by_group(self) -> bool:
-        """Whether states are sorted by partition group; those of older checkpoints are once they have moved."""
-        return self.manifest is None or self.manifest.slots.sorted_by_group
-
-    @property
-    def sort_bits(self) -> int | None:
-        """By how many bits of groups states are sorted; None if they are sorted by key alone."""
-        return self.group_bits if self.by_group else None
-
     def policy_for(self, name: str, policy: Policy | None) -> Policy | None:
         """How a query adapts: as its program says, unless another mode was asked for while the job ran."""
         mode = self.modes.get(name)
@@ -304,7 +290,7 @@ class JobState:
             self.routes,
             query.emit_every,
             routes_fixed=True,
-            bits=self.sort_bits,
+            bits=self.group_bits,
             merging=query.merging,
         )
         target.share = query.share

@@ -49,7 +49,7 @@ class Adding:
         routes_fixed = routes_fixed or (manifest is not None and name in manifest.queries)
 
         def running(plan: Plan, core: tuple[str, ...] | None = None) -> RunningQuery:
-            routes, bits = self.job.state.routes, self.job.state.sort_bits
+            routes, bits = self.job.state.routes, self.job.state.group_bits
             merging = frozenset[str]() if manifest is None else manifest.slots.merging_of(name)
             made = RunningQuery.of(name, cql, plan, self.functions, routes, every, routes_fixed, bits, merging)
             made.core, made.share = core, share

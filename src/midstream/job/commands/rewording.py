@@ -109,7 +109,7 @@ class Rewording:
         plan = first_plan(self.job, text.relation, text.plan, text.every)
         functions = self.catalog.functions
         made = RunningQuery.of(
-            text.name, text.cql, plan, functions, self.job.state.routes, text.every, bits=self.job.state.sort_bits
+            text.name, text.cql, plan, functions, self.job.state.routes, text.every, bits=self.job.state.group_bits
         )
         made.share = text.share
         return made

@@ -16,7 +16,6 @@ from midstream.job.plans.local_plans import migrating_to, require_seen, require_
 from midstream.job.plans.migration_choice import decide, legal_strategy, require_cancellable
 from midstream.job.queries.running_query import MigrationUnderWay, RunningQuery
 from midstream.job.slots.both_at_once import is_doubled, keeps_from, require_both
-from midstream.job.slots.moving_migrations import BY_GROUP
 from midstream.job.slots.relocation import shipped_rows
 from midstream.job.state import JobState
 from midstream.migration.verified import DIFFERS, FAILED, Stretch, can_be_adopted
@@ -153,8 +152,6 @@ def _decided(state: JobState, query: RunningQuery, asked: MigrationAsked, alone:
     if apart:
         known = replace(known, shipped=shipped_rows(query, asked.target, state.manifest, state.routing))
     decision = decide(chosen, apart, known, asked.observed)
-    if state.by_group:
-        decision[BY_GROUP] = True
     name = decision["strategy"] if apart else chosen.name
     apart = apart and not is_within(chosen, name)
     return MigrationUnderWay(asked.target, name, decision, None, False, asked.trigger, apart)

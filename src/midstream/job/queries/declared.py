@@ -65,18 +65,3 @@ def require_same_job(manifest: Manifest | None, name: str | None, uri: str) -> N
             detail="a job's name is that of its file, or the one that the file gives under [job]",
             hint=f'use another checkpoint, or, if it is the same job, write name = "{known}" under [job]',
         )
-
-
-def require_readable_windows(manifest: Manifest, uri: str) -> None:
-    """Refuses a checkpoint in which windows of routed joins lie by the hash of an earlier version."""
-    if manifest.slots.routed_as_streams:
-        return
-    for name, entry in manifest.queries.items():
-        local = (own["plan"] for own in manifest.account(name).local_plans.values())
-        going = [manifest.migration[name]["plan"]] if name in manifest.migration else []
-        if any("->" in text or "<-" in text for text in (entry.plan, *local, *going)):
-            raise JobError(
-                f"query {name} of {uri} runs by a routed plan, and its windows lie by the hash of an earlier version",
-                detail=f"the plan is {entry.plan}; read by today's hash, rows would not meet",
-                hint="with that version, migrate the query to a join tree; then go on here",
-            )

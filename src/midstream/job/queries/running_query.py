@@ -149,15 +149,6 @@ class RunningQuery:
         boxes = {f.number: Box(f.plan, functions) for f in staged.fragments}
         return RunningQuery(name, cql, plan, functions, staged, emit_every, boxes, merging=merging)
 
-    def sorted_by_group(self, bits: int) -> RunningQuery:
-        """The same query with states that are sorted by partition group."""
-        staged, migration = sorted_by_group(self.staged, bits), self.migration
-        boxes = {f.number: Box(f.plan, self.functions) for f in staged.fragments}
-        if migration is not None:
-            migration = replace(migration, target=migration.target.sorted_by_group(bits))
-        local = {slot: own.sorted_by_group(bits) for slot, own in self.local.items()}
-        return replace(self, staged=staged, boxes=boxes, migration=migration, programs={}, local=local)
-
     def program(self, fragment: Fragment) -> Shipped[Program]:
         """A fragment as it travels to slots."""
         known = self.programs.get(fragment.number)

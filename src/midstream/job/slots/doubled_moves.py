@@ -269,16 +269,11 @@ def protocol_named(name: str) -> str:
     return AUTO if name == AUTO else protocol_of(name).name
 
 
-def require_protocol(protocol: str, queries: Mapping[str, RunningQuery], by_group: bool) -> None:
+def require_protocol(protocol: str, queries: Mapping[str, RunningQuery]) -> None:
     """Refuses a protocol by which the groups of a job cannot move."""
     protocol_of(protocol)
     if protocol not in DOUBLED:
         return
-    if not by_group:
-        raise MigrationError(
-            f"{protocol} cannot move groups of this checkpoint: its states are sorted by key alone",
-            hint="move groups by mslb once, which sorts states by group",
-        )
     for query in queries.values():
         require_doubled(protocol, query)
 

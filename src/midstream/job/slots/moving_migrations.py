@@ -20,7 +20,6 @@ from midstream.migration.in_part import way_decided
 from midstream.migration.registry import strategy_named
 from midstream.operators.box import Box
 
-BY_GROUP = "by_group"
 """What a migration's decision says if all its states that know their group are sorted by it."""
 
 Stored = Mapping[int, Mapping[int, Sequence[SegmentEntry]]]
@@ -73,8 +72,6 @@ def grouped_states(query: RunningQuery) -> set[StateKey]:
     box, migration = Box(query.staged.root.plan, query.functions), query.migration
     if migration is None or migration.begun is None:
         return {(state.id, state.key) for state in box.states() if state.grouping is not None}
-    if not migration.decision.get(BY_GROUP):
-        return set()
     # Boxes without state have the same states under the same names as those with state.
     strategy = way_decided(strategy_named(migration.strategy), dict(migration.decision))
     target = Box(migration.target.staged.root.plan, query.functions)

@@ -42,26 +42,24 @@ class Terms:
     doubled: bool
 
     @staticmethod
-    def of(queries: Queries, by_group: bool) -> Terms:
+    def of(queries: Queries) -> Terms:
         """For the queries of a job, whatever groups move."""
-        found = [name for name in ORDER if _is_right(name, queries, by_group)]
-        carried = 0.0 if by_group and not any(query.local for query in queries.values()) else 1.0
+        found = [name for name in ORDER if _is_right(name, queries)]
+        carried = 0.0 if not any(query.local for query in queries.values()) else 1.0
         return Terms(tuple(found), carried, any(runs_whole(query) for query in queries.values()))
 
 
-def _is_right(protocol: str, queries: Queries, by_group: bool) -> bool:
+def _is_right(protocol: str, queries: Queries) -> bool:
     try:
-        require_protocol(protocol, queries, by_group)
+        require_protocol(protocol, queries)
     except MigrationError:
         return False
     return True
 
 
-def cheapest_protocol(
-    manifest: Manifest | None, queries: Queries, by_group: bool, old: Routing, new: Routing
-) -> tuple[str, str]:
+def cheapest_protocol(manifest: Manifest | None, queries: Queries, old: Routing, new: Routing) -> tuple[str, str]:
     """The protocol for a move that is asked for, and why; time is event time, so that nothing reads a clock."""
-    terms = Terms.of(queries, by_group)
+    terms = Terms.of(queries)
     if manifest is None or len(terms.protocols) == 1:
         return MSLB, ""
     moved, window = _moved(manifest, queries, old, new, terms), _window(queries)

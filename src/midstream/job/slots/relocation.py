@@ -39,8 +39,6 @@ class Relocated:
     routing: Routing
     ended: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     moved: dict[str, Any] | None = None
-    upgraded: bool = False
-    """Whether states are sorted by partition group from now on, and were not before."""
     doubling: Doubling | None = None
     """The move of groups whose rows go to two slots."""
 
@@ -135,7 +133,6 @@ def relocated(
     old: Routing,
     wanted: Routing | None,
     memory: Memory,
-    upgrade: int | None = None,
     rerouting: Rerouting | None = None,
     placed: Mapping[str, Filled] | None = None,
     pace: Pace | None = None,
@@ -144,13 +141,12 @@ def relocated(
 
     Other slots wait for migrations inside tasks as long as these hold what cannot move, and for those side by side.
 
-    State that is sorted by key alone is sorted by groups of `upgrade` bits when it changes slots. A `rerouting` moves
-    the state of the queries that are cut another way by it. Queries that are `placed` have their state in the wanted
-    slots already. Of what goes through new plans bit by bit, the `pace` says how much.
+    A `rerouting` moves the state of the queries that are cut another way by it. Queries that are `placed` have their
+    state in the wanted slots already. Of what goes through new plans bit by bit, the `pace` says how much.
     """
     placed = placed or {}
     others = {name: query for name, query in queries.items() if name not in placed}
-    named = {} if before is None or wanted is None else _named(others, before, old, wanted, upgrade)
+    named = {} if before is None or wanted is None else _named(others, before, old, wanted)
     named = None if named is None else {**named, **placed}
     new = old if named is None or wanted is None else wanted
     under_way = {name: q.migration for name, q in queries.items() if q.migration is not None}
@@ -164,18 +160,11 @@ def relocated(
     recut = {} if rerouting is None else rerouting.queries
     targets = {**targets, **recut}
     stays = new.deals_as(old)
-    upgrade = None if stays else upgrade
-    if upgrade is not None:
-        targets = {name: query.sorted_by_group(upgrade) for name, query in targets.items()}
     started = time.time()
     if before is None or (stays and not going and not recut and not replayed):
         ended = _ended(queries, going, batch_id, before, started, [])
-        return Relocated(before, targets, new, ended, upgraded=upgrade is not None)
-    moving = [
-        name
-        for name, query in queries.items()
-        if name in going or name in recut or upgrade is not None or is_touched(query, old, new)
-    ]
+        return Relocated(before, targets, new, ended)
+    moving = [name for name, query in queries.items() if name in going or name in recut or is_touched(query, old, new)]
     plans: list[PlanMove] = []
     united: dict[str, list[dict[str, Any]]] = {}
     for name in moving:
@@ -206,10 +195,10 @@ def relocated(
     segments = after_replays(segments, replayed, [name for name, m in going.items() if m.replays])
     moved = None
     if not stays or rerouting is not None:
-        moved = _move_record(move, upgrade is not None, rerouting)
+        moved = _move_record(move, rerouting)
     ended = {**_ended(queries, going, batch_id, before, started, reports), **united}
     after = replace(before, segments=segments, slots=before.slots.dealt(new.groups, new.apart))
-    return Relocated(after, targets, new, ended, moved, upgrade is not None)
+    return Relocated(after, targets, new, ended, moved)
 
 
 def shipped_rows(query: RunningQuery, target: RunningQuery, manifest: Manifest | None, routing: Routing) -> int:
@@ -226,22 +215,22 @@ def shipped_rows(query: RunningQuery, target: RunningQuery, manifest: Manifest |
 
 def waits_for_migrations(queries: Mapping[str, RunningQuery], before: Manifest, old: Routing, wanted: Routing) -> bool:
     """Whether some queries migrate in a way that keeps their state from other slots."""
-    return _named(queries, before, old, wanted, None) is None
+    return _named(queries, before, old, wanted) is None
 
 
 def _named(
-    queries: Mapping[str, RunningQuery], before: Manifest, old: Routing, wanted: Routing, upgrade: int | None
+    queries: Mapping[str, RunningQuery], before: Manifest, old: Routing, wanted: Routing
 ) -> dict[str, Filled] | None:
     """The segments of queries that migrate inside tasks in the slots that are wanted; None if the slots must wait."""
     found: dict[str, Filled] = {}
     for name, query in queries.items():
-        if upgrade is None and not is_touched(query, old, wanted):
+        if not is_touched(query, old, wanted):
             continue
         if query.migration is not None and query.migration.apart and not query.migration.moves:
             return None
         if not in_tasks(query):
             continue
-        moved = None if upgrade else moved_by_name(query, before.segments.get(name, {}), old, wanted)
+        moved = moved_by_name(query, before.segments.get(name, {}), old, wanted)
         if moved is None:
             return None
         found[name] = moved
@@ -294,7 +283,7 @@ def _ended(
     return found
 
 
-def _move_record(move: Move, upgraded: bool, rerouting: Rerouting | None) -> dict[str, Any]:
+def _move_record(move: Move, rerouting: Rerouting | None) -> dict[str, Any]:
     """What is remembered of a change of slots or routes."""
     changed = groups_moved(move.old, move.new)
     apart = [f"{count} groups {in_words(name)}" for name, count in changed.items() if name]
@@ -307,6 +296,5 @@ def _move_record(move: Move, upgraded: bool, rerouting: Rerouting | None) -> dic
         **({"classes": {name: count for name, count in changed.items() if name}} if any(changed) else {}),
         "rows_sent": move.rows_sent,
         "bytes_written": move.bytes_written,
-        **({"sorted_by": "group"} if upgraded else {}),
         **({"protocol": move.new.protocol, "reason": move.new.reason} if move.new.reason else {}),
     }

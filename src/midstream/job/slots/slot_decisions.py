@@ -160,7 +160,7 @@ class SlotDecisions:
         names = [str(slot) for slot in range(slots.count)]
         moving = frozenset(range(len(slots.routing))) if waiting else frozenset[int]()
         fixed = {*range(len(seen.groups), len(seen.groups) + len(seen.shared)), *(group for group, _ in seen.shared)}
-        terms = Terms.of(batch.queries, slots.by_group)
+        terms = Terms.of(batch.queries)
         # Groups of later stages move by naming their state alone.
         protocols = terms.protocols if len(seen.classes) == 1 else (MSLB,)
         decision = balance.consider(
