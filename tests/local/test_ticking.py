@@ -12,7 +12,7 @@ from midstream.cluster.local import backend
 
 
 def test_a_clock_releases_what_waits_for_later_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr(backend, "TICK", 0.01)
+    monkeypatch.setattr(backend, "QUIET", 0.01)
     released = threading.Event()
     schema = pa.schema([("ts", pa.timestamp("us", "UTC")), ("k", pa.int64())])
     with ms.Session(checkpoint=str(tmp_path), on="local") as session:

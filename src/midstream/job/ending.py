@@ -27,6 +27,12 @@ def release(job: Job) -> bool:
         return True
 
 
+def release_in_turn(job: Job) -> bool:
+    """The same between two batches of a running source; given up, as a batch is, while the session is being stopped."""
+    with job.turns.batch(source_batch(job.manifest)):
+        return release(job)
+
+
 def finish(job: Job) -> None:
     """Declares that all streams have ended; of a job that has been finished, ends what that left undone."""
     with job.gate:
@@ -56,7 +62,8 @@ def _waits(job: Job, before: Manifest) -> bool:
     return any(
         query.reached(before.streams.registers) > before.advanced_to.get(name, BEGINNING)
         for name, query in job.queries.items()
-        if query.migrates or any(own.waits for own in (query, *query.local.values()))
+        if name not in job.state.faults.stopped  # those in quarantine go no further, however many batches come
+        and (query.migrates or any(own.waits for own in (query, *query.local.values())))
     )
 
 

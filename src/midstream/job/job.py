@@ -243,8 +243,7 @@ class Job:
     ) -> None:
         """Runs a batch, commits it and calls its sinks; `number` is the source's.
 
-        A batch of our own, without rows, works with the given registers; listeners are not told of it. After the last
-        one all streams have `ended`.
+        A batch of our own, without rows, works with the given registers. After the last one all streams have `ended`.
         """
         started = time.perf_counter()
         self.commits.require_whole()
@@ -254,8 +253,7 @@ class Job:
         at = self.circumstances(query_id, batch_id, before, number, registers)
         notes = self.notes(before, batch_id, number, self._offsets(number, before), ended)
         self.perform(batch_flow(self.state, at, notes), rows, begun)
-        if registers is None:
-            self._announce(started, begun[Decide], begun[CallSinks])
+        self._announce(started, begun[Decide], begun[CallSinks])
 
     def circumstances(
         self,

@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from midstream.algebra.declarations import StreamDeclaration
-from midstream.algebra.time import TimeDomain, ticks
 from midstream.checkpoint.file_entries import SourceFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import dead_letters_of, sources_of
@@ -29,12 +28,14 @@ from midstream.checkpoint.process import this_process
 from midstream.checkpoint.retention import warn_of_removed_dead_letters
 from midstream.checkpoint.source_batches import source_batch
 from midstream.checkpoint.spark_log import LOCAL, note_sinks_called, paths_read, sinks_called
+from midstream.cluster.idling import QUIET, trigger_seconds
 from midstream.cluster.local.cluster import LocalCluster
 from midstream.cluster.local.folders import FolderSource
 from midstream.cluster.local.read_ahead import ReadAhead
-from midstream.errors import InputError, JobError, MidstreamError
+from midstream.errors import InputError
 from midstream.inputs import NamedSource, StreamSettings, table_of
 from midstream.job.batch import TICKS
+from midstream.job.ending import release_in_turn
 from midstream.job.job import Job
 from midstream.job.outputs.results import results_of_query
 from midstream.job.task.ingest import checked, warn_of
@@ -43,9 +44,6 @@ from midstream.job.task.layout import Layout
 from midstream.job.task.result_table import result_table
 from midstream.job.turns import PutOff
 from midstream.optimizer.plans import Plan
-
-TICK = 1.0
-"""After how many seconds without rows a session with a clock has a batch of its own, so that time goes on."""
 
 IDLE = 0.05
 """How many seconds to wait before looking at folders again in which there was nothing new."""
@@ -120,7 +118,7 @@ class LocalBackend:
     ) -> None:
         """Starts to read folders, if there are any."""
         self.prepare(job, inputs, needed)
-        pause = _pause(trigger)
+        pause = trigger_seconds(trigger)
         self._stop.clear()
         self._done.clear()
         loop = self._work_through if trigger == "available" else self._follow
@@ -166,7 +164,7 @@ class LocalBackend:
                 raise InputError(f"rows cannot be pushed into {name}: it is not a stream that takes them")
         with self._turn:
             self._batch(job, {n: self._pushed(n, value) for n, value in rows.items()}, {})
-        event = job.announcements.last or {}
+            event = job.announcements.last or {}
         counts = {name: {kind: event.get(kind, {}).get(name, 0) for kind in ("late", "unusable")} for name in rows}
         with _noted_if_done(job, source_batch(job.manifest)):
             warn_of(counts)
@@ -240,10 +238,20 @@ class LocalBackend:
         while not self._stop.is_set():
             began = time.monotonic()
             taken = self._take(job, self._new())
-            if not taken and TICKS in self._inputs and began - last >= TICK:
-                taken = self._take_turn(lambda: self._batch(job, {}, {}))
+            if not taken and began - last >= QUIET:
+                taken = self._take_turn(lambda: self._idle(job, bool(pause)))
             last = time.monotonic() if taken else last
             self._stop.wait(max(0.0, pause - (time.monotonic() - began)) if pause else 0.0 if taken else IDLE)
+
+    def _idle(self, job: Job, triggered: bool) -> None:
+        """What happens without rows: a clock has a row, or what waited only for another batch is released.
+
+        Where all rows are pushed and no trigger is declared, batches are the pushes and nothing else.
+        """
+        if TICKS in self._inputs:
+            self._batch(job, {}, {})
+        elif (triggered or any(stream.source is not None for stream in self._inputs.values())) and release_in_turn(job):
+            self._sinks_called(job)
 
     def _work_through(self, job: Job, pause: float) -> None:
         """Takes the files that are there now, and ends."""
@@ -361,12 +369,3 @@ def _stamped(schema: pa.Schema, settings: StreamSettings) -> pa.Schema:
         return schema
     rest = [f for f in schema if f.name != settings.time]
     return pa.schema([*rest, pa.field(settings.time, pa.timestamp("us", "UTC"))])
-
-
-def _pause(trigger: str | None) -> float:
-    if trigger is None or trigger == "available":
-        return 0.0
-    try:
-        return ticks(trigger, TimeDomain(pa.timestamp("us"))) / 1e6
-    except MidstreamError as error:
-        raise JobError(f"the trigger {trigger!r} is not a duration", hint='write "5 seconds" or "available"') from error

@@ -19,6 +19,7 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.source_batches import source_batch
 from midstream.checkpoint.spark_log import LOCAL, log_after, sinks_called
 from midstream.checkpoint.spark_offsets import rows_between
+from midstream.cluster.idling import QUIET, IdleTurns, trigger_seconds
 from midstream.cluster.spark.cluster import SparkCluster
 from midstream.cluster.spark.environment import is_gone, is_one_process, require_classic, ship_package, spark_session
 from midstream.cluster.spark.failures import in_words
@@ -66,6 +67,7 @@ class SparkBackend:
         """Set while Spark's query is stopped between two batches: what is halted has not ended."""
         self._rates: dict[str, int] = {}
         self._plain: PlainFiles | None = None
+        self._idle: IdleTurns | None = None
 
     def stream(self, name: str, source: DataFrame, columns: pa.Schema | None, settings: StreamSettings) -> StreamInput:
         """A stream from any streaming DataFrame."""
@@ -114,6 +116,9 @@ class SparkBackend:
             self._halted.clear()
         except Exception as error:
             raise in_words(error, self.spark, self.files.uri) from error
+        if trigger != "available":
+            self._idle = IdleTurns(job, max(QUIET, trigger_seconds(trigger)), self.streaming_query.stop)
+            self._idle.start()
 
     def _plain_rows(self, incoming: Incoming, most: int) -> pa.Table | None:
         """The rows of the batch under way, if this process can read them as Spark would."""
@@ -156,6 +161,9 @@ class SparkBackend:
 
     def halt(self) -> None:
         """Stops Spark's query."""
+        idle, self._idle = self._idle, None
+        if idle is not None:
+            idle.stop()
         self._halted.set()
         try:
             if self.streaming_query is not None and self.streaming_query.isActive:
