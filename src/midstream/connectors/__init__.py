@@ -1,0 +1,1 @@
+"""What lies outside of a job: where rows come from."""

@@ -1,0 +1,70 @@
+"""Rows of files that cannot be read, on their way to the dead letters.
+
+Such a row travels with the others of its stream: all of its columns are null but one that no query sees, which says
+where the row is, what is written there and why it cannot be read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import pyarrow as pa
+
+BAD = "#bad"
+"""The column that bad rows have. It is present only where rows are read from text."""
+
+FIELD = pa.field(BAD, pa.string())
+
+MOST_TEXT = 10_000
+"""How many characters of a row are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row that cannot be read: its file, the line that it begins in, its text, and why."""
+
+    file: str
+    line: int
+    text: str
+    reason: str
+
+    @property
+    def explained(self) -> str:
+        """Why the row is a dead letter."""
+        return f"cannot be read: {self.reason} (line {self.line} of {self.file})"
+
+    @property
+    def row(self) -> str:
+        """What a dead letter has instead of the row's columns, as JSON."""
+        return json.dumps({"file": self.file, "line": self.line, "text": self.text}, ensure_ascii=False)
+
+    def to_text(self) -> str:
+        """The row as it travels."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+    @staticmethod
+    def of_text(text: str) -> BadRow:
+        """The row that has travelled as a text."""
+        return BadRow(**json.loads(text))
+
+
+def shown(text: bytes) -> str:
+    """The bytes of a row as a text, whatever they are; very long ones are cut.
+
+    >>> shown(b"a\\xff\\n")
+    'a\\\\xff'
+    """
+    found = text[: 4 * MOST_TEXT].rstrip(b"\r\n").decode("utf-8", "backslashreplace")
+    return found if len(found) <= MOST_TEXT else f"{found[:MOST_TEXT]}…"
+
+
+def with_bad_rows(rows: pa.Table, bad: Sequence[BadRow]) -> pa.Table:
+    """Rows that were read, and those that were not."""
+    good = rows.append_column(FIELD, pa.nulls(rows.num_rows, FIELD.type))
+    if not bad:
+        return good
+    texts = pa.array([row.to_text() for row in bad], FIELD.type)
+    nulls = [pa.nulls(len(bad), field.type) for field in rows.schema]
+    return pa.concat_tables([good, pa.Table.from_arrays([*nulls, texts], schema=good.schema)])

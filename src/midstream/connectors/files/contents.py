@@ -1,0 +1,147 @@
+"""From the bytes of a file to the rows of a stream, for whoever has the bytes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from midstream.connectors.files.bad_rows import FIELD, BadRow, shown, with_bad_rows
+from midstream.connectors.files.columns import declared_names
+from midstream.connectors.files.computed import Computed
+from midstream.connectors.files.csv_text import read_csv
+from midstream.connectors.files.json_text import read_json
+from midstream.connectors.files.options import TEXT, CsvOptions
+from midstream.connectors.files.text_values import TextRows
+from midstream.errors import InputError
+
+_FEW_ROWS = 20_000
+"""Up to how many rows a file is read by one thread."""
+
+_CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".br": "brotli"}
+_NO_TEXT = re.compile(rb"\A(?:PAR1|ARROW1|\x1f\x8b|PK\x03\x04|Obj\x01|ORC)|\A[^\n]*\0")
+"""How files begin that are no text: the marks of other formats, or a first line that has a zero byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileContents:
+    """How the files of a stream are read; `schema` are their columns, of which `computed` makes those of the stream."""
+
+    stream: str
+    format: str
+    schema: pa.Schema
+    options: Mapping[str, str] = field(default_factory=dict)
+    computed: Computed | None = None
+
+    @property
+    def is_text(self) -> bool:
+        """Whether rows may be bad; then there is a column more, for what is known of those that are."""
+        return self.format in TEXT
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns of the stream."""
+        return self.schema if self.computed is None else self.computed.schema
+
+    @property
+    def travelling(self) -> pa.Schema:
+        """The columns of what is read."""
+        return self.columns.append(FIELD) if self.is_text else self.columns
+
+    def of_path(self, path: Path | str) -> pa.Table:
+        """The rows of a file of this machine."""
+        with self._named(str(path)):
+            if not self.is_text:
+                return self._parquet(path)
+            return self._text(str(path), Path(path).read_bytes())
+
+    def of_bytes(self, path: str, content: bytes) -> pa.Table:
+        """The rows of a file of text that somebody else has read."""
+        with self._named(path):
+            return self._text(path, content)
+
+    def _named(self, path: str) -> _Naming:
+        return _Naming(path, self.format, self.stream)
+
+    def _text(self, path: str, content: bytes) -> pa.Table:
+        text = _uncompressed(path, content)
+        if _NO_TEXT.match(text[:4096]):
+            raise ValueError("it is no text")
+        read = self._read(text)
+        bad = [BadRow(path, record.line, shown(record.text), record.reason) for record in read.bad]
+        if self.computed is None:
+            return with_bad_rows(read.rows, bad)
+        rows, failed = self.computed.rows(read.rows)
+        if failed:
+            record_of = self._read(text, one_by_one=True).record_of
+            assert record_of is not None
+            lines = ((*record_of(place), reason) for place, reason in failed.items())
+            bad += [BadRow(path, line, shown(record), reason) for line, record, reason in lines]
+        return with_bad_rows(rows, bad)
+
+    def _read(self, text: bytes, one_by_one: bool = False) -> TextRows:
+        if self.format == "json":
+            return read_json(text, self.schema, one_by_one)
+        return read_csv(text, self.schema, CsvOptions.of(self.stream, self.options), one_by_one)
+
+    def _parquet(self, path: Path | str) -> pa.Table:
+        read = _read_parquet(Path(path), self.schema)
+        if self.computed is None:
+            return read
+        rows, failed = self.computed.rows(read)
+        for reason in failed.values():
+            raise ValueError(reason)
+        return rows
+
+
+class _Naming:
+    """Says of what is wrong with a file which one it is."""
+
+    def __init__(self, path: str, format: str, stream: str) -> None:
+        self.path, self.format, self.stream = path, format, stream
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError | pa.ArrowException | ValueError | LookupError):
+            raise InputError(
+                f"cannot read {self.path} as {self.format} for stream {self.stream}",
+                detail=str(error).split("\n")[0],
+                hint="is the file whole, and does it have the columns of the stream's schema? To go on without it, "
+                "move it out of the folder",
+            ) from error
+
+
+def _uncompressed(path: str, content: bytes) -> bytes:
+    """The text of a file, whose name tells how it is compressed."""
+    codec = _CODECS.get(Path(path).suffix.lower())
+    if codec is None or not content:
+        return content
+    with pa.CompressedInputStream(pa.BufferReader(content), codec) as stream:
+        return bytes(stream.read())
+
+
+def _read_parquet(path: Path, schema: pa.Schema) -> pa.Table:
+    with pyarrow.parquet.ParquetFile(path) as file:
+        declared = declared_names(file.schema_arrow.names, schema.names)
+        names = list(declared)
+        if not any("." in name for name in names):
+            # A dataset of one file takes several times as long to set up.
+            table = file.read(names, use_threads=file.metadata.num_rows > _FEW_ROWS)
+        else:
+            table = pyarrow.parquet.read_table(path, columns=names)
+    table = table.rename_columns([declared[name] for name in table.column_names])
+    return pa.table([_parquet_column(table, f) for f in schema], schema=schema)
+
+
+def _parquet_column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
+    """A column of a table in its declared type; one that a file lacks is null, as Spark has it."""
+    if field.name not in table.schema.names:
+        return pa.nulls(table.num_rows, field.type)
+    found = table.column(field.name)
+    return found if found.type == field.type else found.cast(field.type)

@@ -1,0 +1,246 @@
+"""What the bytes of a CSV file mean.
+
+A record has as many values as the file has columns, divided by one character. A value that begins with a quote ends
+with one; quotes within it are doubled, and line breaks within it are part of it. Empty lines are no records. The columns
+of a file are those of its header, found by name, or else those of the stream's schema, in order. A value that is not
+in quotes and is the null word is null; so is an empty one, unless the column is a text. Blanks around values that are no
+texts do not count.
+
+A record that has another number of values, or values that are none of their column's type, is bad. Of a record without
+its right number of values only the first line is bad, and reading goes on with the next line: so a quote that is not
+closed does not take the rest of the file with it.
+
+Arrow reads a whole file at once and is fast. What it refuses is read record by record, which gives the same rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.csv
+
+from midstream.connectors.files.columns import declared_names
+from midstream.connectors.files.options import CsvOptions
+from midstream.connectors.files.text_values import BadRecord, TextRows, cast_texts, rows_of, texts_as
+
+_MARK = b"\xef\xbb\xbf"
+"""What UTF-8 texts may begin with."""
+
+_BLOCKS = (1 << 20, 1 << 24, 1 << 30)
+"""In blocks of how many bytes text is read: larger ones if rows are longer."""
+
+_BREAK = re.compile(rb"\r\n|\n|\r")
+_QUOTE = b'"'
+_BODY = rb'"([^"]*(?:""[^"]*)*)'
+_QUOTED = re.compile(_BODY + rb'(?:"|\Z)(.*)', re.S)
+"""What is written in quotes, and what follows them."""
+
+
+def read_csv(text: bytes, schema: pa.Schema, options: CsvOptions, one_by_one: bool = False) -> TextRows:
+    """The rows of a text, with the columns of a schema; only if they are read one by one the line of each is known."""
+    text = text.removeprefix(_MARK)
+    columns, start = _columns(text, schema, options)
+    if not text[start:].strip(b"\r\n"):
+        return TextRows(schema.empty_table())
+    fast = None if one_by_one else _at_once(text[start:] if start else text, schema, columns, options)
+    return _record_by_record(text, start, schema, columns, options) if fast is None else TextRows(fast)
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """The columns of a file; `declared` are the places of those of the schema, None for one that the file lacks."""
+
+    count: int
+    declared: tuple[int | None, ...]
+
+
+def _columns(text: bytes, schema: pa.Schema, options: CsvOptions) -> tuple[_Columns, int]:
+    """The columns of a file, and where its records begin."""
+    if not options.header:
+        return _Columns(len(schema), tuple(range(len(schema)))), 0
+    first = next(_records(text, 0, 1, options.separator), None)
+    if first is None:
+        return _Columns(len(schema), tuple(range(len(schema)))), 0
+    names = [_value(value)[0].decode("utf-8", "backslashreplace").strip() for value in first.values]
+    declared = declared_names(names, schema.names)
+    places = {declared[name]: place for place, name in enumerate(names) if name in declared}
+    return _Columns(len(names), tuple(places.get(name) for name in schema.names)), first.stop
+
+
+def _at_once(text: bytes, schema: pa.Schema, columns: _Columns, options: CsvOptions) -> pa.Table | None:
+    """The rows as Arrow reads them; None if it does not, or takes the end of a file for the end of a quote."""
+    names = [str(place) for place in range(columns.count)]
+    present = [(str(place), f.type) for place, f in zip(columns.declared, schema, strict=True) if place is not None]
+    kinds = {names[-1]: pa.string()} | {name: _parsed_as(kind) for name, kind in present}
+    convert_options = pyarrow.csv.ConvertOptions(
+        column_types=kinds,
+        include_columns=list(kinds),
+        null_values=[options.null_word],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+    )
+    parse_options = pyarrow.csv.ParseOptions(delimiter=options.separator, newlines_in_values=True)
+
+    def read(block: int) -> pa.Table:
+        read_options = pyarrow.csv.ReadOptions(column_names=names, block_size=block)
+        return pyarrow.csv.read_csv(pa.BufferReader(text), read_options, parse_options, convert_options)
+
+    try:
+        table = in_blocks(read)
+        if _QUOTE in text and _may_be_open(text, table.column(names[-1])):
+            return None
+        found = [None if place is None else table.column(str(place)) for place in columns.declared]
+        cast = [None if c is None else _as_declared(c, f.type) for c, f in zip(found, schema, strict=True)]
+    except (pa.ArrowException, ValueError):
+        return None
+    return rows_of(cast, schema, table.num_rows)
+
+
+def _may_be_open(text: bytes, last: pa.ChunkedArray) -> bool:
+    """Whether the last value of a text may lack the quote that ends it."""
+    if not text.endswith((b"\n", b"\r")) or not len(last):
+        return True
+    value = last[-1].as_py()
+    return isinstance(value, str) and value.endswith(("\n", "\r"))
+
+
+def _parsed_as(kind: pa.DataType) -> pa.DataType:
+    """The type that text is first read as: Arrow forgets the zones of times unless they stay text."""
+    return pa.string() if pa.types.is_timestamp(kind) else kind
+
+
+def _as_declared(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    return column if column.type == kind else cast_texts(column, kind)
+
+
+def in_blocks(read: Callable[[int], pa.Table]) -> pa.Table:
+    """What is read in blocks of so many bytes; a row must not be longer than one, so they grow if need be."""
+    for block in _BLOCKS[:-1]:
+        try:
+            return read(block)
+        except pa.ArrowInvalid as error:
+            if "straddles two block boundaries" not in str(error):
+                raise
+    return read(_BLOCKS[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """The raw values of a record, the line that it begins in, and where it is; `open` if its last quote is not closed."""
+
+    values: list[bytes]
+    line: int
+    start: int
+    stop: int
+    open: bool
+
+
+@lru_cache(maxsize=8)
+def _field(separator: str) -> re.Pattern[bytes]:
+    """A value, and what ends it; the group `open` is the end of a text in quotes that are not closed."""
+    mark = re.escape(separator.encode())
+    plain = rb"[^%b\r\n]*" % mark
+    quoted = _BODY.replace(b"(", b"(?:", 1) + rb'(?:"%b|(?P<open>\Z))' % plain
+    return re.compile(rb"(?P<value>%b|%b)(?P<end>%b|\r\n|\n|\r|\Z)" % (quoted, plain, mark))
+
+
+def _records(text: bytes, at: int, line: int, separator: str) -> Iterator[_Record]:
+    """The records of a text from a place on; whoever asks may send the place to go on from and its line."""
+    field, mark = _field(separator), separator.encode()
+    while at < len(text):
+        start, values, is_open = at, list[bytes](), False
+        while True:
+            found = field.match(text, at)
+            assert found is not None  # an empty value matches everywhere
+            values.append(found["value"])
+            at, is_open = found.end(), found["open"] is not None
+            if found["end"] != mark:
+                break
+        if values != [b""]:
+            again = yield _Record(values, line, start, at, is_open)
+            if again is not None:
+                at = again
+        line += len(_BREAK.findall(text, start, at))
+
+
+def _value(raw: bytes) -> tuple[bytes, bool]:
+    """What is written as a value, and whether it was in quotes."""
+    if not raw.startswith(_QUOTE):
+        return raw, False
+    found = _QUOTED.match(raw)
+    assert found is not None  # what begins with a quote
+    return found[1].replace(b'""', _QUOTE) + found[2], True
+
+
+def _record_by_record(text: bytes, start: int, schema: pa.Schema, columns: _Columns, options: CsvOptions) -> TextRows:
+    bad: list[BadRecord] = []
+    good: list[_Record] = []
+    values: list[list[str | None]] = [[] for _ in schema]
+    records = _records(text, start, 1 + len(_BREAK.findall(text, 0, start)), options.separator)
+    record = next(records, None)
+    while record is not None:
+        again = None
+        if record.open or len(record.values) != columns.count:
+            again = _next_line(text, record.start)
+            reason = "a quote is not closed" if record.open else _other_number(len(record.values), columns.count)
+            bad.append(BadRecord(record.line, text[record.start : again], reason))
+        else:
+            try:
+                row = [_text(record.values, p, f, options) for p, f in zip(columns.declared, schema, strict=True)]
+            except UnicodeDecodeError:
+                bad.append(BadRecord(record.line, text[record.start : record.stop], "it is not UTF-8"))
+            else:
+                good.append(record)
+                for column, value in zip(values, row, strict=True):
+                    column.append(value)
+        record = _sent(records, again)
+    return _cast(text, good, values, schema, bad)
+
+
+def _sent(records: Iterator[_Record], again: int | None) -> _Record | None:
+    """The next record, from a place if one is given."""
+    try:
+        return next(records) if again is None else records.send(again)  # type: ignore[attr-defined,no-any-return]
+    except StopIteration:
+        return None
+
+
+def _next_line(text: bytes, at: int) -> int:
+    found = _BREAK.search(text, at)
+    return len(text) if found is None else found.end()
+
+
+def _other_number(found: int, columns: int) -> str:
+    return f"it has {found} value{'s' if found != 1 else ''}, not {columns}"
+
+
+def _text(values: Sequence[bytes], place: int | None, field: pa.Field, options: CsvOptions) -> str | None:
+    """A value of a record as a text; None if it is null."""
+    if place is None:
+        return None
+    raw, quoted = _value(values[place])
+    text = raw.decode()
+    if pa.types.is_string(field.type) or pa.types.is_binary(field.type):
+        return None if not quoted and text == options.null_word else text
+    return None if text == options.null_word or not text.strip(" \t") else text
+
+
+def _cast(
+    text: bytes, records: Sequence[_Record], values: Sequence[list[str | None]], schema: pa.Schema, bad: list[BadRecord]
+) -> TextRows:
+    """The rows whose values are all of their columns' types; the others are added to those that are bad."""
+    columns, reasons = [], dict[int, str]()
+    for field, column in zip(schema, values, strict=True):
+        found, wrong = texts_as(pa.array(column, pa.string()), field.type)
+        columns.append(found)
+        for place, reason in wrong.items():
+            reasons.setdefault(place, f"{field.name}: {reason}")
+
+    def record_of(place: int) -> tuple[int, bytes]:
+        return records[place].line, text[records[place].start : records[place].stop]
+
+    return TextRows.among(rows_of(columns, schema, len(records)), reasons, bad, record_of)

@@ -1,0 +1,163 @@
+"""A growing folder of files as a stream: each file is read once, whole, in the order in which files were written.
+
+Which files were read is in the manifest of the batch that took their rows, so a file counts exactly when its batch
+does.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from midstream.checkpoint.file_entries import SourceFile
+from midstream.connectors.files.computed import computed
+from midstream.connectors.files.contents import FileContents
+from midstream.connectors.files.listing import names_of_files, require_columns_of_files, require_folder
+from midstream.connectors.files.options import FORMATS, option_of, require_options, whole_number
+from midstream.errors import InputError, JobError
+from midstream.inputs import NamedSource
+from midstream.inputs.ddl import schema_of_ddl
+from midstream.inputs.folder_paths import local_folder
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS = 3
+"""How often a file is read that changes meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileSource:
+    """A folder of this machine's files, and how they are read."""
+
+    name: str
+    folder: Path
+    contents: FileContents
+
+    @staticmethod
+    def opened(source: NamedSource) -> FileSource:
+        """The source as it is declared; every mistake is named."""
+        name, format, path = source.name, source.format, source.path
+        if format not in FORMATS:
+            raise InputError(
+                f"stream {name} has the format {format!r}, which cannot be read in this process",
+                hint=f"use one of {', '.join(FORMATS)}, or run on Spark",
+            )
+        if path is None or source.schema is None:
+            raise InputError(f"stream {name} needs a path and a schema to be read from a folder")
+        if "://" in path and not path.startswith("file:/"):
+            raise InputError(f"stream {name} lies in {path}, which only Spark can read")
+        folder = local_folder(path)
+        require_folder(name, folder)
+        require_options(name, format, source.options)
+        return FileSource(name, folder, contents_of(source))
+
+    @property
+    def produced(self) -> pa.Schema:
+        """The columns of the stream."""
+        return self.contents.columns
+
+    @property
+    def at_once(self) -> int | None:
+        """How many files a batch takes at most."""
+        return whole_number(self.name, self.contents.options, "maxFilesPerTrigger")
+
+    def present(self, but: Collection[str] = ()) -> list[SourceFile]:
+        """The files that are there, oldest first, without some that are known; those are not looked at."""
+        pattern = option_of(self.contents.options, "pathGlobFilter") or "*"
+        found = []
+        for path in names_of_files(self.name, self.folder, pattern):
+            if path not in but:
+                require_columns_of_files(self.name, path, self.contents.schema.names)
+                found.append(self._seen(path))
+        return sorted(filter(None, found), key=lambda file: (file.modified, file.path))
+
+    def among(self, paths: Collection[str]) -> list[SourceFile]:
+        """The files of the folder that are among absolute paths; of those that are gone only the names are known."""
+        places = (str(self.folder), os.path.realpath(self.folder))
+        here = {file.path: file for file in self.present()} if paths else {}
+        spelled = {*paths, *_through_links(paths)}
+        names = {path[len(place) + 1 :] for path in spelled for place in places if path.startswith(place + os.sep)}
+        return [here.get(name, SourceFile(name, 0, 0)) for name in sorted(names)]
+
+    def check_unchanged(self, read: Collection[SourceFile]) -> None:
+        """Refuses files that were read and have another size now: what was added to them would be lost.
+
+        Those of the same size that were written again are warned of: most are copies, whose rows were read.
+        """
+        now = {file.path: file for file in self.present()}
+        again = []
+        for file in read:
+            known = now.get(file.path)
+            if known is None:
+                continue
+            if known.modified != file.modified:
+                again.append(file.path)
+            if known.size != file.size:
+                raise JobError(
+                    f"the file {self.folder / file.path} of stream {self.name} has changed since it was read",
+                    detail=f"it had {file.size:,} bytes and has {known.size:,}",
+                    hint="add rows to the folder as new files, and put the old file back as it was",
+                )
+        if again:
+            log.warning("%s", self._written_again(again))
+
+    def _written_again(self, paths: Sequence[str]) -> str:
+        """In words that files have another modification time than when they were read."""
+        more = f", and {len(paths) - 1:,} more," if len(paths) > 1 else ""
+        return (
+            f"the file {self.folder / paths[0]} of stream {self.name}{more} has another modification time than when it "
+            "was read, and the same size: it is taken for a copy and not read again. Add new rows as new files"
+        )
+
+    def read(self, files: Sequence[SourceFile]) -> tuple[pa.Table, list[SourceFile]]:
+        """The rows of files, in order, as they travel; and the files as they were when they were read."""
+        tables, found = [], []
+        for file in files:
+            table, now = self._read_still(file.path)
+            tables.append(table)
+            found.append(now)
+        return pa.concat_tables(tables) if tables else self.contents.travelling.empty_table(), found
+
+    def _read_still(self, path: str) -> tuple[pa.Table, SourceFile]:
+        """The rows of a file, and the file as it was all the while."""
+        for _ in range(ATTEMPTS):
+            before = self._seen(path)
+            table = self.contents.of_path(self.folder / path)
+            if before is not None and self._seen(path) == before:
+                return table, before
+        raise InputError(
+            f"the file {self.folder / path} of stream {self.name} changes while it is read",
+            hint="write files under names that begin with a dot or an underscore, and rename them when they are whole",
+        )
+
+    def _seen(self, path: str) -> SourceFile | None:
+        """A file as it is now, if it is there."""
+        try:
+            status = os.stat(os.path.join(self.folder, path))
+        except FileNotFoundError:
+            return None
+        return SourceFile(path, status.st_size, status.st_mtime_ns)
+
+
+def contents_of(source: NamedSource) -> FileContents:
+    """How the files of a source are read."""
+    name = source.name
+    raw = schema_of_ddl(source.schema or "", f"the schema of stream {name}")
+    nested = [f.name for f in raw if pa.types.is_nested(f.type)]
+    if source.format == "csv" and nested:
+        raise InputError(
+            f"the CSV files of stream {name} cannot hold {', '.join(nested)}, which is nested",
+            hint="declare the column as STRING, or use JSON lines or Parquet",
+        )
+    return FileContents(name, source.format, raw, dict(source.options), computed(name, raw, source.columns))
+
+
+def _through_links(paths: Collection[str]) -> Iterator[str]:
+    """The paths with the links of their folders followed."""
+    folders = {path: os.path.realpath(path) for path in {os.path.dirname(path) for path in paths}}
+    return (os.path.join(folders[os.path.dirname(path)], os.path.basename(path)) for path in paths)

@@ -1,0 +1,84 @@
+"""Texts as values of a type, each by itself: whether one can be read does not depend on the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+BLANKS = " \t"
+"""What may surround a value that is no text."""
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """A part of a file that is no row: the line that it begins in, its bytes, and why."""
+
+    line: int
+    text: bytes
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextRows:
+    """What a text holds: rows, and records that are none."""
+
+    rows: pa.Table
+    bad: Sequence[BadRecord] = ()
+    record_of: Callable[[int], tuple[int, bytes]] | None = None
+    """The line and the bytes of a row, if rows were read one by one."""
+
+    @staticmethod
+    def among(
+        rows: pa.Table, wrong: Mapping[int, str], bad: Sequence[BadRecord], record_of: Callable[[int], tuple[int, bytes]]
+    ) -> TextRows:
+        """Those of some rows of which nothing is wrong; the others are bad, too."""
+        if not wrong:
+            return TextRows(rows, bad, record_of)
+        kept = [place for place in range(rows.num_rows) if place not in wrong]
+        more = [BadRecord(*record_of(place), reason) for place, reason in wrong.items()]
+        found = sorted([*bad, *more], key=lambda record: record.line)
+        return TextRows(rows.take(pa.array(kept, pa.int64())), found, lambda place: record_of(kept[place]))
+
+
+def texts_as(texts: pa.Array, kind: pa.DataType) -> tuple[pa.Array, dict[int, str]]:
+    """Texts as values of a type, and of those that are none the reasons; these are null among the values.
+
+    >>> texts_as(pa.array([" 1", "x", None]), pa.int64())[1]
+    {1: "'x' is no int64"}
+    """
+    if not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
+        texts = pc.utf8_trim(texts, BLANKS)
+    parts: list[pa.Array] = []
+    bad: dict[int, str] = {}
+    waiting = [(0, len(texts))]
+    while waiting:
+        start, stop = waiting.pop()
+        try:
+            parts.append(cast_texts(texts.slice(start, stop - start), kind))
+        except (pa.ArrowException, ValueError):
+            if stop - start == 1:
+                bad[start] = f"{texts[start].as_py()!r:.200} is no {kind}"
+                parts.append(pa.nulls(1, kind))
+            else:
+                middle = (start + stop) // 2
+                waiting += [(middle, stop), (start, middle)]
+    return pa.chunked_array(parts, kind).combine_chunks() if len(parts) != 1 else parts[0], bad
+
+
+def cast_texts(texts: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array | pa.ChunkedArray:
+    """Texts as values of a type; raises if one is none. Times without a zone are in UTC, days begin at midnight."""
+    if pa.types.is_timestamp(kind) and kind.tz is not None:
+        day = pc.match_substring_regex(texts, r"^\d{4}-\d\d-\d\d$")
+        zoned = pc.match_substring_regex(texts, r":\d\d(:\d\d(\.\d+)?)?([Zz]|[+-]\d\d(:?\d\d)?)$")
+        missing = pc.if_else(day, "T00:00Z", pc.if_else(zoned, "", "Z"))
+        return pc.binary_join_element_wise(texts, missing, "").cast(kind)
+    return texts if pa.types.is_string(kind) else texts.cast(kind)
+
+
+def rows_of(columns: Sequence[pa.Array | None], schema: pa.Schema, length: int) -> pa.Table:
+    """A table of columns; those that are missing are null."""
+    found = zip(columns, schema, strict=True)
+    return pa.Table.from_arrays([pa.nulls(length, f.type) if c is None else c for c, f in found], schema=schema)
