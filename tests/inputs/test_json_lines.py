@@ -75,12 +75,12 @@ FILES = {
 READ = """
 import sys
 from pathlib import Path
-from midstream.cluster.local.folders import FolderSource
+from midstream.connectors.files.source import FileSource
 from midstream.inputs import NamedSource
 from midstream.inputs.files import read_table
 
 for folder in sys.argv[1:]:
-    source = FolderSource.opened(NamedSource("A", "json", folder, "ts BIGINT, k STRING"))
+    source = FileSource.opened(NamedSource("A", "json", folder, "ts BIGINT, k STRING"))
     rows, _ = source.read(source.present())
     file = Path(folder) / "1.json"
     whole = read_table(file) if file.stat().st_size < 1000 else rows

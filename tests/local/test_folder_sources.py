@@ -13,13 +13,14 @@ import pytest
 
 import midstream as ms
 from midstream.checkpoint.file_entries import SourceFile
-from midstream.cluster.local.folders import ATTEMPTS, FolderSource
+from midstream.connectors.files.contents import FileContents
+from midstream.connectors.files.source import ATTEMPTS, FileSource
 from midstream.errors import InputError
 from midstream.inputs import NamedSource
 
 
-def source(path: str, format: str = "csv", **options: str) -> FolderSource:
-    return FolderSource.opened(NamedSource("A", format, path, "ts BIGINT, k STRING", options))
+def source(path: str, format: str = "csv", **options: str) -> FileSource:
+    return FileSource.opened(NamedSource("A", format, path, "ts BIGINT, k STRING", options))
 
 
 def spelled(base: Path) -> dict[str, str]:
@@ -83,16 +84,16 @@ def test_a_file_that_is_replaced_before_it_is_read_is_known_as_it_was_read(tmp_p
 def test_a_file_that_changes_while_it_is_read_is_read_again(tmp_path, monkeypatch, times):
     file = tmp_path / "1.csv"
     file.write_text("1,a\n")
-    stream, plain, left = source(str(tmp_path)), FolderSource._read, [None] * times
+    stream, plain, left = source(str(tmp_path)), FileContents.of_path, [None] * times
 
-    def growing(self: FolderSource, path: Path) -> pa.Table:
+    def growing(self: FileContents, path: Path) -> pa.Table:
         table = plain(self, path)
         if left:
             left.pop()
             path.write_text(path.read_text() + "2,b\n")
         return table
 
-    monkeypatch.setattr(FolderSource, "_read", growing)
+    monkeypatch.setattr(FileContents, "of_path", growing)
     if times > ATTEMPTS:
         with pytest.raises(InputError, match="changes while it is read"):
             stream.read(stream.present())
@@ -113,13 +114,13 @@ def test_files_that_are_known_are_not_looked_at_again(tmp_path, monkeypatch):
     (tmp_path / "sub").mkdir()
     for name in ("1.csv", "2.csv", "sub/3.csv"):
         (tmp_path / name).write_text("1,a\n")
-    stream, plain, seen = source(str(tmp_path)), FolderSource._seen, list[str]()
+    stream, plain, seen = source(str(tmp_path)), FileSource._seen, list[str]()
 
-    def noted(self: FolderSource, path: str) -> SourceFile | None:
+    def noted(self: FileSource, path: str) -> SourceFile | None:
         seen.append(path)
         return plain(self, path)
 
-    monkeypatch.setattr(FolderSource, "_seen", noted)
+    monkeypatch.setattr(FileSource, "_seen", noted)
     assert [file.path for file in stream.present({"1.csv", "sub/3.csv"})] == seen == ["2.csv"]
 
 
@@ -143,7 +144,7 @@ def test_a_column_that_a_parquet_file_lacks_is_null(tmp_path, have, declared):
     pq.write_table(
         pa.table({name: ["1", "2"] if name == declared else [1, 2] for name in names}), tmp_path / "1.parquet"
     )
-    stream = FolderSource.opened(NamedSource("A", "parquet", str(tmp_path), f"ts BIGINT, `{declared}` STRING", {}))
+    stream = FileSource.opened(NamedSource("A", "parquet", str(tmp_path), f"ts BIGINT, `{declared}` STRING", {}))
     found, _ = stream.read(stream.present())
     assert found.column("ts").to_pylist() == ([1, 2] if "ts" in names else [None, None])
     assert found.column(declared).to_pylist() == (["1", "2"] if declared in names else [None, None])

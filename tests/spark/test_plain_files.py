@@ -131,7 +131,7 @@ def test_folders_in_folders_and_damaged_and_missing_files_are_left_to_spark(tmp_
 
 
 @pytest.mark.parametrize(
-    "changes", [{"format": "json"}, {"columns": ("ts + 1 AS ts",)}, {"options": {"mergeSchema": "true"}}]
+    "changes", [{"format": "orc"}, {"columns": ("ts + 1 AS ts",)}, {"options": {"mergeSchema": "true"}}]
 )
 def test_sources_that_are_not_plain_folders_are_left_to_spark(changes, tmp_path):
     world = World(tmp_path, **changes)

@@ -7,6 +7,15 @@ import re
 from pathlib import Path
 
 
+def is_local(path: str) -> bool:
+    """Whether a path or address is that of this machine's files.
+
+    >>> is_local("/data"), is_local("file:///data"), is_local("s3a://bucket/data")
+    (True, True, False)
+    """
+    return "://" not in path or path.startswith("file:/")
+
+
 def local_folder(path: str) -> Path:
     """The absolute path of a path or an address of this machine's files.
 

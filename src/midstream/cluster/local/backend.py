@@ -30,8 +30,9 @@ from midstream.checkpoint.source_batches import source_batch
 from midstream.checkpoint.spark_log import LOCAL, note_sinks_called, paths_read, sinks_called
 from midstream.cluster.idling import QUIET, trigger_seconds
 from midstream.cluster.local.cluster import LocalCluster
-from midstream.cluster.local.folders import FolderSource
 from midstream.cluster.local.read_ahead import ReadAhead
+from midstream.connectors.files.bad_rows import BAD, FIELD
+from midstream.connectors.files.source import FileSource
 from midstream.errors import InputError
 from midstream.inputs import NamedSource, StreamSettings, table_of
 from midstream.job.batch import TICKS
@@ -75,6 +76,13 @@ class LocalInput:
 
     declaration: StreamDeclaration
     source: Source | None = None
+    has_bad_rows: bool = False
+    """Whether rows may come that cannot be read."""
+
+    def arriving(self, needed: Sequence[str]) -> pa.Schema:
+        """The columns that arrive if some are needed."""
+        columns = [self.declaration.columns.field(name) for name in needed]
+        return pa.schema([*columns, FIELD] if self.has_bad_rows else columns)
 
 
 class LocalBackend:
@@ -106,8 +114,9 @@ class LocalBackend:
 
     def open_stream(self, source: NamedSource, settings: StreamSettings) -> LocalInput:
         """A stream from a growing folder of files."""
-        folder = FolderSource.opened(source)
-        return LocalInput(settings.declaration(source.name, _stamped(folder.produced, settings)), folder)
+        folder = FileSource.opened(source)
+        declaration = settings.declaration(source.name, _stamped(folder.produced, settings))
+        return LocalInput(declaration, folder, folder.contents.is_text)
 
     def ticks(self, name: str) -> LocalInput:
         """A clock that has a row in every batch; while no rows come, it has batches of its own."""
@@ -129,10 +138,7 @@ class LocalBackend:
     def prepare(self, job: Job, inputs: Sequence[LocalInput], needed: Mapping[str, Sequence[str]]) -> None:
         """Settles how rows arrive, and where reading goes on."""
         self._inputs = {stream.declaration.name: stream for stream in inputs}
-        schemas = {
-            port: pa.schema([stream.declaration.columns.field(column) for column in needed[stream.declaration.name]])
-            for port, stream in enumerate(inputs)
-        }
+        schemas = {port: stream.arriving(needed[stream.declaration.name]) for port, stream in enumerate(inputs)}
         job.arriving = Layout.of(schemas)
         self._know_files(job)
         self._repeat_sinks(job)
@@ -330,7 +336,8 @@ class LocalBackend:
                 if declaration.time in table.column_names:
                     table = table.drop_columns([declaration.time])
                 table = table.append_column(declaration.time, stamp)
-            yield name, table.select(declaration.columns.names)
+            known = [*declaration.columns.names, BAD] if BAD in table.column_names else declaration.columns.names
+            yield name, table.select(known)
         if TICKS in self._inputs:
             yield TICKS, pa.table({"ts": _moment(max(now, latest.get(TICKS, now)), 1)})
 

@@ -1,12 +1,14 @@
-"""Parquet files that the driver reads by itself as Spark would read them, so that a small batch needs no Spark job.
+"""Files that the driver reads by itself as Spark's tasks would read them, so that a small batch needs no Spark job.
 
-Which files a batch has is in Spark's log. They are read here only where there is nothing to interpret: local files
-right in the stream's folder, all columns that are needed there under their very names, in the very types that the
-stream declares, and no SQL expression over them. In any other case, and if anything fails, Spark reads them.
+Which files a batch has is in Spark's log. Text has one reader wherever it is read. Parquet is read here only where
+there is nothing to interpret: local files right in the stream's folder, all columns that are needed there under their
+very names, in the very types that the stream declares, and no SQL expression over them. In any other case, and if
+anything fails, Spark reads them.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,11 +17,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from midstream.algebra.declarations import StreamDeclaration
 from midstream.checkpoint.failures import MissingFile
 from midstream.checkpoint.spark_log import SparkLog
+from midstream.cluster.spark.frames.sources import text_contents
 from midstream.cluster.spark.frames.tagging import StreamInput
-from midstream.inputs.folder_paths import local_folder
+from midstream.connectors.files.contents import FileContents
+from midstream.connectors.files.options import TEXT
+from midstream.inputs import NamedSource
+from midstream.inputs.folder_paths import is_local, local_folder
 from midstream.job.arriving.incoming import Incoming
 from midstream.job.task.layout import PORT, Layout
 
@@ -31,23 +36,42 @@ LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 
 
 @dataclass(frozen=True, slots=True)
+class PlainFolder:
+    """The folder of a stream, and how its files are read if they are text."""
+
+    port: int
+    folder: Path
+    text: FileContents | None = None
+
+    @staticmethod
+    def of(port: int, source: NamedSource | None) -> PlainFolder | None:
+        """The folder of a source; None if Spark has to read it."""
+        if source is None or source.path is None or not is_local(source.path):
+            return None
+        folder = local_folder(source.path)
+        if source.format.lower() in TEXT:
+            text, by_spark = text_contents(source)
+            return None if by_spark else PlainFolder(port, folder, text)
+        plain = source.format == "parquet" and not source.columns and {k.lower() for k in source.options} <= OPTIONS
+        return PlainFolder(port, folder) if plain else None
+
+
+@dataclass(frozen=True, slots=True)
 class PlainFiles:
     """The folders of all streams, by the names that Spark's log has for them."""
 
     log: SparkLog
-    folders: Mapping[str, tuple[int, Path]]
+    folders: Mapping[str, PlainFolder]
 
     @staticmethod
     def of(log: SparkLog, inputs: Sequence[StreamInput]) -> PlainFiles | None:
-        """The folders of a session's streams; None if one of them is no plain folder of Parquet files."""
-        folders: dict[str, tuple[int, Path]] = {}
+        """The folders of a session's streams; None if one of them is no plain folder of files."""
+        folders: dict[str, PlainFolder] = {}
         for port, stream in enumerate(inputs):
-            source = stream.source
-            if source is None or source.path is None or source.columns or stream.declaration.timestamps != "external":
+            folder = None if stream.declaration.timestamps != "external" else PlainFolder.of(port, stream.source)
+            if stream.source is None or folder is None:
                 return None
-            if source.format != "parquet" or not {key.lower() for key in source.options} <= OPTIONS:
-                return None
-            folders[str(port)] = folders[source.name] = port, local_folder(source.path)
+            folders[str(port)] = folders[stream.source.name] = folder
         return PlainFiles(log, folders)
 
     def table(self, incoming: Incoming, number: int, entry: str, most: int) -> pa.Table | None:
@@ -63,30 +87,42 @@ class PlainFiles:
 
     def _pieces(self, incoming: Incoming, read: Mapping[str, Sequence[str]], most: int) -> Iterator[pa.RecordBatch]:
         for source, paths in read.items():
-            port, folder = self.folders[source]
+            folder = self.folders[source]
             for path in paths:
-                if Path(path).parent != folder:
+                if folder.text is not None:
+                    most -= os.path.getsize(path)
+                    if most < 0:
+                        raise _NotPlain
+                    yield from _tagged(folder.text.of_path(path), folder.port, incoming.layout)
+                    continue
+                if Path(path).parent != folder.folder:
                     raise _NotPlain
                 file = pq.ParquetFile(path)
                 most -= file.metadata.num_rows * incoming.layout.row_bytes
                 if most < 0:
                     raise _NotPlain
-                yield from _tagged(file, port, incoming.streams[port], incoming.layout)
+                yield from _tagged(_plain(file, folder.port, incoming), folder.port, incoming.layout)
 
 
 class _NotPlain(Exception):
     """Spark is to read the files."""
 
 
-def _tagged(file: pq.ParquetFile, port: int, stream: StreamDeclaration, layout: Layout) -> Iterator[pa.RecordBatch]:
-    names, found = layout.schemas[port].names, file.schema_arrow
+def _plain(file: pq.ParquetFile, port: int, incoming: Incoming) -> pa.Table:
+    """The rows of a Parquet file with the columns that are needed, if there is nothing to interpret."""
+    names, found = incoming.layout.schemas[port].names, file.schema_arrow
     for name in names:
-        declared = stream.columns.field(name).type
+        declared = incoming.streams[port].columns.field(name).type
         if found.field(name).type != declared or pa.types.is_nested(declared):
             raise _NotPlain
         if pa.types.is_temporal(declared) and any(key in (file.metadata.metadata or {}) for key in LEGACY):
             raise _NotPlain
-    for rows in file.read(columns=names).combine_chunks().to_batches():
+    return file.read(columns=names)
+
+
+def _tagged(table: pa.Table, port: int, layout: Layout) -> Iterator[pa.RecordBatch]:
+    schema = layout.schemas[port]
+    for rows in table.select(schema.names).cast(schema).combine_chunks().to_batches():
         ports = pa.array(np.full(rows.num_rows, port, np.int32))
-        wide = layout.wide(port, [rows.column(name) for name in names], rows.num_rows)
+        wide = layout.wide(port, rows.columns, rows.num_rows)
         yield pa.RecordBatch.from_arrays([ports, *wide], names=[PORT, *(field.name for field in layout.columns)])

@@ -25,6 +25,7 @@ from midstream.algebra.physical import Filter, PhysicalNode, Source
 from midstream.algebra.time import BEGINNING, FARTHEST
 from midstream.cluster.spark.environment import is_one_process
 from midstream.cluster.spark.frames.predicates import spark_condition
+from midstream.connectors.files.bad_rows import BAD
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.task.layout import PORT, Layout
 from midstream.job.task.reports import Report
@@ -143,7 +144,8 @@ def push_down(
         condition = _any(wanted.get(declaration.name, ()), _certain(declaration, names))
         time = None if condition is None else _ticks(declaration, names, zone)
         if condition is not None and time is not None:
-            conditions[port], ticks[port] = condition, time
+            bad = f" OR `{names[BAD]}` IS NOT NULL" if BAD in names else ""
+            conditions[port], ticks[port] = condition + bad, time
     return PushDown(streams, conditions, ticks)
 
 

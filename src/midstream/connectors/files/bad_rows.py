@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
+from midstream.errors import InputError
+
 BAD = "#bad"
 """The column that bad rows have. It is present only where rows are read from text."""
 
@@ -29,6 +31,12 @@ class BadRow:
     line: int
     text: str
     reason: str
+    hint: str | None = None
+
+    @property
+    def is_whole_file(self) -> bool:
+        """Whether it stands for a file none of whose rows could be read."""
+        return self.line == 0
 
     @property
     def explained(self) -> str:
@@ -48,6 +56,19 @@ class BadRow:
     def of_text(text: str) -> BadRow:
         """The row that has travelled as a text."""
         return BadRow(**json.loads(text))
+
+
+def unreadable_file(columns: pa.Schema, path: str, error: InputError) -> pa.Table:
+    """What is read of a file that cannot be read at all."""
+    return with_bad_rows(columns.empty_table(), [BadRow(path, 0, error.detail or "", error.message, error.hint)])
+
+
+def readable(rows: Sequence[BadRow]) -> Sequence[BadRow]:
+    """Bad rows; raises if one of them stands for a whole file."""
+    for row in rows:
+        if row.is_whole_file:
+            raise InputError(row.reason, detail=row.text or None, hint=row.hint)
+    return rows
 
 
 def shown(text: bytes) -> str:

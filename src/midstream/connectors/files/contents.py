@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -54,18 +55,15 @@ class FileContents:
 
     def of_path(self, path: Path | str) -> pa.Table:
         """The rows of a file of this machine."""
-        with self._named(str(path)):
+        with _named(str(path), self.format, self.stream):
             if not self.is_text:
                 return self._parquet(path)
             return self._text(str(path), Path(path).read_bytes())
 
     def of_bytes(self, path: str, content: bytes) -> pa.Table:
         """The rows of a file of text that somebody else has read."""
-        with self._named(path):
+        with _named(path, self.format, self.stream):
             return self._text(path, content)
-
-    def _named(self, path: str) -> _Naming:
-        return _Naming(path, self.format, self.stream)
 
     def _text(self, path: str, content: bytes) -> pa.Table:
         text = _uncompressed(path, content)
@@ -98,23 +96,18 @@ class FileContents:
         return rows
 
 
-class _Naming:
+@contextmanager
+def _named(path: str, format: str, stream: str) -> Iterator[None]:
     """Says of what is wrong with a file which one it is."""
-
-    def __init__(self, path: str, format: str, stream: str) -> None:
-        self.path, self.format, self.stream = path, format, stream
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError | pa.ArrowException | ValueError | LookupError):
-            raise InputError(
-                f"cannot read {self.path} as {self.format} for stream {self.stream}",
-                detail=str(error).split("\n")[0],
-                hint="is the file whole, and does it have the columns of the stream's schema? To go on without it, "
-                "move it out of the folder",
-            ) from error
+    try:
+        yield
+    except (OSError, pa.ArrowException, ValueError, LookupError) as error:
+        raise InputError(
+            f"cannot read {path} as {format} for stream {stream}",
+            detail=str(error).split("\n")[0],
+            hint="is the file whole, and does it have the columns of the stream's schema? To go on without it, "
+            "move it out of the folder",
+        ) from error
 
 
 def _uncompressed(path: str, content: bytes) -> bytes:

@@ -1,10 +1,10 @@
 """What the bytes of a CSV file mean.
 
 A record has as many values as the file has columns, divided by one character. A value that begins with a quote ends
-with one; quotes within it are doubled, and line breaks within it are part of it. Empty lines are no records. The columns
-of a file are those of its header, found by name, or else those of the stream's schema, in order. A value that is not
-in quotes and is the null word is null; so is an empty one, unless the column is a text. Blanks around values that are no
-texts do not count.
+with one; quotes within it are doubled, and line breaks within it are part of it. Empty lines are no records. The
+columns of a file are those of its header, found by name, or else those of the stream's schema, in order. A value that
+is not in quotes and is the null word is null; so is an empty one, unless the column is a text. Blanks around values
+that are no texts do not count.
 
 A record that has another number of values, or values that are none of their column's type, is bad. Of a record without
 its right number of values only the first line is bad, and reading goes on with the next line: so a quote that is not
@@ -16,7 +16,7 @@ Arrow reads a whole file at once and is fast. What it refuses is read record by 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -130,7 +130,7 @@ def in_blocks(read: Callable[[int], pa.Table]) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """The raw values of a record, the line that it begins in, and where it is; `open` if its last quote is not closed."""
+    """The raw values of a record, the line that it begins in, and where it is; `open`: its last quote is not closed."""
 
     values: list[bytes]
     line: int
@@ -148,7 +148,7 @@ def _field(separator: str) -> re.Pattern[bytes]:
     return re.compile(rb"(?P<value>%b|%b)(?P<end>%b|\r\n|\n|\r|\Z)" % (quoted, plain, mark))
 
 
-def _records(text: bytes, at: int, line: int, separator: str) -> Iterator[_Record]:
+def _records(text: bytes, at: int, line: int, separator: str) -> Generator[_Record, int | None, None]:
     """The records of a text from a place on; whoever asks may send the place to go on from and its line."""
     field, mark = _field(separator), separator.encode()
     while at < len(text):
@@ -201,10 +201,10 @@ def _record_by_record(text: bytes, start: int, schema: pa.Schema, columns: _Colu
     return _cast(text, good, values, schema, bad)
 
 
-def _sent(records: Iterator[_Record], again: int | None) -> _Record | None:
+def _sent(records: Generator[_Record, int | None, None], again: int | None) -> _Record | None:
     """The next record, from a place if one is given."""
     try:
-        return next(records) if again is None else records.send(again)  # type: ignore[attr-defined,no-any-return]
+        return next(records) if again is None else records.send(again)
     except StopIteration:
         return None
 

@@ -21,19 +21,21 @@ class BadRecord:
     reason: str
 
 
+RecordOf = Callable[[int], tuple[int, bytes]]
+"""Gives the line that a row begins in, and its bytes."""
+
+
 @dataclass(frozen=True, slots=True)
 class TextRows:
     """What a text holds: rows, and records that are none."""
 
     rows: pa.Table
     bad: Sequence[BadRecord] = ()
-    record_of: Callable[[int], tuple[int, bytes]] | None = None
+    record_of: RecordOf | None = None
     """The line and the bytes of a row, if rows were read one by one."""
 
     @staticmethod
-    def among(
-        rows: pa.Table, wrong: Mapping[int, str], bad: Sequence[BadRecord], record_of: Callable[[int], tuple[int, bytes]]
-    ) -> TextRows:
+    def among(rows: pa.Table, wrong: Mapping[int, str], bad: Sequence[BadRecord], record_of: RecordOf) -> TextRows:
         """Those of some rows of which nothing is wrong; the others are bad, too."""
         if not wrong:
             return TextRows(rows, bad, record_of)

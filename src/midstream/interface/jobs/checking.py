@@ -18,7 +18,9 @@ from midstream.algebra.declarations import Catalog, StreamDeclaration
 from midstream.algebra.names import check_name
 from midstream.algebra.plan import Relation
 from midstream.algebra.time import TIMESTAMP_TIME, ticks
-from midstream.cluster.local.folders import FORMATS, FolderSource, require_folder, require_options
+from midstream.connectors.files.computed import computed
+from midstream.connectors.files.listing import require_folder
+from midstream.connectors.files.options import FORMATS, require_options
 from midstream.errors import InputError, JobError, MidstreamError, QueryError
 from midstream.inputs import StreamSettings
 from midstream.inputs.ddl import SchemaError, schema_of_ddl
@@ -152,7 +154,9 @@ class _Check:
 
     def _require_options(self, stream: StreamEntry) -> None:
         if self.job.on == "local":
-            require_options(stream.name, stream.options)
+            require_options(stream.name, stream.format, stream.options)
+        elif stream.format.lower() in FORMATS:
+            require_options(stream.name, stream.format.lower(), stream.options, on_spark=True)
         elif stream.format.lower() == "kafka":
             if KAFKA_SERVERS not in stream.options:
                 raise InputError(f"stream {stream.name} does not say where Kafka is", hint=f"add {KAFKA_SERVERS}")
@@ -191,13 +195,13 @@ class _Check:
         if not stream.columns:
             return columns
         try:
-            source = FolderSource(stream.name, "parquet", Path(), columns, {})
-            made = source.with_columns(stream.columns).produced
+            made = computed(stream.name, columns, stream.columns)
+            assert made is not None  # there are expressions
         except MidstreamError as error:
             if self.job.on == "local":  # on Spark it may be an expression that Spark alone knows
                 self.mistakes.append(Mistake(f"{place}.columns", error))
             return None
-        return made if self.guess_types or self.job.on == "local" else None
+        return made.schema if self.guess_types or self.job.on == "local" else None
 
     def query(self, query: QueryEntry) -> None:
         """A query: its name and text, then its plan, period of emission and sink."""

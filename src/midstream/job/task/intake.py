@@ -14,6 +14,7 @@ import pyarrow as pa
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.physical import Source
 from midstream.algebra.time import BEGINNING
+from midstream.connectors.files.bad_rows import BAD, BadRow, readable
 from midstream.inputs.json_values import json_texts
 from midstream.job.task.ingest import in_range, ticks_of
 from midstream.job.task.reach import OUT_OF_RANGE, TOO_FAR_AHEAD, Reach, merged, spans_of
@@ -61,6 +62,7 @@ class Intake:
         """
         name = declaration.name
         self.report.streams.rows[name] = self.report.streams.rows.get(name, 0) + rows.num_rows
+        rows = self._readable(name, rows)
         ticks, valid = ticks_of(rows.column(declaration.time), name)
         if valid is not None:
             self._bury(name, rows, ~valid, "null time", self.report.streams.unusable)
@@ -80,6 +82,20 @@ class Intake:
         if len(ticks):
             self.report.streams.latest[name] = max(self.report.streams.latest.get(name, BEGINNING), int(ticks.max()))
         return in_order(rows if columns is None else rows.select(columns), ticks)
+
+    def _readable(self, name: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that could be read, of streams that have others as well; these are buried with what is known."""
+        if BAD not in rows.schema.names:
+            return rows
+        bad, rows = rows.column(BAD), rows.drop_columns([BAD])
+        if bad.null_count == len(bad):
+            return rows
+        found = readable([BadRow.of_text(text) for text in bad.drop_null().to_pylist()])
+        self.report.streams.unusable[name] = self.report.streams.unusable.get(name, 0) + len(found)
+        for start in range(0, len(found), BURIED_AT_ONCE):
+            some = found[start : start + BURIED_AT_ONCE]
+            self._write_texts(name, [row.explained for row in some], [row.row for row in some])
+        return gather_rows(rows, np.flatnonzero(bad.is_null().to_numpy(zero_copy_only=False)))
 
     def _within(self, name: str, rows: pa.RecordBatch, ticks: Ticks, reach: Reach) -> tuple[pa.RecordBatch, Ticks]:
         """The rows whose times are believed."""
@@ -111,21 +127,15 @@ class Intake:
                 self._write_down(stream, some.slice(start, BURIED_AT_ONCE), f"query {query}: {reason}")
 
     def _write_down(self, stream: str, rows: pa.RecordBatch, reason: str) -> None:
+        if not self.discards:
+            self._write_texts(stream, [reason] * rows.num_rows, json_texts(rows))
+
+    def _write_texts(self, stream: str, reasons: Sequence[str], texts: Sequence[str]) -> None:
         if self.discards:
             return
-        texts = json_texts(rows)
-        n = len(texts)
-        self.dead.add(
-            pa.Table.from_arrays(
-                [
-                    pa.array([self.batch_id] * n, pa.int64()),
-                    pa.array([stream] * n),
-                    pa.array([reason] * n),
-                    pa.array(texts),
-                ],
-                schema=DEAD_LETTERS,
-            )
-        )
+        batches, streams = pa.array([self.batch_id] * len(texts), pa.int64()), pa.array([stream] * len(texts))
+        letters = [batches, streams, pa.array(reasons, pa.string()), pa.array(texts, pa.string())]
+        self.dead.add(pa.Table.from_arrays(letters, schema=DEAD_LETTERS))
 
 
 def restamped(

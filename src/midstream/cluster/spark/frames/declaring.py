@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from midstream.cluster.spark.frames.tagging import StreamInput, columns_of_frame
+from midstream.connectors.files.bad_rows import BAD
 from midstream.errors import InputError
 from midstream.inputs import StreamSettings
 
@@ -20,5 +21,5 @@ def stream_input(name: str, frame: DataFrame, columns: pa.Schema | None, setting
     if settings.stamped:
         # Within a streaming query this is the batch's time, which Spark logs with the offsets: a replay sees it again.
         frame = frame.withColumn(settings.time, F.current_timestamp())
-    schema = columns_of_frame(name, frame) if columns is None else columns
+    schema = columns_of_frame(name, frame.drop(BAD)) if columns is None else columns
     return StreamInput(settings.declaration(name, schema), frame)

@@ -18,6 +18,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructField, StructType
 
 from midstream.algebra.declarations import StreamDeclaration
+from midstream.connectors.files.bad_rows import BAD, FIELD
 from midstream.distribution.fragments import STAY, Route
 from midstream.errors import InputError
 from midstream.inputs import NamedSource
@@ -35,6 +36,11 @@ class StreamInput:
     source: NamedSource | None = None
     """The source that the frame was opened from, if it has a name."""
 
+    def arriving(self, needed: Sequence[str]) -> pa.Schema:
+        """The columns that arrive if some are needed."""
+        columns = [self.declaration.columns.field(name) for name in needed]
+        return pa.schema([*columns, FIELD] if BAD in self.frame.columns else columns)
+
 
 def columns_of_frame(name: str, frame: DataFrame) -> pa.Schema:
     """The Arrow columns of a DataFrame."""
@@ -51,10 +57,7 @@ def columns_of_frame(name: str, frame: DataFrame) -> pa.Schema:
 
 def tagged_union(streams: Sequence[StreamInput], needed: Mapping[str, Sequence[str]]) -> tuple[DataFrame, Layout]:
     """All streams in one DataFrame, with the columns that are needed, and how these lie in it."""
-    schemas = {
-        port: pa.schema([stream.declaration.columns.field(name) for name in needed[stream.declaration.name]])
-        for port, stream in enumerate(streams)
-    }
+    schemas = {port: stream.arriving(needed[stream.declaration.name]) for port, stream in enumerate(streams)}
     layout = Layout.of(schemas)
     tagged = [_tagged(port, stream, layout) for port, stream in enumerate(streams)]
     return reduce(DataFrame.unionAll, tagged), layout
