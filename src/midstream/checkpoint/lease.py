@@ -52,6 +52,8 @@ class Holder:
     released: bool = False
     ticked: float = 0.0
     machine: Machine = field(default_factory=Machine)
+    working: bool = False
+    """Whether batches can come: until then it is only starting."""
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
@@ -144,13 +146,21 @@ class Lease:
     def beat(self) -> None:
         """Renews the lease."""
         self.check()
-        self._say(replace(self.holder, renewed=this_process().now(), ticked=self.clock()))
+        self._say(self._renewed())
+
+    def work(self) -> None:
+        """Says that batches can come from now on."""
+        self.check()
+        self._say(replace(self._renewed(), working=True))
+
+    def _renewed(self) -> Holder:
+        return replace(self.holder, renewed=this_process().now(), ticked=self.clock())
 
     def release(self) -> None:
         """Gives the lease back; nothing happens if it was lost."""
         present = seen(self.files)
         if present is not None and self._is_mine(present):
-            self._say(replace(self.holder, released=True))
+            self._say(replace(self._renewed(), released=True))
 
     def _is_mine(self, present: Seen) -> bool:
         return (present.number, present.holder.owner) == (self.number, self.holder.owner)
@@ -204,11 +214,15 @@ def _newest(files: Files) -> tuple[str, bytes] | None:
 def likely_holder(files: Files) -> Holder | None:
     """Who seems to hold the lease, for those who only look: the clock of a holder elsewhere is believed."""
     present = seen(files)
-    if present is None or present.holder.released or present.holder.is_dead():
-        return None
-    silent = present.holder.silent()
-    age = this_process().now() - present.holder.renewed if silent is None else silent
-    return present.holder if age <= EXPIRES_AFTER else None
+    return present.holder if present is not None and is_held(present.holder) else None
+
+
+def is_held(holder: Holder) -> bool:
+    """Whether a holder seems to be at work."""
+    if holder.released or holder.is_dead():
+        return False
+    silent = holder.silent()
+    return (this_process().now() - holder.renewed if silent is None else silent) <= EXPIRES_AFTER
 
 
 def _wait_until_free(files: Files, clock: Clock, sleep: Callable[[float], None], expires_after: float) -> int:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import midstream.checkpoint.graph_html  # noqa: F401  (how notebooks show what is here)
+from midstream.algebra.quantities import plural
 from midstream.checkpoint.control import REQUESTS as ARRIVED
 from midstream.checkpoint.control import numbers_in
 from midstream.checkpoint.failures import MissingFile, NotRetained
@@ -30,7 +31,8 @@ from midstream.checkpoint.outputs import open_output
 from midstream.checkpoint.plotting import plot_batches
 from midstream.checkpoint.request_log import requests_summary
 from midstream.checkpoint.retention import warn_of_removed_dead_letters
-from midstream.checkpoint.status import key_classes_summary, moving_groups
+from midstream.checkpoint.status import key_classes_summary, moving_groups, no_batch
+from midstream.checkpoint.stops import Phase, Standing, Stop, standing, stop_lines
 from midstream.checkpoint.store import CheckpointStore
 from midstream.checkpoint.stored import (
     GroupMove,
@@ -43,8 +45,8 @@ from midstream.checkpoint.stored import (
 )
 from midstream.checkpoint.stored_queries import by_slot, stored_query
 from midstream.checkpoint.stored_results import stored_results
-from midstream.errors import JobError, QueryError
-from midstream.html import Records, section, table
+from midstream.errors import QueryError
+from midstream.html import Records, escaped, section, table
 
 RATES_OVER = 4096
 """How many batches rates are taken from, at most."""
@@ -67,10 +69,7 @@ class StoredJob:
         store = CheckpointStore(checkpoint)
         manifest = store.latest()
         if manifest is None:
-            raise JobError(
-                f"there is no finished batch at {store.uri}",
-                hint="is this the checkpoint that the job was started with?",
-            )
+            raise no_batch(store, standing(store.files, None))
         return StoredJob(store, manifest)
 
     def __repr__(self) -> str:
@@ -138,8 +137,24 @@ class StoredJob:
 
     @property
     def running(self) -> bool:
-        """Whether the job runs now."""
-        return self.holder is not None
+        """Whether the job runs now, or is starting."""
+        return self.standing.runs
+
+    @property
+    def phase(self) -> Phase:
+        """What the job does now: it is running, starting, stopped, failed or finished."""
+        return self.standing.phase
+
+    @property
+    def stopped(self) -> Stop | None:
+        """Why the job does not run: what ended its last run. While it runs, what did before any batch since."""
+        return self.standing.stop
+
+    @property
+    def standing(self) -> Standing:
+        """What the job does now, and why it stopped, whichever batch the other values are of."""
+        newest = self.batches[-1:] == (self.batch,)
+        return standing(self.store.files, self.manifest if newest else self.store.latest())
 
     @property
     def finished(self) -> bool:
@@ -262,11 +277,12 @@ class StoredJob:
 def job_html(job: StoredJob) -> str:
     """A job's queries and streams as of its batch, as notebooks show them."""
     known = job.queries.values()
-    queries = [[q.name, q.status, q.results, q.plan or "without joins", q.adaptivity.mode] for q in known]
+    now = job.standing
+    queries = [[q.name, now.of_query(q.status), q.results, q.plan or "without joins", q.adaptivity.mode] for q in known]
     streams = [[s.name, s.rows, s.late, s.unusable] for s in job.streams.values()]
-    running = "running" if job.running else "not running"
     return section(
-        f"{job.checkpoint}: batch {job.batch}, {job.slots.count} slots, {running}",
+        f"{job.checkpoint}: batch {job.batch}, {plural(job.slots.count, 'slot')}, {now.phase}",
+        *(f"<p>{escaped(line)}</p>" for line in stop_lines(now)),
         table(["query", "status", "results", "plan", "adaptivity"], queries),
         table(["stream", "rows", "late", "unusable"], streams),
     )

@@ -12,6 +12,7 @@ from midstream.checkpoint.metrics import metrics_of, rates
 from midstream.checkpoint.names import is_rehearsal
 from midstream.checkpoint.records import Settings
 from midstream.checkpoint.request_log import requests_summary
+from midstream.checkpoint.stops import Phase, Reason, Standing, standing
 from midstream.checkpoint.store import CheckpointStore
 from midstream.distribution.plan_texts import plan_text_beside
 from midstream.errors import JobError
@@ -31,18 +32,35 @@ def is_running(store: CheckpointStore) -> bool:
     return likely_holder(store.files) is not None
 
 
+def no_batch(store: CheckpointStore, now: Standing) -> JobError:
+    """Says that there is nothing to tell of a job yet, and why."""
+    if now.phase is Phase.STARTING:
+        return JobError(f"the job on {store.uri} is starting, and no batch is done yet", hint="ask again in a moment")
+    if now.phase is Phase.RUNNING:
+        return JobError(f"the job on {store.uri} runs, and no batch is done yet", hint="it waits for rows")
+    if now.stop is not None and now.stop.reason is not Reason.ASKED:
+        return JobError(
+            f"the job on {store.uri} stopped before any batch was done: {now.stop.message}",
+            detail=now.stop.detail,
+            hint=now.stop.hint,
+        )
+    return JobError(
+        f"no job runs on {store.uri}, and no batch is done there",
+        hint="is this the checkpoint that the job was started with?",
+    )
+
+
 def stored_status(store: CheckpointStore) -> dict[str, Any]:
     """What the newest manifest and the metrics table say."""
     manifest = store.latest()
+    now = standing(store.files, manifest)
     if manifest is None:
-        raise JobError(
-            f"no job runs on {store.uri}, and no batch is done there",
-            hint="is this the checkpoint that the job was started with?",
-        )
+        raise no_batch(store, now)
     streams = manifest.streams
     return {
         "checkpoint": store.uri,
-        "running": False,
+        "running": now.runs,
+        **now.to_json(),
         "batch": manifest.batch_id,
         "slots": manifest.slots.count,
         "spread": list(manifest.slots.spread),

@@ -293,7 +293,8 @@ class CheckpointSession(Session):
         held = self._run.held
         try:
             self._start(trigger)
-        except BaseException:
+        except BaseException as error:
+            self._job.record_error(error)
             if not held:
                 self.stop()
             raise
@@ -312,6 +313,8 @@ class CheckpointSession(Session):
         if listener is not None:
             listener.go_on()
         self._run.begin()
+        if self._job.commits.lease is not None:
+            self._job.commits.lease.work()
         if listener is not None:
             listener.listen()
             self._listener = listener

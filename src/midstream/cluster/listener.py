@@ -13,6 +13,7 @@ from midstream.checkpoint.names import is_rehearsal
 from midstream.checkpoint.process import Repeated, this_process
 from midstream.checkpoint.request_log import requests_summary
 from midstream.checkpoint.status import key_classes_summary, measured, moving_groups, shared_with
+from midstream.checkpoint.stops import standing
 from midstream.cluster.query import Query
 from midstream.errors import JobError, MidstreamError
 from midstream.job.commands.accounts import adaptivity_of, history_of, known_tick
@@ -193,6 +194,7 @@ def status(session: Commanded) -> dict[str, Any]:
     return {
         "checkpoint": session.checkpoint,
         "running": True,
+        **standing(job.files, manifest).to_json(),
         "batch": None if manifest is None else manifest.batch_id,
         "slots": job.state.slots,
         "moving": None if manifest is None else moving_groups(manifest),

@@ -8,6 +8,8 @@ go on as they are, or the start is refused: rows that a query does not see would
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -15,8 +17,10 @@ import pyarrow as pa
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.plan import Relation
 from midstream.checkpoint.names import is_rehearsal
+from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.run import Run
 from midstream.errors import MidstreamError
+from midstream.job.commits import Commits
 from midstream.job.events import QueriesForgotten, QueryLeftOut, SettingsChanged
 from midstream.job.heartbeat import Heartbeat
 from midstream.job.job import Job
@@ -55,6 +59,23 @@ class Session(Protocol):
 
     def was_dropped(self, name: str, cql: str) -> bool:
         """Whether a query of this very text was dropped by request."""
+
+
+@contextmanager
+def starting(checkpoint: str) -> Iterator[None]:
+    """Holds the lease of a checkpoint while a session on it is opened, which takes as long as Spark does to start.
+
+    Whoever looks sees that the job is starting, and what refuses its start; another driver is refused at once.
+    """
+    commits = Commits(CheckpointStore(checkpoint), retained=1)
+    commits.lease = Heartbeat(commits.files)
+    try:
+        yield
+    except Exception as error:
+        commits.record_error(error, max(commits.store.batch_ids(), default=None))
+        raise
+    finally:
+        commits.stop()
 
 
 def take_up(session: Session) -> None:

@@ -69,6 +69,7 @@ class Run:
             self.begin()
         except BaseException as error:
             self.job.turns.failure = error
+            self.job.record_error(error)
             self.over.set()
             raise
 
@@ -108,9 +109,10 @@ class Run:
             if ended and not self.over.is_set() and self.trigger != "available":
                 raise ClusterError("no batches come any more, although nobody has stopped the job", hint=START_AGAIN)
             return ended
-        except Exception:
+        except Exception as error:
             if self.stopping.is_set():
                 return False
+            self.job.record_error(error)
             raise
 
     def take_in_the_rest(self) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from midstream.checkpoint.collect import collect
 from midstream.checkpoint.files import Files
+from midstream.checkpoint.lease import LostLease
 from midstream.checkpoint.lists import shorten
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.merging import adopt
@@ -15,8 +17,9 @@ from midstream.checkpoint.metrics import completed, remember
 from midstream.checkpoint.process import this_process
 from midstream.checkpoint.retention import Retention, carried
 from midstream.checkpoint.source_batches import own_batches
+from midstream.checkpoint.stops import Stop, record_error
 from midstream.checkpoint.store import FOR_A_REPLAY, CheckpointStore
-from midstream.errors import JobError
+from midstream.errors import JobError, MidstreamError
 from midstream.job.batch import Batch
 from midstream.job.compaction import Compactor
 from midstream.job.heartbeat import Heartbeat
@@ -106,6 +109,16 @@ class Commits:
                 f"the commit of batch {self.under_way} was interrupted, and this session's view of it is incomplete",
                 hint="stop the session and start it again: it resumes from the checkpoint",
             )
+
+    def record_error(self, error: BaseException, batch: int | None) -> None:
+        """Writes down what ends the run, so that whoever looks at the checkpoint knows; `batch` is the newest done.
+
+        A driver that has lost the lease leaves that to the one that has it. Storage may be what fails.
+        """
+        if self.lease is None or self.lease.lost or isinstance(error, LostLease) or not isinstance(error, Exception):
+            return
+        with suppress(MidstreamError, OSError):
+            record_error(self.files, Stop.by_error(error, this_process().now(), batch))
 
     def stop(self) -> None:
         """Lets go of the checkpoint."""

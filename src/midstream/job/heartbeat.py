@@ -40,6 +40,10 @@ class Heartbeat:
         """Fails if somebody else holds the lease by now."""
         self.lease.check()
 
+    def work(self) -> None:
+        """Says that batches can come from now on."""
+        self.lease.work()
+
     def stop(self) -> None:
         """Gives the lease back."""
         self.beating.stop()

@@ -208,7 +208,12 @@ class Job:
                 self._on_batch(rows, number)
             except BaseException as error:
                 self.requests.failed(error)
+                self.record_error(error)
                 raise
+
+    def record_error(self, error: BaseException) -> None:
+        """Writes down what ends the run."""
+        self.commits.record_error(error, None if self.manifest is None else self.manifest.batch_id)
 
     def _on_batch(self, rows: Rows, number: int) -> None:
         query_id = self.cluster.source_id()

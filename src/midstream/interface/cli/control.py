@@ -8,6 +8,7 @@ import typer
 
 from midstream.algebra.quantities import plural, size
 from midstream.checkpoint.status import is_running, stored_status
+from midstream.checkpoint.stops import Phase, Standing, standing, stop_lines
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError
 from midstream.interface.asking import asked
@@ -56,9 +57,10 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
     if json:
         show_json(answer)
         return
-    rests = "" if answer["running"] else ", not running"
+    now = Standing.of_json(answer)
     lines = [
-        f"{answer['checkpoint']}: batch {answer['batch']}, {plural(answer['slots'], 'slot')}{rests}",
+        f"{answer['checkpoint']}: batch {answer['batch']}, {plural(answer['slots'], 'slot')}, {now.phase}",
+        *stop_lines(now),
         *rates_lines(answer),
     ]
     for name, stream in answer["streams"].items():
@@ -351,9 +353,10 @@ def links(
 
 
 def _status(checkpoint: str, timeout: float) -> Any:
-    if _is_running(checkpoint):
+    store = CheckpointStore(checkpoint)
+    if standing(store.files, None).phase is Phase.RUNNING:
         return _asked(checkpoint, timeout, command="status")
-    return stored_status(CheckpointStore(checkpoint))
+    return stored_status(store)
 
 
 def _is_running(checkpoint: str) -> bool:

@@ -85,8 +85,10 @@ def carry_out(
 ) -> dict[str, Any]:
     """Runs the job to its end, telling of each batch; says how far it came."""
     from midstream.cluster.listener import status
+    from midstream.cluster.resuming import starting
 
-    session = open_session(job, replace, drop)
+    with starting(job.checkpoint):
+        session = open_session(job, replace, drop)
     for tell in (*telling, batch_tracer()):
         if tell is not None:
             session.on_progress(tell)
@@ -106,7 +108,8 @@ def carry_out(
                     note(f"{sentence}; --finish releases what waits")
             else:
                 note("the job has stopped, as it was asked to; started again, it resumes")
-            return {**status(session), "running": False}
+            account = status(session)
+        return {**account, "running": False, **session.job.standing.to_json()}
     finally:
         for sign, handler in before.items():
             signal.signal(sign, handler)

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from midstream.checkpoint.plan_graphs import join_tree
 from midstream.checkpoint.reading import StoredJob
+from midstream.checkpoint.stops import Standing
 from midstream.checkpoint.stored import PlanGraph, Slots, StoredMigration, StoredQuery
 from midstream.inputs.json_values import json_value
 
@@ -24,18 +25,19 @@ Record = dict[str, Any]
 
 def job_summary(job: StoredJob) -> Record:
     """A job as of the batch that it was read at."""
-    holder = job.holder
+    holder, now = job.holder, job.standing
     summary: Record = plain(
         {
             "checkpoint": job.checkpoint,
             "batch": job.batch,
             "batches": list(job.batches),
             "complete": True,
-            "running": holder is not None,
+            "running": now.runs,
+            **now.to_json(),
             "holder": None if holder is None else str(holder),
             "finished": job.finished,
             "scheduling": job.scheduling,
-            "queries": [_query(query) for query in job.queries.values()],
+            "queries": [_query(query, now) for query in job.queries.values()],
             "streams": [asdict(stream) for stream in job.streams.values()],
             "slots": slots_summary(job.slots),
             "requests": [asdict(request) for request in job.requests],
@@ -59,6 +61,7 @@ def job_summary_at(job: StoredJob, batch: int) -> Record:
 
 
 def _from_metrics(job: StoredJob, row: Mapping[str, Any]) -> Record:
+    now = job.standing
     plans, going = dict(row["plans"]), dict(row["migrations"])
     registers, released = dict(row["registers"]), dict(row["released"])
     queries = []
@@ -70,7 +73,7 @@ def _from_metrics(job: StoredJob, row: Mapping[str, Any]) -> Record:
                 "cql": "" if known is None else known.cql,
                 "plan": plan,
                 "time": "integer" if known is None else known.time,
-                "status": "running",
+                "status": now.of_query("running"),
                 "results": dict(row["results"]).get(name, 0),
                 "advanced_to": None,
                 "released": released.get(name),
@@ -96,7 +99,8 @@ def _from_metrics(job: StoredJob, row: Mapping[str, Any]) -> Record:
         "batch": row["batch_id"],
         "batches": list(job.batches),
         "complete": False,
-        "running": job.running,
+        "running": now.runs,
+        **now.to_json(),
         "finished": False,
         "scheduling": "",
         "queries": queries,
@@ -124,8 +128,9 @@ def _then(job: StoredJob, name: str, old: str, new: str, batch: int) -> StoredMi
     return StoredMigration(name, old, new, "", "under way", "", None, target=join_tree(new))
 
 
-def _query(query: StoredQuery) -> Record:
+def _query(query: StoredQuery, now: Standing) -> Record:
     summary = asdict(query)
+    summary["status"] = now.of_query(query.status)
     summary["streams"], summary["plans"] = query.streams, query.plans
     summary["graph"] = _graph(query.graph)
     summary["migration"] = _migration(query.migration)

@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from midstream.checkpoint.reading import StoredJob
+from midstream.checkpoint.stops import Reason
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MICROSECONDS = 1e6
@@ -34,6 +35,14 @@ class JobCollector(Collector):
     def _of_the_job(self) -> Iterator[Metric]:
         job = self.job
         yield _gauge("midstream_running", "Whether somebody runs the job (1) or not (0).", float(job.running))
+        stop = job.stopped
+        failed = stop is not None and stop.reason is not Reason.ASKED
+        yield _by("phase", "midstream_phase", "Which phase the job is in (1).", {str(job.phase): 1.0})
+        yield _gauge(
+            "midstream_failed", "Whether an error or a death ended the last run (1) or not (0).", float(failed)
+        )
+        if stop is not None:
+            yield _gauge("midstream_stopped_at_seconds", "When the last run ended, since 1970.", stop.at)
         yield _gauge("midstream_last_batch", "The number of the newest batch.", job.batch)
         yield _gauge("midstream_slots", "How many slots share the work of a batch.", job.slots.count)
         yield _gauge("midstream_retained_manifests", "How many manifests are retained.", len(job.batches))

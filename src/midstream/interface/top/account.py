@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from midstream.checkpoint.reading import StoredJob
+from midstream.checkpoint.stops import Standing
 from midstream.checkpoint.stored import StoredMigration, StoredQuery
 
 RECENT = 60
@@ -16,12 +17,13 @@ Record = dict[str, Any]
 
 def account_of(job: StoredJob) -> Record:
     """A job as of a batch: rates, streams, queries, migrations under way and slots."""
-    rates, holder = job.rates(), job.holder
+    rates, holder, now = job.rates(), job.holder, job.standing
     recent = job.metrics(RECENT).to_pylist()[-RECENT:]
     return {
         "checkpoint": job.checkpoint,
         "batch": job.batch,
-        "running": holder is not None,
+        "running": now.runs,
+        **now.to_json(),
         "holder": None if holder is None else str(holder),
         "finished": job.finished,
         "batch_seconds": rates["batch_seconds"],
@@ -30,7 +32,7 @@ def account_of(job: StoredJob) -> Record:
         "state_bytes": sum(job.slots.bytes),
         "dead_letters": job.dead_letter_rows,
         "streams": [_stream(job, name, rates) for name in job.streams],
-        "queries": [_query(job, query, rates) for query in job.queries.values()],
+        "queries": [_query(job, query, rates, now) for query in job.queries.values()],
         "migrations": [_migration(q.migration, q) for q in job.queries.values() if q.migration is not None],
         "slots": _slots(job),
         "recent": {
@@ -53,11 +55,11 @@ def _stream(job: StoredJob, name: str, rates: Mapping[str, Any]) -> Record:
     }
 
 
-def _query(job: StoredJob, query: StoredQuery, rates: Mapping[str, Any]) -> Record:
+def _query(job: StoredJob, query: StoredQuery, rates: Mapping[str, Any], now: Standing) -> Record:
     waits = job.manifest.streams.waits.get(query.name)
     return {
         "name": query.name,
-        "status": query.status,
+        "status": now.of_query(query.status),
         "plan": query.plan,
         "plans_of_slots": {str(slot): plan for slot, plan in query.local.items()},
         "time": query.time,

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from midstream.algebra.quantities import amount, instant, length, seconds, size
 from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME, TimeDomain
+from midstream.checkpoint.stops import Standing, stop_lines
 from midstream.distribution.plan_texts import plan_text_beside
 from midstream.terminal import visible_record
 
@@ -40,13 +41,15 @@ def drawn(record: Record, width: int = 120) -> Group:
 
 
 def _head(record: Record) -> Text:
-    state = "finished" if record["finished"] else "running" if record["running"] else "not running"
+    now = Standing.of_json(record)
     text = Text(no_wrap=True, overflow="ellipsis")
     text.append(record["checkpoint"], style="bold")
-    text.append(f"  {state}", style="green" if state == "running" else "yellow")
+    text.append(f"  {now.phase}", style="green" if now.runs else "yellow")
     text.append(f"  batch {record['batch']:,}")
     if record["dead_letters"]:
         text.append(f"  dead letters {record['dead_letters']:,}", style="yellow")
+    for line in stop_lines(now):
+        text.append(f"\n{line}", style="red")
     return text
 
 
@@ -93,7 +96,7 @@ def _plan(record: Record) -> Text:
         text.append(f" → {record['migrating_to']}", style="bold yellow")
     if record["quarantine"]:
         text.append(f" stopped: {record['quarantine']}", style="red")
-    elif record["status"] not in ("", "running", "active"):
+    elif record["status"] not in ("", "running"):
         text.append(f" {record['status']}", style="yellow")
     elif record["waits_for"]:
         text.append(f" waits for {record['waits_for']}", style="yellow")

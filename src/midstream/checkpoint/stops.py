@@ -1,0 +1,164 @@
+"""How far a job has got with running, and why it stopped, for everybody who looks at its checkpoint.
+
+A run that fails leaves a record of its error. The record counts until a batch is committed after it: whoever looks sees
+what stands between the job and its next batch, also while it is started again. A run that ends in order gives its lease
+back; one whose lease was not given back, and that nobody renews, was killed.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from midstream.checkpoint.failures import MissingFile
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.lease import Seen, is_held, seen
+from midstream.checkpoint.manifest import Manifest
+from midstream.errors import MidstreamError
+
+LAST_ERROR = "last_error.json"
+"""The file with the error that ended a run."""
+
+LONGEST = 2000
+"""How many characters of a message, a detail or a hint are kept."""
+
+
+class Phase(StrEnum):
+    """What a job does now."""
+
+    RUNNING = "running"
+    STARTING = "starting"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    FINISHED = "finished"
+
+
+class Reason(StrEnum):
+    """Why a run has ended: an error, a death without a word, or because it was told to."""
+
+    ERROR = "error"
+    KILLED = "killed"
+    ASKED = "asked"
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The end of a run: `at` is the wall clock in seconds since 1970, `batch` the newest that was done by then."""
+
+    reason: Reason
+    at: float
+    message: str
+    detail: str | None = None
+    hint: str | None = None
+    batch: int | None = None
+
+    @staticmethod
+    def by_error(error: BaseException, at: float, batch: int | None) -> Stop:
+        """The end of a run by an error."""
+        if isinstance(error, MidstreamError):
+            notes = [*([error.detail] if error.detail else []), *getattr(error, "__notes__", ())]
+            return _cut(Stop(Reason.ERROR, at, error.message, "; ".join(notes) or None, error.hint, batch))
+        message = "internal error: this is a defect of Midstream, or of a function or sink that it called"
+        return _cut(Stop(Reason.ERROR, at, message, f"{type(error).__name__}: {error}", None, batch))
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields as plain values."""
+        return {**asdict(self), "reason": str(self.reason)}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a job does now; `stop` is why it does not run, or what ended its last run if no batch is done since."""
+
+    phase: Phase
+    stop: Stop | None = None
+
+    @property
+    def runs(self) -> bool:
+        """Whether somebody is at it."""
+        return self.phase in (Phase.RUNNING, Phase.STARTING)
+
+    def of_query(self, status: str) -> str:
+        """The status of a query: one that would run does so only while the job does."""
+        return str(self.phase) if status == "running" else status
+
+    @staticmethod
+    def of_json(record: Mapping[str, Any]) -> Standing:
+        """What a view shows, read back."""
+        stopped = record["stopped"]
+        return Standing(Phase(record["phase"]), None if stopped is None else _stop(stopped))
+
+    def to_json(self) -> dict[str, Any]:
+        """What every view shows of it."""
+        return {"phase": str(self.phase), "stopped": None if self.stop is None else self.stop.to_json()}
+
+
+def record_error(files: Files, stop: Stop) -> None:
+    """Writes down what ended a run; its lease has to be held."""
+    files.write_atomic(LAST_ERROR, json.dumps(stop.to_json()).encode(), point="last_error")
+
+
+def last_error(files: Files, batch: int | None) -> Stop | None:
+    """What ended a run after which no batch was done; `batch` is the newest."""
+    try:
+        stop = _stop(json.loads(files.read(LAST_ERROR)))
+    except MissingFile:
+        return None
+    except (ValueError, TypeError, KeyError):
+        return None  # a power failure may leave half of it, and no batch depends on it
+    return stop if (-1 if stop.batch is None else stop.batch) >= (-1 if batch is None else batch) else None
+
+
+def standing(files: Files, manifest: Manifest | None) -> Standing:
+    """What a job does now; `manifest` is its newest."""
+    present = seen(files)
+    batch = None if manifest is None else manifest.batch_id
+    failed = last_error(files, batch)
+    if present is not None and is_held(present.holder):
+        return Standing(Phase.RUNNING if present.holder.working else Phase.STARTING, failed)
+    if manifest is not None and manifest.settings.finished:
+        return Standing(Phase.FINISHED)
+    if failed is not None:
+        return Standing(Phase.FAILED, failed)
+    stop = None if present is None else _without_error(present, batch)
+    return Standing(Phase.FAILED if stop is not None and stop.reason is Reason.KILLED else Phase.STOPPED, stop)
+
+
+def stop_lines(now: Standing) -> list[str]:
+    """Why a job does not run, line by line; nothing of one that was stopped in order."""
+    stop = now.stop
+    if stop is None or stop.reason is Reason.ASKED:
+        return []
+    at = dt.datetime.fromtimestamp(stop.at, dt.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    first = f"{at}{'' if stop.batch is None else f', after batch {stop.batch}'}: {stop.message}"
+    since = "" if now.phase is Phase.FAILED else ", and no batch is done since"
+    lines = [f"stopped by an error{since}, {first}" if stop.reason is Reason.ERROR else f"stopped {first}"]
+    return [*lines, *(f"  {name}: {text}" for name in ("detail", "hint") if (text := getattr(stop, name)))]
+
+
+def _without_error(present: Seen, batch: int | None) -> Stop:
+    """How a run ended that has left no error."""
+    holder = present.holder
+    if holder.released:
+        return Stop(Reason.ASKED, holder.renewed, "the job was stopped, as it was asked to", batch=batch)
+    return Stop(
+        Reason.KILLED,
+        holder.renewed,
+        "the job's process ended without a word",
+        f"{holder} did not give its lease back; it last renewed it at this time",
+        "it was killed, or its machine failed: look for a lack of memory in the system's log; then start it again",
+        batch,
+    )
+
+
+def _stop(record: Mapping[str, Any]) -> Stop:
+    return Stop(**{**record, "reason": Reason(record["reason"])})
+
+
+def _cut(stop: Stop) -> Stop:
+    texts = {name: text[:LONGEST] for name in ("message", "detail", "hint") if (text := getattr(stop, name))}
+    return Stop(**{**asdict(stop), **texts})
