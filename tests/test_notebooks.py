@@ -90,7 +90,7 @@ def test_sessions_queries_jobs_and_histories_are_shown_while_they_run(tmp_path, 
         assert any("genmig" in text.get_text() for text in axes[0].get_legend().get_texts())
     if kind == "local":
         job = ms.open(tmp_path / "job")
-        assert "not running" in shown(job).text and "genmig" in shown(job.query("q")).text
+        assert "stopped" in shown(job).text and "genmig" in shown(job.query("q")).text
         assert "before: ((A B) C)" in shown(job.history[-1]).text
         assert shown(job.query("q").graph).elements.count("li") >= 5
         assert len(job.plot("q").axes) == 3

@@ -30,7 +30,7 @@ def said(*arguments: str) -> tuple[int, str]:
 
 def test_status_has_plurals_and_units(folder):
     code, told = said("status", folder)
-    assert code == 0 and "1 slot, not running" in told and "1 slots" not in told
+    assert code == 0 and "1 slot, stopped" in told and "1 slots" not in told
     assert "rows a second:" in told and ("ms each" in told or "s each" in told)
 
 

@@ -72,7 +72,7 @@ def test_a_live_view_follows_the_job_and_the_size_of_the_terminal_until_q(job, t
     assert next(pressed, None) is None
     shown = screen.getvalue()
     assert "batch 4" in shown and "batch 5" in shown
-    assert shown.count("not running") == 3  # the first look, the new batch, the new size
+    assert shown.count("shop  stopped  batch") == 3  # the first look, the new batch, the new size
 
 
 def test_a_query_is_as_far_behind_as_its_newest_row_is_ahead_of_its_results(job, tmp_path):

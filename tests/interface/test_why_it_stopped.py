@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.interface.running_jobs import command, described, feed, running
@@ -44,8 +45,8 @@ def checkpoint_of(file: Path) -> str:
     return str(file.parent / "job.checkpoint")
 
 
-def told(file: Path) -> dict:
-    return json.loads(command("status", checkpoint_of(file), "--json"))
+def told(file: Path) -> dict[str, Any]:
+    return dict(json.loads(command("status", checkpoint_of(file), "--json")))
 
 
 def test_the_error_that_ended_a_job_is_on_every_view(failed: Path):

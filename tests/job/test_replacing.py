@@ -91,6 +91,25 @@ def test_another_query_is_refused_and_told_what_becomes_of_the_state(cql, tmp_pa
 
 SUM = "SELECT A.v + B.v AS total FROM A [RANGE 20], B [RANGE 20] WHERE A.k = B.k AND A.v > 3"
 OTHER_WINDOW = SUM.replace("[RANGE 20]", "[RANGE 15]")
+TUMBLING = "SELECT k, COUNT(*) AS n FROM A [TUMBLE 30] GROUP BY k"
+
+
+def test_it_is_said_from_which_instant_on_a_query_that_took_the_place_is_complete(tmp_path, caplog):
+    many, rest = started(tmp_path, 6)
+    last = many.manifest.streams.latest["A"]
+    reword(many, TUMBLING, replace=True)
+    for part in rest:
+        many.batch(part)
+    many.batch({}, end=True)
+    record = next(r for r in many.history("q") if r.get("event") == "started")
+    whole = record["complete_from"]
+    assert whole == (last // 30 + 2) * 30, "the window in which the query began is the last that lacks rows"
+    got, expected = many.table("q"), ms.run(TUMBLING, tables())
+    assert ms.snapshot_equal(clipped(got, whole), clipped(expected, whole))
+    assert not ms.snapshot_equal(clipped(got, whole - 1), clipped(expected, whole - 1))
+    assert (
+        f"query q was replaced with batch {record['start_batch']}: results are complete from {whole} on" in caplog.text
+    )
 
 
 @pytest.mark.parametrize(("cql", "keeps"), [(SUM, True), (OTHER_WINDOW, False)])
@@ -111,7 +130,8 @@ def test_a_query_that_takes_the_place_keeps_the_windows_that_both_have(cql, keep
     assert bool(record["kept"]) == keeps and bool(record["lost"]) != keeps
     got, expected = many.table("q"), ms.run(cql, tables())
     whole = (many.manifest.account("q").sharing or {})["start"] if keeps else last + 16
-    assert got.num_rows
+    begun = next(r for r in many.history("q") if r.get("event") == "started")
+    assert got.num_rows and begun["complete_from"] == whole
     assert ms.snapshot_equal(clipped(got, whole), clipped(expected, whole))
     entry = many.manifest.queries[aside]
     assert (entry.cql, entry.status) == (OLD, REPLACED)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -58,3 +60,30 @@ def test_slots_come_and_go_while_a_job_runs(tmp_path, seed):
 def test_a_number_of_slots_that_cannot_be_is_refused(tmp_path, slots):
     with opened(tmp_path) as session, pytest.raises(ms.MidstreamError):
         session.rescale(slots)
+
+
+def slots_after(folder: Path, declared: int | None, asked: int | None = None) -> int:
+    """How many slots a job has after a run that declares a number of them, and is asked for another."""
+    with CheckpointSession(checkpoint=str(folder), on="local", slots=declared) as session:
+        session.stream("A", SLOTS_SCHEMA).query("q", "SELECT k FROM A [NOW]")
+        session.start()
+        if asked is not None:
+            session.rescale(asked)
+        at = int(session.job.batch + 1) if session._job.manifest is not None else 0
+        session.push("A", pa.table({"k": [at], "ts": [at]}, schema=SLOTS_SCHEMA))
+        return session.job.slots.count
+
+
+SLOTS_SCHEMA = pa.schema([("k", pa.int64()), ("ts", pa.int64())])
+
+
+def test_the_slots_that_were_asked_for_stay_until_another_number_is_declared(tmp_path, caplog):
+    assert slots_after(tmp_path, 2) == 2
+    assert slots_after(tmp_path, 2, asked=4) == 4
+    assert "keeps" not in caplog.text
+    assert slots_after(tmp_path, 2) == 4
+    assert "the job keeps 4 slots, as it was asked to while it ran; slots = 2" in caplog.text
+    assert slots_after(tmp_path, 3) == 3
+    assert slots_after(tmp_path, 3) == 3
+    assert slots_after(tmp_path, None) == 3
+    assert slots_after(tmp_path, 2) == 2

@@ -34,7 +34,8 @@ class Settings:
     `carry` which of their columns batches carry. A `finished` job takes in nothing more. `functions` are the
     fingerprints of users' functions, `retention` the limits of what is kept. `declared_links` are those between sites
     as the job's program declares them, `links` those that were changed while it ran: the two sites, the latency in
-    seconds and the rate in bytes per second.
+    seconds and the rate in bytes per second. `declared_slots` is the number of slots that the program declares; the
+    job may have been asked for another one since.
     """
 
     job: str | None = None
@@ -49,6 +50,7 @@ class Settings:
     homes: Mapping[str, Sequence[int]] = field(default_factory=dict)
     links: Sequence[Sequence[Any]] = field(default_factory=list)
     declared_links: Sequence[Sequence[Any]] = field(default_factory=list)
+    declared_slots: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

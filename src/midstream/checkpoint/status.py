@@ -45,7 +45,7 @@ def no_batch(store: CheckpointStore, now: Standing) -> JobError:
             hint=now.stop.hint,
         )
     return JobError(
-        f"no job runs on {store.uri}, and no batch is done there",
+        f"there is no finished batch at {store.uri}, and no job runs there",
         hint="is this the checkpoint that the job was started with?",
     )
 

@@ -62,6 +62,7 @@ from midstream.job.needed import needed_columns
 from midstream.job.outputs.announcing import Announcements
 from midstream.job.outputs.delivery import Deliveries, identity_after
 from midstream.job.position import Position
+from midstream.job.queries.completeness import tell_of_started
 from midstream.job.queries.fingerprints import Fingerprints
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.requests import Requests
@@ -182,6 +183,7 @@ class Job:
             case Collect(manifest):
                 self.requests.committed()
                 self.commits.end(manifest)
+                tell_of_started(manifest)
             case CallSinks(before, manifest):
                 self.call_sinks(before, manifest)
             case Watch(name, policy):

@@ -6,6 +6,7 @@ applies one to a copy. Whatever has happened, the next manifest restores the sta
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -45,6 +46,13 @@ from midstream.job.task.exchange import GROUP_BITS, bits_of, default_routing
 from midstream.job.task.sides import COMING, LEAVING
 from midstream.migration.protocol import Situation
 from midstream.optimizer.plans import Plan
+
+log = logging.getLogger(__name__)
+
+KEEPS_SLOTS = (
+    "the job keeps %d slots, as it was asked to while it ran; slots = %d is what it began with "
+    "(midstream rescale changes the number, and so does another one that is declared)"
+)
 
 
 @dataclass(slots=True)
@@ -94,24 +102,29 @@ class JobState:
     def open(self, manifest: Manifest | None, uri: str, slots: int | None = None, bits: int | None = None) -> None:
         """Goes on from a manifest; another number of slots comes with a batch.
 
-        `bits` of partition groups are chosen when a checkpoint is made, and ignored on an existing one.
+        The number that is declared is what a job begins with. What it was asked for since stays until another number is
+        declared. `bits` of partition groups are chosen when a checkpoint is made, and ignored on an existing one.
         """
         self.manifest = manifest
         if manifest is None:
             self.group_bits = self.group_bits if bits is None else chosen_bits(bits)
             require_slots(self.slots, 2**self.group_bits)
+            self.settings = replace(self.settings, declared_slots=slots)
             return
         now = current_routing(manifest, self.slots)
         self.slots, self.group_bits = now.slots, bits_of(len(now.groups))
         require_bits(bits, self.group_bits, uri)
         self.wanted = wanted_since(manifest)
-        if slots is not None and slots != self.slots:
+        if slots is not None and slots == manifest.settings.declared_slots != self.wanted_slots:
+            log.warning(KEEPS_SLOTS, self.wanted_slots, slots)
+        elif slots is not None and slots != self.wanted_slots:
             require_slots(slots, 2**self.group_bits)
             living = {name: _route(None, home) for name, home in manifest.settings.homes.items()}
             require_no_homes(living, "go over to another number of slots")
             self.wanted = self._dealt_evenly(slots, ANOTHER_NUMBER)
         require_same_job(manifest, self.settings.job, uri)
-        self.settings = replace(manifest.settings, job=manifest.settings.job or self.settings.job)
+        named = manifest.settings.job or self.settings.job
+        self.settings = replace(manifest.settings, job=named, declared_slots=slots)
         homes = manifest.settings.homes
         self.routes = {name: _route(key, homes.get(name, ())) for name, key in manifest.settings.arrival.items()}
         known = manifest.accounts.items()

@@ -144,7 +144,7 @@ def migration_line(record: dict[str, Any]) -> str:
     if record.get("event") == "started":
         kept = ", ".join(f"{alias} since batch {batch}" for alias, batch in record["inherited"].items())
         shared = f", with what {', '.join(record['shares'])} keeps: {kept}" if kept else ""
-        return f"  started with batch {record['start_batch']}{shared}"
+        return f"  started with batch {record['start_batch']}{shared}: {record['complete']}"
     if record.get("event") in ("quarantined", "resumed", "functions changed"):
         since = f", stopped in batch {record['start_batch']}" if record["event"] == "resumed" else ""
         return f"  {record['event']} with batch {record['end_batch']}{since}: {record['trigger']}"

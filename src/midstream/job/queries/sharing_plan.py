@@ -20,12 +20,15 @@ from typing import Any
 from midstream.algebra import physical as p
 from midstream.algebra.plan import ToStream
 from midstream.algebra.time import BEGINNING
+from midstream.algebra.windows import Hop
 from midstream.checkpoint.manifest import Manifest
+from midstream.job.queries.completeness import complete
 from midstream.job.queries.fingerprints import Fingerprint, Fingerprints, Outline, Window
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.task.kept_windows import probed_alias, probed_token
 from midstream.job.task.shipping import Shipped
 from midstream.job.task.works import BySlot, FragmentWork, Inherited, Member, TaskWork
+from midstream.operators.hops import boundary_after, last_boundary_reaching
 from midstream.operators.shared_graph import Named
 
 ALWAYS = -1
@@ -46,6 +49,11 @@ class Record:
     own: bool = False
     inherited: Mapping[str, int] = field(default_factory=dict)
     shares: tuple[str, ...] = ()
+
+    @property
+    def lacks_rows(self) -> bool:
+        """Whether some window began after rows that it would hold."""
+        return any(batch != ALWAYS for batch in self.since.values())
 
     def to_json(self) -> dict[str, Any]:
         """What the manifest says."""
@@ -199,7 +207,7 @@ class SharingPlan:
             if source.longest is None:
                 return None
             if source.stream.name in latest:
-                ends.append(latest[source.stream.name] + source.longest)
+                ends.append(_end_of(source, latest[source.stream.name]))
         return max(ends)
 
     def start(self, query: str) -> int:
@@ -353,10 +361,19 @@ class SharingPlan:
                 "start_batch": self.batch_id,
                 "end_batch": self.batch_id,
                 "at": None if record.start == BEGINNING else record.start,
+                **complete(record.start, record.lacks_rows, record.whole_at, self.queries[name].plan.query.domain),
                 "inherited": {alias: max(0, batch) for alias, batch in record.inherited.items()},
                 "shares": list(record.shares),
             }
         ]
+
+
+def _end_of(source: p.Source, tick: int) -> int:
+    """When a row of this tick, and all before it, have ended; its window has an end."""
+    if isinstance(source.window, Hop):
+        return boundary_after(last_boundary_reaching(tick, source.window), source.window)
+    assert source.longest is not None
+    return tick + source.longest
 
 
 def _largest(outline: Outline, known: Mapping[str, Any]) -> Iterator[Outline]:

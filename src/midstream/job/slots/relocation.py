@@ -51,8 +51,8 @@ def current_routing(manifest: Manifest | None, slots: int, bits: int = GROUP_BIT
 
 
 def still_wanted(wanted: Routing | None, now: Routing) -> Wanted | None:
-    """What a manifest says of slots that had to wait; a number of slots that a session was opened with is not kept."""
-    if wanted is None or wanted.deals_as(now) or wanted.trigger == ANOTHER_NUMBER:
+    """What a manifest says of slots that had to wait."""
+    if wanted is None or wanted.deals_as(now):
         return None
     apart = {name: list(table) for name, table in wanted.apart.items()}
     return Wanted(list(wanted.groups), wanted.slots, wanted.trigger, wanted.protocol, wanted.reason, apart)
