@@ -14,3 +14,6 @@ def test_how_long_a_migration_takes_is_said_in_the_units_of_time(time, takes):
     shown = migration_forecast({**told, "strategies": [genmig], "observed": True})
     line = next(line for line in shown.splitlines() if line.startswith("* genmig"))
     assert takes in line and "1,200" in line
+    assert "stream time" in shown and "not measured in this job yet" in shown
+    corrected = migration_forecast({**told, "strategies": [{**genmig, "measured": 1}], "observed": True})
+    assert "took: genmig (1 migration)" in corrected and "not measured" not in corrected

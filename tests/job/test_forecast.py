@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from tests.job.served import Served
@@ -11,9 +12,11 @@ import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint.control import ask as ask_job
 from midstream.interface.asking import COMMANDS, asked, checked
+from midstream.interface.cli.forecasts import migration_forecast
 from midstream.job.commands.accounts import history_of
 from midstream.job.commands.forecast import forecast, migration_text
 from midstream.language import parse
+from midstream.migration.corrections import MEASURED_AS
 from midstream.optimizer.plans import plan_query
 
 JOIN = "SELECT A.v AS a, B.v AS b FROM A [RANGE 20], B [RANGE 20], C [RANGE 20] WHERE A.k = B.k AND B.k = C.k"
@@ -180,3 +183,48 @@ def test_a_query_in_quarantine_is_read_with_its_plan_and_foretold_what_resuming_
     job.driver.state.faults.resume("cast")
     with pytest.raises(ms.JobError, match="not in quarantine"):
         foretold(job, command="resume", query="cast")
+
+
+def measured(job, plan: str, parts: list) -> dict:
+    """Migrates to a plan by genmig; gives what its history says once it has ended."""
+    job.migrate_query("q", plan, "genmig")
+    while job.driver.queries["q"].migration is not None:
+        job.batch(parts.pop(0))
+    return next(r for r in reversed(job.history("q")) if r["strategy"] == "genmig")
+
+
+def test_a_forecast_is_corrected_by_what_migrations_of_the_job_took(tmp_path):
+    # Every key is alone: nearly nothing joins, which the model cannot know.
+    rows = {
+        name: pa.table({"k": [3 * i + s for i in range(600)], "v": range(600), "ts": range(600)})
+        for s, name in enumerate("ABC")
+    }
+    job = Served(catalog=ask(JOIN, rows).catalog, folder=tmp_path)
+    job.add("q", JOIN, wanted="((A B) C)")
+    parts = job.cut(rows, 60)
+    for part in parts[:10]:
+        job.batch(part)
+    rest = parts[10:]
+
+    def genmig(plan: str) -> dict:
+        told = foretold(job, command="migrate", query="q", plan=plan)
+        return next(s for s in told["strategies"] if s["strategy"] == "genmig")
+
+    def off(figure: float, took: float) -> float:
+        return abs(np.log((figure + 1) / (took + 1)))
+
+    before = genmig("(A (B C))")
+    assert before["measured"] == 0 and before["modelled"]["work"] == before["work"]
+    took = measured(job, "(A (B C))", rest)
+    after = genmig("((A B) C)")
+    assert after["measured"] == 1
+    again = measured(job, "((A B) C)", rest)
+    for name, known in MEASURED_AS.items():
+        assert off(after[name], again[known]) <= off(after["modelled"][name], again[known]) + 0.1, name
+        assert off(after[name], again[known]) < np.log(2), (name, after, took, again)
+
+
+def test_a_forecast_of_the_running_plan_says_that_it_runs(job):
+    told = foretold(job, command="migrate", query="q", plan="((A B) C)")
+    assert told["strategies"] == [] and told["from"] == told["to"]
+    assert migration_forecast(told) == "query q runs by ((A B) C) already: nothing would migrate"

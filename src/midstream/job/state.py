@@ -22,6 +22,7 @@ from midstream.errors import JobError
 from midstream.job.batch import Batch
 from midstream.job.migrations.verifying import Consequence, Verifications
 from midstream.job.plans.local_plans import follow
+from midstream.job.queries.arrivals import arrivals
 from midstream.job.queries.declared import require_same_job
 from midstream.job.queries.faults import Faults
 from midstream.job.queries.replacing import name_of_old
@@ -44,6 +45,7 @@ from midstream.job.slots.sites import require_no_homes
 from midstream.job.slots.spreading import SpreadGroups
 from midstream.job.task.exchange import GROUP_BITS, bits_of, default_routing
 from midstream.job.task.sides import COMING, LEAVING
+from midstream.migration.corrections import corrections
 from midstream.migration.protocol import Situation
 from midstream.optimizer.plans import Plan
 
@@ -325,7 +327,9 @@ class JobState:
             {alias: latest[name] for alias, name in aliases.items() if name in latest},
             {alias: registers.get(name, BEGINNING) for alias, name in aliases.items()},
             max(ends.values(), default=BEGINNING),
+            statistics=arrivals(self.manifest.outputs.recent, aliases),
             ends=ends,
+            corrections=corrections(r for account in self.manifest.accounts.values() for r in account.history),
         )
 
     def query_of_results(self, name: str) -> RunningQuery | None:

@@ -7,8 +7,9 @@ estimates in place of the global window: how many tuples each stored input holds
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from typing import Any
 
 from midstream.algebra.plan import (
     Aggregate,
@@ -22,6 +23,7 @@ from midstream.algebra.plan import (
     walk_plan,
 )
 from midstream.algebra.time import BEGINNING
+from midstream.migration.corrections import UNMEASURED, Correction
 from midstream.migration.moving_state_paced import LEAST_WORK, SHARE
 from midstream.migration.moving_state_replayed import REPLAY
 from midstream.migration.protocol import Decision, Situation
@@ -37,7 +39,8 @@ class Prediction:
 
     `duration` is in ticks until the new plan is alone, `work` in rows handled, `rows` the most that is held, `silence`
     in ticks without a result; less than a batch is none, because results leave by the batch. `delayed` is what the old
-    plan handles more than the new one would, until the new one is alone.
+    plan handles more than the new one would, until the new one is alone. `modelled` is what the model alone says, where
+    figures are corrected by so many `measured` migrations.
     """
 
     strategy: str
@@ -46,8 +49,24 @@ class Prediction:
     rows: float
     silence: float
     delayed: float = 0.0
+    modelled: Mapping[str, float] = field(default_factory=dict)
+    measured: int = 0
 
-    def as_dict(self) -> dict[str, float | str]:
+    def corrected(self, by: Correction, batch_ticks: float) -> Prediction:
+        """The prediction with the model's figures corrected; silence is as long as work takes."""
+        silence = self.silence * by.work
+        return replace(
+            self,
+            duration=self.duration * by.duration,
+            work=self.work * by.work,
+            rows=self.rows * by.rows,
+            silence=silence if silence > batch_ticks else 0.0,
+            delayed=self.delayed * by.duration,
+            modelled={"duration": self.duration, "work": self.work, "rows": self.rows},
+            measured=by.migrations,
+        )
+
+    def as_dict(self) -> dict[str, Any]:
         """All fields as plain values."""
         return {
             "strategy": self.strategy,
@@ -56,6 +75,8 @@ class Prediction:
             "rows": self.rows,
             "silence": self.silence,
             "delayed": self.delayed,
+            "modelled": dict(self.modelled),
+            "measured": self.measured,
         }
 
 
@@ -76,7 +97,11 @@ class Predictor:
         self.batch_ticks = situation.statistics.batch_ticks or 1.0
 
     def predict(self, strategy: str, decision: Decision) -> Prediction:
-        """What one strategy takes, with what it would decide now."""
+        """What one strategy takes, with what it would decide now, corrected by what was measured of it."""
+        correction = self.situation.corrections.get(strategy, UNMEASURED)
+        return self._modelled(strategy, decision).corrected(correction, self.batch_ticks)
+
+    def _modelled(self, strategy: str, decision: Decision) -> Prediction:
         match strategy:
             case "moving_state":
                 # A row that goes to another slot is read, sent and stored again.

@@ -21,6 +21,7 @@ from midstream.algebra.physical import Source
 from midstream.algebra.plan import Relation
 from midstream.algebra.statistics import UNKNOWN, Statistics
 from midstream.algebra.time import BEGINNING
+from midstream.migration.corrections import Correction
 from midstream.migration.execution import Execution, SingleBox
 from midstream.operators.box import Box
 from midstream.optimizer.plans import Plan
@@ -36,8 +37,8 @@ class Situation:
     `inside` is the latest end of anything in the old box's states, `ends` the same for each state by id, if known.
     `seen_below` is the latest end of what came by inputs that are no sources of the query, where a part of a plan
     migrates. The plans, the functions and the statistics are for finding that part, and for `auto`; to `auto`,
-    `unchanged` says which sub-plans are below the part, and `shipped` how many rows would go to other slots with their
-    state.
+    `unchanged` says which sub-plans are below the part, `shipped` how many rows would go to other slots with their
+    state, and `corrections` by how much earlier forecasts were off, by strategy.
     """
 
     sources: tuple[Source, ...]
@@ -53,6 +54,7 @@ class Situation:
     seen_below: int = BEGINNING
     unchanged: tuple[Relation, ...] = ()
     shipped: int = 0
+    corrections: Mapping[str, Correction] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from midstream.algebra.quantities import amount, length, size
+from midstream.algebra.quantities import amount, length, plural, size
 from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME
 
 
@@ -27,6 +27,8 @@ def rebalance_forecast(record: dict[str, Any]) -> str:
 def migration_forecast(record: dict[str, Any]) -> str:
     """What each strategy is predicted to take from one plan to another; the one that `auto` would choose is marked."""
     domain = TIMESTAMP_TIME if record["time"] == "timestamp" else INTEGER_TIME
+    if not record["strategies"]:
+        return f"query {record['query']} runs by {record['to']} already: nothing would migrate"
     whole = f"{record['from']} to {record['to']}"
     part = f"; only {record['part']} migrates" if record["part"] not in (None, "", whole) else ""
     lines = [f"query {record['query']} would go over from {record['from']} to {record['to']}{part}"]
@@ -40,9 +42,22 @@ def migration_forecast(record: dict[str, Any]) -> str:
             )
         else:
             lines.append(f"  {each['strategy']:24}refused: {each['why']}")
-    if not record["observed"]:
-        lines.append("  the query is not adaptive: its streams are not watched, so figures are rough")
-    return "\n".join(lines)
+    lines.append("  takes and silent for are in stream time; work and rows held are beside what the query does anyway")
+    return "\n".join([*lines, *_trust(record)])
+
+
+def _trust(record: dict[str, Any]) -> list[str]:
+    """What the figures rest on."""
+    measured = {each["strategy"]: each["measured"] for each in record["strategies"] if each.get("measured")}
+    named = ", ".join(f"{name} ({plural(count, 'migration')})" for name, count in measured.items())
+    unwatched = "" if record["observed"] else ", and nobody watches how often keys meet (the query is not adaptive)"
+    lines = [f"  corrected by what migrations of this job took: {named}"] if measured else []
+    if any(each["legal"] and not each.get("measured") for each in record["strategies"]):
+        others = "the other figures are" if measured else "these figures are"
+        lines.append(
+            f"  {others} a model's, not measured in this job yet{unwatched}: they may be off by ten times or more"
+        )
+    return lines
 
 
 def links_text(record: dict[str, Any]) -> str:

@@ -155,19 +155,29 @@ def migration_text(job: Job, query: RunningQuery, plan: Plan | str, part: str, p
 
 
 def _migrate(job: Job, query: RunningQuery, plan: str, part: str) -> Record:
-    target, known = _towards(job, query, plan_query(query.plan.query, plan, query.emit_every))
+    wanted = plan_query(query.plan.query, plan, query.emit_every)
+    if wanted.text == query.plan.text and not query.local:
+        return {**_between(job, query, query), "part": None, "side_by_side": False, "strategy": None, "strategies": []}
+    target, known = _towards(job, query, wanted)
     auto, apart = legal_strategy(query, target, "auto", part)
     known, decision = _decided(job, query, target, auto, apart, known)
     strategies = [_strategy(query, target, name, part, known) for name in STRATEGIES if name != "auto"]
+    return {
+        **_between(job, query, target),
+        "part": decision.get("part"),
+        "side_by_side": apart,
+        "strategy": decision.get("strategy", auto.name),
+        "strategies": strategies,
+    }
+
+
+def _between(job: Job, query: RunningQuery, target: RunningQuery) -> Record:
+    """What a forecast says of the two plans; equal ones: there is nothing to migrate."""
     return {
         "query": query.name,
         "time": "integer" if query.plan.query.domain.is_integer else "timestamp",
         "from": query.plan.text,
         "to": target.plan.text,
-        "part": decision.get("part"),
-        "side_by_side": apart,
-        "strategy": decision.get("strategy", auto.name),
-        "strategies": strategies,
         "graph": graph_of(target)["nodes"],
         "observed": query.name in job.watchers.by_query,
     }

@@ -122,7 +122,7 @@ def _require(query: RunningQuery, target: RunningQuery, strategy: Strategy) -> N
 
 
 def decide(strategy: Strategy, apart: bool, situation: Situation, observed: Statistics | None) -> Decision:
-    """What a strategy decides; where statistics are known, with what it is predicted to take."""
+    """What a strategy decides, with what it is predicted to take."""
     known = situation if observed is None else replace(situation, statistics=observed)
     if apart and isinstance(strategy, Auto) and observed is None:
         # Nothing is known of how much a batch can carry: both plans run, which is never silent.
@@ -131,7 +131,7 @@ def decide(strategy: Strategy, apart: bool, situation: Situation, observed: Stat
     if apart:
         decision[KEEPS_AHEAD] = True
         decision.setdefault("strategy", strategy.name)
-    if observed is not None and "predictions" not in decision:
+    if "predictions" not in decision:
         record = predicted(strategy.name, decision, known)
         if record is not None:
             decision["predictions"] = [record]

@@ -1,0 +1,56 @@
+"""Forecasts of migrations, corrected by what earlier ones took.
+
+A cost model is about right in proportions and may be far off in size, because it guesses how many rows match. What a
+job's migrations took is in its history beside what the model said, so the next forecast of the same strategy is
+multiplied by the mean ratio of the two (the geometric mean: half and double cancel).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+MEASURED_AS = {"duration": "duration", "work": "processed_twice", "rows": "peak_extra_rows"}
+"""Under which name a history has what a model says of a migration."""
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """By what the model's figures of a strategy are multiplied, and how many migrations that was measured from."""
+
+    duration: float = 1.0
+    work: float = 1.0
+    rows: float = 1.0
+    migrations: int = 0
+
+
+UNMEASURED = Correction()
+
+
+def corrections(history: Iterable[Mapping[str, Any]]) -> dict[str, Correction]:
+    """The corrections by strategy that follow from migrations of a job that have ended.
+
+    >>> past = {"strategy": "genmig", "status": "done", "duration": 99, "processed_twice": 9, "peak_extra_rows": 7}
+    >>> model = {"duration": 999.0, "work": 99.0, "rows": 7.0}
+    >>> found = corrections([{**past, "predicted": {"modelled": model}}])["genmig"]
+    >>> round(found.duration, 6), round(found.work, 6), found.rows, found.migrations
+    (0.1, 0.1, 1.0, 1)
+    """
+    ratios: dict[str, list[dict[str, float]]] = {}
+    for record in history:
+        modelled = (record.get("predicted") or {}).get("modelled")
+        if modelled is not None and record.get("status") == "done":
+            found = {name: (record[known] + 1) / (modelled[name] + 1) for name, known in MEASURED_AS.items()}
+            ratios.setdefault(record["strategy"], []).append(found)
+    return {
+        strategy: Correction(
+            **{name: _mean([each[name] for each in found]) for name in MEASURED_AS}, migrations=len(found)
+        )
+        for strategy, found in ratios.items()
+    }
+
+
+def _mean(ratios: list[float]) -> float:
+    return math.exp(sum(map(math.log, ratios)) / len(ratios))
