@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from midstream.interface.cli.app import app
+from midstream.interface.cli.run import BatchNotes
 
 
 @pytest.fixture
@@ -46,3 +47,17 @@ def test_what_is_available_is_released_or_finished(options, trigger, ends, sessi
 def test_queries_are_dropped_by_name_and_the_job_is_known_by_its_file(session, tmp_path):
     assert ran(tmp_path, "--drop", "a", "--drop", "b", "--replace").exit_code == 0
     session.opened.assert_called_once_with("orders", True, ("a", "b"))
+
+
+def test_a_suggestion_is_told_once_until_it_changes(capsys):
+    def batch(number: int, action: str, target: str) -> None:
+        decision = {"action": action, "target": target, "reason": f"{target} is better, says batch {number}"}
+        counts = {"rows": {"A": 1}, "late": {}, "queries": {}, "seconds": {"batch": 0.1}}
+        notes({"batch_id": number, **counts, "decisions": {"q": decision}})
+
+    notes = BatchNotes()
+    steps = [("suggest", "(A B)"), ("suggest", "(A B)"), ("suggest", "(B A)"), ("stay", "(B A)"), ("suggest", "(B A)")]
+    for number, (action, target) in enumerate(steps):
+        batch(number, action, target)
+    told = [line for line in capsys.readouterr().err.splitlines() if "is better" in line]
+    assert [line[-1] for line in told] == ["0", "2", "4"]

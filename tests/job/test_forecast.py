@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
+import math
+
 import pyarrow as pa
 import pytest
 from tests.job.served import Served
@@ -211,7 +212,7 @@ def test_a_forecast_is_corrected_by_what_migrations_of_the_job_took(tmp_path):
         return next(s for s in told["strategies"] if s["strategy"] == "genmig")
 
     def off(figure: float, took: float) -> float:
-        return abs(np.log((figure + 1) / (took + 1)))
+        return abs(math.log((figure + 1) / (took + 1)))
 
     before = genmig("(A (B C))")
     assert before["measured"] == 0 and before["modelled"]["work"] == before["work"]
@@ -221,7 +222,7 @@ def test_a_forecast_is_corrected_by_what_migrations_of_the_job_took(tmp_path):
     again = measured(job, "((A B) C)", rest)
     for name, known in MEASURED_AS.items():
         assert off(after[name], again[known]) <= off(after["modelled"][name], again[known]) + 0.1, name
-        assert off(after[name], again[known]) < np.log(2), (name, after, took, again)
+        assert off(after[name], again[known]) < math.log(2), (name, after, took, again)
 
 
 def test_a_forecast_of_the_running_plan_says_that_it_runs(job):

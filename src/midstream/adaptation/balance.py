@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from midstream.algebra.quantities import plural
 from midstream.distribution.balancing import GAIN, PATIENCE, balanced, skew, slot_loads
 from midstream.distribution.move_costs import MoveCost, Moved, Prices, costs_text, in_all, predict_all
 from midstream.distribution.protocols.manager import MoveRequest
@@ -253,12 +254,13 @@ class BalanceController:
         """What speaks against moving now."""
         policy = self.policy
         if moving:
-            return f"{moving} groups are under way; what that changes must show first."
+            return f"{plural(moving, 'group is', 'groups are')} under way; what that changes must show first."
         if forecast.skew < policy.skewed:
             return f"Less than {policy.skewed:g} times is not worth a move."
         needed = int(policy.patience * self.mistrust)
         if self.overfull < needed:
-            return f"It has been so in {self.overfull} looks on end; waiting for {needed}, in case it does not last."
+            looks = plural(self.overfull, "look")
+            return f"It has been so in {looks} on end; waiting for {needed}, in case it does not last."
         if not movable:
             return "No group that may move would even it out."
         if forecast.expected_skew > policy.gain * forecast.skew:
@@ -285,7 +287,7 @@ def _pairs(routing: Sequence[int], dealt: Sequence[int]) -> dict[tuple[int, int]
 
 def _moves(requests: Sequence[MoveRequest], costs: Sequence[MoveCost]) -> str:
     parts = [
-        f"{len(r.groups)} groups from {r.sender} to {r.receiver} by {r.protocol} ({cost.length:.3g} s)"
+        f"{plural(len(r.groups), 'group')} from {r.sender} to {r.receiver} by {r.protocol} ({cost.length:.3g} s)"
         for r, cost in zip(requests, costs, strict=True)
     ]
     return f"Moving {', '.join(parts)}."

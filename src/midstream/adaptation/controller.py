@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal
 from midstream.adaptation.migration_cost import migration_cost
 from midstream.adaptation.policy import Policy
 from midstream.algebra.plan import Relation
-from midstream.algebra.quantities import amount, length, rate, work
+from midstream.algebra.quantities import amount, length, plural, rate, work
 from midstream.algebra.statistics import Statistics
 from midstream.html import escaped, section
 from midstream.optimizer.cost import Constants
@@ -280,12 +280,13 @@ class Controller:
                 f"less than {policy.margin:g} times the migration's cost. Staying."
             )
         elif candidate.gained < policy.evidence * price or candidate.looks < policy.patience:
+            looks, patience = plural(candidate.looks, "look"), plural(policy.patience, "look")
             why = (
-                f"It has been better by {amount(candidate.gained)} so far, in {candidate.looks} looks; waiting for "
-                f"{amount(policy.evidence * price)} and {policy.patience} looks, in case it does not last. Staying."
+                f"It has been better by {amount(candidate.gained)} so far, in {looks}; waiting for "
+                f"{amount(policy.evidence * price)} and {patience}, in case it does not last. Staying."
             )
         elif len(self.migrated_at) >= policy.per_hour:
-            why = f"It would pay, but there have been {policy.per_hour} migrations in the last hour. Staying."
+            why = f"It would pay, but the last hour has had {plural(policy.per_hour, 'migration')} already. Staying."
         else:
             action = "migrate" if policy.mode == "auto" else "suggest"
             doing = "Migrating" if action == "migrate" else "Suggesting a migration"

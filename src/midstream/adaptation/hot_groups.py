@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from midstream.algebra.quantities import plural
 from midstream.distribution.balancing import GAIN, PATIENCE, balanced, skew, slot_loads
 
 Action = Literal["stay", "spread", "bring_home", "wait"]
@@ -145,7 +146,8 @@ class HotController:
         if self.resting.get(group):
             return HotDecision("stay", f"{fact} It rests for {self.resting[group]} more batches. Staying.", skew, skew)
         if self.hot_for[group] < policy.patience:
-            waits = f"It has been so in {self.hot_for[group]} batches on end; waiting for {policy.patience}."
+            batches = plural(self.hot_for[group], "batch", "batches")
+            waits = f"It has been so in {batches} on end; waiting for {policy.patience}."
             return HotDecision("stay", f"{fact} {waits} Staying.", skew, skew)
         return self._spread(group, groups[group], Dealing(routing, loads, slots), skew, fact, refused)
 
@@ -165,7 +167,7 @@ class HotController:
         """Why a group that is spread is to come home; empty if it is not."""
         if self.cool_for.get(group, 0) >= self.policy.patience:
             cooled = f"less than {self.policy.cool:g} times a slot's fair share"
-            return f"it has had {cooled} in {self.cool_for[group]} batches on end."
+            return f"it has had {cooled} in {plural(self.cool_for[group], 'batch', 'batches')} on end."
         if group in self.watched and group not in self.resting:
             before, expected = self.watched.pop(group)
             if skew > before and skew > expected * (1 + self.policy.tolerance):

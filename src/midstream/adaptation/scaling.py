@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from midstream.algebra.quantities import plural
 from midstream.errors import JobError
 
 _RANGE = re.compile(r"\s*(\d+)\s*\.\.\s*(\d+)\s*")
@@ -115,7 +116,7 @@ class ScaleController:
             return ScaleDecision("stay", slots, busy, busy, f"{fact} {why} Staying.")
         self.busy_for = self.idle_for = 0
         self.resting, self.expected = policy.rest, expected
-        reason = f"{fact} With {wanted} slots it would be {expected:.0%}; slots = {self.range}."
+        reason = f"{fact} With {plural(wanted, 'slot')} it would be {expected:.0%}; slots = {self.range}."
         return ScaleDecision("more" if wanted > slots else "fewer", wanted, busy, expected, reason)
 
     def _review(self, busy: float) -> None:
@@ -133,7 +134,8 @@ class ScaleController:
             return f"Slots have changed lately; waiting for {self.resting} more batches."
         needed, so_far = self.policy.patience * self.mistrust, self.busy_for if wanted > slots else self.idle_for
         if so_far < needed:
-            return f"It has been so in {so_far} batches on end; waiting for {needed}, in case it does not last."
+            batches = plural(so_far, "batch", "batches")
+            return f"It has been so in {batches} on end; waiting for {needed}, in case it does not last."
         return None
 
     def to_json(self) -> dict[str, Any]:

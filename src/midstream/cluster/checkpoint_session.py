@@ -313,8 +313,6 @@ class CheckpointSession(Session):
         if listener is not None:
             listener.go_on()
         self._run.begin()
-        if self._job.commits.lease is not None:
-            self._job.commits.lease.work()
         if listener is not None:
             listener.listen()
             self._listener = listener

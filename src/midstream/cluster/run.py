@@ -57,6 +57,8 @@ class Run:
         needed = self.arrival.begin(self.declarations)
         self.started = True
         self.backend.begin(self.job, list(self.inputs.values()), needed, self.trigger)
+        if self.job.commits.lease is not None:
+            self.job.commits.lease.work()
 
     def brings(self, queries: Sequence[RunningQuery]) -> bool:
         """Whether batches bring all that some queries read, to where they need it; true while none come."""

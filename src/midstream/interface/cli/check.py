@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from midstream.algebra.quantities import plural
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import USER_ERROR, ends_clearly
 from midstream.interface.cli.output import complain, note, show_json
@@ -56,7 +57,8 @@ def require_sound(path: Path, on: options.Place | None = None, json: bool = Fals
             complain(one.words(path))
         complain("1 mistake" if len(located) == 1 else f"{len(located)} mistakes")
     else:
-        note(f"{path} is valid: a job of {len(job.streams)} streams and {len(job.queries)} queries")
+        queries = plural(len(job.queries), "query", "queries")
+        note(f"{path} is valid: a job of {plural(len(job.streams), 'stream')} and {queries}")
     if located:
         raise typer.Exit(USER_ERROR)
 

@@ -68,7 +68,8 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
             f"stream {name}: {stream['rows']:,} rows, {stream['late']:,} late, {stream['unusable']:,} unusable"
         )
     if moving := answer.get("moving"):
-        lines.append(f"{moving['groups']} groups move by {moving['protocol']} since batch {moving['since']}")
+        groups = plural(moving["groups"], "group moves", "groups move")
+        lines.append(f"{groups} by {moving['protocol']} since batch {moving['since']}")
     lines += [f"link {ends}: {link}" for ends, link in answer.get("links", {}).items()]
     lines += between_slots_lines(answer.get("last_batch"))
     lines += shared_group_lines(answer)
@@ -303,7 +304,11 @@ def rescale(
     elif dry_run:
         show_text(f"{answer['groups']} partition groups would move, with about {size(answer['state_bytes'])} of state")
     else:
-        show_text(f"the job changes to {slots} slots" if answer["changes"] else f"the job has {slots} slots already")
+        show_text(
+            f"the job changes to {plural(slots, 'slot')}"
+            if answer["changes"]
+            else f"the job has {plural(slots, 'slot')} already"
+        )
 
 
 @ends_clearly

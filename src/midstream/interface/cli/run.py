@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from midstream.algebra.quantities import plural
 from midstream.interface.cli import options
 from midstream.interface.cli.check import found_in, require_sound
 from midstream.interface.cli.dashboard import WithDashboard, beside
@@ -65,7 +66,7 @@ def run(
     job, mistakes = found_in(job_file, on, guess_types=False)
     if mistakes:
         require_sound(job_file, on)
-    telling: list[Tell] = [] if json else [_note_batch]
+    telling: list[Tell] = [] if json else [BatchNotes()]
     if log is LogFormat.JSON:
         log_as_json()
         telling = [log_batch]
@@ -176,11 +177,24 @@ def _spark(job: JobFile) -> Any:
     return spark_session(job.master, **{EVOLUTION: "true", **job.spark})
 
 
-def _note_batch(event: Mapping[str, Any]) -> None:
-    rows, late = sum(event["rows"].values()), sum(event["late"].values())
-    results = ", ".join(f"{name} {query['results']:,}" for name, query in event["queries"].items())
-    text = f"batch {event['batch_id']}: {rows:,} rows{f', {late:,} late' if late else ''}; results {results}; "
-    note(text + f"{event['seconds']['batch']:.2f} s")
-    for name, decision in event["decisions"].items():
-        if decision is not None and decision["action"] != "stay":
+class BatchNotes:
+    """Tells of batches in lines of text; what is suggested or decided for a query is told once, until it changes."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, tuple[str, str]] = {}
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        """Tells of a batch."""
+        rows, late = sum(event["rows"].values()), sum(event["late"].values())
+        results = ", ".join(f"{name} {query['results']:,}" for name, query in event["queries"].items())
+        text = f"batch {event['batch_id']}: {plural(rows, 'row')}{f', {late:,} late' if late else ''}; "
+        note(f"{text}results {results}; {event['seconds']['batch']:.2f} s")
+        for name, decision in event["decisions"].items():
+            if decision is not None:
+                self._decided(name, decision)
+
+    def _decided(self, name: str, decision: Mapping[str, Any]) -> None:
+        found = (decision["action"], decision["target"])
+        if decision["action"] != "stay" and self.said.get(name) != found:
             note(f"query {name}: {decision['reason']}")
+        self.said[name] = found

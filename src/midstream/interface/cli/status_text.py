@@ -84,7 +84,11 @@ def waits_lines(answer: dict[str, Any] | None) -> list[str]:
     """The stream that a query waits for."""
     if answer is None:
         return []
-    since = f"silent for {answer['batches']} batches" if answer["behind"] is not None else "without any rows so far"
+    since = (
+        f"silent for {plural(answer['batches'], 'batch', 'batches')}"
+        if answer["behind"] is not None
+        else "without any rows so far"
+    )
     return [f"  waits for stream {answer['stream']}, {since}: a skew for it would end that"]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from midstream.algebra.quantities import plural
 from midstream.checkpoint.reading import StoredJob
 
 MOST = 10_000
@@ -76,7 +77,9 @@ def marks_summary(job: StoredJob, batches: Sequence[int], took: Sequence[float |
     for move in job.slots.moves:
         before, after = move.record.get("slots", (0, 0))
         kind = "move" if before == after else "rescale"
-        text = f"{move.record.get('groups', 0)} groups moved" if kind == "move" else f"{before} to {after} slots"
+        text = (
+            f"{plural(move.record.get('groups', 0), 'group')} moved" if kind == "move" else f"{before} to {after} slots"
+        )
         found.append({"batch": move.batch, "until": move.batch, "kind": kind, "query": None, "text": text})
     found += [
         {"batch": batch, "until": batch, "kind": "restart", "query": None, "text": "the job went on after a pause"}

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from midstream.algebra.quantities import amount, instant, length, seconds, size
+from midstream.algebra.quantities import amount, instant, length, plural, seconds, size
 from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME, TimeDomain
 from midstream.checkpoint.stops import Standing, stop_lines
 from midstream.distribution.plan_texts import plan_text_beside
@@ -72,7 +72,9 @@ def _migration(record: Record) -> Text:
         done = round(record["progress"] * 20)
         text.append(f"  {'█' * done}{'░' * (20 - done)} {record['progress']:.0%} of the way to the split time")
     elif record["batches"] is not None:
-        text.append(f"  {record['status']}, {record['batches']} batches, {seconds(record['seconds'])}")
+        text.append(
+            f"  {record['status']}, {plural(record['batches'], 'batch', 'batches')}, {seconds(record['seconds'])}"
+        )
     return text
 
 
