@@ -286,7 +286,7 @@ class Controller:
                 f"{amount(policy.evidence * price)} and {patience}, in case it does not last. Staying."
             )
         elif len(self.migrated_at) >= policy.per_hour:
-            why = f"It would pay, but the last hour has had {plural(policy.per_hour, 'migration')} already. Staying."
+            why = f"It would pay, but after {plural(policy.per_hour, 'migration')} in the last hour none follows. Staying."
         else:
             action = "migrate" if policy.mode == "auto" else "suggest"
             doing = "Migrating" if action == "migrate" else "Suggesting a migration"

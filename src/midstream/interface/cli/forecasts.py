@@ -27,7 +27,7 @@ def rebalance_forecast(record: dict[str, Any]) -> str:
 def migration_forecast(record: dict[str, Any]) -> str:
     """What each strategy is predicted to take from one plan to another; the one that `auto` would choose is marked."""
     domain = TIMESTAMP_TIME if record["time"] == "timestamp" else INTEGER_TIME
-    if not record["strategies"]:
+    if record["from"] == record["to"]:
         return f"query {record['query']} runs by {record['to']} already: nothing would migrate"
     whole = f"{record['from']} to {record['to']}"
     part = f"; only {record['part']} migrates" if record["part"] not in (None, "", whole) else ""
