@@ -286,7 +286,8 @@ class Controller:
                 f"{amount(policy.evidence * price)} and {patience}, in case it does not last. Staying."
             )
         elif len(self.migrated_at) >= policy.per_hour:
-            why = f"It would pay, but after {plural(policy.per_hour, 'migration')} in the last hour none follows. Staying."
+            enough = plural(policy.per_hour, "migration")
+            why = f"It would pay, but {enough} in the last hour are all that may be. Staying."
         else:
             action = "migrate" if policy.mode == "auto" else "suggest"
             doing = "Migrating" if action == "migrate" else "Suggesting a migration"
