@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import shutil
+import socket
 from pathlib import Path
 
 import pyarrow as pa
@@ -58,3 +59,14 @@ def test_a_job_file_says_where_it_runs(orders: Path):
     orders.write_text(orders.read_text().replace('on = "local"', 'on = "moon"'))
     done = CliRunner().invoke(app, ["run", str(orders)])
     assert done.exit_code == 2 and "job.on cannot be 'moon'" in done.output
+
+
+def test_whoever_names_the_port_of_a_dashboard_gets_it_there(orders: Path):
+    pytest.importorskip("uvicorn", reason="the package uvicorn is missing: pip install 'midstream[dashboard]'")
+    run = ["run", str(orders), "--on", "local", "--available", "--dashboard-port"]
+    shown = CliRunner().invoke(app, [*run, "0"])
+    assert shown.exit_code == 0 and "the dashboard is at http://127.0.0.1:" in shown.stderr
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        refused = CliRunner().invoke(app, [*run, port])
+    assert refused.exit_code == 2 and f"cannot listen on 127.0.0.1, port {port}" in refused.stderr

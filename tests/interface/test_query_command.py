@@ -114,10 +114,10 @@ def test_a_wrong_query_ends_with_code_2_and_its_own_words(files, query, message)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["-s", "A=missing.parquet"], "there is no file missing.parquet"),
-        (["-s", "A=a.xlsx"], "cannot tell the format of a.xlsx"),
-        (["-s", "A"], "'A' is not NAME=FILE"),
-        (["-s", "=a.csv"], "'=a.csv' is not NAME=FILE"),
+        (["-s", "A=missing.parquet"], "there is no file or folder missing.parquet"),
+        (["-s", f"A={__file__}"], "cannot tell the format of"),
+        (["-s", "A"], "'A' is not NAME=PATH"),
+        (["-s", "=a.csv"], "'=a.csv' is not NAME=PATH"),
         (["-s", "A=a.csv", "-s", "A=b.csv"], "stream A is given twice"),
         (["-s", "A=a.csv", "-t", "x", "-t", "y"], "x and y cannot both be for all streams"),
         (["-s", "A=a.csv", "--plan", "(A B)", "--on", "reference"], "the reference evaluates without a plan"),
@@ -130,6 +130,26 @@ def test_wrong_arguments_end_with_code_2(arguments, message):
     done = midstream("query", "SELECT v FROM A [NOW]", *arguments)
     assert (done.exit_code, done.stdout) == (2, "")
     assert message in done.stderr
+
+
+def test_a_stream_is_a_folder_or_a_pattern_as_in_the_shell(tmp_path):
+    folder = tmp_path / "days" / "below"
+    folder.mkdir(parents=True)
+    for day, rows in enumerate((A, B)):
+        write_table(rows, folder / f"{day}.csv")
+    write_table(A, tmp_path / "[x].csv")
+    query = "SELECT COUNT(*) AS n FROM A [UNBOUNDED]"
+
+    def newest(path):
+        done = midstream("query", query, "-s", f"A={path}", "--json")
+        assert done.exit_code == 0, done.stderr
+        return json.loads(done.stdout)["rows"][-1]["n"]
+
+    assert newest(tmp_path / "days") == 4
+    assert newest(tmp_path / "*" / "*" / "?.csv") == 4
+    assert newest(tmp_path / "*" / "*" / "1.csv") == 2
+    assert newest(tmp_path / "[x].csv") == 2
+    assert midstream("explain", query, "-s", f"A={tmp_path / 'days'}").exit_code == 0
 
 
 def test_a_missing_time_column_names_the_columns(files):

@@ -20,6 +20,12 @@ Port = Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 picks a f
 WithDashboard = Annotated[
     bool, typer.Option("--dashboard", help="Show the job as a page while it runs; prints the link.")
 ]
+DashboardPort = Annotated[
+    int | None,
+    typer.Option(
+        "--dashboard-port", min=0, max=65535, help="The port of the page, which is then shown; a free one if not given."
+    ),
+]
 
 
 @ends_clearly
@@ -67,9 +73,9 @@ def _export(job: StoredJob, path: Path) -> None:
     note(f"batch {job.batch} written to {path}")
 
 
-def beside(checkpoint: str, wanted: bool) -> AbstractContextManager[Any]:
-    """The dashboard of a job in this process, if it is wanted."""
-    return _beside(checkpoint) if wanted else nullcontext()
+def beside(checkpoint: str, wanted: bool, port: int | None = None) -> AbstractContextManager[Any]:
+    """The dashboard of a job in this process, if it is wanted; whoever names its port wants it."""
+    return _beside(checkpoint, port or 0) if wanted or port is not None else nullcontext()
 
 
 def stay() -> None:
@@ -81,8 +87,8 @@ def stay() -> None:
 
 
 class _beside(AbstractContextManager[None]):
-    def __init__(self, checkpoint: str) -> None:
-        self.serving = served(checkpoint, "127.0.0.1", 0)
+    def __init__(self, checkpoint: str, port: int) -> None:
+        self.serving = served(checkpoint, "127.0.0.1", port)
 
     def __enter__(self) -> None:
         link, _ = self.serving.__enter__()

@@ -16,7 +16,7 @@ import typer
 
 from midstream.errors import InternalError
 from midstream.interface.cli import options
-from midstream.interface.cli.dashboard import WithDashboard, beside, stay
+from midstream.interface.cli.dashboard import DashboardPort, WithDashboard, beside, stay
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import show_json, show_text
 from midstream.interface.demo.check import Verdict, compare
@@ -30,6 +30,7 @@ Account = dict[str, Any]
 def demo(
     seconds: Annotated[int, typer.Option(min=16, max=30, help="Seconds of event time; one batch each.")] = 22,
     dashboard: WithDashboard = False,
+    dashboard_port: DashboardPort = None,
     json: options.Json = False,
 ) -> None:
     """Join four generated streams on local Spark, and see the query change its plan while results keep flowing.
@@ -46,7 +47,7 @@ def demo(
     started = time.perf_counter()
     folder = Path(tempfile.mkdtemp(prefix="midstream-demo-"))
     try:
-        with beside(str(folder / "checkpoint"), dashboard):
+        with beside(str(folder / "checkpoint"), dashboard, dashboard_port):
             with View(scenario, quiet=json) as view:
                 batches = generate(scenario)
                 write(folder, batches)
@@ -55,7 +56,7 @@ def demo(
             verdict = compare(results, batches, scenario)
             account = summary(verdict, events, history, scenario, time.perf_counter() - started)
             show_json(account) if json else show_text(summary_text(account))
-            if dashboard:
+            if dashboard or dashboard_port is not None:
                 stay()
     finally:
         shutil.rmtree(folder, ignore_errors=True)

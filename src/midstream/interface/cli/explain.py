@@ -14,6 +14,7 @@ from midstream.interface.cli import options
 from midstream.interface.cli.decided import decided, decided_text
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import columns_as_json, show_json, show_text
+from midstream.interface.stream_files import stream_tables
 from midstream.optimizer.explanation import Explanation, explain_plan
 from midstream.optimizer.growth import growth
 from midstream.optimizer.plans import plan_query
@@ -48,8 +49,9 @@ def explain(
         return
     if not stream:
         raise typer.BadParameter("at least one stream is needed", param_hint="--stream")
-    files = options.stream_files(stream)
-    question = ask(options.query_text(cql), files, time=options.time_columns(time, files))
+    paths = options.stream_paths(stream)
+    times = options.time_columns(time, paths)
+    question = ask(options.query_text(cql), stream_tables(paths), time=times)
     statistics = observe(question.plan, question.tables, question.catalog)
     chosen = plan_query(question.plan, plan, statistics=statistics)
     explanation = explain_plan(chosen, statistics)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -26,7 +27,10 @@ Cql = Annotated[
 Streams = Annotated[
     list[str],
     typer.Option(
-        "--stream", "-s", metavar="NAME=FILE", help="A stream's rows: Parquet, CSV, JSON lines or Arrow. Repeatable."
+        "--stream",
+        "-s",
+        metavar="NAME=PATH",
+        help="A stream's rows: a file, a folder or a quoted pattern of Parquet, CSV or JSON lines. Repeatable.",
     ),
 ]
 TimeColumn = Annotated[
@@ -69,20 +73,20 @@ def query_text(argument: str) -> str:
         raise InputError(f"cannot read the query from {path}", detail=error.strerror) from error
 
 
-def stream_files(arguments: list[str]) -> dict[str, Path]:
-    """The file of every stream."""
-    files: dict[str, Path] = {}
+def stream_paths(arguments: list[str]) -> dict[str, str]:
+    """The path of every stream."""
+    paths: dict[str, str] = {}
     for argument in arguments:
         name, given, path = argument.partition("=")
         if not (name and given and path):
-            raise typer.BadParameter(f"{argument!r} is not NAME=FILE", param_hint="--stream")
-        if name in files:
+            raise typer.BadParameter(f"{argument!r} is not NAME=PATH", param_hint="--stream")
+        if name in paths:
             raise typer.BadParameter(f"stream {name} is given twice", param_hint="--stream")
-        files[name] = Path(path)
-    return files
+        paths[name] = path
+    return paths
 
 
-def per_stream(arguments: list[str], streams: dict[str, Path], option: str) -> str | dict[str, str] | None:
+def per_stream(arguments: list[str], streams: Mapping[str, str], option: str) -> str | dict[str, str] | None:
     """One setting for all streams, or one per stream on top of it; None if there is none."""
     common = [a for a in arguments if "=" not in a]
     own = dict(a.split("=", 1) for a in arguments if "=" in a)
@@ -93,12 +97,12 @@ def per_stream(arguments: list[str], streams: dict[str, Path], option: str) -> s
     return {**({name: common[0] for name in streams} if common else {}), **own}
 
 
-def time_columns(arguments: list[str], streams: dict[str, Path]) -> Time:
+def time_columns(arguments: list[str], streams: Mapping[str, str]) -> Time:
     """The time columns asked for; `ts` if none is."""
     return per_stream(arguments, streams, "--time") or "ts"
 
 
-def latenesses(arguments: list[str], streams: dict[str, Path]) -> Duration | dict[str, Duration] | None:
+def latenesses(arguments: list[str], streams: Mapping[str, str]) -> Duration | dict[str, Duration] | None:
     """The latenesses asked for, None if none is. Plain numbers are ticks."""
     found = per_stream(arguments, streams, "--lateness")
     if isinstance(found, dict):

@@ -11,11 +11,12 @@ import pyarrow as pa
 import typer
 
 from midstream import api
-from midstream.inputs import tables_of, write_table
+from midstream.inputs import write_table
 from midstream.inputs.files import format_of
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import columns_as_json, note, progress_bar, show_json, show_table, table_as_json
+from midstream.interface.stream_files import stream_tables
 
 DEFAULT_LIMIT = 50
 
@@ -49,19 +50,21 @@ def query(
     Example:
       midstream query "SELECT A.k, B.v FROM A [RANGE 100], B [RANGE 100] WHERE A.k = B.k" \\
         --stream A=a.parquet --stream B=b.csv --time ts
+      midstream query "SELECT COUNT(*) AS n FROM P [TUMBLE 1 HOUR]" --stream P=positions
+      midstream query "SELECT COUNT(*) AS n FROM P [TUMBLE 1 HOUR]" --stream "P=positions/2024-*.csv"
     """
     if on is Engine.REFERENCE and plan is not None:
         raise typer.BadParameter("the reference evaluates without a plan", param_hint="--plan")
     if out is not None:
         format_of(out)  # a suffix that cannot be written is told before the work, not after it
-    files = options.stream_files(stream)
-    columns = options.time_columns(time, files)
-    late = options.latenesses(lateness, files)
+    paths = options.stream_paths(stream)
+    columns = options.time_columns(time, paths)
+    late = options.latenesses(lateness, paths)
     text = options.query_text(cql)
+    tables = stream_tables(paths)
     if on is Engine.REFERENCE:
-        result = api.reference(text, files, time=columns, lateness=late)
+        result = api.reference(text, tables, time=columns, lateness=late)
     else:
-        tables = tables_of(files)
         rows = sum(table.num_rows for name, table in tables.items() if re.search(rf"\b{re.escape(name)}\b", text, re.I))
         with progress_bar(rows or None) as progress:
             result = api.run(text, tables, time=columns, lateness=late, on=on.value, plan=plan, progress=progress)

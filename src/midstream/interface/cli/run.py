@@ -13,7 +13,7 @@ import typer
 from midstream.algebra.quantities import plural
 from midstream.interface.cli import options
 from midstream.interface.cli.check import found_in, require_sound
-from midstream.interface.cli.dashboard import WithDashboard, beside
+from midstream.interface.cli.dashboard import DashboardPort, WithDashboard, beside
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import note, show_json
 from midstream.interface.jobs.job_file import JobFile
@@ -47,6 +47,7 @@ def run(
         options.Place | None, typer.Option("--on", help="Where to run: on Spark, or in this process without Java.")
     ] = None,
     dashboard: WithDashboard = False,
+    dashboard_port: DashboardPort = None,
     log: Annotated[
         LogFormat, typer.Option("--log", help="Log format: text, or JSON with one object per line.")
     ] = LogFormat.TEXT,
@@ -70,7 +71,7 @@ def run(
     if log is LogFormat.JSON:
         log_as_json()
         telling = [log_batch]
-    with beside(job.checkpoint, dashboard):
+    with beside(job.checkpoint, dashboard, dashboard_port):
         account = carry_out(job, available or finish, telling, replace=replace, finish=finish, drop=drop or ())
     if json:
         show_json(account)

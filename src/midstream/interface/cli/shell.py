@@ -38,10 +38,10 @@ def shell(
       midstream shell < questions.cql
     """
     made = Shell(show_text, show_json if json else None, limit=limit)
-    files = options.stream_files(stream)
-    times = options.per_stream(time, files, "--time")
-    for name, path in files.items():
-        made.streams.declare(name, str(path), times.get(name) if isinstance(times, dict) else times)
+    paths = options.stream_paths(stream)
+    times = options.per_stream(time, paths, "--time")
+    for name, path in paths.items():
+        made.streams.declare(name, path, times.get(name) if isinstance(times, dict) else times)
     try:
         if command:
             for text in command:

@@ -87,7 +87,7 @@ def _bound(made: Any, host: str, port: int) -> Any:
         raise JobError(
             f"cannot listen on {host}, port {port}",
             detail=error.strerror or str(error),
-            hint="choose another with --port; 0 picks a free one",
+            hint="choose another port; 0 picks a free one",
         ) from error
     listening.listen(64)
     return listening

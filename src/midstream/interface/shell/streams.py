@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import glob
 import re
 import shlex
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pyarrow as pa
 
 from midstream.algebra.names import check_name
 from midstream.errors import InputError
-from midstream.inputs import Duration, read_table
-from midstream.interface.jobs.starting import data_files, usual_time_column
+from midstream.inputs import Duration
+from midstream.interface.jobs.starting import usual_time_column
+from midstream.interface.stream_files import read_files
 
 _CREATE = re.compile(
     r"""CREATE\s+STREAM\s+(?P<name>\w+)\s+FROM\s+'(?P<path>(?:[^']|'')+)'
@@ -67,21 +66,6 @@ def _usual_time(name: str, columns: pa.Schema) -> str:
     except InputError as error:
         hint = "name it: time=COLUMN, or TIME COLUMN; it holds timestamps or whole numbers"
         raise InputError(f"stream {name}: {error.message}", hint=hint) from error
-
-
-def read_files(path: str) -> pa.Table:
-    """The rows of a file, of all files of a folder, or of all that a pattern matches, in order of their names."""
-    place = Path(path).expanduser()
-    matched = [Path(found) for found in sorted(glob.glob(str(place)))] if glob.has_magic(path) else [place]
-    if not matched or not all(found.exists() for found in matched):
-        raise InputError(f"there is no file or folder {path}")
-    files = [file for found in matched for file in (data_files(found) if found.is_dir() else [found])]
-    if not files:
-        raise InputError(f"{path} has no files with rows", hint="Parquet, CSV and JSON lines are read")
-    try:
-        return pa.concat_tables([read_table(file) for file in files], promote_options="permissive")
-    except pa.ArrowException as error:
-        raise InputError(f"the files of {path} have columns of different types", detail=str(error)) from error
 
 
 def declaration_of(text: str) -> tuple[str, str, str | None, Duration | None] | None:
