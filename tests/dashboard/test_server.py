@@ -27,6 +27,7 @@ from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from midstream.checkpoint.failures import NotRetained
+from midstream.checkpoint.store import manifest_path
 from midstream.checkpoint.stored import GroupMove, Slots
 from midstream.interface.cli import app
 from midstream.interface.cli.decided import decided
@@ -100,7 +101,25 @@ def test_the_page_is_told_what_the_checkpoint_says(finished_job):
     assert past["start_batch"] == query["history"][-1]["start_batch"] == 6 and "period" not in past
     assert sum(s["late"] for s in told["streams"]) == told["dead_letters"]["rows"] == 1
     assert told["dead_letters"]["samples"][0]["reason"] == "late" and told["slots"]["count"] == 3
-    assert told["batch"] == 14 and not told["running"]
+    assert told["batch"] == 14 and not told["running"] and told["phase"] == "stopped"
+    assert told["name"] == finished_job.folder.name and all(query["latency"] > 0 for query in told["queries"])
+    sizes = told["sizes"]
+    assert sizes["commit"] == (finished_job.folder / manifest_path(14)).stat().st_size
+    assert sizes["results"] > 0 and sizes["dead_letters"] > 0 and sizes["state"] == sum(told["slots"]["bytes"])
+    assert sizes["checkpoint"] == sum(sizes[name] for name in ("state", "results", "dead_letters", "commit"))
+
+
+def test_newest_results_are_shown_as_they_will_be_read(finished_job):
+    job, (looking, _) = ms.open(finished_job.folder), client(finished_job)
+    for query in job.queries:
+        told = looking.get("/api/results", params={"query": query}).json()
+        newest = job.results(query).to_pylist()[-50:][::-1]
+        starts = [row["valid_from"].strftime("%Y-%m-%d %H:%M:%S.%f") for row in newest]
+        names = [column["name"] for column in told["columns"]]
+        assert names == job.results(query).column_names and len(told["rows"]) == min(50, len(newest))
+        assert [row[names.index("valid_from")] for row in told["rows"]] == starts
+    unknown = looking.get("/api/results", params={"query": "nobody"})
+    assert unknown.status_code == 422 and "the job has no query nobody" in unknown.text
 
 
 def test_charts_are_told_every_batch_and_every_change(finished_job):

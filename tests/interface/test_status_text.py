@@ -1,5 +1,6 @@
 """What commands about jobs say fits people: units, plurals, and a job that does not run is told apart at once."""
 
+import datetime as dt
 import json
 
 import pytest
@@ -10,6 +11,7 @@ from midstream.checkpoint.lease import Lease
 from midstream.interface.cli import app
 from midstream.interface.cli.decided import decided_text
 from midstream.interface.cli.forecasts import migration_forecast
+from midstream.interface.cli.status_text import migration_line, retention_lines
 
 
 @pytest.fixture(scope="module")
@@ -23,6 +25,29 @@ def folder(tmp_path_factory):
     return str(where)
 
 
+def test_status_gives_instants_of_timestamp_streams_as_times(folder):
+    told = json.loads(said("status", folder, "--json")[1])
+    assert told["name"] == "shop" and told["phase"] == "stopped"
+    shown = [stream["register"] for stream in told["streams"].values()]
+    shown += [query["released"] for query in told["queries"].values()]
+    shown += [at for kind in ("registers", "latest", "released") for at in told["last_batch"][kind].values()]
+    assert len(shown) == 15
+    start = dt.datetime(2026, 1, 1)
+    assert all(start <= dt.datetime.fromisoformat(at) < start + dt.timedelta(seconds=24) for at in shown)
+
+
+def test_a_verified_migration_and_removed_results_are_told_with_times_not_ticks():
+    noon = 1_767_268_800_000_000
+    record = {
+        **{"old_plan": "(A B)", "new_plan": "(B A)", "strategy": "genmig", "trigger": "asked for", "status": "done"},
+        **{"start_batch": 1, "end_batch": 2},
+        "verified": {"difference": None, "since": noon, "compared_to": noon + 1_500_000},
+    }
+    assert "verified from 2026-01-01 12:00:00 to 2026-01-01 12:00:01.5" in migration_line(record, "timestamp")
+    queries = {"q": {"time": "timestamp", "removed": {"rows": 7, "before": noon}}}
+    assert "7 results of query q that start before 2026-01-01 12:00:00" in retention_lines({"queries": queries})[0]
+
+
 def said(*arguments: str) -> tuple[int, str]:
     done = CliRunner().invoke(app, list(arguments))
     return done.exit_code, done.output
@@ -30,7 +55,7 @@ def said(*arguments: str) -> tuple[int, str]:
 
 def test_status_has_plurals_and_units(folder):
     code, told = said("status", folder)
-    assert code == 0 and "1 slot, stopped" in told and "1 slots" not in told
+    assert code == 0 and ": stopped, batch 5, 1 slot" in told and "1 slots" not in told
     assert "rows a second:" in told and ("ms each" in told or "s each" in told)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
-from midstream.algebra.time import TimeDomain
+from midstream.algebra.time import BEGINNING, INFINITY, TimeDomain
 
 _GREAT = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
 _LENGTHS = ((86_400, "days"), (3_600, "hours"), (60, "minutes"), (1, "seconds"), (1e-3, "ms"), (1e-6, "µs"))
@@ -73,6 +73,21 @@ def instant(tick: int, domain: TimeDomain) -> str:
     if domain.is_integer:
         return str(tick)
     return (dt.datetime(1970, 1, 1) + dt.timedelta(microseconds=tick)).isoformat(sep=" ")
+
+
+def moment(tick: int | None, domain: TimeDomain) -> int | dt.datetime | None:
+    """An instant as programs are given it: a number or a time; None before the beginning and after the end.
+
+    >>> from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME
+    >>> moment(7, INTEGER_TIME), moment(90_000_000, TIMESTAMP_TIME), moment(BEGINNING, TIMESTAMP_TIME)
+    (7, datetime.datetime(1970, 1, 1, 0, 1, 30), None)
+    """
+    if tick is None or tick <= BEGINNING or tick >= INFINITY:
+        return None
+    if domain.is_integer:
+        return tick
+    zone = None if domain.type.tz is None else dt.UTC
+    return dt.datetime(1970, 1, 1, tzinfo=zone) + dt.timedelta(microseconds=tick)
 
 
 def share(part: float) -> str:

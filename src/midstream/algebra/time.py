@@ -65,6 +65,16 @@ class TimeDomain:
         return bool(pa.types.is_integer(self.type))
 
     @property
+    def word(self) -> str:
+        """What it is called where it is written down: integer or timestamp."""
+        return "integer" if self.is_integer else "timestamp"
+
+    @staticmethod
+    def of_word(word: str) -> TimeDomain:
+        """The domain that is called so."""
+        return INTEGER_TIME if word == "integer" else TIMESTAMP_TIME
+
+    @property
     def output_type(self) -> pa.DataType:
         """The type in which `valid_from`, `valid_to` and `ts` are shown."""
         return pa.int64() if self.is_integer else pa.timestamp("us", self.type.tz)

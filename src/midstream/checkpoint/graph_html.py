@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from midstream.algebra.quantities import amount, length, size
-from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME
+from midstream.algebra.time import TimeDomain
 from midstream.checkpoint.stored import PlanGraph, StoredMigration, StoredQuery
 from midstream.html import Branch, Mark, drawn, escaped, preformatted, section, side_by_side, table, trees
 from midstream.optimizer.plan_html import shapes_html
@@ -53,7 +53,7 @@ def migration_html(migration: StoredMigration, running: PlanGraph | None = None)
 
 def _figures(migration: StoredMigration) -> list[list[str]]:
     predicted, actual = migration.forecast, migration.actual
-    domain = TIMESTAMP_TIME if migration.time == "timestamp" else INTEGER_TIME
+    domain = TimeDomain.of_word(migration.time)
 
     def row(name: str, took: float | None, work: float, held: float, silence: float) -> list[str]:
         return [name, length(took or 0, domain), amount(work), amount(held), length(silence, domain)]

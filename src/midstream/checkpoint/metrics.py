@@ -43,6 +43,7 @@ SCHEMA = pa.schema(
         ("state_rows", _COUNTS),
         ("state_bytes", _COUNTS),
         ("registers", _COUNTS),
+        ("latest", _COUNTS),
         ("released", _COUNTS),
         ("seconds", pa.map_(pa.string(), pa.float64())),
         ("plans", _TEXTS),
@@ -52,7 +53,7 @@ SCHEMA = pa.schema(
         ("executors", _TEXTS),
     ]
 )
-"""The table's columns: rows, late, unusable and registers are by stream, the others by query; `seconds` by part.
+"""The table's columns: rows, late, unusable, registers and latest by stream, the others by query; `seconds` by part.
 
 `ran_on` is where slots ran: the driver, or executors; `executors` names them by slot. `moved` are the bytes that rows
 took between slots, by pair: "0 to 1".

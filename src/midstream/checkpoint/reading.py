@@ -22,8 +22,9 @@ from midstream.checkpoint.control import numbers_in
 from midstream.checkpoint.failures import MissingFile, NotRetained
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.inspect import tick
+from midstream.checkpoint.latency import latencies
 from midstream.checkpoint.lease import Holder, likely_holder
-from midstream.checkpoint.lists import dead_letters_of
+from midstream.checkpoint.lists import dead_letters_of, results_of
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.metrics import metrics_of, rates
 from midstream.checkpoint.names import is_rehearsal
@@ -31,11 +32,12 @@ from midstream.checkpoint.outputs import open_output
 from midstream.checkpoint.plotting import plot_batches
 from midstream.checkpoint.request_log import requests_summary
 from midstream.checkpoint.retention import warn_of_removed_dead_letters
-from midstream.checkpoint.status import key_classes_summary, moving_groups, no_batch
+from midstream.checkpoint.status import job_name, key_classes_summary, moving_groups, no_batch
 from midstream.checkpoint.stops import Phase, Standing, Stop, standing, stop_lines
-from midstream.checkpoint.store import CheckpointStore
+from midstream.checkpoint.store import CheckpointStore, manifest_path
 from midstream.checkpoint.stored import (
     GroupMove,
+    Sizes,
     Slots,
     StoredDecision,
     StoredMigration,
@@ -44,7 +46,7 @@ from midstream.checkpoint.stored import (
     StoredStream,
 )
 from midstream.checkpoint.stored_queries import by_slot, stored_query
-from midstream.checkpoint.stored_results import stored_results
+from midstream.checkpoint.stored_results import newest_results, stored_results
 from midstream.errors import QueryError
 from midstream.html import Records, escaped, section, table
 
@@ -162,6 +164,31 @@ class StoredJob:
         return self.manifest.settings.finished
 
     @property
+    def name(self) -> str:
+        """The job's name; the folder of its checkpoint if it has none."""
+        return job_name(self.manifest, self.checkpoint)
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """How large the checkpoint is, by what the manifest says of its files."""
+        files, manifest = self.store.files, self.manifest
+        with self._retained(self.batch):
+            queries = {*manifest.outputs.results, *manifest.outputs.listed}
+            results = (file for query in queries for file in results_of(files, manifest, query))
+            return Sizes(
+                sum(self.slots.bytes),
+                sum(file.bytes or 0 for file in results),
+                sum(file.bytes or 0 for file in dead_letters_of(files, manifest)),
+                len(files.read(manifest_path(self.batch))),
+            )
+
+    @property
+    def latencies(self) -> Mapping[str, float | None]:
+        """How many seconds by the clock each query takes from rows to complete results, as of the batch."""
+        known = latencies(self.metrics(RATES_OVER), {name: query.streams for name, query in self.queries.items()})
+        return {name: column[-1] if column else None for name, column in known.items()}
+
+    @property
     def scheduling(self) -> str:
         """Which operator runs when."""
         return self.manifest.settings.scheduling
@@ -183,6 +210,7 @@ class StoredJob:
     def streams(self) -> Mapping[str, StoredStream]:
         """The streams by name."""
         known = self.manifest.streams
+        times = {stream: query.time for query in self.queries.values() for stream in query.streams}
         return {
             name: StoredStream(
                 name,
@@ -191,6 +219,7 @@ class StoredJob:
                 known.rows.get(name, 0),
                 known.late.get(name, 0),
                 known.unusable.get(name, 0),
+                times.get(name, "integer"),
             )
             for name in sorted({*known.registers, *known.latest, *known.rows})
         }
@@ -248,6 +277,11 @@ class StoredJob:
         """Rows and results a second over the last minutes."""
         return rates(self.metrics(RATES_OVER))
 
+    def newest_results(self, query: str, rows: int) -> pa.Table:
+        """The released results of a query that start last, no more than `rows`, in order of their start."""
+        with self._retained(self.batch):
+            return newest_results(self.store.files, self.manifest, query, rows)
+
     def results(self, query: str) -> pa.Table:
         """The results of a query that were released as of the batch, in order of their start."""
         with self._retained(self.batch):
@@ -281,7 +315,7 @@ def job_html(job: StoredJob) -> str:
     queries = [[q.name, now.of_query(q.status), q.results, q.plan or "without joins", q.adaptivity.mode] for q in known]
     streams = [[s.name, s.rows, s.late, s.unusable] for s in job.streams.values()]
     return section(
-        f"{job.checkpoint}: batch {job.batch}, {plural(job.slots.count, 'slot')}, {now.phase}",
+        f"{job.name} at {job.checkpoint}: {now.phase}, batch {job.batch:,}, {plural(job.slots.count, 'slot')}",
         *(f"<p>{escaped(line)}</p>" for line in stop_lines(now)),
         table(["query", "status", "results", "plan", "adaptivity"], queries),
         table(["stream", "rows", "late", "unusable"], streams),

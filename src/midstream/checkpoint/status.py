@@ -57,7 +57,9 @@ def stored_status(store: CheckpointStore) -> dict[str, Any]:
     if manifest is None:
         raise no_batch(store, now)
     streams = manifest.streams
+    times = stream_times(manifest)
     return {
+        "name": job_name(manifest, store.uri),
         "checkpoint": store.uri,
         "running": now.runs,
         **now.to_json(),
@@ -75,6 +77,7 @@ def stored_status(store: CheckpointStore) -> dict[str, Any]:
                 "late": streams.late.get(name, 0),
                 "unusable": streams.unusable.get(name, 0),
                 "register": tick(streams.registers.get(name)),
+                "time": times.get(name, "integer"),
             }
             for name in sorted({*streams.latest, *streams.rows})
         },
@@ -85,6 +88,21 @@ def stored_status(store: CheckpointStore) -> dict[str, Any]:
         "given_up": list(manifest.outputs.given_up),
         "requests": requests_summary(store.files, manifest),
         **measured(store, manifest),
+    }
+
+
+def job_name(manifest: Manifest, uri: str) -> str:
+    """The job's name; the folder of its checkpoint if it has none."""
+    return manifest.settings.job or uri.rstrip("/").rpartition("/")[2]
+
+
+def stream_times(manifest: Manifest) -> dict[str, str]:
+    """Whether the instants of streams that queries read are integers or timestamps."""
+    return {
+        stream: entry.time
+        for name, entry in manifest.queries.items()
+        for node in (manifest.account(name).graph or {}).get("nodes", ())
+        if (stream := node.get("stream")) is not None
     }
 
 

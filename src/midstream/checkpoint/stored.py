@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
+from midstream.algebra.quantities import instant
+from midstream.algebra.time import TimeDomain
 from midstream.checkpoint.recorded import Recorded
 from midstream.distribution.plan_texts import plan_text_beside
 from midstream.html import Records, drawn, escaped, section
@@ -174,7 +176,7 @@ class StoredMigration(Recorded):
 class StoredDecision(Recorded):
     """What was decided about a query's plan at an instant of application time, and why."""
 
-    COLUMNS: ClassVar = ("query", "moment", "action", "plan", "target", "reason")
+    COLUMNS: ClassVar = ("query", "when", "action", "plan", "target", "reason")
 
     query: str
     moment: int
@@ -189,10 +191,18 @@ class StoredDecision(Recorded):
     record: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
     """All that was recorded of it."""
 
+    time: str = "integer"
+    """Whether the moment is an integer or a timestamp."""
+
     @staticmethod
-    def of(query: str, record: Mapping[str, Any]) -> StoredDecision:
-        """A decision about a query as it was recorded."""
-        return StoredDecision(query, **record, record=record)
+    def of(query: str, record: Mapping[str, Any], time: str) -> StoredDecision:
+        """A decision about a query as it was recorded; `time` says whether its moment is an integer or a timestamp."""
+        return StoredDecision(query, **record, record=record, time=time)
+
+    @property
+    def when(self) -> str:
+        """The moment as people read it."""
+        return instant(self.moment, TimeDomain.of_word(self.time))
 
     def _repr_html_(self) -> str:
         plans = "" if self.plan == self.target else shapes_html(self.plan, self.target)
@@ -218,6 +228,8 @@ class StoredStream:
     rows: int
     late: int
     unusable: int
+    time: str = "integer"
+    """Whether instants are integers or timestamps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +339,21 @@ class Slots:
     """The key classes of exchanges: whether each is dealt apart, its groups and the rows it had lately, by slot."""
     rows: tuple[float, ...] = ()
     """How many rows each slot had lately: as they arrived, and as stages exchanged them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How many bytes a checkpoint names: states, results and dead letters, and the manifest of the batch itself."""
+
+    state: int
+    results: int
+    dead_letters: int
+    commit: int
+
+    @property
+    def checkpoint(self) -> int:
+        """All of it."""
+        return self.state + self.results + self.dead_letters + self.commit
 
 
 @dataclass(frozen=True, slots=True)

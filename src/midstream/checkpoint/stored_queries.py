@@ -40,7 +40,7 @@ def stored_query(manifest: Manifest, name: str, entry: QueryEntry) -> StoredQuer
         tick(manifest.advanced_to.get(name)),
         tick(manifest.released.get(name)),
         graph_of_record(entry.plan, plan) if plan else join_tree(entry.plan),
-        _knowledge(name, account.knowledge or {}),
+        _knowledge(name, account.knowledge or {}, entry.time),
         _under_way(manifest, name, entry, plan),
         Records(past_migration(name, record, entry.time) for record in account.history),
         tuple(_states(manifest, name)),
@@ -49,10 +49,10 @@ def stored_query(manifest: Manifest, name: str, entry: QueryEntry) -> StoredQuer
     )
 
 
-def _knowledge(name: str, kept: Mapping[str, Any]) -> Knowledge:
+def _knowledge(name: str, kept: Mapping[str, Any], time: str) -> Knowledge:
     return Knowledge(
         kept.get("mode", "off"),
-        Records(StoredDecision.of(name, decision) for decision in kept.get("decisions", ())),
+        Records(StoredDecision.of(name, decision, time) for decision in kept.get("decisions", ())),
         tuple(Alternative(*record) for record in kept.get("controller", {}).get("candidates", ())),
         dict(kept.get("observed", {})),
     )

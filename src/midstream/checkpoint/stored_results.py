@@ -57,6 +57,22 @@ def stored_results(files: Files, manifest: Manifest, query: str, since: int = BE
     return in_order(table, [start] if start == "ts" else [start, "valid_to"])
 
 
+def newest_results(files: Files, manifest: Manifest, query: str, rows: int) -> pa.Table:
+    """The released results that start last, no more than `rows`, ordered by their start.
+
+    Only files that can hold one of them are read: those from the earliest start in the newest files that have enough.
+    """
+    require_query(manifest, query)
+    until, since, found = manifest.released.get(query, BEGINNING), INFINITY, 0
+    for file in sorted(released_files(files, manifest, query), key=lambda f: -f.last_from):
+        if found >= rows:
+            break
+        since = min(since, file.first_from)
+        found += file.rows if file.last_from < until else 0
+    table = stored_results(files, manifest, query, since if found >= rows else BEGINNING)
+    return table.slice(max(0, table.num_rows - rows))
+
+
 def read_query_results(checkpoint: str, query: str, *, current: bool = False) -> pa.Table:
     """The results of a query that a job, running or not, has released; or only what is valid at the newest instant."""
     store = CheckpointStore(checkpoint)

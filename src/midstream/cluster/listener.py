@@ -12,7 +12,7 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import is_rehearsal
 from midstream.checkpoint.process import Repeated, this_process
 from midstream.checkpoint.request_log import requests_summary
-from midstream.checkpoint.status import key_classes_summary, measured, moving_groups, shared_with
+from midstream.checkpoint.status import job_name, key_classes_summary, measured, moving_groups, shared_with
 from midstream.checkpoint.stops import standing
 from midstream.cluster.query import Query
 from midstream.errors import JobError, MidstreamError
@@ -192,6 +192,7 @@ def status(session: Commanded) -> dict[str, Any]:
     manifest = job.manifest
     known = manifest or Manifest("", -1)
     return {
+        "name": job_name(known, session.checkpoint),
         "checkpoint": session.checkpoint,
         "running": True,
         **standing(job.files, manifest).to_json(),
@@ -210,8 +211,9 @@ def status(session: Commanded) -> dict[str, Any]:
                 "late": known.streams.late.get(name, 0),
                 "unusable": known.streams.unusable.get(name, 0),
                 "register": known_tick(known.streams.registers.get(name)),
+                "time": stream.domain.word,
             }
-            for name in session.catalog.streams
+            for name, stream in session.catalog.streams.items()
         },
         "queries": {
             name: {
@@ -222,6 +224,7 @@ def status(session: Commanded) -> dict[str, Any]:
                 "removed": known.account(name).removed,
                 "added": name in job.state.added,
                 "results": known.account(name).results,
+                "time": query.plan.query.domain.word,
                 "released": known_tick(known.released.get(name)),
                 "history": history_of(job, query),
                 "warnings": list(growth(query.plan.physical)),
@@ -239,5 +242,4 @@ def status(session: Commanded) -> dict[str, Any]:
         "dropped": dict(job.state.dropped),
         "requests": requests_summary(job.files, manifest),
         **measured(job.store, manifest),
-        "last_batch": job.announcements.last,
     }

@@ -135,14 +135,14 @@ class Query(ContinuousQuery):
     @property
     def history(self) -> Records[StoredMigration]:
         """Its migrations, oldest first, also those before a restart; the last may be waiting or under way."""
-        time = "integer" if self._running.plan.query.domain.is_integer else "timestamp"
         past = history_of(self._job, self._running)
-        return Records(past_migration(self.name, record, time) for record in past)
+        return Records(past_migration(self.name, record, self._running.plan.query.domain.word) for record in past)
 
     @property
     def decisions(self) -> Records[StoredDecision]:
         """What was decided about its plan, also to stay, oldest first and also before a restart."""
-        return Records(StoredDecision.of(self.name, past) for past in decisions_of(self._job, self.name))
+        time = self._running.plan.query.domain.word
+        return Records(StoredDecision.of(self.name, past, time) for past in decisions_of(self._job, self.name))
 
     @property
     def observed(self) -> Statistics:

@@ -82,7 +82,7 @@ class Commits:
         # Before unreferenced files are collected nothing may be half made.
         manifest = adopt(manifest, self.compactor.take(wait=self._collects(batch.batch_id)), this_process().now())
         self.progress = progress_of(batch, manifest)
-        row = metrics_row(self.progress, this_process().now())
+        row = metrics_row(self.progress, manifest, this_process().now())
         whole = completed(manifest, self.seconds)
         self.seconds = {}
         known = remember(self.files, whole, row, self.metrics_retained)

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from midstream.errors import JobError
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import USER_ERROR, ends_clearly
 from midstream.interface.cli.output import show_json
+from midstream.interface.tables import plain_table
 from midstream.lab.bench.figures import Report
 from midstream.lab.bench.registry import BENCHES, bench_named, parts_of
 
@@ -86,7 +86,7 @@ def _parts(name: str, only: list[str]) -> list[str]:
 
 
 def _show(report: Report) -> None:
-    table = Table(title=f"bench {report.bench}")
+    table = plain_table(f"bench {report.bench}")
     for heading in ("figure", "value", "unit", "bar", "holds"):
         table.add_column(heading, justify="right" if heading == "value" else "left")
     for figure in report.figures:

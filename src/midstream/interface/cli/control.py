@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from midstream.algebra.quantities import plural, size
+from midstream.algebra.quantities import size
 from midstream.checkpoint.status import is_running, stored_status
 from midstream.checkpoint.stops import Phase, Standing, standing, stop_lines
 from midstream.checkpoint.store import CheckpointStore
@@ -20,6 +20,7 @@ from midstream.interface.cli.status_text import (
     adaptivity_lines,
     between_slots_lines,
     faults_lines,
+    head_line,
     key_class_lines,
     migration_line,
     rates_lines,
@@ -30,6 +31,7 @@ from midstream.interface.cli.status_text import (
     shared_lines,
     verifying_text,
     waits_lines,
+    with_instants,
 )
 from midstream.interface.cli.stored_plan import stored_plan
 from midstream.interface.leaving import dropped, repaired, resumed, stopped
@@ -55,14 +57,10 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
     """
     answer = _status(checkpoint, timeout)
     if json:
-        show_json(answer)
+        show_json(with_instants(answer))
         return
     now = Standing.of_json(answer)
-    lines = [
-        f"{answer['checkpoint']}: batch {answer['batch']}, {plural(answer['slots'], 'slot')}, {now.phase}",
-        *stop_lines(now),
-        *rates_lines(answer),
-    ]
+    lines = [head_line(answer), *stop_lines(now), *rates_lines(answer)]
     for name, stream in answer["streams"].items():
         lines.append(
             f"stream {name}: {stream['rows']:,} rows, {stream['late']:,} late, {stream['unusable']:,} unusable"
@@ -81,7 +79,7 @@ def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json 
         plan = query["plan"] or "without joins"
         lines.append(f"query {name}: {results_text(query)}, plan {plan}{moving}{rests}")
         lines += faults_lines(name, query)
-        lines += [migration_line(record) for record in query["history"]]
+        lines += [migration_line(record, query["time"]) for record in query["history"]]
         lines += [f"  warning: {sentence}" for sentence in query.get("warnings", ())]
         lines += waits_lines(query.get("waits_for"))
         lines += shared_lines(query.get("shared_with"))

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import note, show_json
+from midstream.interface.tables import plain_table
 from midstream.lab.experiments.gallery import SUMMARY, make_gallery, write_report
 from midstream.lab.experiments.registry import EXPERIMENTS, PLACES, SIMULATED, run_experiment
 from midstream.lab.experiments.report import Report
@@ -73,7 +73,7 @@ def _all(folder: Path, json: bool) -> None:
 
 
 def _show(report: Report) -> None:
-    table = Table(title=report.title)
+    table = plain_table(report.title)
     for heading in ("claim", "published", "measured", "holds"):
         table.add_column(heading)
     for verdict in report.verdicts:
@@ -83,7 +83,9 @@ def _show(report: Report) -> None:
 
 
 def _show_totals(reports: Sequence[Report]) -> None:
-    table = Table("experiment", "claims that hold", "claims that do not")
+    table = plain_table()
+    for heading in ("experiment", "claims that hold", "claims that do not"):
+        table.add_column(heading)
     for report in reports:
         failed = [verdict.claim for verdict in report.verdicts if not verdict.holds]
         held = len(report.verdicts) - len(failed)

@@ -9,14 +9,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
 from rich.text import Text
 
 from midstream.algebra.quantities import amount
 from midstream.inputs.json_values import json_row
+from midstream.interface.tables import plain_table
 from midstream.terminal import visible, visible_json, visible_lines
 
 NOT_A_TERMINAL = 100_000
@@ -27,7 +26,7 @@ def show_table(table: pa.Table, limit: int) -> None:
     """The first `limit` rows as a table; all of them if the limit is 0."""
     console = _console(sys.stdout)
     shown = table if limit == 0 else table.slice(0, limit)
-    drawn = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False, show_edge=False)
+    drawn = plain_table()
     for field in table.schema:
         drawn.add_column(
             Text(visible(field.name)), justify="right" if is_number(field.type) else "left", overflow="fold"

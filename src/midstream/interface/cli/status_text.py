@@ -4,9 +4,47 @@ from __future__ import annotations
 
 from typing import Any
 
-from midstream.algebra.quantities import amount, instant, plural, seconds
-from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME
+from midstream.algebra.quantities import amount, instant, moment, plural, seconds
+from midstream.algebra.time import TimeDomain
 from midstream.distribution.plan_texts import slots_text
+from midstream.inputs.json_values import json_value
+
+
+def head_line(answer: dict[str, Any]) -> str:
+    """Which job it is, what it does, and how far it is."""
+    batch = "no batch done yet" if answer["batch"] is None else f"batch {answer['batch']:,}"
+    return f"{answer['name']} at {answer['checkpoint']}: {answer['phase']}, {batch}, {plural(answer['slots'], 'slot')}"
+
+
+def with_instants(answer: dict[str, Any]) -> dict[str, Any]:
+    """A job's status with the instants of timestamp streams as texts that programs read as times, not as ticks."""
+    streams = {name: {**stream, **_instants(stream, ("register",))} for name, stream in answer["streams"].items()}
+    queries = {
+        name: {
+            **query,
+            **_instants(query, ("released",)),
+            "removed": query["removed"] and {**query["removed"], **_instants(query["removed"] | query, ("before",))},
+        }
+        for name, query in answer["queries"].items()
+    }
+    last = answer["last_batch"] and {
+        **answer["last_batch"],
+        **{kind: _by_name(answer["last_batch"], kind, answer["streams"]) for kind in ("registers", "latest")},
+        "released": _by_name(answer["last_batch"], "released", answer["queries"]),
+    }
+    return {**answer, "streams": streams, "queries": queries, "last_batch": last}
+
+
+def _instants(record: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
+    domain = TimeDomain.of_word(record["time"])
+    return {name: json_value(moment(record[name], domain)) for name in names}
+
+
+def _by_name(last: dict[str, Any], kind: str, known: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: json_value(moment(tick, TimeDomain.of_word(known[name]["time"]))) if name in known else tick
+        for name, tick in (last.get(kind) or {}).items()
+    }
 
 
 def between_slots_lines(last: dict[str, Any] | None) -> list[str]:
@@ -104,7 +142,8 @@ def retention_lines(answer: dict[str, Any]) -> list[str]:
     for name, query in answer["queries"].items():
         gone = query.get("removed")
         if gone is not None:
-            lines.append(f"  {gone['rows']:,} results of query {name} that start before {gone['before']} were removed")
+            before = instant(gone["before"], TimeDomain.of_word(query["time"]))
+            lines.append(f"  {gone['rows']:,} results of query {name} that start before {before} were removed")
     gone = answer.get("removed_dead_letters")
     return [*lines, *([f"  {gone['rows']:,} dead letters were removed"] if gone else [])]
 
@@ -115,13 +154,14 @@ def verifying_text(query: dict[str, Any]) -> str:
     return "" if answer is None else f", being verified with {answer['plan']}, the same so far"
 
 
-def _found(record: dict[str, Any]) -> str:
+def _found(record: dict[str, Any], time: str) -> str:
     """What a verification has found, if there was one."""
     verified = record.get("verified")
     if verified is None or record["status"] == "verifying":
         return ""
     if verified["difference"] is None:
-        return f"; verified from {verified['since']} to {verified['compared_to']}"
+        since, until = (instant(verified[name], TimeDomain.of_word(time)) for name in ("since", "compared_to"))
+        return f"; verified from {since} to {until}"
     rows = [f"\n    only in the old plan's results: {row}" for row in verified["only_in_old"][:3]]
     rows += [f"\n    only in the new plan's results: {row}" for row in verified["only_in_new"][:3]]
     kept = f"\n    the new plan's results are kept as {record['new_results']}" if "new_results" in record else ""
@@ -139,12 +179,11 @@ def results_text(query: dict[str, Any]) -> str:
         return count
     if query["released"] is None:
         return f"{count}, none released yet"
-    domain = INTEGER_TIME if query["time"] == "integer" else TIMESTAMP_TIME
-    return f"{count}, released before {instant(query['released'], domain)}"
+    return f"{count}, released before {instant(query['released'], TimeDomain.of_word(query['time']))}"
 
 
-def migration_line(record: dict[str, Any]) -> str:
-    """One change of a query, past or under way."""
+def migration_line(record: dict[str, Any], time: str) -> str:
+    """One change of a query, past or under way; `time` says whether its instants are integers or timestamps."""
     if record.get("event") == "started":
         kept = ", ".join(f"{alias} since batch {batch}" for alias, batch in record["inherited"].items())
         shared = f", with what {', '.join(record['shares'])} keeps: {kept}" if kept else ""
@@ -159,7 +198,7 @@ def migration_line(record: dict[str, Any]) -> str:
     where = f" in {slots_text(record['slots'])}" if record.get("slots") else ""
     return (
         f"  {record['old_plan']} to {record['new_plan']}{where} by {record['strategy']}{part}, {record['trigger']}: "
-        f"{record['status']}, {batches}{_found(record)}"
+        f"{record['status']}, {batches}{_found(record, time)}"
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from midstream.checkpoint.reading import StoredJob
 from midstream.interface.dashboard.assets import asset
-from midstream.interface.dashboard.page_data import job_summary
+from midstream.interface.dashboard.page_data import job_summary, results_preview
 from midstream.interface.dashboard.series import series_summary
 
 MOST_BATCHES = 60
@@ -24,7 +24,8 @@ def exported(job: StoredJob) -> str:
     """The file's content."""
     batches = job.batches[-MOST_BATCHES:]
     replay = {str(batch): job_summary(job.at(batch)) for batch in batches if batch != job.batch}
-    data = {"job": job_summary(job), "series": series_summary(job), "replay": replay}
+    results = {query: results_preview(job, query) for query in job.queries}
+    data = {"job": job_summary(job), "series": series_summary(job), "replay": replay, "results": results}
     script, style = asset("app.js").decode(), asset("app.css").decode()
     policy = f"default-src 'none'; img-src data:; script-src {_hash(script)}; style-src {_hash(style)}"
     return (

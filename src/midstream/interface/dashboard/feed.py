@@ -13,6 +13,8 @@ from typing import Any
 
 from midstream.checkpoint.failures import NotRetained
 from midstream.checkpoint.reading import StoredJob
+from midstream.checkpoint.stops import standing
+from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import MidstreamError
 from midstream.interface.dashboard.page_data import job_summary
 from midstream.interface.dashboard.series import series_summary
@@ -32,6 +34,8 @@ class Feed:
     job: StoredJob | None = None
     summary: dict[str, Any] = field(default_factory=dict)
     error: str | None = None
+    phase: str | None = None
+    """What a job does that cannot be read yet, as far as it is known."""
     number: int = 0
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     ended: bool = False
@@ -62,16 +66,23 @@ class Feed:
         except NotRetained:  # newer batches were done meanwhile: the next look reads as of one of them
             news = False
         except MidstreamError as error:
-            news = error.message != self.error
-            self.error = error.message
+            trouble = (error.message, await asyncio.to_thread(self._phase))
+            news = trouble != (self.error, self.phase)
+            self.error, self.phase = trouble
         if news:
             async with self.changed:
                 self.number += 1
                 self.changed.notify_all()
 
+    def _phase(self) -> str | None:
+        try:
+            return str(standing(CheckpointStore(self.checkpoint).files, None).phase)
+        except MidstreamError:
+            return None
+
     def _read(self) -> bool:
         job = StoredJob.open(self.checkpoint) if self.job is None else self.job.refresh()
-        seen = (job.batch, job.running, [(r.id, r.status) for r in job.requests])
+        seen = (job.batch, job.standing, [(r.id, r.status) for r in job.requests])
         if seen == self._seen and self.error is None:
             return False
         self.summary = job_summary(job)
@@ -85,7 +96,7 @@ class Feed:
             if seen != self.number:
                 seen = self.number
                 if self.error is not None:
-                    yield event("trouble", {"message": self.error})
+                    yield event("trouble", {"message": self.error, "phase": self.phase})
                 elif self.job is not None:
                     series = await asyncio.to_thread(series_summary, self.job, since)
                     since = self.job.batch

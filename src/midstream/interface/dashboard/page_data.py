@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from midstream.checkpoint.plan_graphs import join_tree
 from midstream.checkpoint.reading import StoredJob
+from midstream.checkpoint.retention import RemovedWarning
 from midstream.checkpoint.stops import Standing
 from midstream.checkpoint.stored import PlanGraph, Slots, StoredMigration, StoredQuery
 from midstream.inputs.json_values import json_value
 
 SAMPLES = 40
 """How many dead letters the page shows."""
+
+PREVIEWED = 50
+"""How many results of a query the page shows."""
+
+LONGEST_VALUE = 400
+"""How many characters of a value of a result the page shows."""
 
 LONGEST_ROW = 2000
 """How many characters of a dead row the page shows."""
@@ -25,9 +34,10 @@ Record = dict[str, Any]
 
 def job_summary(job: StoredJob) -> Record:
     """A job as of the batch that it was read at."""
-    holder, now = job.holder, job.standing
+    holder, now, latencies = job.holder, job.standing, job.latencies
     summary: Record = plain(
         {
+            "name": job.name,
             "checkpoint": job.checkpoint,
             "batch": job.batch,
             "batches": list(job.batches),
@@ -37,12 +47,13 @@ def job_summary(job: StoredJob) -> Record:
             "holder": None if holder is None else str(holder),
             "finished": job.finished,
             "scheduling": job.scheduling,
-            "queries": [_query(query, now) for query in job.queries.values()],
+            "queries": [_query(query, now) | {"latency": latencies[query.name]} for query in job.queries.values()],
             "streams": [asdict(stream) for stream in job.streams.values()],
             "slots": slots_summary(job.slots),
             "requests": [asdict(request) for request in job.requests],
             "dead_letters": {"rows": job.dead_letter_rows, "samples": _dead(job)},
             "rates": job.rates(),
+            "sizes": {**asdict(job.sizes), "checkpoint": job.sizes.checkpoint},
         }
     )
     return summary
@@ -86,15 +97,18 @@ def _from_metrics(job: StoredJob, row: Mapping[str, Any]) -> Record:
                 "history": [],
                 "states": [],
                 "quarantine": None,
+                "latency": None,
             }
         )
+    latest = dict(row["latest"] or ())
     streams = [
-        {"name": s.name, "register": registers.get(s.name), "latest": None}
+        {"name": s.name, "register": registers.get(s.name), "latest": latest.get(s.name), "time": s.time}
         | {kind: dict(row[kind]).get(s.name, 0) for kind in ("rows", "late", "unusable")}
         for s in job.streams.values()
     ]
     return {
-        **{name: None for name in ("holder", "slots", "rates")},
+        **{name: None for name in ("holder", "slots", "rates", "sizes")},
+        "name": job.name,
         "checkpoint": job.checkpoint,
         "batch": row["batch_id"],
         "batches": list(job.batches),
@@ -164,6 +178,33 @@ def _graph(graph: PlanGraph) -> Record:
 def _dead(job: StoredJob) -> list[Record]:
     rows = job.dead_letters(SAMPLES).to_pylist()
     return [{**row, "row": (row["row"] or "")[:LONGEST_ROW]} for row in rows]
+
+
+def results_preview(job: StoredJob, query: str) -> Record:
+    """The newest released results of a query as texts, newest first; NULL is null."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RemovedWarning)  # the page shows no more than the newest anyway
+        table = job.newest_results(query, PREVIEWED)
+    columns = [{"name": field.name, "number": _is_number(field.type)} for field in table.schema]
+    texts = [[_text(value) for value in _values(column)] for column in table.columns]
+    return {"query": query, "batch": job.batch, "columns": columns, "rows": list(zip(*texts, strict=True))[::-1]}
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """The values of a column; times as texts, because Python's end with the year 9999."""
+    return list((column.cast(pa.string()) if pa.types.is_temporal(column.type) else column).to_pylist())
+
+
+def _text(value: Any) -> str | None:
+    """A value as text: numbers with all their digits, which a browser's numbers lack."""
+    if value is None:
+        return None
+    text = str(value).lower() if isinstance(value, bool) else str(json_value(value))
+    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
 
 
 def plain(value: Any) -> Any:

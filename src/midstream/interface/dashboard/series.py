@@ -10,21 +10,35 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from midstream.algebra.quantities import plural
+from midstream.checkpoint.latency import latencies
 from midstream.checkpoint.reading import StoredJob
 
 MOST = 10_000
 """How many batches charts show, at most."""
 
-BY_NAME = ("rows", "late", "unusable", "results", "state_rows", "state_bytes", "registers", "released", "seconds")
+BY_NAME = (
+    "rows",
+    "late",
+    "unusable",
+    "results",
+    "state_rows",
+    "state_bytes",
+    "registers",
+    "latest",
+    "released",
+    "seconds",
+)
 
 Record = dict[str, Any]
 
 
 def series_summary(job: StoredJob, since: int = -1) -> Record:
     """The batches after `since`, column by column: each measure by stream, query or part of a batch."""
-    table = job.metrics(MOST)
-    table = table.filter(pc.greater(table.column("batch_id"), since))
-    table = table.slice(max(0, table.num_rows - MOST)).combine_chunks()
+    whole = job.metrics(MOST)
+    whole = whole.slice(max(0, whole.num_rows - MOST)).combine_chunks()
+    known = latencies(whole, {name: query.streams for name, query in job.queries.items()})
+    first = int(np.searchsorted(whole.column("batch_id").to_numpy(), since, side="right"))
+    table = whole.slice(first).combine_chunks()
     seconds = table.column("at").cast(pa.int64()).to_numpy() / 1e6
     batch = table.column("batch_id").to_pylist()
     columns = {kind: columns_of(table.column(kind)) for kind in BY_NAME}
@@ -32,6 +46,7 @@ def series_summary(job: StoredJob, since: int = -1) -> Record:
         "batch": batch,
         "at": np.round(seconds, 3).tolist(),
         **columns,
+        "latency": {query: column[first:] for query, column in known.items()},
         "marks": marks_summary(job, batch, columns["seconds"].get("batch", [])),
     }
 

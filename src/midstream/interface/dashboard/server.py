@@ -23,7 +23,7 @@ from midstream.interface.dashboard.access import HEADERS, Access
 from midstream.interface.dashboard.assets import TYPES, asset
 from midstream.interface.dashboard.export import exported
 from midstream.interface.dashboard.feed import Feed
-from midstream.interface.dashboard.page_data import job_summary_at
+from midstream.interface.dashboard.page_data import job_summary_at, results_preview
 from midstream.interface.dashboard.prometheus import CONTENT_TYPE, exposition
 from midstream.interface.dashboard.series import series_summary
 
@@ -55,6 +55,7 @@ class Dashboard:
                 Route("/assets/{name}", self.asset),
                 Route("/api/events", self._looking(self.events)),
                 Route("/api/job", self._looking(self.job)),
+                Route("/api/results", self._looking(self.results)),
                 Route("/api/series", self._looking(self.series)),
                 Route("/api/session", self._looking(self.session)),
                 Route("/api/export", self._looking(self.export)),
@@ -126,6 +127,11 @@ class Dashboard:
         job = await self._opened()
         batch = whole_number("batch", request.query_params.get("batch"), job.batch)
         return JSONResponse(await asyncio.to_thread(job_summary_at, job, batch))
+
+    async def results(self, request: Request) -> Response:
+        """The newest results of a query."""
+        job = await self._opened()
+        return JSONResponse(await asyncio.to_thread(results_preview, job, request.query_params.get("query", "")))
 
     async def series(self, request: Request) -> Response:
         """The metrics table."""

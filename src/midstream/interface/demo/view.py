@@ -6,14 +6,13 @@ import sys
 from collections import deque
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group
 from rich.live import Live
 from rich.panel import Panel
-from rich.table import Table
 from rich.text import Text
 
 from midstream.interface.demo.streams import STREAMS, Scenario
+from midstream.interface.tables import plain_table
 
 BARS = " ▁▂▃▄▅▆▇█"
 SHOWN = 60
@@ -70,7 +69,7 @@ class View:
 
     def _drawn(self, event: dict[str, Any], plan: str, tree: str, migrating: str | None) -> Group:
         query = event["queries"]["matches"]
-        rates = Table(box=SIMPLE_HEAD, pad_edge=False)
+        rates = plain_table()
         for heading in ("stream", "rows", ""):
             rates.add_column(heading, justify="right" if heading == "rows" else "left")
         for name in STREAMS:

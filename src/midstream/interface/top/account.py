@@ -17,9 +17,10 @@ Record = dict[str, Any]
 
 def account_of(job: StoredJob) -> Record:
     """A job as of a batch: rates, streams, queries, migrations under way and slots."""
-    rates, holder, now = job.rates(), job.holder, job.standing
+    rates, holder, now, latencies = job.rates(), job.holder, job.standing, job.latencies
     recent = job.metrics(RECENT).to_pylist()[-RECENT:]
     return {
+        "name": job.name,
         "checkpoint": job.checkpoint,
         "batch": job.batch,
         "running": now.runs,
@@ -29,10 +30,14 @@ def account_of(job: StoredJob) -> Record:
         "batch_seconds": rates["batch_seconds"],
         "rows_per_second": sum(rates["rows_per_second"].values()),
         "results_per_second": sum(rates["results_per_second"].values()),
-        "state_bytes": sum(job.slots.bytes),
+        "state_bytes": job.sizes.state,
+        "checkpoint_bytes": job.sizes.checkpoint,
+        "commit_bytes": job.sizes.commit,
         "dead_letters": job.dead_letter_rows,
         "streams": [_stream(job, name, rates) for name in job.streams],
-        "queries": [_query(job, query, rates, now) for query in job.queries.values()],
+        "queries": [
+            _query(job, query, rates, now) | {"latency": latencies[query.name]} for query in job.queries.values()
+        ],
         "migrations": [_migration(q.migration, q) for q in job.queries.values() if q.migration is not None],
         "slots": _slots(job),
         "recent": {
@@ -51,7 +56,7 @@ def _stream(job: StoredJob, name: str, rates: Mapping[str, Any]) -> Record:
         "late": stream.late,
         "unusable": stream.unusable,
         "register": stream.register,
-        "time": next((q.time for q in job.queries.values() if name in q.streams), "integer"),
+        "time": stream.time,
     }
 
 

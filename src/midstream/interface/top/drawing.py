@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from midstream.algebra.quantities import amount, instant, length, plural, seconds, size
-from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME, TimeDomain
+from midstream.algebra.time import TimeDomain
 from midstream.checkpoint.stops import Standing, stop_lines
 from midstream.distribution.plan_texts import plan_text_beside
+from midstream.interface.tables import plain_table
 from midstream.terminal import visible_record
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -27,6 +27,9 @@ Record = dict[str, Any]
 Column = Callable[[Record], str | Text]
 
 
+COLOURS = {"running": "green", "finished": "green", "starting": "cyan", "stopped": "yellow", "failed": "red"}
+"""Of the conditions of a job."""
+
 NARROW = 90
 """Below how many characters a terminal is shown the most wanted columns only."""
 
@@ -36,18 +39,20 @@ def drawn(record: Record, width: int = 120) -> Group:
     narrow, record = width < NARROW, visible_record(record)
     parts: list[RenderableType] = [_head(record), _trend(record)]
     parts += [_migration(migration) for migration in record["migrations"]]
-    parts += [_queries(record["queries"], narrow), _streams(record["streams"], narrow), _slots(record["slots"])]
+    tables = (_queries(record["queries"], narrow), _streams(record["streams"], narrow), _slots(record["slots"]))
+    parts += [part for table in tables for part in (Text(), table)]
     return Group(*parts)
 
 
 def _head(record: Record) -> Text:
     now = Standing.of_json(record)
     text = Text(no_wrap=True, overflow="ellipsis")
-    text.append(record["checkpoint"], style="bold")
-    text.append(f"  {now.phase}", style="green" if now.runs else "yellow")
+    text.append(record["name"], style="bold")
+    text.append(f"  {now.phase}", style=COLOURS[now.phase])
     text.append(f"  batch {record['batch']:,}")
     if record["dead_letters"]:
         text.append(f"  dead letters {record['dead_letters']:,}", style="yellow")
+    text.append(f"  {record['checkpoint']}", style="dim")
     for line in stop_lines(now):
         text.append(f"\n{line}", style="red")
     return text
@@ -60,8 +65,12 @@ def _trend(record: Record) -> Table:
     table.add_column(no_wrap=True, overflow="crop")
     table.add_row(f"{amount(record['rows_per_second'])} rows/s", Text(bars(recent["rows"]), style="cyan"))
     spent = "–" if took is None else seconds(took)
+    sizes = (
+        f"state {size(record['state_bytes'])}, checkpoint {size(record['checkpoint_bytes'])}, "
+        f"last commit {size(record['commit_bytes'])}"
+    )
     table.add_row(f"{spent} a batch", Text(bars(recent["seconds"]), style="magenta"))
-    table.add_row(f"{amount(record['results_per_second'])} results/s", f"state {size(record['state_bytes'])}")
+    table.add_row(f"{amount(record['results_per_second'])} results/s", sizes)
     return table
 
 
@@ -84,6 +93,7 @@ def _queries(queries: Sequence[Record], narrow: bool) -> Table:
         "results/s": lambda record: amount(record["results_per_second"]),
         "results": lambda record: f"{record['results']:,}",
         "behind": lambda record: "–" if record["behind"] is None else length(record["behind"], _domain(record)),
+        "latency": lambda record: "–" if record["latency"] is None else seconds(record["latency"]),
         "state": lambda record: size(record["state_bytes"]),
         "plan": _plan,
         "adapts": lambda record: record["adaptivity"],
@@ -133,7 +143,7 @@ def _slots(slots: Sequence[Record]) -> Table:
 
 
 def _table(rows: Sequence[Record], columns: Mapping[str, Column], without: Sequence[str] = ()) -> Table:
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    table = plain_table()
     shown = {heading: column for heading, column in columns.items() if heading not in without}
     for heading in shown:
         justify: Literal["left", "right"] = "left" if heading in WORDS else "right"
@@ -144,7 +154,7 @@ def _table(rows: Sequence[Record], columns: Mapping[str, Column], without: Seque
 
 
 def _domain(record: Record) -> TimeDomain:
-    return TIMESTAMP_TIME if record["time"] == "timestamp" else INTEGER_TIME
+    return TimeDomain.of_word(record["time"])
 
 
 def bars(values: Sequence[float | None]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from midstream.algebra.quantities import moment
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import copy_name
@@ -34,7 +35,7 @@ def statistics_of(job: Job, query: RunningQuery) -> dict[str, Any]:
     committed, event = job.manifest, job.announcements.last
     manifest = committed or Manifest("", -1)
     account, known = manifest.account(query.name), manifest.streams
-    streams = sorted(query.streams)
+    streams, domain = sorted(query.streams), query.plan.query.domain
     states = states_of(manifest, query.name)
     return {
         **({} if account.knowledge is None else {"observed": account.knowledge["observed"]}),
@@ -47,9 +48,9 @@ def statistics_of(job: Job, query: RunningQuery) -> dict[str, Any]:
         "state_rows": sum(state["rows"] for state in states.values()),
         "state_bytes": sum(state["bytes"] for state in states.values()),
         "shared_with": shared_with(manifest, query.name),
-        "registers": {stream: known_tick(known.registers.get(stream)) for stream in streams},
-        "frontier": known_tick(manifest.advanced_to.get(query.name)),
-        "released": known_tick(manifest.released.get(query.name)),
+        "registers": {stream: moment(known.registers.get(stream), domain) for stream in streams},
+        "frontier": moment(manifest.advanced_to.get(query.name), domain),
+        "released": moment(manifest.released.get(query.name), domain),
         "seconds": {} if event is None else dict(event["seconds"]),
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from midstream.algebra.quantities import moment
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.merging import is_replaced
@@ -76,8 +77,8 @@ def moved_bytes(reports: Sequence[Report], query: str | None = None) -> dict[str
     return found
 
 
-def metrics_row(event: Mapping[str, Any], now: float) -> dict[str, Any]:
-    """A batch's row in the metrics table; `now` is in seconds since 1970."""
+def metrics_row(event: Mapping[str, Any], manifest: Manifest, now: float) -> dict[str, Any]:
+    """A batch's row in the metrics table, with instants in ticks; `now` is in seconds since 1970."""
     queries = event["queries"]
     return {
         "batch_id": event["batch_id"],
@@ -87,7 +88,9 @@ def metrics_row(event: Mapping[str, Any], now: float) -> dict[str, Any]:
             name: {query: counts[name] for query, counts in queries.items()}
             for name in ("results", "state_rows", "state_bytes")
         },
-        **{name: _finite(event[name]) for name in ("registers", "released")},
+        "registers": _finite(manifest.streams.registers),
+        "latest": _finite(manifest.streams.latest),
+        "released": _finite(_released(manifest)),
         "seconds": {name: round(value, 6) for name, value in event["seconds"].items()},
         "ran_on": list(event["ran_on"]),
         "moved": dict(event["moved"]),
@@ -169,8 +172,7 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
         "late": _summed(report.streams.late for report in batch.reports),
         "unusable": _summed(report.streams.unusable for report in batch.reports),
         "queries": by_query,
-        "registers": dict(manifest.streams.registers) if manifest else {},
-        "released": _released(manifest) if manifest else {},
+        **_instants(batch, manifest),
         "plans": {name: plan_text(query, batch.slots.count) for name, query in batch.queries.items()},
         "migrations": {name: migrating_to(query) for name, query in batch.queries.items() if query.migrates},
         "seconds": seconds,
@@ -185,6 +187,18 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
             for name, account in (manifest.accounts if manifest else {}).items()
             if account.knowledge is not None
         },
+    }
+
+
+def _instants(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
+    """How far streams and results are: timestamps where time is one."""
+    streams = {declaration.name: declaration.domain for declaration in batch.incoming.streams.values()}
+    queries = {name: query.plan.query.domain for name, query in batch.queries.items()}
+    known = {} if manifest is None else manifest.streams.registers
+    released = {} if manifest is None else _released(manifest)
+    return {
+        "registers": {name: moment(known[name], domain) for name, domain in streams.items() if name in known},
+        "released": {name: moment(released[name], domain) for name, domain in queries.items() if name in released},
     }
 
 

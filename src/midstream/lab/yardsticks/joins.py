@@ -102,7 +102,7 @@ def our_join(
         for name, folder in folders.items():
             session.stream(name, files(spark, SCHEMA, folder), time="ts")
         query = session.query("join", cql, plan=plan)
-        session.on_progress(lambda event: frontiers.append(event["released"]["join"]))
+        session.on_progress(lambda _: frontiers.append(session.job.manifest.released["join"]))
         if migrate is not None:
             at, target, strategy = migrate
             session.before_batch(lambda batch: query.migrate(target, strategy) if batch == at else None)

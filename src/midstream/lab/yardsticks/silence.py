@@ -30,7 +30,7 @@ def our_counts(spark: SparkSession, folders: Mapping[str, Path], seconds: int, s
             silent = name == list(folders)[-1]
             session.stream(name, _files(spark, folder), time="ts", skew=skew if silent else None)
         query = session.query("counted", f"SELECT k, count(*) AS n FROM ({parts}) AS u GROUP BY k")
-        session.on_progress(lambda event: frontiers.append(event["released"]["counted"]))
+        session.on_progress(lambda _: frontiers.append(session.job.manifest.released["counted"]))
         session.process_available()
         results = query.table()
     starts = results.column("valid_from").cast(pa.int64()).to_numpy()
