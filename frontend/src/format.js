@@ -57,6 +57,12 @@ export function clock(at) {
   return at ? new Date(at * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" }) : "–";
 }
 
+// A day and a time by the clock.
+export function moment(at) {
+  const day = new Date(typeof at === "number" ? at * 1000 : at);
+  return Number.isNaN(day.getTime()) ? String(at) : day.toLocaleString([], { dateStyle: "medium", timeStyle: "medium" });
+}
+
 export function plural(number, one, many = `${one}s`) {
   return `${count(number)} ${number === 1 ? one : many}`;
 }

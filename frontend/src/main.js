@@ -2,7 +2,8 @@ import { render } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
-import { clock, count, tail } from "./format.js";
+import { Alerts } from "./alerts.js";
+import { clock, count } from "./format.js";
 import { html } from "./html.js";
 import { Pill } from "./parts.js";
 import { address, place, set, store, usePlace, useStore } from "./store.js";
@@ -13,12 +14,14 @@ import { History } from "./views/history.js";
 import { Migration } from "./views/migration.js";
 import { Overview } from "./views/overview.js";
 import { Plan } from "./views/plan.js";
+import { Results } from "./views/results.js";
 import { Slots } from "./views/slots.js";
 import { Time } from "./views/time.js";
 import { Waits } from "./views/waits.js";
 
 const VIEWS = {
   overview: ["Overview", Overview],
+  results: ["Results", Results],
   plan: ["Plan", Plan],
   migration: ["Migration", Migration],
   time: ["Over time", Time],
@@ -29,10 +32,10 @@ const VIEWS = {
   history: ["History", History],
   actions: ["Actions", Actions],
 };
-const ABOUT_A_QUERY = new Set(["plan", "migration", "waits", "decisions", "actions"]);
+const ABOUT_A_QUERY = new Set(["results", "plan", "migration", "waits", "decisions", "actions"]);
 
 function App() {
-  const { live: now, series, connection, trouble } = useStore();
+  const { live: now, series, connection, trouble, phase } = useStore();
   const { view, about, settings } = usePlace();
   const wanted = settings.has("batch") ? Number(settings.get("batch")) : null;
   const batch = Number.isInteger(wanted) ? wanted : null;
@@ -42,14 +45,14 @@ function App() {
   const shown = job ?? last.current;
   const [title, View] = VIEWS[view] ?? VIEWS.overview;
   useEffect(() => {
-    document.title = now ? `${title} · ${tail(now.checkpoint)} · Midstream` : "Midstream";
-  }, [title, now?.checkpoint]);
+    document.title = now ? `${title} · ${now.name} · Midstream` : "Midstream";
+  }, [title, now?.name]);
   const live = batch === null || batch === now?.batch;
   const query = shown?.queries.find((each) => each.name === about) ?? firstOf(shown);
   const moving = now?.queries.filter((each) => each.migration).length ?? 0;
   return html`
     <a class="skip" href="#main" onClick=${(event) => (event.preventDefault(), document.getElementById("main").focus())}>Skip to the content</a>
-    <${Head} job=${now} connection=${connection} moving=${moving} />
+    <${Head} job=${now} connection=${connection} phase=${now?.phase ?? phase} moving=${moving} />
     <nav class="views" aria-label="Views">
       ${Object.entries(VIEWS).map(
         ([key, [name]]) => html`<a key=${key} href=${address(key, ABOUT_A_QUERY.has(key) ? query?.name : "")} aria-current=${key === view ? "page" : undefined}>
@@ -59,13 +62,14 @@ function App() {
     </nav>
     <main id="main" tabindex="-1">
       <h1 class="hidden">${title}</h1>
-      ${trouble && html`<p class="blocked" role="status">${trouble}</p>`}
+      ${trouble && phase !== "starting" && html`<p class="blocked" role="status">${trouble}</p>`}
+      <div role="status">${shown && live && html`<${Alerts} job=${shown} series=${series} />`}</div>
       ${!live && shown && html`<p class="past" role="status">
         Batch ${batch}, not now${shown.complete ? "" : ": its manifest is gone, so only what the metrics table keeps is shown"}.
         <button class="link" onClick=${() => set({ batch: null })}>Back to now</button>
       </p>`}
       ${ABOUT_A_QUERY.has(view) && (shown?.queries.length ?? 0) > 1 && html`<${Queries} job=${shown} view=${view} query=${query} />`}
-      ${shown ? html`<${View} job=${shown} query=${query} series=${series} settings=${settings} live=${live} now=${live ? null : batch} inflow=${inflowOf(series, shown)} />` : html`<${Waiting} connection=${connection} trouble=${trouble} />`}
+      ${shown ? html`<${View} job=${shown} query=${query} series=${series} settings=${settings} live=${live} now=${live ? null : batch} inflow=${inflowOf(series, shown)} />` : html`<${Waiting} connection=${connection} trouble=${trouble} phase=${phase} />`}
     </main>
     <${Replay} series=${series} batch=${batch} now=${now} />
     <p class="hidden" role="status" aria-live="polite">${moving ? `${moving} migration under way` : ""}</p>
@@ -86,9 +90,11 @@ function inflowOf(series, job) {
   return Object.fromEntries(Object.entries(series.rows ?? {}).map(([stream, rows]) => [stream, rows[at] ?? 0]));
 }
 
-function Head({ job, connection, moving }) {
+const PHASES = { starting: "auto", running: "good", finished: "plain", failed: "bad", stopped: "old" };
+
+function Head({ job, connection, phase, moving }) {
   const states = {
-    live: job?.finished ? ["plain", "finished"] : job?.running ? ["good", "running"] : ["old", "stopped"],
+    live: phase ? [PHASES[phase], phase] : ["plain", "connecting…"],
     lost: ["bad", "reconnecting…"],
     connecting: ["plain", "connecting…"],
     refused: ["bad", "needs its link"],
@@ -96,11 +102,11 @@ function Head({ job, connection, moving }) {
   };
   const [kind, text] = states[connection];
   return html`<header class="top">
-    <a class="brand" href=${address("overview")}>
+    <a class="brand" href=${address("overview")} aria-label="Midstream: overview">
       <svg viewBox="0 0 32 20" aria-hidden="true"><path d="M2 6c7-7 9 7 14 3s7-8 14-3M2 14c7-7 9 7 14 3s7-8 14-3" /></svg>
-      Midstream
+      <span>Midstream</span>
     </a>
-    ${job && html`<span class="where" title=${job.checkpoint}>${tail(job.checkpoint)}</span>`}
+    ${job && html`<span class="where" title=${job.checkpoint}>${job.name}</span>`}
     <${Pill} kind=${kind}>${text}<//>
     ${moving ? html`<a class="pill new" href=${address("migration", job.queries.find((each) => each.migration)?.name)}>migrating</a>` : ""}
     <span class="grow"></span>
@@ -151,7 +157,8 @@ function Queries({ job, view, query }) {
   </div>`;
 }
 
-function Waiting({ connection, trouble }) {
+function Waiting({ connection, trouble, phase }) {
+  if (connection === "live" && phase === "starting") return html`<p class="empty">The job starts. Its first batch will be shown here.</p>`;
   const text = {
     connecting: "Reading the checkpoint…",
     lost: "The dashboard's server cannot be reached. Trying again…",

@@ -28,19 +28,20 @@ export function Empty({ children }) {
   return html`<p class="empty">${children}</p>`;
 }
 
-export function Table({ label, columns, rows, empty = "Nothing yet.", onRow }) {
+// On a phone each row stands by itself, below its first value if it is headed by it, with headings beside values; the roles say that it is still a table.
+export function Table({ label, columns, rows, empty = "Nothing yet.", onRow, headed = true }) {
   if (!rows.length) return html`<${Empty}>${empty}<//>`;
   return html`<div class="table-wrap" tabindex="0" role="group" aria-label=${label}>
-    <table>
-      <thead>
-        <tr>
-          ${columns.map((column) => html`<th scope="col" class=${column.number ? "number" : ""}>${column.title}</th>`)}
+    <table role="table" class=${headed ? "headed" : ""}>
+      <thead role="rowgroup">
+        <tr role="row">
+          ${columns.map((column) => html`<th role="columnheader" scope="col" class=${column.number ? "number" : ""}>${column.title}</th>`)}
         </tr>
       </thead>
-      <tbody>
+      <tbody role="rowgroup">
         ${rows.map(
-          (row, i) => html`<tr key=${row.key ?? i} class=${onRow ? "pressable" : ""} onClick=${onRow && (() => onRow(row))}>
-            ${columns.map((column) => html`<td class=${column.number ? "number" : ""}>${column.show(row)}</td>`)}
+          (row, i) => html`<tr key=${row.key ?? i} role="row" class=${onRow ? "pressable" : ""} onClick=${onRow && (() => onRow(row))}>
+            ${columns.map((column) => html`<td role="cell" class=${column.number ? "number" : ""} data-label=${column.title}><span class="cell">${column.show(row)}</span></td>`)}
           </tr>`,
         )}
       </tbody>

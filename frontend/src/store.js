@@ -7,7 +7,7 @@ const exportedData = () => {
 };
 
 const EMPTY_SERIES = { batch: [], at: [], marks: [] };
-const GROUPED = ["rows", "late", "unusable", "results", "state_rows", "state_bytes", "registers", "released", "seconds"];
+const GROUPED = ["rows", "late", "unusable", "results", "state_rows", "state_bytes", "registers", "latest", "released", "latency", "seconds"];
 const MOST = 10_000;
 const UNSEEN = 60_000; // milliseconds
 
@@ -20,6 +20,7 @@ class Store {
     this.past = new Map(Object.entries(this.file?.replay ?? {}).map(([batch, job]) => [Number(batch), job]));
     this.connection = this.file ? "file" : "connecting";
     this.trouble = null;
+    this.phase = null; // of a job that cannot be read yet
     this.session = { may_act: false, csrf: null };
     this.wanted = null;
   }
@@ -67,7 +68,8 @@ class Store {
     events.addEventListener("open", () => this.be("live"));
     events.addEventListener("job", (event) => this.receive(JSON.parse(event.data)));
     events.addEventListener("trouble", (event) => {
-      this.trouble = JSON.parse(event.data).message;
+      const { message, phase } = JSON.parse(event.data);
+      [this.trouble, this.phase] = [message, phase];
       this.changed();
     });
     events.addEventListener("error", () => {
@@ -120,6 +122,17 @@ class Store {
     if (this.past.size > 200) this.past.delete(this.past.keys().next().value);
     this.wanted = null;
     this.changed();
+  }
+
+  // The newest results of a query, as they are now.
+  async results(query) {
+    if (this.file) return this.file.results?.[query] ?? { columns: [], rows: [] };
+    const answer = await fetch(`/api/results?query=${encodeURIComponent(query)}`).catch(() => {
+      throw { message: "the server cannot be reached" };
+    });
+    const told = await answer.json();
+    if (told.error) throw told.error;
+    return told;
   }
 
   // Asks the job; unless told otherwise only what it would do.

@@ -104,6 +104,15 @@ def with_long_history(folder: Path, batches_done: int) -> None:
     store.commit(replace(newest.with_outputs(recent=recent, metrics=files), batch_id=batches_done))
 
 
+def with_large_counts(folder: Path) -> None:
+    """Has a checkpoint tell of many late and unusable rows, and commits."""
+    store = CheckpointStore(str(folder))
+    newest = store.latest()
+    assert newest is not None
+    changed = newest.with_streams(late={"orders": 987_654_321}, unusable={"payments": 123_456})
+    store.commit(replace(changed, batch_id=newest.batch_id + 1))
+
+
 def with_wide_plan(folder: Path, operators: int) -> Manifest:
     """Has a checkpoint tell of a plan with many operators: a deep tree of joins."""
     store = CheckpointStore(str(folder))

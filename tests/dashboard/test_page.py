@@ -10,17 +10,23 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.dashboard.jobs import NEW, OLD, batches, shop, with_long_history, with_wide_plan
+from tests.dashboard.jobs import NEW, OLD, batches, shop, with_large_counts, with_long_history, with_wide_plan
 from tests.job.served import Served
 from tests.job.test_faults import BAD, CAST, CATALOG, GOOD, LATER
 
 import midstream as ms
 from midstream.api import ask
+from midstream.checkpoint.stops import Stop, record_error
 from midstream.interface.dashboard.export import exported
 from midstream.interface.dashboard.serving import served
+from midstream.job.heartbeat import Heartbeat
 
 HOSTILE = '<img src=x onerror="window.hacked=1"></script><script>window.hacked=1</script>'
 
+
+CUT = """[...document.querySelectorAll(".stat, .stat dd, .card, .table-wrap, td, .alerts li")]
+.filter(each => each.scrollWidth > each.clientWidth + 1).map(each => each.outerHTML.slice(0, 300))"""
+"""What is wider than its place."""
 
 SHIFTS = """
 window.shifted = 0;
@@ -62,8 +68,8 @@ def test_every_view_shows_the_job(running, dashboard, open_page, shot):
         expect(page.get_by_role("heading", name="Queries")).to_be_visible()
         expect(page.get_by_role("banner")).to_contain_text("running")
         views = page.get_by_role("navigation", name="Views").get_by_role("link")
-        assert views.count() == 10
-        for i in range(10):
+        assert views.count() == 11
+        for i in range(11):
             views.nth(i).click()
             expect(page.get_by_role("main").locator("section.card").first).to_be_visible()
             title = views.nth(i).inner_text().split("\n")[0].strip()
@@ -71,7 +77,7 @@ def test_every_view_shows_the_job(running, dashboard, open_page, shot):
         for landmark in ("banner", "main", "contentinfo"):
             expect(page.get_by_role(landmark)).to_have_count(1)
         page.keyboard.press("2")
-        expect(page).to_have_title(re.compile("^Plan"))
+        expect(page).to_have_title(re.compile("^Results"))
 
 
 def test_a_migration_is_followed_from_its_beginning_to_its_end(running, dashboard, open_page, shot):
@@ -104,7 +110,7 @@ def test_a_migration_is_followed_from_its_beginning_to_its_end(running, dashboar
         expect(page.get_by_role("region", name="Queries")).to_contain_text(NEW)
         go(page, "time")
         expect(page.get_by_role("region", name="Marks")).to_contain_text("migration")
-        expect(page.locator(".plot canvas")).to_have_count(6)
+        expect(page.locator(".plot canvas")).to_have_count(7)
         shot(page, "time")
         go(page, "plan/matches?metric=state")
         expect(page.locator(".node")).to_have_count(7)
@@ -207,6 +213,7 @@ def test_names_and_data_are_text_and_nothing_else(tmp_path, dashboard, open_page
     query = f"SELECT v FROM s [RANGE 5] WHERE v <> '{HOSTILE}'"
     job = Served(catalog=ask("SELECT v FROM s [RANGE 5]", stream).catalog, folder=tmp_path / "<b>job")
     job.add("q", query)
+    job.add("all", "SELECT v FROM s [RANGE 5]")
     rows = stream["s"].to_batches()[0]
     for part in (rows.slice(10, 15), rows.slice(25), rows.slice(0, 5)):
         job.batch({"s": part})
@@ -215,6 +222,8 @@ def test_names_and_data_are_text_and_nothing_else(tmp_path, dashboard, open_page
         page = open_page(link)
         go(page, "dead")
         expect(page.get_by_role("group", name="Samples of dead letters")).to_contain_text("<img src=x onerror=")
+        go(page, "results/all")
+        expect(page.get_by_role("group", name="Newest results of all")).to_contain_text("<img src=x onerror=")
         go(page, "plan/q?node=%3Cimg%20src=x%20onerror=alert(1)%3E&metric=%22%3E%3Cscript%3E")
         expect(page.get_by_role("heading", name="Plan of q")).to_be_visible()
         page.get_by_text("The query").click()
@@ -227,7 +236,9 @@ def test_names_and_data_are_text_and_nothing_else(tmp_path, dashboard, open_page
         assert page.evaluate("window.hacked") is None and page.locator("main img").count() == 0
     saved = tmp_path / "saved.html"
     saved.write_text(exported(ms.open(job.folder)))
-    page = open_page(saved.as_uri() + "#/dead")
+    page = open_page(saved.as_uri() + "#/results/all")
+    expect(page.get_by_role("group", name="Newest results of all")).to_contain_text("<img src=x onerror=")
+    go(page, "dead")
     expect(page.get_by_role("group", name="Samples of dead letters")).to_contain_text("<img src=x onerror=")
     assert page.evaluate("window.hacked") is None
 
@@ -284,7 +295,7 @@ def test_an_export_opens_without_a_server(running, dashboard, open_page, tmp_pat
     page.get_by_role("slider", name="Batch").fill("2")
     expect(page.get_by_text("Batch 2, not now")).to_be_visible()
     go(page, "time")
-    expect(page.locator(".plot canvas")).to_have_count(6)
+    expect(page.locator(".plot canvas")).to_have_count(7)
 
 
 def test_a_phone_shows_all_of_it_without_scrolling_sideways(running, dashboard, open_page, shot):
@@ -296,6 +307,7 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(running, dashboard, 
         page = open_page(link, **phone, color_scheme="dark", reduced_motion="reduce")
         for view in (
             "overview",
+            "results/matches",
             "plan/matches",
             "migration/matches",
             "time",
@@ -309,6 +321,7 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(running, dashboard, 
             go(page, view)
             expect(page.locator("section.card").first).to_be_visible()
             assert page.evaluate("document.documentElement.scrollWidth") <= 390, view
+            assert page.evaluate(CUT) == [], view
         assert page.evaluate("getComputedStyle(document.querySelector('.top')).colorScheme") == "dark"
         go(page, "migration/matches")
         expect(page.locator(".flowing .busy").first).to_have_css("animation-name", "none")
@@ -365,7 +378,7 @@ def test_many_operators_and_much_history_leave_the_page_responsive(running, dash
         expect(page.get_by_role("button", name="Back to the result")).to_be_visible()
         go(page, "time")
         expect(page.get_by_text("The charts show 10 k batches")).to_be_visible()
-        expect(page.locator(".plot canvas")).to_have_count(6)
+        expect(page.locator(".plot canvas")).to_have_count(7)
         page.get_by_role("slider", name="Batch").fill("5000")
         expect(page.get_by_text("Batch 5001, not now")).to_be_visible()
         assert 1 < longest_task(browser.stop_tracing()) < 200
@@ -388,3 +401,88 @@ def test_a_query_that_a_value_stopped_is_shown_with_its_reason(tmp_path, dashboa
         go(page, "history?kind=fault")
         expect(page.get_by_role("main")).to_contain_text("cast was resumed")
         expect(page.get_by_role("main")).to_contain_text("cannot cast 'abc' to int64")
+
+
+@pytest.mark.parametrize("width", [1440, 1024, 390])
+def test_large_figures_stay_within_their_cards(running, dashboard, open_page, width):
+    job, _ = running
+    with_large_counts(job.folder)
+    with dashboard(job.folder) as link:
+        page = open_page(link, viewport={"width": width, "height": 900})
+        expect(page.get_by_text("late or unusable rows", exact=True)).to_be_visible()
+        expect(page.locator("dl.stats")).to_contain_text("988 M")
+        assert page.evaluate(CUT) == []
+        for plan in page.get_by_role("region", name="Queries").locator("code.plan").all():
+            assert plan.bounding_box()["height"] < 30, "a plan of one word stands in one line"
+
+
+def test_results_are_shown_as_they_are_released(running, dashboard, open_page, shot):
+    job, parts = running
+    with dashboard(job.folder) as link:
+        page = open_page(link)
+        page.get_by_role("row", name=re.compile("^by-carrier")).first.get_by_role("link").last.click()
+        shown = page.get_by_role("table")
+        for part in (None, parts[0], parts[1]):
+            if part is not None:
+                job.batch(part)
+            newest = ms.read_results(job.folder, "by-carrier").to_pylist()[-1]
+            first = shown.get_by_role("row").nth(1)
+            expect(first.get_by_role("cell").nth(2)).to_have_text(f"{newest['valid_from']:%Y-%m-%d %H:%M:%S.%f}")
+        go(page, "results/matches")
+        expect(page.get_by_role("columnheader").first).to_have_text("order_id")
+        shot(page, "results")
+
+
+def test_why_a_job_stopped_stands_above_every_view(tmp_path, dashboard, open_page):
+    job = shop(tmp_path / "orders.checkpoint")
+    for part in batches()[:3]:
+        job.batch(part)
+    error = ms.JobError("the folder <b>orders</b> is gone", detail="no such folder", hint="mount it again")
+    record_error(job.driver.files, Stop.by_error(error, 1_767_225_600.0, 2))
+    with dashboard(job.folder) as link:
+        page = open_page(link)
+        for view in ("overview", "plan/matches", "history"):
+            go(page, view)
+            alert = page.get_by_role("list", name="Alerts").get_by_role("listitem").first
+            expect(alert).to_contain_text("An error has stopped the job")
+            for text in ("the folder <b>orders</b> is gone", "no such folder", "mount it again", "after batch 2"):
+                expect(alert).to_contain_text(text)
+        expect(page.get_by_role("banner")).to_contain_text("failed")
+        go(page, "overview")
+        expect(page.get_by_role("row", name=re.compile("^matches")).first).to_contain_text("failed")
+
+
+def test_a_job_that_starts_is_not_called_stopped(tmp_path, dashboard, open_page):
+    job = shop(tmp_path / "orders.checkpoint")
+    lease = Heartbeat(job.driver.files)
+    try:
+        with dashboard(job.folder) as link:
+            page = open_page(link)
+            banner = page.get_by_role("banner")
+            expect(banner).to_contain_text("starting")
+            expect(page.get_by_text("The job starts. Its first batch will be shown here.")).to_be_visible()
+            lease.work()
+            expect(banner).to_contain_text("running")
+            job.batch(batches()[0])
+            expect(page.get_by_role("heading", name="Queries")).to_be_visible()
+            expect(banner).to_contain_text("running")
+            lease.stop()
+            expect(banner).to_contain_text("stopped")
+    finally:
+        lease.stop()
+
+
+def test_late_rows_and_waits_are_alerts_and_lead_to_their_views(running, dashboard, open_page):
+    job, parts = running
+    for part in parts[:4]:
+        job.batch(part)
+    for part in parts[4:10]:
+        job.batch({name: rows for name, rows in part.items() if name != "shipments"})
+    with dashboard(job.folder) as link:
+        page = open_page(link)
+        alerts = page.get_by_role("list", name="Alerts")
+        expect(
+            alerts.get_by_role("link", name="matches waits for stream shipments, silent for 6 batches")
+        ).to_be_visible()
+        alerts.get_by_role("link", name="payments had 1 late row in the last 16 batches").click()
+        expect(page.get_by_role("group", name="Samples of dead letters")).to_contain_text("payments")

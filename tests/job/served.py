@@ -70,6 +70,7 @@ class Served(Many):
 
         thread = Thread(target=listen, daemon=True)
         lease = Heartbeat(self.driver.files)
+        lease.work()
         thread.start()
         try:
             yield self

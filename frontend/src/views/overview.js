@@ -4,12 +4,20 @@ import { html } from "../html.js";
 import { Bar, Card, Pill, Stat, Table } from "../parts.js";
 import { address } from "../store.js";
 import { progressOf } from "./migration.js";
-import { slowest } from "./waits.js";
+import { behind, slowest } from "./waits.js";
 
 const recent = (column, n = 20) => {
   const known = column.slice(-n).filter((value) => value !== null && value !== undefined);
   return known.length ? known.reduce((sum, value) => sum + value, 0) / known.length : null;
 };
+
+// The longest latency of any query, batch by batch.
+function slowestOf(latency, batches) {
+  const columns = Object.values(latency ?? {});
+  return Array.from({ length: batches }, (_, i) =>
+    columns.reduce((most, column) => (column[i] === null || column[i] === undefined ? most : Math.max(most ?? 0, column[i])), null),
+  );
+}
 
 export function Overview({ job, series }) {
   const rows = perSecond(total(series.rows), series.at);
@@ -17,11 +25,11 @@ export function Overview({ job, series }) {
   const state = total(series.state_bytes);
   const took = series.seconds?.batch ?? series.seconds?.job ?? [];
   const late = job.streams.reduce((sum, stream) => sum + stream.late + stream.unusable, 0);
+  const slow = slowestOf(series.latency, series.batch.length);
   const moving = job.queries.filter((query) => query.migration);
   return html`
     ${moving.map((query) => html`<${Moving} key=${query.name} query=${query} />`)}
-    ${job.queries.filter((query) => query.quarantine).map((query) => html`<${Stopped} key=${query.name} query=${query} />`)}
-    <dl class="stats" aria-label="The job at a glance">
+    <dl class="stats glance" aria-label="The job at a glance">
       <${Stat} label="Rows in" value=${count(recent(rows))} note="a second"><${Spark} values=${rows} hue="--c1" /><//>
       <${Stat} label="Results" value=${count(recent(results))} note="a second">
         <${Spark} values=${results} hue="--good" />
@@ -32,6 +40,8 @@ export function Overview({ job, series }) {
       <${Stat} label="State" value=${bytes(state.at(-1) ?? null)} note=${plural(job.slots?.count ?? 0, "slot")}>
         <${Spark} values=${state} hue="--c4" />
       <//>
+      <${Stat} label="Latency" value=${seconds(slow.at(-1) ?? null)} note="by the clock"><${Spark} values=${slow} hue="--c2" /><//>
+      <${Stat} label="Checkpoint" value=${bytes(job.sizes?.checkpoint)} note=${job.sizes ? `${bytes(job.sizes.commit)} a commit` : ""} />
       <${Stat}
         label="Set aside"
         value=${count(late)}
@@ -39,7 +49,7 @@ export function Overview({ job, series }) {
         kind=${late ? "warn" : ""}
       />
     </dl>
-    <${Card} title="Queries" note="Each runs by a plan that can change while results keep flowing.">
+    <${Card} title="Queries" note="Behind: from complete results to the newest row, in event time. Latency: from rows to complete results, by the clock.">
       <${Table}
         label="Queries"
         empty="The job has no queries."
@@ -48,11 +58,13 @@ export function Overview({ job, series }) {
           { title: "Query", show: (q) => html`<a href=${address("plan", q.name)}><strong>${q.name}</strong></a>` },
           { title: "Plan", show: (q) => html`<code class="plan">${q.plans || q.plan || "without joins"}</code>` },
           { title: "State", show: (q) => queryState(q) },
-          { title: "Results", number: true, show: (q) => count(q.results) },
+          { title: "Results", number: true, show: (q) => html`<a href=${address("results", q.name)}>${count(q.results)}</a>` },
           {
             title: "Complete before",
             show: (q) => html`<span class="tabular">${instant(q.released, q.time)}</span>`,
           },
+          { title: "Behind", number: true, show: (q) => span(behind(q, job), q.time) },
+          { title: "Latency", number: true, show: (q) => seconds(q.latency) },
           { title: "Adapts", show: (q) => html`<${Pill} kind=${q.adaptivity.mode}>${q.adaptivity.mode}<//>` },
         ]}
       />
@@ -66,7 +78,7 @@ export function Overview({ job, series }) {
             { title: "Stream", show: (s) => html`<strong>${s.name}</strong>` },
             { title: "Rows", number: true, show: (s) => count(s.rows) },
             { title: "Late", number: true, show: (s) => count(s.late) },
-            { title: "Nothing before", show: (s) => instant(s.register, timeOf(job, s.name)) },
+            { title: "Nothing before", show: (s) => instant(s.register, s.time) },
           ]}
         />
       <//>
@@ -85,20 +97,10 @@ export function Overview({ job, series }) {
   `;
 }
 
-function timeOf(job, stream) {
-  return job.queries.find((query) => query.streams.includes(stream))?.time ?? "integer";
-}
-
 function queryState(query) {
   if (query.migration) return html`<${Pill} kind="new">migrating<//>`;
-  const kind = { running: "good", quarantined: "bad" }[query.status] ?? "plain";
+  const kind = { running: "good", starting: "auto", stopped: "old", failed: "bad", quarantined: "bad" }[query.status] ?? "plain";
   return html`<${Pill} kind=${kind}>${query.status}<//>`;
-}
-
-function Stopped({ query }) {
-  return html`<a class="moving stopped" href=${address("actions", query.name, { do: "resume" })}>
-    <span><strong>${query.name}</strong> takes in nothing since batch ${query.quarantine.batch}: ${query.quarantine.reason}</span>
-  </a>`;
 }
 
 function Moving({ query }) {

@@ -21,7 +21,8 @@ export function Time({ job, series, now }) {
       <div class="charts">
         <${Chart} title="Throughput" ...${chart} ...${columns.rows} show=${(v) => (v === null ? "–" : `${count(Math.round(v))}/s`)} />
         <${Chart} title="Output" ...${chart} ...${columns.results} show=${(v) => (v === null ? "–" : `${count(Math.round(v))}/s`)} />
-        <${Chart} title="Delay of results" ...${chart} ...${columns.delay} show=${(v) => span(v, time)} label="How far complete results are behind the newest promise" />
+        <${Chart} title="Behind, in event time" ...${chart} ...${columns.delay} show=${(v) => span(v, time)} label="How far complete results are behind the newest row, in event time" />
+        <${Chart} title="Latency, by the clock" ...${chart} ...${columns.latency} show=${seconds} label="From rows to complete results, by the clock" />
         <${Chart} title="State" ...${chart} ...${columns.state} show=${bytes} />
         <${Chart} title="Batch time by part" ...${chart} ...${columns.parts} show=${seconds} stack />
         <${Chart} title="Late and unusable rows" ...${chart} ...${columns.dead} show=${(v) => count(v)} />
@@ -47,19 +48,22 @@ export function Time({ job, series, now }) {
 function prepared(series, queries) {
   const named = (columns, change = (column) => column) => ({
     names: Object.keys(columns ?? {}),
-    columns: Object.values(columns ?? {}).map(change),
+    columns: Object.entries(columns ?? {}).map(([name, column]) => change(column, name)),
   });
-  const newest = series.batch.map((_, i) =>
-    Object.values(series.registers ?? {}).reduce((most, column) => Math.max(most, column[i] ?? -Infinity), -Infinity),
-  );
+  const newest = (query, i) =>
+    (queries.find((each) => each.name === query)?.streams ?? Object.keys(series.latest ?? {})).reduce(
+      (most, stream) => Math.max(most, series.latest?.[stream]?.[i] ?? -Infinity),
+      -Infinity,
+    );
   const known = PARTS.filter((part) => series.seconds?.[part]);
   return {
     rows: named(series.rows, (column) => perSecond(column, series.at)),
     results: named(series.results, (column) => perSecond(column, series.at)),
     state: named(series.state_bytes),
-    delay: named(series.released, (column) =>
-      column.map((value, i) => (value === null || newest[i] === -Infinity ? null : Math.max(0, newest[i] - value))),
+    delay: named(series.released, (column, query) =>
+      column.map((value, i) => (value === null || newest(query, i) === -Infinity ? null : Math.max(0, newest(query, i) - value))),
     ),
+    latency: named(series.latency),
     parts: { names: known, columns: known.map((part) => series.seconds[part]) },
     dead: {
       names: ["late", "unusable"],

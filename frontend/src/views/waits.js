@@ -23,6 +23,13 @@ export function slowest(query, job) {
   return next > least.register ? { stream: least.name, behind: next - least.register } : { stream: null, behind: null };
 }
 
+// How far the complete results of a query are behind the newest row of its streams, in event time.
+export function behind(query, job) {
+  const newest = job.streams.filter((stream) => query.streams.includes(stream.name) && stream.latest !== null && stream.latest !== undefined);
+  if (!newest.length || query.released === null) return null;
+  return Math.max(0, Math.max(...newest.map((stream) => stream.latest)) - query.released);
+}
+
 export function Waits({ job, series, query }) {
   if (!query) return html`<${Empty}>The job has no queries.<//>`;
   const read = job.streams.filter((stream) => query.streams.includes(stream.name));
@@ -96,8 +103,8 @@ export function Waits({ job, series, query }) {
           { title: "Rows", number: true, show: (s) => count(s.rows) },
           { title: "Late", number: true, show: (s) => count(s.late) },
           { title: "Unusable", number: true, show: (s) => count(s.unusable) },
-          { title: "Nothing before", show: (s) => instant(s.register, query.time) },
-          { title: "Newest row", show: (s) => instant(s.latest, query.time) },
+          { title: "Nothing before", show: (s) => instant(s.register, s.time) },
+          { title: "Newest row", show: (s) => instant(s.latest, s.time) },
         ]}
       />
     <//>

@@ -182,7 +182,7 @@ class StoredJob:
                 len(files.read(manifest_path(self.batch))),
             )
 
-    @property
+    @cached_property
     def latencies(self) -> Mapping[str, float | None]:
         """How many seconds by the clock each query takes from rows to complete results, as of the batch."""
         known = latencies(self.metrics(RATES_OVER), {name: query.streams for name, query in self.queries.items()})

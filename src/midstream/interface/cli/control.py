@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from midstream.algebra.quantities import size
+from midstream.algebra.quantities import plural, size
 from midstream.checkpoint.status import is_running, stored_status
 from midstream.checkpoint.stops import Phase, Standing, standing, stop_lines
 from midstream.checkpoint.store import CheckpointStore

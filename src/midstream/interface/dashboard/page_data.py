@@ -34,7 +34,7 @@ Record = dict[str, Any]
 
 def job_summary(job: StoredJob) -> Record:
     """A job as of the batch that it was read at."""
-    holder, now, latencies = job.holder, job.standing, job.latencies
+    holder, now = job.holder, job.standing
     summary: Record = plain(
         {
             "name": job.name,
@@ -47,7 +47,7 @@ def job_summary(job: StoredJob) -> Record:
             "holder": None if holder is None else str(holder),
             "finished": job.finished,
             "scheduling": job.scheduling,
-            "queries": [_query(query, now) | {"latency": latencies[query.name]} for query in job.queries.values()],
+            "queries": [_query(query, now) | _progress(job, query.name) for query in job.queries.values()],
             "streams": [asdict(stream) for stream in job.streams.values()],
             "slots": slots_summary(job.slots),
             "requests": [asdict(request) for request in job.requests],
@@ -98,6 +98,7 @@ def _from_metrics(job: StoredJob, row: Mapping[str, Any]) -> Record:
                 "states": [],
                 "quarantine": None,
                 "latency": None,
+                "waits": None,
             }
         )
     latest = dict(row["latest"] or ())
@@ -152,6 +153,11 @@ def _query(query: StoredQuery, now: Standing) -> Record:
     for decision in summary["adaptivity"]["decisions"]:
         del decision["record"]
     return summary
+
+
+def _progress(job: StoredJob, query: str) -> Record:
+    """How long its results take by the clock, and for which stream it waits."""
+    return {"latency": job.latencies[query], "waits": job.manifest.streams.waits.get(query)}
 
 
 def slots_summary(slots: Slots) -> Record:
