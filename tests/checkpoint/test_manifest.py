@@ -54,7 +54,6 @@ def some(kind: type, *fields: Any) -> st.SearchStrategy[tuple[Any, ...]]:
 settings = st.builds(
     Settings,
     job=st.none() | names,
-    identity=st.none() | names,
     declared=st.dictionaries(names, records, max_size=2),
     arrival=st.dictionaries(names, st.none() | st.lists(names, max_size=2), max_size=2),
     scheduling=names,

@@ -103,17 +103,3 @@ def test_a_session_goes_on_once_the_other_driver_has_gone(tmp_path):
     again = started(tmp_path)
     again.push("A", pa.table({"k": [1], "ts": [1]}))
     again.stop()
-
-
-def test_a_session_that_cannot_say_what_sinks_have_had_gives_its_lease_back(tmp_path, monkeypatch):
-    session = started(tmp_path)
-    session.push("A", pa.table({"k": [1], "ts": [1]}, schema=SCHEMA))
-
-    def refuse(*arguments: object) -> None:
-        raise JobError("the storage is away")
-
-    monkeypatch.setattr("midstream.cluster.run.note_sinks_called", refuse)
-    with pytest.raises(JobError, match="the storage is away"):
-        session.stop()
-    with Lease.take(files_at(str(tmp_path))) as free:
-        assert free.number == 2

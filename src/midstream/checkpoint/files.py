@@ -79,6 +79,10 @@ class Files(ABC):
     def exists(self, path: str) -> bool:
         """Whether there is a file of that name."""
 
+    def fingerprint(self, path: str) -> str | None:
+        """What a copy of a file does not have in common with it; None if there is no file, or nobody can tell."""
+        return None
+
     @abstractmethod
     def sync(self, dir: str) -> None:
         """Makes the names in a folder safe from a crash of the machine."""

@@ -93,6 +93,13 @@ class LocalFiles(Files):
         with storage_errors("look for", self.full(path)):
             return os.path.isfile(self._path(path))
 
+    def fingerprint(self, path: str) -> str | None:
+        try:
+            known = os.stat(self._path(path))
+        except OSError:
+            return None
+        return f"{known.st_ino}-{known.st_ctime_ns}"
+
     def sync(self, dir: str) -> None:
         with storage_errors("sync", self.full(dir)):
             _sync(self._path(dir))

@@ -29,17 +29,15 @@ ROUTING, LOADS = "routing", "loads"
 class Settings:
     """What a job is and how it runs.
 
-    `identity` tells a checkpoint from others; `declared` are the streams as they
-    were declared, `arrival` the keys by which their rows go to slots, `homes` the slots of those that live at sites,
-    `carry` which of their columns batches carry. A `finished` job takes in nothing more. `functions` are the
-    fingerprints of users' functions, `retention` the limits of what is kept. `declared_links` are those between sites
-    as the job's program declares them, `links` those that were changed while it ran: the two sites, the latency in
-    seconds and the rate in bytes per second. `declared_slots` is the number of slots that the program declares; the
-    job may have been asked for another one since.
+    `declared` are the streams as they were declared, `arrival` the keys by which their rows go to slots, `homes` the
+    slots of those that live at sites, `carry` which of their columns batches carry. A `finished` job takes in nothing
+    more. `functions` are the fingerprints of users' functions, `retention` the limits of what is kept. `declared_links`
+    are those between sites as the job's program declares them, `links` those that were changed while it ran: the two
+    sites, the latency in seconds and the rate in bytes per second. `declared_slots` is the number of slots that the
+    program declares; the job may have been asked for another one since.
     """
 
     job: str | None = None
-    identity: str | None = None
     declared: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     arrival: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
     scheduling: str = "dfs"
@@ -191,13 +189,15 @@ class SetAside:
 class QueryAccount:
     """What a job remembers of a query.
 
-    `results` counts them. `graph` is its plan for display, `sharing` what it shares with others, `knowledge` what its
-    adaptivity has learnt, `mode` the adaptivity that was asked for while it ran. `added` is what it was added with, if
-    it was added while the job ran. `local_plans` are those of slots that run by another plan than the query's, with
-    their migrations. `verifying` is how far a copy of it is compared that has gone over to another plan. `removed` is
-    what has gone of its results by retention: how many rows, and before which instant.
+    `identity` tells it from others that had its name, or have it in another checkpoint. `results` counts them. `graph`
+    is its plan for display, `sharing` what it shares with others, `knowledge` what its adaptivity has learnt, `mode`
+    the adaptivity that was asked for while it ran. `added` is what it was added with, if it was added while the job
+    ran. `local_plans` are those of slots that run by another plan than the query's, with their migrations. `verifying`
+    is how far a copy of it is compared that has gone over to another plan. `removed` is what has gone of its results by
+    retention: how many rows, and before which instant.
     """
 
+    identity: str | None = None
     results: int = 0
     history: History = ()
     graph: Mapping[str, Any] | None = None

@@ -120,6 +120,13 @@ class RemoteFiles(Files):
         with storage_errors("look for", self.full(path)):
             return is_file(filesystem, place)
 
+    def fingerprint(self, path: str) -> str | None:
+        """The time at which it was stored: that of a copy is another."""
+        filesystem, place = self._place(path)
+        with storage_errors("look for", self.full(path)):
+            known = filesystem.get_file_info(place)
+        return None if known.mtime_ns is None else str(known.mtime_ns)
+
     def sync(self, dir: str) -> None:
         """Nothing is left to do: what was put is safe."""
 

@@ -237,7 +237,7 @@ def _forgotten(manifest: Manifest, query: str) -> Manifest:
 
 
 def carried(manifest: Manifest, before: Manifest | None) -> Manifest:
-    """A batch's manifest that remembers what was removed before it."""
+    """A batch's manifest that remembers what was removed of results before it."""
     known = {} if before is None else {n: a.removed for n, a in before.accounts.items() if a.removed is not None}
     for query, removed in known.items():
         if query in manifest.queries:

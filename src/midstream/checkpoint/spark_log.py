@@ -23,7 +23,7 @@ from midstream.checkpoint.failures import MissingFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.parallel_writes import begin, wait_for
-from midstream.checkpoint.source_batches import own_batches, source_batch
+from midstream.checkpoint.source_batches import source_batch
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError
 
@@ -31,9 +31,6 @@ log = logging.getLogger(__name__)
 
 LOCAL = "local"
 """What manifests of batches that ran in this process have instead of the identity of a Spark query."""
-
-SINKS = "sinks_called"
-"""The file with the number of a batch whose sinks were all called, the newest when it was written."""
 
 FIRST, LATER = "spark", "spark_logs"
 """The folders under the checkpoint that are Spark's own: that of the first log, and that of later ones."""
@@ -280,17 +277,3 @@ def paths_read(files: Files, manifest: Manifest) -> set[str]:
             hint="restore the folder spark of the checkpoint, or keep running this job on Spark",
         )
     return log.paths_read(manifest)
-
-
-def sinks_called(files: Files, manifest: Manifest) -> bool:
-    """Whether the sinks of a manifest's batch are known to have been called, wherever it ran."""
-    if files.exists(SINKS) and int(files.read(SINKS)) >= manifest.batch_id:
-        return True
-    log = None if manifest.query_id == LOCAL or own_batches(manifest) else log_of(files, manifest)
-    return log is not None and files.exists(log.commits(source_batch(manifest)))
-
-
-def note_sinks_called(files: Files, batch_id: int | None) -> None:
-    """Notes that the sinks of a batch were called, for whichever cluster goes on from it."""
-    if batch_id is not None:
-        files.write_atomic(SINKS, str(batch_id).encode(), point="sinks_called")

@@ -277,7 +277,7 @@ class CheckpointSession(Session):
 
     def sink(self, name: str, write: Sink) -> None:
         self._enrolment.query(name)
-        self._job.deliveries.sinks.setdefault(name, []).append(write)
+        self._job.deliveries.add(name, write, self._job.manifest)
 
     def on_progress(self, listener: Progress) -> None:
         self._job.announcements.listeners.append(listener)
@@ -309,6 +309,7 @@ class CheckpointSession(Session):
         if is_finished(self._job.manifest):
             self._run.deliver_last()
             return
+        self._job.deliver(self._job.manifest)
         listener = Listener(self) if self._listener is None else None
         if listener is not None:
             listener.go_on()

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.checkpoint.lease import LostLease
-from midstream.checkpoint.spark_log import note_sinks_called
 from midstream.cluster.backend import Backend, Input
 from midstream.errors import ClusterError, JobError
 from midstream.job.commands.arrival import Arrival
@@ -149,8 +148,5 @@ class Run:
         with job.gate:
             self.halt()
             self.over.set()
-        try:
-            if job.commits.lease is not None and not job.commits.lease.lost and job.deliveries.sinks:
-                note_sinks_called(job.files, job.deliveries.called)
-        finally:
-            job.commits.stop()
+        job.deliveries.close()
+        job.commits.stop()

@@ -79,9 +79,8 @@ class Collect:
 
 @dataclass(frozen=True, slots=True)
 class CallSinks:
-    """Give sinks what a manifest has released since the one before it."""
+    """Give sinks what a manifest has released and they have not had."""
 
-    before: Manifest | None
     manifest: Manifest
 
 
@@ -107,7 +106,27 @@ class RemoveSinks:
     query: str
 
 
-Action = MoveState | RunSteps | Decide | CompareResults | Commit | Collect | CallSinks | Watch | Unwatch | RemoveSinks
+@dataclass(frozen=True, slots=True)
+class RetireSinks:
+    """Say what the sinks of a query have not had that another takes the place of, as a manifest has it."""
+
+    query: str
+    manifest: Manifest
+
+
+Action = (
+    MoveState
+    | RunSteps
+    | Decide
+    | CompareResults
+    | Commit
+    | Collect
+    | CallSinks
+    | Watch
+    | Unwatch
+    | RemoveSinks
+    | RetireSinks
+)
 
 T = TypeVar("T")
 Flow = Generator[Any, Any, T]

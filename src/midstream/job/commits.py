@@ -9,6 +9,7 @@ from typing import Any
 
 from midstream.checkpoint.collect import collect
 from midstream.checkpoint.files import Files
+from midstream.checkpoint.identities import identified
 from midstream.checkpoint.lease import LostLease
 from midstream.checkpoint.lists import shorten
 from midstream.checkpoint.manifest import Manifest
@@ -86,7 +87,8 @@ class Commits:
         whole = completed(manifest, self.seconds)
         self.seconds = {}
         known = remember(self.files, whole, row, self.metrics_retained)
-        return shorten(self.files, self._within_limits(carried(known, batch.before)))
+        known = identified(carried(known, batch.before), batch.before)
+        return shorten(self.files, self._within_limits(known))
 
     def _within_limits(self, manifest: Manifest) -> Manifest:
         """The manifest without what has outlived its retention; looked at when files are collected."""

@@ -1,19 +1,17 @@
 """Batches of our own, without rows: what waited only for another batch is released, or all streams have ended.
 
-A finished job takes in nothing more. Its sinks have been given the last results once a note beside the manifests says
-so: until then a process that opens the checkpoint calls them again, with the same results under the same number.
+A finished job takes in nothing more. A process that opens its checkpoint gives sinks what they have not had of it.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.source_batches import source_batch
 from midstream.job.batch import finished
-from midstream.job.finished import FINISHED, is_finished
+from midstream.job.finished import is_finished
 from midstream.job.job import Job
 
 
@@ -40,22 +38,13 @@ def finish(job: Job) -> None:
         if not is_finished(before):
             registers = finished({} if before is None else before.streams.registers, job.streams)
             _batch_of_our_own(job, before, registers, ended=True)
-        elif is_delivered(job):
-            return
         else:
-            assert before is not None
-            job.call_sinks(job.store.read(before.batch_id - 1) if before.batch_id else None, before)
-        assert job.manifest is not None
-        job.files.write_atomic(_note(job.manifest), json.dumps({"delivered": True}).encode(), point="finished")
+            job.deliver(before)
 
 
 def is_delivered(job: Job) -> bool:
     """Whether the sinks of a finished job have been given its last results."""
-    return job.manifest is not None and job.files.exists(_note(job.manifest))
-
-
-def _note(manifest: Manifest) -> str:
-    return f"{FINISHED}/{manifest.batch_id:012d}.json"
+    return job.manifest is None or not job.deliveries.owes(job.files, job.manifest)
 
 
 def _waits(job: Job, before: Manifest) -> bool:

@@ -5,9 +5,6 @@ from __future__ import annotations
 from midstream.checkpoint.manifest import Manifest
 from midstream.errors import JobError
 
-FINISHED = "finished"
-"""The folder of the note that sinks know that all streams have ended."""
-
 
 def is_finished(manifest: Manifest | None) -> bool:
     """Whether all streams were declared to have ended."""

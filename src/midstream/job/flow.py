@@ -36,7 +36,6 @@ class Notes:
 
     number: int
     offsets: str = ""
-    identity: str | None = None
     needed: Sequence[tuple[StreamDeclaration, list[str]]] = ()
     requests: Sequence[Mapping[str, Any]] = field(default_factory=list)
     ended: bool = False
@@ -45,7 +44,7 @@ class Notes:
 def batch_flow(state: JobState, at: Circumstances, notes: Notes) -> Flow[Batch]:
     """A batch from its rows to its sinks."""
     batch, manifest = yield from committed_batch(state, at, notes)
-    yield CallSinks(at.before, manifest)
+    yield CallSinks(manifest)
     return batch
 
 
@@ -74,7 +73,6 @@ def _manifest(state: JobState, batch: Batch, notes: Notes, decided: Decided) -> 
     terms = Terms(
         replace(
             state.settings,
-            identity=notes.identity,
             declared=streams_record(batch.before, notes.needed),
             arrival={name: route.key for name, route in batch.incoming.routes.items()},
             homes={name: list(route.slots) for name, route in batch.incoming.routes.items() if route.slots},

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any, TypeVar
 
+import pyarrow as pa
+
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.statistics import Statistics
 from midstream.checkpoint.files import Files
@@ -32,6 +34,7 @@ from midstream.job.actions import (
     Flow,
     MoveState,
     RemoveSinks,
+    RetireSinks,
     RunSteps,
     Unwatch,
     Watch,
@@ -60,7 +63,7 @@ from midstream.job.making import Circumstances
 from midstream.job.migrations.wishes import wishes
 from midstream.job.needed import needed_columns
 from midstream.job.outputs.announcing import Announcements
-from midstream.job.outputs.delivery import Deliveries, identity_after
+from midstream.job.outputs.delivery import Deliveries
 from midstream.job.position import Position
 from midstream.job.queries.completeness import tell_of_started
 from midstream.job.queries.fingerprints import Fingerprints
@@ -71,6 +74,7 @@ from midstream.job.slots.slot_decisions import SlotDecisions
 from midstream.job.state import JobState
 from midstream.job.task.layout import Layout
 from midstream.job.task.memory import Memory
+from midstream.job.task.result_table import result_table
 from midstream.job.transitions import after
 from midstream.job.turns import Turns
 from midstream.job.watchers import Watchers
@@ -177,15 +181,13 @@ class Job:
             case CompareResults(manifest, queries):
                 return self.state.verifications.in_manifest(self.files, manifest, queries, self.cluster.wait_for_files)
             case Commit(batch, manifest):
-                committed = self.commits.begin(batch, manifest, self.cluster.wait_for_files)
-                self.deliveries.owed = True
-                return committed
+                return self.commits.begin(batch, manifest, self.cluster.wait_for_files)
             case Collect(manifest):
                 self.requests.committed()
                 self.commits.end(manifest)
                 tell_of_started(manifest)
-            case CallSinks(before, manifest):
-                self.call_sinks(before, manifest)
+            case CallSinks(manifest):
+                self.deliver(manifest)
             case Watch(name, policy):
                 self.watchers.watch(self.queries[name], policy)
             case Unwatch(None):
@@ -193,7 +195,9 @@ class Job:
             case Unwatch(str(name)):
                 self.watchers.by_query.pop(name, None)
             case RemoveSinks(name):
-                self.deliveries.sinks.pop(name, None)
+                self.deliveries.remove(name, self.manifest)
+            case RetireSinks(name, manifest):
+                self.deliveries.replaced(name, self.files, manifest)
         return None
 
     def resume(self, name: str) -> Fault:
@@ -254,8 +258,7 @@ class Job:
         """
         started = time.perf_counter()
         self.commits.require_whole()
-        if self.deliveries.owed:
-            self.repeat(source_batch(self.manifest))
+        self.deliver(self.manifest)
         begun: dict[type, float] = {}
         at = self.circumstances(query_id, batch_id, before, number, registers)
         notes = self.notes(before, batch_id, number, self._offsets(number, before), ended)
@@ -288,7 +291,7 @@ class Job:
     def notes(self, before: Manifest | None, batch_id: int, number: int, offsets: str, ended: bool = False) -> Notes:
         """What the next manifest says besides the job's state and the reports of its batch."""
         requests = self.requests.record(before, batch_id)
-        return Notes(number, offsets, identity_after(before), self.needed(), requests, ended)
+        return Notes(number, offsets, self.needed(), requests, ended)
 
     def _offsets(self, number: int, before: Manifest | None) -> str:
         if number > source_batch(before):
@@ -296,20 +299,18 @@ class Job:
         return "" if before is None else before.offsets
 
     def repeat(self, number: int) -> None:
-        """Calls the sinks again for a batch of the source that is done, and for those of our own that followed it."""
-        self.deliveries.owed = True
-        for before, manifest in self.store.done(number):
+        """Checks that a batch of the source that is done is repeated as it was, and gives sinks what they are due."""
+        for _, manifest in self.store.done(number):
             self.cluster.require_same(manifest)
-            self.call_sinks(before, manifest)
-        self.deliveries.owed = False
+        self.deliver(self.manifest)
 
-    def call_sinks(self, before: Manifest | None, manifest: Manifest) -> None:
-        """Gives sinks what a manifest has released since the one before it."""
-        self.deliveries.call(before, manifest, self._released)
+    def deliver(self, manifest: Manifest | None) -> None:
+        """Gives sinks what a manifest has released and they have not had."""
+        self.deliveries.deliver(self.files, manifest, self._released, self.commits.check_lease)
 
-    def _released(self, manifest: Manifest, name: str, since: int) -> Any:
-        query = self.state.query_of_results(name)
-        return None if query is None else self.cluster.released(manifest, name, query.plan, since)
+    def _released(self, manifest: Manifest, name: str, since: int) -> tuple[Any, pa.Schema]:
+        plan = self.queries[name].plan
+        return self.cluster.released(manifest, name, plan, since), result_table(plan, None).schema
 
     def no_rows(self) -> Rows:
         """A batch without rows."""

@@ -18,14 +18,12 @@ from midstream.checkpoint.records import Settings
 from midstream.distribution.fragments import Route
 from midstream.distribution.key_classes import ARRIVAL
 from midstream.distribution.routing import Routing
-from midstream.errors import JobError
 from midstream.job.batch import Batch
 from midstream.job.migrations.verifying import Consequence, Verifications
 from midstream.job.plans.local_plans import follow
 from midstream.job.queries.arrivals import arrivals
 from midstream.job.queries.declared import require_same_job
 from midstream.job.queries.faults import Faults
-from midstream.job.queries.replacing import name_of_old
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.class_dealing import ClassLoads, class_named, evened, require_naming
 from midstream.job.slots.doubled_moves import AUTO, DOUBLED, MSLB, cancelled_move, require_protocol, require_rest
@@ -331,19 +329,6 @@ class JobState:
             ends=ends,
             corrections=corrections(r for account in self.manifest.accounts.values() for r in account.history),
         )
-
-    def query_of_results(self, name: str) -> RunningQuery | None:
-        """The query whose results manifests have under a name; until it runs, another does not take its place."""
-        aside = "" if self.manifest is None else name_of_old(self.manifest, name)
-        if self.manifest is None or aside not in self.manifest.queries:
-            return self.queries.get(name)
-        if aside not in self.queries:
-            raise JobError(
-                f"the last results of query {name} have not reached its sinks, and it cannot be read any more",
-                detail=f"it was: {self.manifest.queries[aside].cql}",
-                hint="run the job once with the old text, and replace it then",
-            )
-        return self.queries[aside]
 
 
 def _route(key: Any, home: Sequence[int] = ()) -> Route:

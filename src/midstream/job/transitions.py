@@ -10,7 +10,7 @@ from typing import assert_never
 
 from midstream.adaptation.policy import mode_of
 from midstream.errors import MidstreamError
-from midstream.job.actions import Action, RemoveSinks, Unwatch, Watch
+from midstream.job.actions import Action, RemoveSinks, RetireSinks, Unwatch, Watch
 from midstream.job.events import (
     AdaptivityChanged,
     AddingRecorded,
@@ -104,7 +104,7 @@ def _of_query(state: JobState, event: QueryEvent) -> tuple[Action, ...]:
             return (Unwatch(None),)
         case QueryReplaced(name, aside, manifest, old):
             state.replace_query(name, aside, manifest, old)
-            return (Unwatch(name),)
+            return RetireSinks(name, manifest), Unwatch(name)
         case QueryLeftOut(manifest):
             state.leave_out(manifest)
         case AddingRecorded(name, settings):

@@ -1,8 +1,7 @@
 """This process under a session: a thread reads growing folders, and rows can be pushed; each batch is committed.
 
 A batch counts when its manifest is there. One that was interrupted is not repeated as it was: its files are unread
-and are taken with the next one. After a restart the sinks of the newest batch are called again if they may not have
-been.
+and are taken with the next one.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from midstream.checkpoint.outputs import open_output
 from midstream.checkpoint.process import this_process
 from midstream.checkpoint.retention import warn_of_removed_dead_letters
 from midstream.checkpoint.source_batches import source_batch
-from midstream.checkpoint.spark_log import LOCAL, note_sinks_called, paths_read, sinks_called
+from midstream.checkpoint.spark_log import LOCAL, paths_read
 from midstream.cluster.idling import QUIET, trigger_seconds
 from midstream.cluster.local.cluster import LocalCluster
 from midstream.cluster.local.read_ahead import ReadAhead
@@ -141,7 +140,6 @@ class LocalBackend:
         schemas = {port: stream.arriving(needed[stream.declaration.name]) for port, stream in enumerate(inputs)}
         job.arriving = Layout.of(schemas)
         self._know_files(job)
-        self._repeat_sinks(job)
 
     @property
     def active(self) -> bool:
@@ -215,16 +213,6 @@ class LocalBackend:
             taken = [f for f in stream.source.among(by_spark) if f.path not in self._read[name]]
             self._inherited[name] = taken
             self._read[name].update(file.path for file in taken)
-
-    def _repeat_sinks(self, job: Job) -> None:
-        manifest = job.manifest
-        if manifest is not None and job.deliveries.sinks and not sinks_called(self.files, manifest):
-            job.repeat(source_batch(manifest))
-            self._sinks_called(job)
-
-    def _sinks_called(self, job: Job) -> None:
-        if job.deliveries.sinks:
-            note_sinks_called(self.files, job.deliveries.called)
 
     def _guarded(self, loop: Any, job: Job, pause: float) -> None:
         try:
@@ -313,7 +301,6 @@ class LocalBackend:
         with _noted_if_done(job, number):
             job.on_batch(arriving, number)
             self._remember_read(files)
-            self._sinks_called(job)
 
     def _remember_read(self, files: Mapping[str, Sequence[SourceFile]]) -> None:
         """Remembers the files of a batch that is done."""

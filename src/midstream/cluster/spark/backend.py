@@ -16,8 +16,7 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import sources_of
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.source_batches import source_batch
-from midstream.checkpoint.spark_log import LOCAL, log_after, sinks_called
+from midstream.checkpoint.spark_log import log_after
 from midstream.checkpoint.spark_offsets import rows_between
 from midstream.cluster.idling import QUIET, IdleTurns, trigger_seconds
 from midstream.cluster.spark.cluster import SparkCluster
@@ -96,8 +95,6 @@ class SparkBackend:
         log.sweep()
         self.cluster.begin(log)
         newest = job.manifest
-        if newest is not None and newest.query_id == LOCAL and not sinks_called(self.files, newest):
-            job.repeat(source_batch(newest))
         self._rates = _rates(inputs)
         names = [stream.declaration.name for stream in inputs]
         elsewhere = newest is not None and any(True for name in names for _ in sources_of(self.files, newest, name))

@@ -1,0 +1,121 @@
+"""The record of deliveries: what the sinks of a checkpoint have had.
+
+Results leave in the order of their starts, and are released up to an instant. So what a sink has had of a query are
+exactly its results that start before one instant, and each delivery are those from there up to what is released since.
+Numbers of batches say nothing of that: a checkpoint that was restored counts the same numbers again with other rows.
+
+The record is one small file, written after sinks were called, by whichever cluster runs the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from midstream.checkpoint.addresses import files_at
+from midstream.checkpoint.envelope import damaged, seal, unseal
+from midstream.checkpoint.failures import MissingFile
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.origin import Origin
+from midstream.checkpoint.records_format import read, written
+from midstream.errors import MidstreamError
+
+LEDGER = "deliveries/record"
+"""The file with the record of deliveries."""
+
+KIND, FORMAT_VERSION = "deliveries", 1
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """What a sink has had of a query: all that starts from `since` to before `until`.
+
+    `identity` is that of the query, `schema` the columns of its results. `batch_id` and `digest` are of the last
+    delivery. What was released before `offered_until`, with batch `offered_batch`, may have reached a sink that was
+    interrupted while it took it: if it is delivered later, then apart from what follows, as it would have been.
+    """
+
+    query: str
+    sink: str
+    identity: str
+    since: int
+    until: int
+    schema: str = ""
+    batch_id: int | None = None
+    digest: str | None = None
+    offered_until: int | None = None
+    offered_batch: int | None = None
+
+
+Key = tuple[str, str]
+"""A query and a sink, by their names."""
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The deliveries of a checkpoint, and which checkpoint that is."""
+
+    files: Files
+    origin: Origin
+    sinks: dict[Key, Delivered] = field(default_factory=dict)
+    copied_from: Origin | None = None
+    """Where a checkpoint was copied from that has not been opened since."""
+    _saved: bytes = b""
+
+    @staticmethod
+    def open(files: Files) -> Ledger:
+        """The record of a checkpoint, or an empty one; a copy of a checkpoint gets an identity of its own."""
+        known = Ledger.stored(files)
+        if known is None:
+            return Ledger(files, Origin.new(files))
+        if known.origin.is_of(files):
+            known.origin = known.origin.moved(files)
+            return known
+        known.copied_from = known.origin
+        known.origin = known.origin.copied(files, _is_beside(known.origin, files))
+        return known
+
+    @staticmethod
+    def stored(files: Files) -> Ledger | None:
+        """The record as it is stored."""
+        try:
+            sealed = files.read(LEDGER)
+        except MissingFile:
+            return None
+        name = files.full(LEDGER)
+        content = unseal(KIND, FORMAT_VERSION, sealed, name)
+        try:
+            return _ledger(files, content, sealed)
+        except (KeyError, TypeError, ValueError) as error:
+            raise damaged(name, f"{type(error).__name__}: {error}") from error
+
+    def put(self, delivered: Delivered) -> None:
+        """Remembers what a sink has had."""
+        self.sinks[delivered.query, delivered.sink] = delivered
+
+    def save(self) -> None:
+        """Writes the record, if it has changed."""
+        records = [written(record) for _, record in sorted(self.sinks.items())]
+        sealed = seal(KIND, FORMAT_VERSION, {"origin": written(self.origin), "sinks": records})
+        if sealed != self._saved:
+            self.files.write_atomic(LEDGER, sealed, point="deliveries")
+            self._saved = sealed
+
+
+def _ledger(files: Files, content: Mapping[str, Any], sealed: bytes) -> Ledger:
+    records = [read(Delivered, record) for record in content["sinks"]]
+    origin = read(Origin, content["origin"])
+    return Ledger(files, origin, {(one.query, one.sink): one for one in records}, _saved=sealed)
+
+
+def _is_beside(origin: Origin, files: Files) -> bool:
+    """Whether the checkpoint that an origin was made for is still there, at another place than these files."""
+    if origin.place == files.uri:
+        return False
+    try:
+        there = files_at(origin.place)
+        known = Ledger.stored(there)
+        return known is not None and known.origin.identity == origin.identity and known.origin.is_of(there)
+    except (MidstreamError, OSError):  # what cannot be looked at may be gone
+        return False
