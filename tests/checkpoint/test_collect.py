@@ -74,15 +74,18 @@ def test_a_batch_in_progress_is_left_alone(files):
     store = CheckpointStore(files)
     store.commit(manifest(3, pack(files, 3)))
     (coming,) = pack(files, 4)
-    files.write_atomic("state/.000000000004-00-0000-ab.pack.cd.tmp", b"half")
+    files.write_atomic("state/.000000000004-00-0000-0123456789ab.pack.0123abcd.tmp", b"half")
     assert collect(store, files) == []
     store.commit(manifest(4, [coming]))
-    assert "state/.000000000004-00-0000-ab.pack.cd.tmp" in collect(store, files)
+    assert "state/.000000000004-00-0000-0123456789ab.pack.0123abcd.tmp" in collect(store, files)
 
 
 def test_unfinished_files_of_past_batches_go(files):
     store = CheckpointStore(files)
-    torn = ["manifests/.000000000003.manifest.ab.tmp", "state/.000000000002-00-0000-ab.pack.cd.tmp"]
+    torn = [
+        "manifests/.000000000003.manifest.0123abcd.tmp",
+        "state/.000000000002-00-0000-0123456789ab.pack.0123abcd.tmp",
+    ]
     for path in torn:
         files.write_atomic(path, b"half")
     store.commit(manifest(3, pack(files, 3)))

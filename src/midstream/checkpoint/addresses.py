@@ -49,6 +49,18 @@ def files_at(uri: str, private: bool = True) -> Files:
     )
 
 
+def local_path(uri: str) -> str | None:
+    """The path of an address on this machine's file systems; None of one elsewhere.
+
+    >>> local_path("file:///data/a%20b"), local_path("/data"), local_path("s3://bucket/data")
+    ('/data/a b', '/data', None)
+    """
+    scheme, rest = _scheme(uri)
+    if scheme in ("", "file"):
+        return rest
+    return os.path.join(DBFS_MOUNT, rest) if scheme == "dbfs" else None
+
+
 def _scheme(uri: str) -> tuple[str, str]:
     """The scheme, empty for a plain path, and for local addresses the path."""
     if not uri:

@@ -1,18 +1,25 @@
 """Collecting rubbish: what no retained manifest names and no batch in progress made.
 
 A name tells the batch that made the file. Up to the newest manifest's batch everything that counts is named, so the
-rest there is left from lost attempts and dropped manifests; what is newer belongs to the batch under way.
+rest there is left from lost attempts and dropped manifests; what is newer belongs to the batch under way. Only names
+that the job gives to its files are looked at: whatever else somebody has put there stays.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 
 from midstream.checkpoint.crash_points import reach
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import listed_in
-from midstream.checkpoint.names import DATA_FOLDERS, batch_of
-from midstream.checkpoint.store import MANIFESTS, CheckpointStore
+from midstream.checkpoint.names import DATA_FOLDERS, issued
+from midstream.checkpoint.store import MANIFESTS, SUFFIX, CheckpointStore
+
+_UNFINISHED = re.compile(
+    rf"{MANIFESTS}/(?:\.[^/]+/)?\.(?P<batch>\d{{12,}}){re.escape(SUFFIX)}\.[0-9a-f]{{8,16}}\.(?:tmp|mark)"
+)
+"""An unfinished manifest, also within an attempt at its name where a file system cannot refuse to overwrite."""
 
 
 def garbage(store: CheckpointStore, files: Files) -> list[str]:
@@ -23,7 +30,8 @@ def garbage(store: CheckpointStore, files: Files) -> list[str]:
     own, lists = _named(store, ids)
     named = own | listed_in(files, lists)
     found = [path for folder in DATA_FOLDERS for path in files.list(folder) if path not in named]
-    return sorted(path for path in [*found, *_unfinished(files)] if _at_most(path, ids[-1]))
+    batches = {path: issued(path) for path in found} | _unfinished(files)
+    return sorted(path for path, batch_id in batches.items() if batch_id is not None and batch_id <= ids[-1])
 
 
 def collect(store: CheckpointStore, files: Files, still_held: Callable[[], None] = lambda: None) -> list[str]:
@@ -56,10 +64,7 @@ def _remove(files: Files, paths: list[str]) -> list[str]:
     return paths
 
 
-def _unfinished(files: Files) -> Iterable[str]:
-    return (path for path in files.list(MANIFESTS) if path.rpartition("/")[2].startswith("."))
-
-
-def _at_most(path: str, batch_id: int) -> bool:
-    made_by = batch_of(path)
-    return made_by is not None and made_by <= batch_id
+def _unfinished(files: Files) -> dict[str, int]:
+    """Manifests that were never given their names, with their batches."""
+    found = ((path, _UNFINISHED.fullmatch(path)) for path in files.list(MANIFESTS))
+    return {path: int(match["batch"]) for path, match in found if match is not None}

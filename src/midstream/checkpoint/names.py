@@ -23,6 +23,11 @@ SHARED_RESULTS = f"{RESULTS}/_shared"
 _SUFFIXES = {STATE: ".pack", RESULTS: ".parquet", DEAD_LETTERS: ".parquet", LISTS: ".list", METRICS: ".parquet"}
 _ODD = re.compile(r"[^\w-]")
 _BATCH = re.compile(r"\.?(\d{12,})[-.]")
+_FOLDERS = (STATE, rf"{RESULTS}/(?:_shared/)?[^/]+", DEAD_LETTERS, LISTS, METRICS)
+_ISSUED = re.compile(
+    rf"(?:{'|'.join(_FOLDERS)})/(?P<unfinished>\.)?(?P<batch>\d{{12,}})-\d{{2,}}-\d{{4,}}-[0-9a-f]{{12}}"
+    r"\.(?:pack|parquet|list)(?(unfinished)\.[0-9a-f]{8}\.tmp)"
+)
 
 
 def name_for(kind: str, batch_id: int, slot: int, stage: int, suffix: str | None = None) -> str:
@@ -36,6 +41,20 @@ def name_for(kind: str, batch_id: int, slot: int, stage: int, suffix: str | None
     ending = _SUFFIXES.get(kind.partition("/")[0], "") if suffix is None else suffix
     folder = "/".join(_ODD.sub("_", part) or "_" for part in kind.split("/"))
     return f"{folder}/{batch_id:012d}-{stage:02d}-{slot:04d}-{this_process().token(6)}{ending}"
+
+
+def issued(path: str) -> int | None:
+    """The batch that a file was made for, if the path is one that `name_for` gives, or that of an unfinished file.
+
+    What lies elsewhere, deeper or under another name is somebody else's, and is never collected.
+
+    >>> issued("results/hot/000000000007-00-0002-0123456789ab.parquet")
+    7
+    >>> issued("results/hot/000000000007-hot-0123456789ab.parquet"), issued("results/000000000007-00-0002-ab.parquet")
+    (None, None)
+    """
+    found = _ISSUED.fullmatch(path)
+    return int(found["batch"]) if found else None
 
 
 def copy_name(query: str) -> str:

@@ -17,6 +17,7 @@ from midstream.algebra.time import ticks
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.metrics import metrics_of
 from midstream.checkpoint.names import is_rehearsal
+from midstream.checkpoint.places import Places
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.records import Settings
 from midstream.checkpoint.retention import Retention
@@ -70,7 +71,7 @@ class CheckpointSession(Session):
         options.require_checkpoint()
         memory, store = Memory.of(options.memory_per_slot), CheckpointStore(str(checkpoint))
         self._backend = opened_backend(on or "spark", spark, store.files, options.small_batches)
-        self._options = options
+        self._options, self._places = options, Places.of(str(checkpoint))
         self.functions = functions_by_name(list(options.functions))
         self._listener: Listener | None = None
         commits = Commits(store, options.retained, options.metrics_retained, Retention.of(options.retention))
@@ -129,6 +130,7 @@ class CheckpointSession(Session):
     def _open_stream(self, source: NamedSource, settings: StreamSettings) -> None:
         self._require_new_stream(source.name)
         home = self._home(source.name, settings)
+        self._places.reads(source.name, source.path, source.options)
         self._run.inputs[source.name] = self._backend.open_stream(source, settings)
         self._live_at(source.name, home)
 
@@ -277,6 +279,7 @@ class CheckpointSession(Session):
 
     def sink(self, name: str, write: Sink) -> None:
         self._enrolment.query(name)
+        self._places.writes(name, write)
         self._job.deliveries.add(name, write, self._job.manifest)
 
     def on_progress(self, listener: Progress) -> None:
@@ -309,7 +312,6 @@ class CheckpointSession(Session):
         if is_finished(self._job.manifest):
             self._run.deliver_last()
             return
-        self._job.deliver(self._job.manifest)
         listener = Listener(self) if self._listener is None else None
         if listener is not None:
             listener.go_on()

@@ -22,6 +22,7 @@ from midstream.cluster.run import Run
 from midstream.errors import MidstreamError
 from midstream.job.commits import Commits
 from midstream.job.events import QueriesForgotten, QueryLeftOut, SettingsChanged
+from midstream.job.finished import is_finished
 from midstream.job.heartbeat import Heartbeat
 from midstream.job.job import Job
 from midstream.job.queries.changed_functions import ChangedFunctions, functions_record, require_same_functions
@@ -79,7 +80,7 @@ def starting(checkpoint: str) -> Iterator[None]:
 
 
 def take_up(session: Session) -> None:
-    """Takes the lease, and with it the checkpoint as it is by now."""
+    """Takes the lease, and with it the checkpoint as it is by now; gives sinks what they have not had of it."""
     job = session._job
     if job.commits.lease is None:
         job.commits.lease = Heartbeat(job.files, session._run.lose)
@@ -98,6 +99,8 @@ def take_up(session: Session) -> None:
     links = links_to_json(job.watchers.located.declared)
     retention = job.commits.retention.record
     job.apply(SettingsChanged({"functions": functions, "retention": retention, "declared_links": links}))
+    if not is_finished(job.manifest):
+        job.deliver(job.manifest)
 
 
 def leave_out(session: Session, name: str) -> None:

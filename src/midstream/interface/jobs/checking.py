@@ -18,6 +18,7 @@ from midstream.algebra.declarations import Catalog, StreamDeclaration
 from midstream.algebra.names import check_name
 from midstream.algebra.plan import Relation
 from midstream.algebra.time import TIMESTAMP_TIME, ticks
+from midstream.checkpoint.places import Place, Places
 from midstream.connectors.files.computed import computed
 from midstream.connectors.files.listing import require_folder
 from midstream.connectors.files.options import FORMATS, require_options
@@ -71,6 +72,7 @@ class _Check:
     guess_types: bool
     mistakes: list[Mistake] = field(default_factory=list)
     known: dict[str, StreamDeclaration] = field(default_factory=dict)
+    places: Places = field(default_factory=Places)
 
     def note(self, place: str, act: Callable[[], object], part: str | None = None) -> bool:
         """Whether something works; if not, it is noted."""
@@ -89,7 +91,11 @@ class _Check:
         if (scheduling := job.options.scheduling) is not None:
             self.note("job.scheduling", lambda: schedule_of(scheduling), str(scheduling))
         if job.checkpoint:
-            self.note("job.checkpoint", lambda: _require_writable(job.checkpoint, "the checkpoint"))
+            self.note("job.checkpoint", lambda: self._require_checkpoint(job.checkpoint))
+
+    def _require_checkpoint(self, checkpoint: str) -> None:
+        self.places = Places.of(checkpoint)
+        _require_writable(checkpoint, "the checkpoint")
 
     def stream(self, stream: StreamEntry) -> None:
         """A stream: its name, source and path, then its columns, then its durations."""
@@ -176,6 +182,7 @@ class _Check:
             if self.job.on == "local":
                 raise InputError(f"stream {stream.name} is in {path}, which only Spark can read")
             return
+        self.places.reads(stream.name, path, stream.options)
         if self.job.on == "local" or not glob.glob(path) or os.path.exists(path):
             require_folder(stream.name, Path(path))
 
@@ -240,9 +247,7 @@ class _Check:
 
     def _require_sink(self, query: QueryEntry) -> None:
         folder = str(query.folder)
-        for stream in self.job.streams:
-            if stream.path is not None and os.path.abspath(stream.path) == os.path.abspath(folder):
-                raise JobError(f"query {query.name} would write into the folder that stream {stream.name} reads")
+        self.places.add(Place("sink", folder, query.name))
         _require_writable(folder, "the folder")
 
 
