@@ -349,7 +349,7 @@ class Session:
         self.stop()
 
     def sink(self, name: str, write: Callable[[Any, int], None]) -> None:
-        """Calls `write(frame, batch_id)` with the results that each batch releases, in order of their start."""
+        """Calls `write(frame, batch_id)`, or its method `deliver`, with results that it has not had, by their start."""
         self._needs_checkpoint("sinks")
 
     @property

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -31,7 +31,6 @@ from midstream.job.outputs.digest import digest_of
 
 log = logging.getLogger(__name__)
 
-Sink = Callable[[Any, int], None]
 Released = Callable[[Manifest, str, int], tuple[Any, pa.Schema]]
 """Reads the results of a query that a manifest has released since an instant; gives them with their columns."""
 
@@ -54,6 +53,16 @@ class Delivery:
     until: int
     schema: pa.Schema
     digest: str | None = None
+
+
+class Delivering(Protocol):
+    """A sink that is told whose results it is given."""
+
+    def deliver(self, results: Any, delivery: Delivery) -> None:
+        """Takes results; what it has had already it may be given again after a crash."""
+
+
+Sink = Callable[[Any, int], None] | Delivering
 
 
 @dataclass(slots=True)
