@@ -51,7 +51,7 @@ class Folder:
 
     def __init__(self, uri: str) -> None:
         self.files = files_at(uri, private=False)
-        self._reached: dict[str, tuple[int, int]] = {}
+        self._reached: dict[str, tuple[int, int] | None] = {}
         """From and up to which instant the folder has the results of queries, by their keys, once it was looked at."""
 
     @property
@@ -69,9 +69,9 @@ class Folder:
         key = _key(delivery)
         if key not in self._reached:
             held = list(self._held(key))
-            if held:
-                self._reached[key] = min(file.since for file in held), max(file.until for file in held)
-        return self._reached.get(key)
+            reached = (min(file.since for file in held), max(file.until for file in held)) if held else None
+            self._reached[key] = reached
+        return self._reached[key]
 
     def deliver(self, results: Any, delivery: Delivery) -> None:
         """Takes results; those that the folder has had are compared with it."""
@@ -98,12 +98,13 @@ class Folder:
         self._write(_between(table, since, until), delivery, since, until)
 
     def _write(self, table: pa.Table, delivery: Delivery, since: int, until: int) -> None:
-        key, digest = _key(delivery), digest_of(table)
+        key, whole = _key(delivery), (since, until) == (delivery.since, delivery.until)
+        digest = delivery.digest if whole and delivery.digest is not None else digest_of(table)
         if table.num_rows:
             ticks = "-".join(f"{tick - BEGINNING:016x}" for tick in (since, until))
             name = f"{delivery.batch_id:012d}-{_short(delivery.query)}-{key}-{ticks}-{digest}.parquet"
             self._put(name, _described(table, delivery, since, until, digest))
-            first, last = self._reached.get(key, (since, until))
+            first, last = self._reached.get(key) or (since, until)
             self._reached[key] = min(first, since), max(last, until)
 
     def _put(self, name: str, table: pa.Table) -> None:

@@ -72,6 +72,8 @@ class SimulatedRun:
     troubles: Troubles | None = None
     seen: dict[int, Seen] = field(default_factory=dict)
     delivered: dict[tuple[str, int], list[pa.Table]] = field(default_factory=dict)
+    without_sinks: set[int] = field(default_factory=set)
+    """The processes that run the job without sinks, by number."""
     asked: dict[str, dict[str, Any]] = field(default_factory=dict)
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Requests, and what was answered, by number."""
@@ -200,6 +202,8 @@ class SimulatedRun:
                 if not self.world.calm and actor.random.random() < 0.05:
                     break
             elif self._nothing_left():
+                if actor.number in self.without_sinks:
+                    break  # another program is to end the job, with its sinks
                 session.finish()
                 self._observe()
                 self.finished = True
@@ -231,10 +235,14 @@ class SimulatedRun:
         )
         for name, source in self.sources.items():
             session.stream(name, source, lateness=LATENESS)
+        absent = bool(self.seen) and not self.world.calm and self._chance(self.world.troubles.sinks_absent)
+        if absent:
+            self.without_sinks.add(actor.number)
         for name, cql in self.texts.items():
             if not session.was_dropped(name, self.workload.queries[name]) and not session.was_dropped(name, cql):
                 self._declare(session, name, cql)
-                session.sink(name, self._sink(name))
+                if not absent:
+                    session.sink(name, self._sink(name))
         return session
 
     def _declare(self, session: CheckpointSession, name: str, cql: str) -> None:

@@ -21,7 +21,10 @@ from midstream.cluster.simulated.tasks import TaskKilled, Worker
 
 @dataclass(frozen=True, slots=True)
 class Troubles:
-    """How often what goes wrong: the first ones per turn, the others per operation or message."""
+    """How often what goes wrong: the first ones per turn, the others per operation or message.
+
+    `sinks_absent` is how often a program runs the job without sinks.
+    """
 
     kill: float = 0.0
     stop: float = 0.0
@@ -34,6 +37,7 @@ class Troubles:
     lying_rename: float = 0.0
     task_killed: float = 0.0
     sink_failure: float = 0.0
+    sinks_absent: float = 0.0
     loss: float = 0.0
     duplication: float = 0.0
     reordering: float = 0.0
@@ -53,6 +57,7 @@ class Troubles:
             "lying_rename": 0.01,
             "task_killed": 0.01,
             "sink_failure": 0.1,
+            "sinks_absent": 0.3,
             "loss": 0.1,
             "duplication": 0.15,
             "reordering": 0.3,
