@@ -174,7 +174,8 @@ def test_csv_and_json_lines_have_the_columns_of_the_schema(tmp_path):
     ],
 )
 def test_a_source_that_cannot_be_read_is_refused_by_name(tmp_path, options, message):
-    known = {"format": "parquet", "path": str(tmp_path), "schema": "ts BIGINT, k BIGINT"}
+    (tmp_path / "in").mkdir()
+    known = {"format": "parquet", "path": str(tmp_path / "in"), "schema": "ts BIGINT, k BIGINT"}
     session = CheckpointSession(checkpoint=str(tmp_path / "checkpoint"), on="local")
     with pytest.raises(ms.InputError, match=message):
         session.open_stream("A", **{**known, **options})
