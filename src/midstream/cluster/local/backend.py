@@ -244,8 +244,8 @@ class LocalBackend:
         """
         if TICKS in self._inputs:
             self._batch(job, {}, {})
-        elif (triggered or any(stream.source is not None for stream in self._inputs.values())) and release_in_turn(job):
-            self._sinks_called(job)
+        elif triggered or any(stream.source is not None for stream in self._inputs.values()):
+            release_in_turn(job)
 
     def _work_through(self, job: Job, pause: float) -> None:
         """Takes the files that are there now, and ends."""
