@@ -13,6 +13,7 @@ from midstream.interface.cli import control
 from midstream.interface.cli.bench import bench
 from midstream.interface.cli.check import check
 from midstream.interface.cli.dashboard import dashboard
+from midstream.interface.cli.dead import dead
 from midstream.interface.cli.demo import demo
 from midstream.interface.cli.doctor import doctor
 from midstream.interface.cli.endings import USER_ERROR, show_tracebacks
@@ -61,6 +62,7 @@ for command, short in (
     (shell, "Run queries over files, one after the other"),
     (explain, "Show a query's plan, what it costs, and why"),
     (results, "Show the results of a query of a job"),
+    (dead, "Show the rows that a job could not use, or replay them"),
     (control.status, "Show the progress of a job"),
     (top, "Show a job in the terminal while it runs"),
     (dashboard, "Serve a live page of a job"),
