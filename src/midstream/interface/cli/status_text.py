@@ -169,17 +169,17 @@ def _found(record: dict[str, Any], time: str) -> str:
 
 
 def results_text(query: dict[str, Any]) -> str:
-    """How many results a query has computed, and which of them are released if not all are.
+    """How many results a query has released, and how many are computed and wait.
 
-    >>> results_text({"results": 51, "some_unreleased": True, "released": 120, "time": "integer"})
-    '51 results, released before 120'
+    >>> results_text({"results": 39, "waiting": 12, "released": 120, "time": "integer"})
+    '39 results, complete up to 120, and 12 that wait for later rows'
     """
     count = plural(query["results"], "result")
-    if not query.get("some_unreleased"):
+    if not query["waiting"]:
         return count
-    if query["released"] is None:
-        return f"{count}, none released yet"
-    return f"{count}, released before {instant(query['released'], TimeDomain.of_word(query['time']))}"
+    until = None if query["released"] is None else instant(query["released"], TimeDomain.of_word(query["time"]))
+    complete = "" if until is None else f", complete up to {until},"
+    return f"{count}{complete} and {query['waiting']:,} that wait for later rows"
 
 
 def migration_line(record: dict[str, Any], time: str) -> str:

@@ -125,7 +125,7 @@ def batch_line(event: Mapping[str, Any]) -> str:
         "rows " + _counts(event["rows"]),
         f"late {sum(event['late'].values())}",
         f"unusable {sum(event['unusable'].values())}",
-        "results " + _counts({name: counts["results"] for name, counts in queries.items()}),
+        "computed " + _counts({name: counts["results"] for name, counts in queries.items()}),
         f"state {sum(q['state_rows'] for q in queries.values())} rows",
         f"{sum(q['state_bytes'] for q in queries.values())} bytes",
         "seconds " + " ".join(f"{name} {value:.3f}" for name, value in sorted(seconds.items())),
