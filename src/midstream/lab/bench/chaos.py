@@ -165,9 +165,11 @@ class Conductor:
         return (self.folder / "errors.txt").read_text()
 
     def _ended(self) -> int:
-        """How the job ended; an end by itself must be told in words."""
+        """How the job ended; an end by itself must be told in words, and one in order must have been asked for."""
         assert self.job is not None
         code = self.job.wait()
+        if code == 0 and not (self.folder / "end").exists():
+            self.unclear.append(f"the job ended with code 0 before it was told to: {self._errors()[-3000:]}")
         if code > 0 and "Traceback (most recent call last)" in self._errors():
             self.unclear.append(self._errors()[-3000:])
         if code > 0:
@@ -219,14 +221,30 @@ class Conductor:
             {"command": "cancel", "query": "joined"},
             {"command": "add", "query": name, "cql": COMING[name].cql},
             {"command": "drop", "query": name},
+            {"command": "adapt", "query": "joined", "mode": self.random.choice(["off", "suggest"])},
             {"command": "rebalance", "routing": routing, "protocol": protocol},
             {"command": "cancel_rebalance"},
             {"command": "rescale", "slots": self.random.randint(1, 3)},
             {"command": "schedule", "scheduling": self.random.choice(["dfs", "bfs", "chain"])},
         ]
         with suppress(MidstreamError):  # such as a full disk
-            send(files_at(self.checkpoint), self.random.choice(choices))
+            request = self.random.choice(choices)
+            if not self._typed(request):
+                send(files_at(self.checkpoint), request)
             self.asked += 1
+
+    def _typed(self, request: Mapping[str, Any]) -> bool:
+        """Types some requests as people do, as a command of a process of its own; whether it has."""
+        words = {"add": ("query", "cql"), "migrate": ("query", "plan"), "adapt": ("query", "mode")}
+        names = words.get(request["command"], ())
+        if not names or "verify" in request or self.random.random() < 0.5:
+            return False
+        typed = [request["command"], self.checkpoint, *(request[name] for name in names), "--timeout", "5"]
+        command = [sys.executable, "-c", "from midstream.interface.cli import main; main()", *typed]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
+        if "Traceback" in done.stderr:
+            self.unclear.append(done.stderr[-3000:])
+        return True
 
     def _strike(self) -> None:
         name, strike = self.strikes.drawn(self.master)
