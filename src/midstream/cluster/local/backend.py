@@ -30,6 +30,7 @@ from midstream.checkpoint.spark_log import LOCAL, paths_read
 from midstream.cluster.idling import QUIET, trigger_seconds
 from midstream.cluster.local.cluster import LocalCluster
 from midstream.cluster.local.read_ahead import ReadAhead
+from midstream.cluster.local.turn import Turn
 from midstream.connectors.files.bad_rows import BAD, FIELD
 from midstream.connectors.files.source import FileSource
 from midstream.errors import InputError
@@ -93,7 +94,7 @@ class LocalBackend:
     def __init__(self, files: Files) -> None:
         self.files = files
         self.cluster = LocalCluster(files)
-        self._turn = threading.Lock()
+        self._turn = Turn()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._done = threading.Event()
@@ -166,7 +167,7 @@ class LocalBackend:
             known = self._inputs.get(name)
             if known is None or known.source is not None:
                 raise InputError(f"rows cannot be pushed into {name}: it is not a stream that takes them")
-        with self._turn:
+        with self._turn.taken("push"):
             self._batch(job, {n: self._pushed(n, value) for n, value in rows.items()}, {})
             event = job.announcements.last or {}
         counts = {name: {kind: event.get(kind, {}).get(name, 0) for kind in ("late", "unusable")} for name in rows}
@@ -279,13 +280,13 @@ class LocalBackend:
 
     def _take_turn(self, work: Callable[[], None]) -> bool:
         """Works while nobody else does; False if it is stopped before that."""
-        while not self._turn.acquire(timeout=0.1):
+        while not self._turn.take(0.1):
             if self._stop.is_set():  # whoever has the turn may be the one that waits for our end
                 return False
         try:
             work()
         finally:
-            self._turn.release()
+            self._turn.give_back()
         return True
 
     def _source(self, name: str) -> Source:

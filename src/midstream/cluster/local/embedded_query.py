@@ -16,6 +16,7 @@ from midstream.cluster.local.live_query import LiveQuery
 from midstream.cluster.local.query_events import event_of, migration_of
 from midstream.cluster.local.session_streams import SessionStream
 from midstream.cluster.local.shared_parts import Parts
+from midstream.cluster.local.turn import Turn
 from midstream.errors import MigrationError
 from midstream.html import Records
 from midstream.inputs import Duration
@@ -35,6 +36,7 @@ class Home(Protocol):
 
     parts: Parts
     streams: dict[str, SessionStream]
+    turn: Turn
 
     @property
     def queries(self) -> Mapping[str, Query]:
@@ -150,11 +152,13 @@ class Query(ContinuousQuery):
 
     def results(self) -> pa.Table:
         """All results released so far, in order; only those not yet polled if the query does not keep them."""
-        return pa.concat_tables((self._kept if self.keep else self._fresh) or [self.live.table(None)])
+        with self.session.turn.taken("results"):
+            return pa.concat_tables((self._kept if self.keep else self._fresh) or [self.live.table(None)])
 
     def poll(self) -> pa.Table:
         """The results released since the last poll."""
-        fresh, self._fresh = self._fresh, []
+        with self.session.turn.taken("poll"):
+            fresh, self._fresh = self._fresh, []
         return pa.concat_tables(fresh or [self.live.table(None)])
 
     def migrate(
@@ -181,15 +185,17 @@ class Query(ContinuousQuery):
             raise MigrationError(f"query {self.name} has been dropped")
         if slots is not None:
             raise MigrationError("a session in memory has no slots", hint="leave slots out, or run on a checkpoint")
-        target = plan_query(self.plan.query, plan, self.emit_every)
-        self.go_on_alone()
-        self._know_starts()
-        stretch = None if verify is None else ticks(verify, target.query.domain)
-        self.live.migrate(target, self._possible(strategy), part=part, trigger=trigger, queue=queue, verify=stretch)
+        with self.session.turn.taken("migrate"):
+            target = plan_query(self.plan.query, plan, self.emit_every)
+            self.go_on_alone()
+            self._know_starts()
+            stretch = None if verify is None else ticks(verify, target.query.domain)
+            self.live.migrate(target, self._possible(strategy), part=part, trigger=trigger, queue=queue, verify=stretch)
 
     def cancel_migration(self) -> None:
         """Goes back to the plan that it was migrating from; nothing is lost. What was queued behind is forgotten."""
-        self.live.cancel_migration()
+        with self.session.turn.taken("cancel_migration"):
+            self.live.cancel_migration()
 
     @property
     def migrating(self) -> str | None:

@@ -24,6 +24,7 @@ from midstream.cluster.local.live_query import LiveQuery
 from midstream.cluster.local.session_streams import SessionStream
 from midstream.cluster.local.shared_parts import Owner, Parts, SharedPart, frontier_of
 from midstream.cluster.local.shared_windows import inherit_windows, unify
+from midstream.cluster.local.turn import Turn
 from midstream.cluster.options import ON_A_CHECKPOINT, QueryOptions, SessionOptions
 from midstream.errors import InputError, JobError, QueryError
 from midstream.inputs import StreamSettings, declare, max_ahead_of, table_of
@@ -42,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class EmbeddedSession(Session):
-    """Continuous queries in this process, all in memory."""
+    """Continuous queries in this process, all in memory. Threads may share it: each call has the turn by itself."""
 
     def _prepare(self, options: SessionOptions, spark: Any, checkpoint: Any, on: object) -> None:
         options.require_memory()
@@ -51,6 +52,7 @@ class EmbeddedSession(Session):
         self._queries: dict[str, Query] = {}
         self.parts = Parts(self.functions)
         self.stopped = False
+        self.turn = Turn()
         self._clock = options.clock
         self._pushes = 0
         self._silent: dict[str, int] = {}
@@ -71,25 +73,29 @@ class EmbeddedSession(Session):
 
     @scheduling.setter
     def scheduling(self, wanted: str | Schedule) -> None:
-        self._scheduling = schedule_of(wanted)
-        for execution in self._executions():
-            if isinstance(execution, SingleBox):
-                execution.scheduler.schedule = self._scheduling
+        with self.turn.taken("scheduling"):
+            self._scheduling = schedule_of(wanted)
+            for execution in self._executions():
+                if isinstance(execution, SingleBox):
+                    execution.scheduler.schedule = self._scheduling
 
     @property
     def dead_letters(self) -> list[DeadLetters]:
         """The rows that could not be used, and why."""
-        return [letters for stream in self.streams.values() for letters in stream.dead]
+        with self.turn.taken("dead_letters"):
+            return [letters for stream in self.streams.values() for letters in stream.dead]
 
     @property
     def state_bytes(self) -> int:
         """The size of everything remembered; what is shared counts once."""
-        return sum({id(segment): segment.bytes for segment in self._segments()}.values())
+        with self.turn.taken("state_bytes"):
+            return sum({id(segment): segment.bytes for segment in self._segments()}.values())
 
     @property
     def state_rows(self) -> int:
         """How many rows are remembered; what is shared counts once."""
-        return sum({id(segment): len(segment) for segment in self._segments()}.values())
+        with self.turn.taken("state_rows"):
+            return sum({id(segment): len(segment) for segment in self._segments()}.values())
 
     def _add_stream(
         self, name: str, source: Any, settings: StreamSettings, columns: pa.Schema | None, on_demand: bool
@@ -108,10 +114,12 @@ class EmbeddedSession(Session):
         bound = max_ahead_of(name, settings.max_ahead, plain.domain)
         willing = on_demand and (settings.stamped or skew is not None)
         made = replace(plain, timestamps=settings.timestamps, skew=behind, max_ahead=bound, on_demand=willing)
-        self.streams[name] = SessionStream(made, willing)
+        with self.turn.taken("stream"):
+            self.streams[name] = SessionStream(made, willing)
 
     def query(self, name: str, cql: str, **options: Any) -> Query:
-        found = super().query(name, cql, **options)
+        with self.turn.taken("query"):
+            found = super().query(name, cql, **options)
         assert isinstance(found, Query)
         return found
 
@@ -134,11 +142,12 @@ class EmbeddedSession(Session):
         return query
 
     def drop(self, name: str) -> None:
-        query = self.queries.pop(name, None)
-        if query is None:
-            raise QueryError(f"there is no query {name}")
-        query.events.append({"event": "dropped", "at": query.frontier})
-        self.parts.leave(name, query.live.sources)
+        with self.turn.taken("drop"):
+            query = self.queries.pop(name, None)
+            if query is None:
+                raise QueryError(f"there is no query {name}")
+            query.events.append({"event": "dropped", "at": query.frontier})
+            self.parts.leave(name, query.live.sources)
 
     def start(self, trigger: str | None = None) -> Self:
         """Nothing to do here: a session in this process runs whenever rows are pushed."""
@@ -146,8 +155,11 @@ class EmbeddedSession(Session):
         return self
 
     def push(self, stream: str | Mapping[str, object], rows: object = None) -> None:
+        with self.turn.taken("push"):
+            self._push(dict(stream) if isinstance(stream, Mapping) else {stream: rows})
+
+    def _push(self, given: Mapping[str, object]) -> None:
         self._require_running()
-        given = dict(stream) if isinstance(stream, Mapping) else {stream: rows}
         for name in given:
             if name not in self.streams:
                 raise InputError(f"there is no stream {name}", detail=f"the streams are {', '.join(self.streams)}")
@@ -183,12 +195,13 @@ class EmbeddedSession(Session):
                 log.warning("%s", wait_text(wait, self.streams[wait.stream].declaration))
 
     def stop(self) -> None:
-        if self.stopped:
-            return
-        for stream in self.streams.values():
-            stream.close()
-        self._advance()
-        self.stopped = True
+        with self.turn.taken("stop"):
+            if self.stopped:
+                return
+            for stream in self.streams.values():
+                stream.close()
+            self._advance()
+            self.stopped = True
 
     def _newest(self, silent: SessionStream) -> int:
         """The time of the newest row of all streams whose times mean the same as a silent one's."""
