@@ -148,7 +148,8 @@ def test_a_file_of_a_retained_batch_that_is_lost_is_named(tmp_path: Path) -> Non
 
 def test_results_go_by_their_age(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1_000_000.0]
-    monkeypatch.setattr(type(this_process()), "now", lambda _: now[0])
+    for clock in ("now", "steady"):
+        monkeypatch.setattr(type(this_process()), clock, lambda _: now[0])
     session = opened(tmp_path, {"results": "1 hour"})
     session.start()
     for i in range(BATCHES):

@@ -62,6 +62,11 @@ took between slots, by pair: "0 to 1".
 Row = Mapping[str, Any]
 
 
+def done_at(manifest: Manifest) -> float | None:
+    """When the batch of a manifest was done, in seconds since 1970."""
+    return float(manifest.outputs.recent[-1]["at"]) if manifest.outputs.recent else None
+
+
 def remember(files: Files, manifest: Manifest, row: Row, retained: int) -> Manifest:
     """The manifest with one more row; older rows become files, and the oldest files go.
 

@@ -24,6 +24,9 @@ AT_ONCE = 4
 
 _pools: dict[int, ThreadPoolExecutor] = {}
 
+_STEADY: int | None = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+"""On Linux the monotonic clock stops while the machine sleeps, and this one does not."""
+
 
 class Repeated(Protocol):
     """Something that is done again and again until it is stopped."""
@@ -72,6 +75,10 @@ class Process:
     def monotonic(self) -> float:
         """A clock that is never set, in seconds."""
         return time.monotonic()
+
+    def steady(self) -> float:
+        """A clock that is never set and goes on while the machine sleeps, in seconds."""
+        return time.monotonic() if _STEADY is None else time.clock_gettime(_STEADY)
 
     def sleep(self, seconds: float) -> None:
         """Waits."""

@@ -259,7 +259,7 @@ class Session:
 
         Results that they complete are released when this returns; the streams that are not among them are silent. On a
         checkpoint the rows count when this returns: if a sink or a listener fails, what it raised is raised here, with
-        a note that the rows count all the same. Any thread may push, but nothing that runs within a batch. Not on Spark.
+        a note that the rows count all the same. Any thread may push, but nothing within a batch may. Not on Spark.
         """
         raise NotImplementedError
 

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from midstream.checkpoint.believed_time import BelievedTime
 from midstream.checkpoint.collect import collect
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.identities import identified
@@ -15,7 +16,6 @@ from midstream.checkpoint.lists import shorten
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.merging import adopt
 from midstream.checkpoint.metrics import completed, remember
-from midstream.checkpoint.process import this_process
 from midstream.checkpoint.retention import Retention, carried
 from midstream.checkpoint.source_batches import own_batches
 from midstream.checkpoint.stops import Stop, record_error
@@ -42,6 +42,8 @@ class Commits:
     """What the last batch took, as far as it is known only since its commit."""
     progress: dict[str, Any] = field(default_factory=dict)
     """What the last batch did."""
+    time: BelievedTime = field(default_factory=BelievedTime)
+    """What time it is to the job."""
     compactor: Compactor = field(init=False)
 
     def __post_init__(self) -> None:
@@ -80,24 +82,25 @@ class Commits:
 
     def _tidied(self, batch: Batch, manifest: Manifest) -> Manifest:
         """The manifest with small files merged, old ones in lists, and the batch in the metrics table."""
+        now = self.time.now()
         # Before unreferenced files are collected nothing may be half made.
-        manifest = adopt(manifest, self.compactor.take(wait=self._collects(batch.batch_id)), this_process().now())
+        manifest = adopt(manifest, self.compactor.take(wait=self._collects(batch.batch_id)), now)
         self.progress = progress_of(batch, manifest)
-        row = metrics_row(self.progress, manifest, this_process().now())
+        row = metrics_row(self.progress, manifest, now)
         whole = completed(manifest, self.seconds)
         self.seconds = {}
         known = remember(self.files, whole, row, self.metrics_retained)
         known = identified(carried(known, batch.before), batch.before)
-        return shorten(self.files, self._within_limits(known))
+        return shorten(self.files, self._within_limits(known, now))
 
-    def _within_limits(self, manifest: Manifest) -> Manifest:
+    def _within_limits(self, manifest: Manifest, now: float) -> Manifest:
         """The manifest without what has outlived its retention; looked at when files are collected."""
         if not self.retention.limits or not self._collects(manifest.batch_id):
             return manifest
         retained = self.store.batch_ids()
         if not retained:
             return manifest
-        return self.retention.applied(self.files, manifest, self.store.read(retained[0]), this_process().now())
+        return self.retention.applied(self.files, manifest, self.store.read(retained[0]), now)
 
     @property
     def torn(self) -> bool:

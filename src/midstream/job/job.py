@@ -19,6 +19,7 @@ from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.statistics import Statistics
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.metrics import done_at
 from midstream.checkpoint.outputs import outputs_of, require_present
 from midstream.checkpoint.records import Fault
 from midstream.checkpoint.source_batches import source_batch
@@ -141,6 +142,7 @@ class Job:
         manifest, self.commits.under_way = self.store.latest(), None
         if manifest is not None:
             require_present(self.files, outputs_of(self.files, manifest))
+        self.commits.time.begin_after(None if manifest is None else done_at(manifest))
         self.apply(Opened(manifest, self.store.uri, slots, bits))
 
     def apply(self, event: Event) -> JobState:
@@ -283,10 +285,14 @@ class Job:
             Position(self.store.uri, query_id, batch_id, before),
             Incoming(self.streams, self.arriving, files, registers, read=self._read_of(self.arriving)),
             RunOptions(self.memory, samples=samples, watched=watched),
-            None if registers is not None else self.cluster.clock(number),
+            None if registers is not None else self._clock(number),
             self.fingerprints,
             self.rerouter,
         )
+
+    def _clock(self, number: int) -> int | None:
+        given = self.cluster.clock(number)
+        return None if given is None else self.commits.time.at_most(given)
 
     def notes(self, before: Manifest | None, batch_id: int, number: int, offsets: str, ended: bool = False) -> Notes:
         """What the next manifest says besides the job's state and the reports of its batch."""

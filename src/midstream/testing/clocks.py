@@ -41,6 +41,10 @@ class FakeClock(Process):
         """Seconds since 1970."""
         return self._ticks / 1e6
 
+    def steady(self) -> float:
+        """The same: it is moved on, and never set."""
+        return self.now()
+
     def advance(self, duration: str | float | dt.timedelta) -> None:
         """Moves on by a duration such as "5 seconds", or by a number of seconds."""
         seconds = isinstance(duration, (int, float))

@@ -23,7 +23,6 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.lists import dead_letters_of, sources_of
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.outputs import open_output
-from midstream.checkpoint.process import this_process
 from midstream.checkpoint.retention import warn_of_removed_dead_letters
 from midstream.checkpoint.source_batches import source_batch
 from midstream.checkpoint.spark_log import LOCAL, paths_read
@@ -296,7 +295,7 @@ class LocalBackend:
 
     def _batch(self, job: Job, rows: Mapping[str, pa.Table], files: Mapping[str, Sequence[SourceFile]]) -> None:
         manifest = job.manifest
-        number, now = source_batch(manifest) + 1, int(this_process().now() * 1e6)
+        number, now = source_batch(manifest) + 1, int(job.commits.time.now() * 1e6)
         self.cluster.reading, self.cluster.clocks = self._reported(files), {number: now}
         arriving = dict(self._arriving(rows, {} if manifest is None else manifest.streams.latest, now))
         with _noted_if_done(job, number):

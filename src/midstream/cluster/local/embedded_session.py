@@ -17,7 +17,7 @@ from midstream.algebra.declarations import Catalog, functions_by_name
 from midstream.algebra.physical import PhysicalNode
 from midstream.algebra.plan import ToStream, streams_of
 from midstream.algebra.time import BEGINNING, ticks
-from midstream.checkpoint.process import this_process
+from midstream.checkpoint.believed_time import BelievedTime
 from midstream.cluster.any_session import Session
 from midstream.cluster.local.embedded_query import Query
 from midstream.cluster.local.live_query import LiveQuery
@@ -53,7 +53,7 @@ class EmbeddedSession(Session):
         self.parts = Parts(self.functions)
         self.stopped = False
         self.turn = Turn()
-        self._clock = options.clock
+        self._clock, self._time = options.clock, BelievedTime()
         self._pushes = 0
         self._silent: dict[str, int] = {}
         self._scheduling = schedule_of(options.scheduling or "dfs")
@@ -216,7 +216,7 @@ class EmbeddedSession(Session):
     def _now(self, name: str) -> int:
         if self._clock is not None:
             return self._clock()
-        return self._pushes if self.streams[name].declaration.domain.is_integer else int(this_process().now() * 1e6)
+        return self._pushes if self.streams[name].declaration.domain.is_integer else int(self._time.now() * 1e6)
 
     def _registers(self) -> dict[str, int]:
         return {name: stream.register for name, stream in self.streams.items()}

@@ -127,6 +127,9 @@ class SimulatedProcess(Process):
     def monotonic(self) -> float:
         return self.simulation.now - self.at.booted
 
+    def steady(self) -> float:
+        return self.monotonic()
+
     def sleep(self, seconds: float) -> None:
         until = self.simulation.now + seconds
         self.simulation.at(until, lambda: None)
