@@ -16,13 +16,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-import typer
 from tests.documents import BLOCK, FOLLOWED, ROOT
 from typer.testing import CliRunner
 
 import midstream as ms
 from midstream.algebra.declarations import Catalog, StreamDeclaration
 from midstream.interface.cli import app
+from midstream.interface.cli.app import COMMANDS, command_named
 from midstream.interface.cli.endings import CLUSTER_ERROR, INTERNAL_ERROR, USER_ERROR
 from midstream.interface.jobs.job_file import job_of
 from midstream.interface.jobs.keys import ADAPTIVITY_KEYS, JOB_KEYS, QUERY_KEYS, STREAM_KEYS
@@ -78,7 +78,7 @@ def test_every_block_says_what_it_is() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_commands_that_are_only_shown_exist_with_their_options(page: Path) -> None:
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands = {name: command_named(name) for name in COMMANDS}
     shown = [text for mark, kind, _, text in BLOCK.findall(page.read_text()) if mark and kind == "sh"]
     for line in "".join(shown).replace("\\\n", " ").splitlines():
         for part in line.split("&&"):
@@ -149,7 +149,7 @@ def test_the_reference_has_exactly_the_keys_of_a_job_file(heading, keys) -> None
 def test_the_reference_has_every_command_and_option() -> None:
     text = (ROOT / "docs" / "reference" / "command-line.md").read_text()
     rows = {row.split("`")[1].split()[1]: row for row in text.splitlines() if row.startswith("| `midstream ")}
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands = {name: command_named(name) for name in COMMANDS}
     assert set(rows) == set(commands)
     for name, command in commands.items():
         assert rows[name].split(" | ")[1] == command.help.splitlines()[0], name
@@ -173,7 +173,7 @@ def test_a_page_is_in_plain_words(page: Path) -> None:
 
 
 def test_every_command_is_in_plain_words() -> None:
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands = {name: command_named(name) for name in COMMANDS}
     said = {
         name: [command.help, *(getattr(option, "help", None) or "" for option in command.params)]
         for name, command in commands.items()

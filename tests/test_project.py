@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import os
 import pkgutil
 import re
@@ -110,3 +111,9 @@ def test_all_spark_tests_run_in_one_process(tmp_path):
 
 def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+
+
+def test_the_package_has_its_public_names_and_its_modules_and_nothing_else() -> None:
+    own = {name for name, value in vars(midstream).items() if not inspect.ismodule(value)}
+    names = {name for name in own if not name.startswith("_")}
+    assert names <= set(midstream.__all__) and set(dir(midstream)) == set(midstream.__all__)

@@ -3,10 +3,7 @@
 Names load when first used: a Spark worker that needs the operators alone pays for nothing else.
 """
 
-from __future__ import annotations
-
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from midstream.api import (
@@ -31,6 +28,7 @@ if TYPE_CHECKING:
         snapshot_equal,
     )
     from midstream.cluster.sessions import Session
+del TYPE_CHECKING
 
 __version__ = "0.1.0"
 
@@ -62,11 +60,13 @@ __all__ = [
 _HOMES = {"Session": "midstream.cluster.sessions"}
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
+    from importlib import import_module
+
     if name not in __all__:
         raise AttributeError(f"module 'midstream' has no attribute {name!r}")
     return getattr(import_module(_HOMES.get(name, "midstream.api")), name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pyarrow as pa
 import pytest
-import typer
 from typer.testing import CliRunner
 
 import midstream as ms
 from midstream.inputs import write_table
 from midstream.interface.cli import app
+from midstream.interface.cli.app import COMMANDS
 from midstream.interface.cli.output import show_value
-
-COMMANDS = sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
 
 
 def midstream(*arguments):
@@ -32,6 +32,22 @@ def test_every_command_has_help_with_an_example(command):
     shown = midstream(command, "--help")
     assert shown.exit_code == 0
     assert "Example:" in shown.stdout and f"midstream {command} " in shown.stdout
+
+
+def test_help_loads_the_files_of_no_command_and_help_of_run_its_own_alone():
+    """As processes, by what they load: times depend on the machine."""
+    heavy = ["sqlglot", "starlette", "pyspark", "midstream.job", "midstream.operators", "midstream.optimizer"]
+    for arguments in (["--help"], ["run", "--help"]):
+        code = f"""
+import sys
+from midstream.interface.cli import app
+try:
+    app({arguments!r})
+except SystemExit:
+    print([name for name in {heavy!r} if name in sys.modules], file=sys.stderr)
+"""
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert "Usage: " in done.stdout and done.stderr.strip() == "[]", (arguments, done.stderr)
 
 
 def test_the_version_is_the_package_version():

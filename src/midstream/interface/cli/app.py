@@ -1,36 +1,76 @@
-"""The program `midstream`: its commands."""
+"""The program `midstream`: its commands, each in a file that is loaded when the command is used."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from difflib import get_close_matches
+from functools import cache
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 import midstream
-from midstream.interface.cli import control
-from midstream.interface.cli.bench import bench
-from midstream.interface.cli.check import check
-from midstream.interface.cli.dashboard import dashboard
-from midstream.interface.cli.dead import dead
-from midstream.interface.cli.demo import demo
-from midstream.interface.cli.doctor import doctor
 from midstream.interface.cli.endings import USER_ERROR, show_tracebacks
-from midstream.interface.cli.experiment import experiment
-from midstream.interface.cli.explain import explain
-from midstream.interface.cli.init import init
 from midstream.interface.cli.output import complain, keep_quiet
-from midstream.interface.cli.query import query
-from midstream.interface.cli.results import results
-from midstream.interface.cli.run import run
-from midstream.interface.cli.shell import shell
-from midstream.interface.cli.state import state
-from midstream.interface.cli.top import top
+
+COMMANDS: Mapping[str, tuple[str, str]] = {
+    "demo": ("demo", "See a query change its plan while results keep flowing"),
+    "run": ("run", "Run a job file"),
+    "init": ("init", "Write a starter job for a folder of files"),
+    "check": ("check", "Check a job file without starting anything"),
+    "doctor": ("doctor", "Check what jobs need on this machine"),
+    "query": ("query", "Answer a query over files"),
+    "shell": ("shell", "Run queries over files, one after the other"),
+    "explain": ("explain", "Show a query's plan, what it costs, and why"),
+    "results": ("results", "Show the results of a query of a job"),
+    "dead": ("dead", "Show the rows that a job could not use, or replay them"),
+    "status": ("control", "Show the progress of a job"),
+    "top": ("top", "Show a job in the terminal while it runs"),
+    "dashboard": ("dashboard", "Serve a live page of a job"),
+    "state": ("state", "Show what a checkpoint holds"),
+    "plan": ("control", "Show the current plan of a query"),
+    "migrate": ("control", "Migrate a running query to another plan"),
+    "adapt": ("control", "Change the adaptivity of a running query"),
+    "add": ("control", "Add a query to a running job"),
+    "drop": ("control", "Drop a query of a job"),
+    "resume": ("control", "Resume a query that was stopped by a bad value"),
+    "rebalance": ("control", "Balance load between the slots of a running job"),
+    "rescale": ("control", "Change the number of slots of a running job"),
+    "links": ("control", "Show the links between the sites of a job, or change those of a running one"),
+    "stop": ("control", "Stop a running job"),
+    "repair": ("control", "Repair the checkpoint of a stopped job"),
+    "bench": ("bench", "Measure ratios against Spark and others"),
+    "experiment": ("experiment", "Rerun papers' experiments"),
+}
+"""The commands in the order in which help lists them: the file that has each, and what it does in a few words."""
+
+
+@cache
+def command_named(name: str) -> Any:
+    """A command; its file is loaded now."""
+    file, short = COMMANDS[name]
+    alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+    alone.command(name, short_help=short)(getattr(import_module(f"midstream.interface.cli.{file}"), name))
+    return typer.main.get_command(alone)
 
 
 class Commands(TyperGroup):
     """The commands; one that is not there is told with the nearest that is."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names, in order."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of a name, if there is one."""
+        return command_named(cmd_name) if cmd_name in COMMANDS else None
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Lists them without loading any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, short) for name, (_, short) in COMMANDS.items()])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command that is meant, or why there is none."""
@@ -51,37 +91,6 @@ app = typer.Typer(
     rich_markup_mode=None,  # brackets in help are windows, not styles
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-for command, short in (
-    (demo, "See a query change its plan while results keep flowing"),
-    (run, "Run a job file"),
-    (init, "Write a starter job for a folder of files"),
-    (check, "Check a job file without starting anything"),
-    (doctor, "Check what jobs need on this machine"),
-    (query, "Answer a query over files"),
-    (shell, "Run queries over files, one after the other"),
-    (explain, "Show a query's plan, what it costs, and why"),
-    (results, "Show the results of a query of a job"),
-    (dead, "Show the rows that a job could not use, or replay them"),
-    (control.status, "Show the progress of a job"),
-    (top, "Show a job in the terminal while it runs"),
-    (dashboard, "Serve a live page of a job"),
-    (state, "Show what a checkpoint holds"),
-    (control.plan, "Show the current plan of a query"),
-    (control.migrate, "Migrate a running query to another plan"),
-    (control.adapt, "Change the adaptivity of a running query"),
-    (control.add, "Add a query to a running job"),
-    (control.drop, "Drop a query of a job"),
-    (control.resume, "Resume a query that was stopped by a bad value"),
-    (control.rebalance, "Balance load between the slots of a running job"),
-    (control.rescale, "Change the number of slots of a running job"),
-    (control.links, "Show the links between the sites of a job, or change those of a running one"),
-    (control.stop, "Stop a running job"),
-    (control.repair, "Repair the checkpoint of a stopped job"),
-    (bench, "Measure ratios against Spark and others"),
-    (experiment, "Rerun papers' experiments"),
-):
-    app.command(short_help=short)(command)
 
 
 def _show_version(wanted: bool) -> None:

@@ -17,15 +17,6 @@ from midstream.interface.cli.output import note, show_text
 from midstream.interface.dashboard.serving import PORT, served
 
 Port = Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 picks a free one.")]
-WithDashboard = Annotated[
-    bool, typer.Option("--dashboard", help="Show the job as a page while it runs; prints the link.")
-]
-DashboardPort = Annotated[
-    int | None,
-    typer.Option(
-        "--dashboard-port", min=0, max=65535, help="The port of the page, which is then shown; a free one if not given."
-    ),
-]
 
 
 @ends_clearly

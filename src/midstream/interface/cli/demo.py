@@ -16,7 +16,7 @@ import typer
 
 from midstream.errors import InternalError
 from midstream.interface.cli import options
-from midstream.interface.cli.dashboard import DashboardPort, WithDashboard, beside, stay
+from midstream.interface.cli.dashboard import beside, stay
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import show_json, show_text
 from midstream.interface.demo.check import Verdict, compare
@@ -29,8 +29,8 @@ Account = dict[str, Any]
 @ends_clearly
 def demo(
     seconds: Annotated[int, typer.Option(min=16, max=30, help="Seconds of event time; one batch each.")] = 22,
-    dashboard: WithDashboard = False,
-    dashboard_port: DashboardPort = None,
+    dashboard: options.WithDashboard = False,
+    dashboard_port: options.DashboardPort = None,
     json: options.Json = False,
 ) -> None:
     """Join four generated streams on local Spark, and see the query change its plan while results keep flowing.

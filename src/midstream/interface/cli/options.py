@@ -13,6 +13,16 @@ import typer
 from midstream.errors import InputError, QueryError
 from midstream.inputs import Duration, Time
 
+WithDashboard = Annotated[
+    bool, typer.Option("--dashboard", help="Show the job as a page while it runs; prints the link.")
+]
+DashboardPort = Annotated[
+    int | None,
+    typer.Option(
+        "--dashboard-port", min=0, max=65535, help="The port of the page, which is then shown; a free one if not given."
+    ),
+]
+
 
 class Place(StrEnum):
     """Where a job runs."""

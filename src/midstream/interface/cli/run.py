@@ -6,7 +6,7 @@ import signal
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,13 +14,13 @@ from midstream.algebra.quantities import plural
 from midstream.checkpoint.names import is_rehearsal
 from midstream.checkpoint.released_results import released_results
 from midstream.interface.cli import options
-from midstream.interface.cli.check import found_in, require_sound
-from midstream.interface.cli.dashboard import DashboardPort, WithDashboard, beside
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import note, show_json
-from midstream.interface.jobs.job_file import JobFile
 from midstream.interface.jobs.logs import log_as_json, log_batch
 from midstream.interface.jobs.tracing import batch_tracer
+
+if TYPE_CHECKING:
+    from midstream.interface.jobs.job_file import JobFile
 
 Tell = Callable[[Mapping[str, Any]], None]
 Listens = Callable[[Any], Tell]
@@ -50,8 +50,8 @@ def run(
     on: Annotated[
         options.Place | None, typer.Option("--on", help="Where to run: on Spark, or in this process without Java.")
     ] = None,
-    dashboard: WithDashboard = False,
-    dashboard_port: DashboardPort = None,
+    dashboard: options.WithDashboard = False,
+    dashboard_port: options.DashboardPort = None,
     log: Annotated[
         LogFormat, typer.Option("--log", help="Log format: text, or JSON with one object per line.")
     ] = LogFormat.TEXT,
@@ -65,6 +65,9 @@ def run(
       midstream run examples/orders.toml --finish
       midstream run examples/orders.toml --on local --available
     """
+    from midstream.interface.cli.check import found_in, require_sound
+    from midstream.interface.cli.dashboard import beside
+
     if check:
         require_sound(job_file, on, json=json)
         return
