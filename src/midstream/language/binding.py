@@ -104,17 +104,21 @@ def _cast_hint(stream: StreamDeclaration, first: StreamDeclaration) -> str:
     )
 
 
-def nearest(name: str, known: Iterable[str], kind: str) -> str | None:
+def nearest(name: str, known: Iterable[str], kind: str, alike: float = 0.6) -> str | None:
     """A hint that names what was probably meant, or what is available; `kind` is its plural.
+
+    `alike` is how alike two spellings must be, of at most 1.
 
     >>> nearest("bidz", ["bids", "asks"], "streams")
     'did you mean bids?'
     >>> nearest("trades", ["bids", "asks"], "streams")
     'available streams: bids, asks'
+    >>> nearest("window", ["dow", "pow"], "functions", 0.75)
+    'available functions: dow, pow'
     """
     names = list(dict.fromkeys(known))
     by_fold = {n.casefold(): n for n in names}
-    close = difflib.get_close_matches(name.casefold()[:100], by_fold, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name.casefold()[:100], by_fold, n=1, cutoff=alike)
     if close:
         return f"did you mean {by_fold[close[0]]}?"
     if not names:

@@ -1,4 +1,4 @@
-"""Function calls: built-in ones, the user's, aggregates, and the nearest name for what is none of them."""
+"""Function calls: built-in ones, the user's, aggregates, and what is written instead of what is none of them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS, TRUNCATION_
 from midstream.algebra.types import BOOLEAN
 from midstream.language.aggregates import Aggregates
 from midstream.language.binding import nearest
+from midstream.language.elsewhere import INSTEAD
 from midstream.language.literals import coerce
 from midstream.language.nodes import Node
 from midstream.language.values import ValueBinder
@@ -21,8 +22,6 @@ UNWRITTEN = frozenset(
     {"negate", "and", "or", "not", "is_null", "in", "like", "ilike", "is_distinct_from", "is_not_distinct_from"}
 )
 """Names of operators that cannot be called by name."""
-
-CLOCKS = frozenset({"now", "current_timestamp", "current_date", "current_time", "localtimestamp", "getdate", "today"})
 
 
 class CallBinder(ValueBinder, Protocol):
@@ -106,12 +105,10 @@ def _aggregate(binder: CallBinder, node: exp.Anonymous, name: str) -> Expression
 
 
 def _unknown_function(binder: ValueBinder, node: exp.Anonymous) -> Exception:
-    if node.name.lower() in CLOCKS:
-        return binder.binding.error(
-            f"there is no function {node.name}", node, hint="time comes with the tuples: use the time column"
-        )
+    if (instead := INSTEAD.get(node.name.lower())) is not None:
+        return binder.binding.error(f"there is no function {node.name}", node, hint=instead)
     known = [n for n in SCALAR if n.isidentifier() and n not in UNWRITTEN]
     known += [*AGGREGATE, *SYNONYMS, *binder.binding.catalog.functions]
-    close = nearest(node.name, known, "functions")
+    close = nearest(node.name, known, "functions", 0.75)
     hint = close if close and close.startswith("did") else "register your own with functions="
     return binder.binding.error(f"unknown function {node.name}", node, hint=hint)
