@@ -97,6 +97,13 @@ def test_a_clock_that_is_wrong_at_the_start_is_not_believed_against_the_checkpoi
     assert believed.now() == clocks.wall
 
 
+def test_what_another_clock_gives_is_believed_up_to_the_time_that_is_believed(clocks):
+    believed = BelievedTime()
+    now = int(believed.now() * 1e6)
+    assert believed.at_most(now - 7_000_000) == now - 7_000_000
+    assert believed.at_most(now + int(YEAR * 1e6)) == now + int(TOLERANCE * 1e6)
+
+
 def rows_at(i: float) -> list[dict[str, Any]]:
     return [{"ts": ZERO + dt.timedelta(seconds=i), "k": int(i)}]
 
