@@ -123,7 +123,7 @@ class Commits:
         if self.lease is None or self.lease.lost or isinstance(error, LostLease) or not isinstance(error, Exception):
             return
         with suppress(MidstreamError, OSError):
-            record_error(self.files, Stop.by_error(error, this_process().now(), batch))
+            record_error(self.files, Stop.by_error(error, self.time.now(), batch))
 
     def stop(self) -> None:
         """Lets go of the checkpoint."""
