@@ -76,9 +76,9 @@ class BelievedTime:
         self._looked = steady
         return wall if self._candidate is None else self._distance + steady
 
-    def at_most(self, ticks: int) -> int:
-        """An instant in microseconds that another clock has given, or the time that is believed if that is earlier."""
-        return min(ticks, int((self.now() + TOLERANCE) * 1e6))
+    def at_most(self, ticks: int | None) -> int | None:
+        """An instant in microseconds that another clock may have given, but not after the time that is believed."""
+        return None if ticks is None else min(ticks, int((self.now() + TOLERANCE) * 1e6))
 
     def _consider(self, away: float, steady: float) -> None:
         known = self._candidate

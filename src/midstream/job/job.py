@@ -285,14 +285,10 @@ class Job:
             Position(self.store.uri, query_id, batch_id, before),
             Incoming(self.streams, self.arriving, files, registers, read=self._read_of(self.arriving)),
             RunOptions(self.memory, samples=samples, watched=watched),
-            None if registers is not None else self._clock(number),
+            None if registers is not None else self.commits.time.at_most(self.cluster.clock(number)),
             self.fingerprints,
             self.rerouter,
         )
-
-    def _clock(self, number: int) -> int | None:
-        given = self.cluster.clock(number)
-        return None if given is None else self.commits.time.at_most(given)
 
     def notes(self, before: Manifest | None, batch_id: int, number: int, offsets: str, ended: bool = False) -> Notes:
         """What the next manifest says besides the job's state and the reports of its batch."""
