@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from midstream.algebra.quantities import plural
-from midstream.checkpoint.names import is_rehearsal
-from midstream.checkpoint.released_results import released_results
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import note, show_json
@@ -209,6 +207,9 @@ class BatchNotes:
 
     def _released(self) -> dict[str, int]:
         """How many results each query has released so far."""
+        from midstream.checkpoint.names import is_rehearsal
+        from midstream.checkpoint.released_results import released_results
+
         manifest = self.job.manifest
         names = [] if manifest is None else [name for name in self.job.queries if not is_rehearsal(name)]
         return {name: released_results(self.job.files, manifest, name) for name in names}
