@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -55,3 +56,58 @@ def test_a_file_that_is_no_text_is_named(spark, tmp_path, small):
 def test_a_path_that_is_no_folder_is_refused(spark, tmp_path, path):
     with CheckpointSession(spark, checkpoint=str(tmp_path / "checkpoint")) as session, pytest.raises(ms.InputError):
         opened(session, Path(path.format(base=tmp_path)))
+
+
+def put(folder: Path, number: int) -> None:
+    folder.mkdir(exist_ok=True, parents=True)
+    (folder / f"{number}.csv").write_text(f"{number},{number}\n")
+
+
+@pytest.mark.parametrize("small", [0, "1 MB"])
+def test_a_moved_folder_has_the_same_files_wherever_the_job_goes_on(spark, tmp_path, small):
+    """On Spark, moved and on Spark, moved and in a process, in the folder above and on Spark."""
+    places = [tmp_path / "a/in", tmp_path / "b/in", tmp_path / "c/in", tmp_path / "c"]
+    for number, (place, on) in enumerate(zip(places, [spark, spark, None, spark], strict=True)):
+        if number and place.name == "in":
+            place.parent.mkdir()
+            places[number - 1].rename(place)
+        put(place, number)
+        options = {"small_batches": small} if on is not None else {}
+        where = "local" if on is None else "spark"
+        session = CheckpointSession(on, checkpoint=str(tmp_path / "checkpoint"), on=where, **options)
+        with opened(session, place) as session:
+            session.process_available(finish=number == 3)
+            if number == 3:
+                assert sorted(row["v"] for row in session.results("q").collect()) == [0, 1, 2, 3]
+
+
+def test_streams_in_another_order_are_refused(spark, tmp_path):
+    for name in "AB":
+        put(tmp_path / name, 1)
+    for names, refused in (("AB", False), ("BA", True)):
+        with CheckpointSession(spark, checkpoint=str(tmp_path / "checkpoint")) as session:
+            for name in names:
+                session.open_stream(name, "csv", path=str(tmp_path / name), schema="ts BIGINT, v BIGINT")
+            session.query("q", "SELECT A.v FROM A [RANGE 5], B [RANGE 5] WHERE A.v = B.v")
+            if refused:
+                with pytest.raises(ms.JobError, match="another order than before: B, A instead of A, B"):
+                    session.process_available()
+            else:
+                session.process_available()
+
+
+def test_a_folder_that_is_gone_while_a_job_runs_is_an_error(spark, tmp_path):
+    put(tmp_path / "in", 1)
+    with opened(CheckpointSession(spark, checkpoint=str(tmp_path / "checkpoint")), tmp_path / "in") as session:
+        session.start()
+        shutil.rmtree(tmp_path / "in")
+        with pytest.raises(ms.InputError, match="there is no folder|is gone|cannot read"):
+            session.wait(60)
+
+
+def test_a_folder_named_after_a_declared_column_is_refused(spark, tmp_path):
+    (tmp_path / "in" / "v=1").mkdir(parents=True)
+    put(tmp_path / "in" / "v=1", 1)
+    session = CheckpointSession(spark, checkpoint=str(tmp_path / "checkpoint"))
+    with opened(session, tmp_path / "in"), pytest.raises(ms.InputError, match="columns come from files only"):
+        session.process_available()

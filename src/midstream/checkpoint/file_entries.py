@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from midstream.checkpoint.names import LISTS
 
@@ -40,11 +41,27 @@ class DeadLetterFile:
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A file of a folder that is read as a stream: its path, its size and when it was last written, in nanoseconds."""
+    """A file that is read as a stream: its path from the stream's folder, its size and when it was last written.
+
+    That is in nanoseconds. Where the size is not known, it is less than zero.
+    """
 
     path: str
     size: int
     modified: int
+
+
+@dataclass(frozen=True, slots=True)
+class FilesRead:
+    """The files that a batch reads, by stream, and the folders that they are in.
+
+    `moved` are all files that were read before of streams that had other folders, as they are called from those that
+    they have now; they take the place of what a manifest has, unless it has these folders already.
+    """
+
+    files: Mapping[str, Sequence[SourceFile]] = field(default_factory=dict)
+    folders: Mapping[str, str] = field(default_factory=dict)
+    moved: Mapping[str, Sequence[SourceFile]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

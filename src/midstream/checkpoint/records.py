@@ -58,8 +58,8 @@ class Streams:
     `source_batch` is the number of the source's last batch, None if it is the manifest's own; `own_batches` came after
     it without rows. `registers`, `latest`, `rows`, `late` and `unusable` are by stream. `silent` says for how many
     batches streams have had no rows while others had, `waits` which stream each query waits for, `doubted` whose last
-    rows lay beyond reach. `files` were read of each folder that is a stream, older ones are in `listed`; Spark keeps
-    account of its own sources.
+    rows lay beyond reach. `files` were read of each folder that is a stream, older ones are in `listed`; `folders` are
+    the ones that their paths start from, wherever links lead. `order` is the one in which Spark has the streams.
     """
 
     source_batch: int | None = None
@@ -74,6 +74,8 @@ class Streams:
     doubted: Sequence[str] = ()
     files: Mapping[str, Sequence[SourceFile]] = field(default_factory=dict)
     listed: Mapping[str, Sequence[ListFile]] = field(default_factory=dict)
+    folders: Mapping[str, str] = field(default_factory=dict)
+    order: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

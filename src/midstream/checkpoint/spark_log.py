@@ -15,8 +15,9 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import unquote, urlparse
 
 from midstream.checkpoint.failures import MissingFile
@@ -37,6 +38,22 @@ FIRST, LATER = "spark", "spark_logs"
 
 COMMITTED = 'v1\n{"nextBatchWatermarkMs":0}'
 """Spark's note that a batch is done, for a query without watermarks of Spark's."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedFile:
+    """A file that Spark has listed, and when it was written, in milliseconds.
+
+    It has a path, or an address if it is on no disk of this machine.
+    """
+
+    path: str
+    modified: int
+
+    @staticmethod
+    def of(entry: Mapping[str, Any]) -> LoggedFile:
+        """The file of an entry of Spark's log."""
+        return LoggedFile(_path(entry["path"]), int(entry["timestamp"]))
 
 
 @dataclass(slots=True)
@@ -96,17 +113,18 @@ class SparkLog:
                     found |= _paths(self.files.read(path).decode(), newest)
         return found
 
-    def files_between(self, before: str, entry: str) -> dict[str, list[str]]:
-        """The files that folders have given between two entries, as absolute paths; an empty entry is the start."""
-        known, found = dict(_file_logs(before)), dict[str, list[str]]()
+    def files_between(self, before: str, entry: str) -> dict[str, list[LoggedFile]]:
+        """The files that folders have given between two entries, by source; an empty entry is the start."""
+        known, found = dict(_file_logs(before)), dict[str, list[LoggedFile]]()
         for source, newest in _file_logs(entry):
             found[source] = []
             for number in range(known.get(source, -1) + 1, newest + 1):
                 path = self._source_entry(source, number)
                 if path is None:
                     raise MissingFile(f"{self.folder}/sources/{source}/{number}")
-                read = (json.loads(line) for line in self.files.read(path).decode().split("\n")[1:] if line)
-                found[source] += [unquote(urlparse(e["path"]).path) for e in read if e["batchId"] == number]
+                lines = self.files.read(path).decode().split("\n")[1:]
+                read = (json.loads(line) for line in lines if f'"batchId":{number}' in line.replace(" ", ""))
+                found[source] += [LoggedFile.of(entry) for entry in read if entry["batchId"] == number]
         return found
 
     def repair(self, store: CheckpointStore) -> list[str]:
@@ -245,7 +263,16 @@ def _file_logs(entry: str) -> Iterator[tuple[str, int]]:
 
 def _paths(content: str, newest: int) -> set[str]:
     entries = [json.loads(line) for line in content.split("\n")[1:] if line]
-    return {unquote(urlparse(entry["path"]).path) for entry in entries if entry["batchId"] <= newest}
+    return {_path(entry["path"]) for entry in entries if entry["batchId"] <= newest}
+
+
+def _path(address: str) -> str:
+    """The path or address of a file that Spark has written down.
+
+    >>> _path("file:///a/b%20c.csv"), _path("s3a://bucket/a%20b.csv")
+    ('/a/b c.csv', 's3a://bucket/a b.csv')
+    """
+    return unquote(urlparse(address).path if address.startswith("file:/") else address)
 
 
 def log_after(files: Files, manifest: Manifest | None) -> SparkLog:
@@ -266,14 +293,3 @@ def log_of(files: Files, manifest: Manifest) -> SparkLog | None:
 
 def _later(files: Files, base: int) -> SparkLog:
     return SparkLog(files, f"{LATER}/{base:012d}", base)
-
-
-def paths_read(files: Files, manifest: Manifest) -> set[str]:
-    """The files that Spark had read by a manifest, as absolute paths, of all sources that are folders."""
-    log = log_of(files, manifest)
-    if log is None:
-        raise JobError(
-            f"Spark's log in the checkpoint {files.uri} is missing, so the files that were read are unknown",
-            hint="restore the folder spark of the checkpoint, or keep running this job on Spark",
-        )
-    return log.paths_read(manifest)

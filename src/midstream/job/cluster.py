@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
-from midstream.checkpoint.file_entries import SourceFile
+from midstream.checkpoint.file_entries import FilesRead
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.store import CheckpointStore
 from midstream.job.batch import Batch
@@ -58,7 +57,7 @@ class Cluster(Protocol):
     def offsets(self, batch_id: int) -> str:
         """Up to where the sources were read for a batch."""
 
-    def files_read(self, batch_id: int) -> Mapping[str, Sequence[SourceFile]]:
+    def files_read(self, batch_id: int) -> FilesRead:
         """The files of folders that a batch reads as streams, where the manifest is to account for them."""
 
     def clock(self, batch_id: int) -> int | None:

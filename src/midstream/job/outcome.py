@@ -95,8 +95,9 @@ class Outcome:
         )
 
     def _streams(self, numbers: Mapping[str, int]) -> Streams:
-        batch, before = self.batch, self.before.streams
+        batch, before, read = self.batch, self.before.streams, self.batch.incoming.files
         names = sorted(d.name for d in batch.incoming.streams.values() if not d.name.startswith("#"))
+        moved = {name: files for name, files in read.moved.items() if before.folders.get(name) != read.folders[name]}
         rows = self._summed("rows", {})
         silent = silences(before.silent, names, {name: rows.get(name, 0) for name in names})
         held = waits(reads_of(batch.queries), self.registers, silent)
@@ -110,8 +111,10 @@ class Outcome:
             silent=silent,
             waits={wait.query: wait.to_json() for wait in unexpected(held, batch.incoming.streams.values())},
             doubted=sorted(batch.incoming.reaches.doubted),
-            files=_read(before.files, batch.incoming.files),
-            listed=before.listed,
+            files=_read({**before.files, **moved}, read.files),
+            listed={stream: lists for stream, lists in before.listed.items() if stream not in moved},
+            folders={**before.folders, **read.folders},
+            order=[batch.incoming.streams[port].name for port in sorted(batch.incoming.streams)],
         )
 
     def _summed(self, kind: str, before: Mapping[str, int]) -> dict[str, int]:

@@ -20,17 +20,17 @@ import pyarrow.parquet
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.checkpoint.file_entries import SourceFile
 from midstream.checkpoint.files import Files
-from midstream.checkpoint.lists import dead_letters_of, sources_of
+from midstream.checkpoint.lists import dead_letters_of
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.outputs import open_output
 from midstream.checkpoint.retention import warn_of_removed_dead_letters
 from midstream.checkpoint.source_batches import source_batch
-from midstream.checkpoint.spark_log import LOCAL, paths_read
 from midstream.cluster.idling import QUIET, trigger_seconds
 from midstream.cluster.local.cluster import LocalCluster
 from midstream.cluster.local.read_ahead import ReadAhead
 from midstream.cluster.local.turn import Turn
 from midstream.connectors.files.bad_rows import BAD, FIELD
+from midstream.connectors.files.known import Folder, KnownFiles
 from midstream.connectors.files.source import FileSource
 from midstream.errors import InputError
 from midstream.inputs import NamedSource, StreamSettings, table_of
@@ -49,7 +49,7 @@ IDLE = 0.05
 """How many seconds to wait before looking at folders again in which there was nothing new."""
 
 
-class Source(Protocol):
+class Source(Folder, Protocol):
     """Files that are read once each."""
 
     @property
@@ -58,12 +58,6 @@ class Source(Protocol):
 
     def present(self, but: Collection[str] = ()) -> list[SourceFile]:
         """The files that are there, oldest first, without some that are known."""
-
-    def among(self, paths: Collection[str]) -> list[SourceFile]:
-        """The files that are among absolute paths."""
-
-    def check_unchanged(self, read: Collection[SourceFile]) -> None:
-        """Refuses files that were read and have another size now, and warns of those that were written again."""
 
     def read(self, files: Sequence[SourceFile]) -> tuple[pa.Table, list[SourceFile]]:
         """The rows of files, and the files as they were when they were read."""
@@ -101,8 +95,8 @@ class LocalBackend:
         self._inputs: dict[str, LocalInput] = {}
         self._read: dict[str, set[str]] = {}
         """The files that were read, by stream."""
-        self._inherited: dict[str, list[SourceFile]] = {}
-        """Files that Spark has read, until a manifest tells of them."""
+        self._known = KnownFiles({}, {})
+        """What the checkpoint knew of files when reading began."""
         self._ahead = ReadAhead(lambda name, files: self._source(name).read(files))
         self.cluster.meanwhile = self._ahead.begin_few
 
@@ -200,19 +194,9 @@ class LocalBackend:
 
     def _know_files(self, job: Job) -> None:
         """Learns from the manifest which files were read, and that they are as they were."""
-        manifest = job.manifest
-        by_spark: set[str] = set()
-        if manifest is not None and manifest.query_id != LOCAL:
-            by_spark = paths_read(self.files, manifest)
-        for name, stream in self._inputs.items():
-            if stream.source is None:
-                continue
-            read = [] if manifest is None else list(sources_of(self.files, manifest, name))
-            stream.source.check_unchanged(read)
-            self._read[name] = {file.path for file in read}
-            taken = [f for f in stream.source.among(by_spark) if f.path not in self._read[name]]
-            self._inherited[name] = taken
-            self._read[name].update(file.path for file in taken)
+        folders = {name: stream.source for name, stream in self._inputs.items() if stream.source is not None}
+        self._known = KnownFiles.of(self.files, job.manifest, folders)
+        self._read = {name: {file.path for file in read} for name, read in self._known.read.items()}
 
     def _guarded(self, loop: Any, job: Job, pause: float) -> None:
         try:
@@ -296,7 +280,7 @@ class LocalBackend:
     def _batch(self, job: Job, rows: Mapping[str, pa.Table], files: Mapping[str, Sequence[SourceFile]]) -> None:
         manifest = job.manifest
         number, now = source_batch(manifest) + 1, int(job.commits.time.now() * 1e6)
-        self.cluster.reading, self.cluster.clocks = self._reported(files), {number: now}
+        self.cluster.reading, self.cluster.clocks = self._known.with_batch(files), {number: now}
         arriving = dict(self._arriving(rows, {} if manifest is None else manifest.streams.latest, now))
         with _noted_if_done(job, number):
             job.on_batch(arriving, number)
@@ -304,13 +288,8 @@ class LocalBackend:
 
     def _remember_read(self, files: Mapping[str, Sequence[SourceFile]]) -> None:
         """Remembers the files of a batch that is done."""
-        self._inherited = {}
         for name, read in files.items():
             self._read[name].update(file.path for file in read)
-
-    def _reported(self, files: Mapping[str, Sequence[SourceFile]]) -> dict[str, list[SourceFile]]:
-        names = {**self._inherited, **files}
-        return {name: [*self._inherited.get(name, ()), *files.get(name, ())] for name in names}
 
     def _arriving(
         self, rows: Mapping[str, pa.Table], latest: Mapping[str, int], now: int

@@ -5,13 +5,13 @@ Rows may be dealt in a random order, as a shuffle on a cluster does, so that tes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
-from midstream.checkpoint.file_entries import SourceFile
+from midstream.checkpoint.file_entries import FilesRead
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.spark_log import LOCAL
@@ -67,7 +67,7 @@ class LocalCluster:
     ) -> None:
         self.files = files
         self.shuffle = shuffle
-        self.reading: Mapping[str, Sequence[SourceFile]] = {}
+        self.reading = FilesRead()
         """The files whose rows the batch under way has."""
         self.clocks: dict[int, int] = {}
         """The time of the batch under way."""
@@ -121,7 +121,7 @@ class LocalCluster:
         """Nothing besides the files that were read."""
         return ""
 
-    def files_read(self, batch_id: int) -> Mapping[str, Sequence[SourceFile]]:
+    def files_read(self, batch_id: int) -> FilesRead:
         """The files whose rows the batch has."""
         return self.reading
 

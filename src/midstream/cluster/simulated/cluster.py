@@ -46,9 +46,14 @@ class FileSource:
         """The files that are there, oldest first, without some that are known."""
         return [SourceFile(name, rows.num_rows, 0) for name, rows in self.files.items() if name not in but]
 
-    def among(self, paths: Collection[str]) -> list[SourceFile]:
-        """The files of the source that are among paths of Spark's, which knows none of them."""
-        return []
+    @property
+    def place(self) -> str:
+        """They are in no folder."""
+        return ""
+
+    def known(self, folder: str, read: Sequence[SourceFile]) -> Sequence[SourceFile]:
+        """They are never moved."""
+        return read
 
     def check_unchanged(self, read: Collection[SourceFile]) -> None:
         """They never change."""

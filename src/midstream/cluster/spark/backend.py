@@ -14,7 +14,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.checkpoint.files import Files
-from midstream.checkpoint.lists import sources_of
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.spark_log import log_after
 from midstream.checkpoint.spark_offsets import rows_between
@@ -36,7 +35,7 @@ from midstream.cluster.spark.small_batches import (
     most_bytes,
     stated_by_files,
 )
-from midstream.errors import JobError
+from midstream.cluster.spark.source_files import SourceFiles, require_order
 from midstream.inputs import NamedSource, StreamSettings
 from midstream.job.arriving.incoming import Incoming
 from midstream.job.job import Job
@@ -96,10 +95,10 @@ class SparkBackend:
         self.cluster.begin(log)
         newest = job.manifest
         self._rates = _rates(inputs)
-        names = [stream.declaration.name for stream in inputs]
-        elsewhere = newest is not None and any(True for name in names for _ in sources_of(self.files, newest, name))
-        self._plain = None if elsewhere else PlainFiles.of(log, inputs)
-        unread = [self._unread(stream, job.manifest) for stream in inputs]
+        require_order(newest, inputs)
+        found = self.cluster.sources = SourceFiles.of(self.files, newest, log, inputs)
+        self._plain = PlainFiles.of(log, inputs, found.left_out)
+        unread = [self._unread(stream, found.unread(stream.declaration.name)) for stream in inputs]
         union, job.arriving = tagged_union(unread, needed)
         writer = union.writeStream.foreachBatch(lambda rows, number: job.on_batch(rows, log.base + number)).option(
             "checkpointLocation", spark_path(self.files.full(log.folder))
@@ -137,18 +136,10 @@ class SparkBackend:
             return None
         return stated_by_files(self.streaming_query._jsq.streamingQuery().lastExecution())
 
-    def _unread(self, stream: StreamInput, manifest: Manifest | None) -> StreamInput:
-        """The stream without the files of its folder that another cluster has read."""
-        name = stream.declaration.name
-        read = [] if manifest is None else [file.path for file in sources_of(self.files, manifest, name)]
-        if not read:
+    def _unread(self, stream: StreamInput, read: Sequence[str]) -> StreamInput:
+        """The stream without files that were read already and that Spark's log does not have."""
+        if not read or stream.source is None:
             return stream
-        if stream.source is None or stream.source.path is None:
-            raise JobError(
-                f"stream {name} was read from a folder so far and cannot continue from another source",
-                detail=f"{len(read)} files of the folder were read",
-                hint="open it with open_stream and the folder's path",
-            )
         return replace(stream, frame=open_source(stream.source, self.spark, read))
 
     @property

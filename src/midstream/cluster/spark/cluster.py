@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from contextlib import suppress
 
 from pyspark.sql import DataFrame, SparkSession
@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_type
 
 from midstream.checkpoint.failures import MissingFile
-from midstream.checkpoint.file_entries import SourceFile
+from midstream.checkpoint.file_entries import FilesRead
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.source_batches import source_batch
@@ -24,6 +24,7 @@ from midstream.cluster.spark.frames.tagging import exchange_type, grouped, slot_
 from midstream.cluster.spark.in_task import in_task
 from midstream.cluster.spark.push_down import PushDown, push_down
 from midstream.cluster.spark.small_batches import EXECUTORS, SmallBatches
+from midstream.cluster.spark.source_files import SourceFiles
 from midstream.job.arriving.incoming import Incoming
 from midstream.job.batch import Batch
 from midstream.job.queries.running_query import RunningQuery
@@ -47,6 +48,8 @@ class SparkCluster:
         self.files = files
         self.small = small
         self.log = SparkLog(files)
+        self.sources = SourceFiles()
+        """The folders of the streams, once they are read."""
         self._batch_session = spark
         """The copy of the session that Spark made for the streaming query, once there is a batch."""
         self._identity: str | None = None
@@ -167,9 +170,12 @@ class SparkCluster:
         self.begin(log_after(self.files, store.latest()))
         self.log.repair(store)
 
-    def files_read(self, batch_id: int) -> Mapping[str, Sequence[SourceFile]]:
-        """Spark keeps account of the files itself."""
-        return {}
+    def files_read(self, batch_id: int) -> FilesRead:
+        """The files of folders that Spark has listed for a batch."""
+        if not self.sources.folders:
+            return FilesRead()
+        before = "" if batch_id == self.log.base else self.log.entry(batch_id - 1)
+        return self.sources.of_batch(self.log.files_between(before, self.entry(batch_id)))
 
     def clock(self, batch_id: int) -> int | None:
         """The time that Spark logs with a batch; None of one that is not Spark's."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from midstream.checkpoint.failures import MissingFile
-from midstream.checkpoint.spark_log import SparkLog
+from midstream.checkpoint.spark_log import LoggedFile, SparkLog
 from midstream.cluster.spark.frames.sources import text_contents
 from midstream.cluster.spark.frames.tagging import StreamInput
 from midstream.connectors.files.contents import FileContents
@@ -30,6 +30,9 @@ from midstream.job.task.layout import PORT, Layout
 
 OPTIONS = frozenset({"maxfilespertrigger", "maxbytespertrigger", "maxfileage", "latestfirst"})
 """Options that say which files a batch has, not how they are read."""
+
+Logged = Mapping[str, Sequence[LoggedFile]]
+"""Files by source, as Spark's log names it."""
 
 LEGACY = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 """What files say whose dates are of another calendar."""
@@ -62,9 +65,13 @@ class PlainFiles:
 
     log: SparkLog
     folders: Mapping[str, PlainFolder]
+    left_out: frozenset[str] = frozenset()
+    """Files that were read already."""
 
     @staticmethod
-    def of(log: SparkLog, inputs: Sequence[StreamInput]) -> PlainFiles | None:
+    def of(
+        log: SparkLog, inputs: Sequence[StreamInput], left_out: Mapping[str, frozenset[str]] | None = None
+    ) -> PlainFiles | None:
         """The folders of a session's streams; None if one of them is no plain folder of files."""
         folders: dict[str, PlainFolder] = {}
         for port, stream in enumerate(inputs):
@@ -72,7 +79,7 @@ class PlainFiles:
             if stream.source is None or folder is None:
                 return None
             folders[str(port)] = folders[stream.source.name] = folder
-        return PlainFiles(log, folders)
+        return PlainFiles(log, folders, frozenset().union(*(left_out or {}).values()))
 
     def table(self, incoming: Incoming, number: int, entry: str, most: int) -> pa.Table | None:
         """The rows of a batch as they travel, if they are plain and of at most so many bytes."""
@@ -85,10 +92,10 @@ class PlainFiles:
         kinds = [pa.int32(), *(field.type for field in incoming.layout.columns)]
         return pa.Table.from_batches(pieces, pa.schema(list(zip(names, kinds, strict=True))))
 
-    def _pieces(self, incoming: Incoming, read: Mapping[str, Sequence[str]], most: int) -> Iterator[pa.RecordBatch]:
-        for source, paths in read.items():
+    def _pieces(self, incoming: Incoming, read: Logged, most: int) -> Iterator[pa.RecordBatch]:
+        for source, files in read.items():
             folder = self.folders[source]
-            for path in paths:
+            for path in (file.path for file in files if file.path not in self.left_out):
                 if folder.text is not None:
                     most -= os.path.getsize(path)
                     if most < 0:

@@ -13,6 +13,8 @@ from midstream.errors import InputError
 
 FORMATS = ("parquet", "csv", "json")
 TEXT = ("csv", "json")
+FILE_FORMATS = (*FORMATS, "orc", "text", "avro", "xml", "binaryfile")
+"""Formats of files that Spark reads as streams."""
 
 CHOOSING = ("maxFilesPerTrigger", "maxBytesPerTrigger", "pathGlobFilter")
 """Options that say which files are read, and how many at a time."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import pyarrow as pa
 from midstream.checkpoint.file_entries import SourceFile
 from midstream.connectors.files.computed import computed
 from midstream.connectors.files.contents import FileContents
+from midstream.connectors.files.identity import KnownFolder
 from midstream.connectors.files.listing import names_of_files, require_columns_of_files, require_folder
 from midstream.connectors.files.options import FORMATS, option_of, require_options, whole_number
 from midstream.errors import InputError, JobError
@@ -76,13 +77,16 @@ class FileSource:
                 found.append(self._seen(path))
         return sorted(filter(None, found), key=lambda file: (file.modified, file.path))
 
-    def among(self, paths: Collection[str]) -> list[SourceFile]:
-        """The files of the folder that are among absolute paths; of those that are gone only the names are known."""
-        places = (str(self.folder), os.path.realpath(self.folder))
-        here = {file.path: file for file in self.present()} if paths else {}
-        spelled = {*paths, *_through_links(paths)}
-        names = {path[len(place) + 1 :] for path in spelled for place in places if path.startswith(place + os.sep)}
-        return [here.get(name, SourceFile(name, 0, 0)) for name in sorted(names)]
+    @property
+    def place(self) -> str:
+        """The folder, wherever links lead."""
+        return os.path.realpath(self.folder)
+
+    def known(self, folder: str, read: Sequence[SourceFile]) -> Sequence[SourceFile]:
+        """Files that were read of the folder that the stream had, as they are called from the one that it has."""
+        if folder == self.place or not read:
+            return read
+        return KnownFolder(self.name, folder, read).seen_from(self.folder, self.present())
 
     def check_unchanged(self, read: Collection[SourceFile]) -> None:
         """Refuses files that were read and have another size now: what was added to them would be lost.
@@ -93,7 +97,7 @@ class FileSource:
         again = []
         for file in read:
             known = now.get(file.path)
-            if known is None:
+            if known is None or file.size < 0:
                 continue
             if known.modified != file.modified:
                 again.append(file.path)
@@ -155,9 +159,3 @@ def contents_of(source: NamedSource) -> FileContents:
             hint="declare the column as STRING, or use JSON lines or Parquet",
         )
     return FileContents(name, source.format, raw, dict(source.options), computed(name, raw, source.columns))
-
-
-def _through_links(paths: Collection[str]) -> Iterator[str]:
-    """The paths with the links of their folders followed."""
-    folders = {path: os.path.realpath(path) for path in {os.path.dirname(path) for path in paths}}
-    return (os.path.join(folders[os.path.dirname(path)], os.path.basename(path)) for path in paths)

@@ -21,7 +21,7 @@ from midstream.algebra.time import TIMESTAMP_TIME, ticks
 from midstream.checkpoint.places import Place, Places
 from midstream.connectors.files.computed import computed
 from midstream.connectors.files.listing import require_folder
-from midstream.connectors.files.options import FORMATS, require_options
+from midstream.connectors.files.options import FILE_FORMATS, FORMATS, require_options
 from midstream.errors import InputError, JobError, MidstreamError, QueryError
 from midstream.inputs import StreamSettings
 from midstream.inputs.ddl import SchemaError, schema_of_ddl
@@ -31,7 +31,6 @@ from midstream.language.text import read
 from midstream.optimizer.plans import plan_query
 from midstream.scheduling.schedule import schedule_of
 
-FILE_FORMATS = ("parquet", "csv", "json", "orc", "text", "avro", "xml", "binaryfile")
 NEAR = 0.75
 """How like a known format a name must be to count as a slip of the pen: others may be sources that Spark was given."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from midstream.algebra.declarations import StreamDeclaration
-from midstream.checkpoint.file_entries import SourceFile
+from midstream.checkpoint.file_entries import FilesRead
 from midstream.distribution.fragments import STAY, Route
 from midstream.job.arriving.reaching import Reaches
 from midstream.job.task.layout import Layout
@@ -25,7 +25,7 @@ class Incoming:
 
     streams: Mapping[int, StreamDeclaration]
     layout: Layout
-    files: Mapping[str, Sequence[SourceFile]] = field(default_factory=dict)
+    files: FilesRead = field(default_factory=FilesRead)
     registers: Mapping[str, int] | None = None
     routes: Mapping[str, Route] = field(default_factory=dict)
     reaches: Reaches = field(default_factory=Reaches)

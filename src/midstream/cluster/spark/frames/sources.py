@@ -22,7 +22,7 @@ from midstream.cluster.spark.text_files import CONTENT, FILES, PATH, TextFiles
 from midstream.connectors.files.bad_rows import BAD
 from midstream.connectors.files.contents import FileContents
 from midstream.connectors.files.listing import PATTERN, require_folder
-from midstream.connectors.files.options import FORMATS, TEXT, WRITTEN, require_options
+from midstream.connectors.files.options import FILE_FORMATS, FORMATS, TEXT, WRITTEN, require_options
 from midstream.connectors.files.source import contents_of
 from midstream.errors import InputError, JobError, MidstreamError
 from midstream.inputs import NamedSource
@@ -36,7 +36,7 @@ would take for partitions, old ones beside new ones, and those whose names it wo
 
 
 def open_source(source: NamedSource, spark: SparkSession, read: Sequence[str] = ()) -> DataFrame:
-    """A streaming DataFrame; of a folder without the files, relative to it, that were read already."""
+    """A streaming DataFrame; of a folder without files, by their whole paths, that were read already."""
     format = source.format.lower()
     if format in FORMATS:
         _require(source, format)
@@ -51,7 +51,7 @@ def open_source(source: NamedSource, spark: SparkSession, read: Sequence[str] = 
         frame = reader.load(source.path) if source.path is not None else reader.load()
         if read:
             address = F.regexp_replace(F.col("_metadata.file_path"), "^file:/+", "/")
-            frame = frame.where(~address.isin(addresses(source, read)))
+            frame = frame.where(~address.isin([_encoded(path) for path in read]))
         return frame.selectExpr(*source.columns) if source.columns else frame
 
 
@@ -69,7 +69,7 @@ def _reader(source: NamedSource, format: str, spark: SparkSession) -> DataStream
 def _options(source: NamedSource, format: str) -> Iterator[tuple[str, str]]:
     """The options that Spark gets: those that say how text is written are not for Spark."""
     written = {key.lower() for key in WRITTEN.get(format, ())}
-    if format in FORMATS:
+    if format in FILE_FORMATS:
         yield from LISTING.items()
     for key, value in source.options.items():
         if key.lower() not in written:
@@ -97,10 +97,9 @@ def _text(source: NamedSource, spark: SparkSession, read: Sequence[str]) -> Data
     for key, value in _options(source, source.format.lower()):
         reader = reader.option(key, value)
     columns = [PATH] if is_local(source.path or "") else [PATH, CONTENT]
-    known = frozenset(str(local_folder(source.path or "") / path) for path in read)
     with _opening(source):
         files = reader.load(source.path).select(*columns)
-        rows = files.mapInArrow(TextFiles(contents, known).__call__, from_arrow_schema(contents.travelling))
+        rows = files.mapInArrow(TextFiles(contents, frozenset(read)).__call__, from_arrow_schema(contents.travelling))
         return rows.selectExpr(*by_spark, f"`{BAD}`") if by_spark else rows
 
 
@@ -129,14 +128,8 @@ def _opening(source: NamedSource) -> Iterator[None]:
         ) from error
 
 
-def addresses(source: NamedSource, read: Sequence[str]) -> list[str]:
-    """Files of the folder as Spark's metadata column has them: Java leaves letters of other scripts as they are."""
-    folder = local_folder(source.path or "")
-    return [_encoded(str(folder / path)) for path in read]
-
-
 def _encoded(path: str) -> str:
-    """A path as Java writes it in a URI.
+    """A path as Java writes it in a URI, and Spark in its column of metadata: letters of other scripts as they are.
 
     >>> _encoded("/a b/ü[1]+.csv")
     '/a%20b/ü%5B1%5D+.csv'

@@ -1,0 +1,158 @@
+"""The files of a job's folders on Spark: Spark lists them and logs which batch has which, and manifests have the same.
+
+So whoever goes on with the job, on Spark or not, knows its files from manifests alone. Files that Spark's log does not
+have, because they were read elsewhere or from a folder that has moved since, are left out when Spark lists them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from midstream.checkpoint.file_entries import FilesRead, SourceFile
+from midstream.checkpoint.files import Files
+from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.spark_log import LOCAL, LoggedFile, SparkLog
+from midstream.cluster.spark.frames.tagging import StreamInput
+from midstream.connectors.files.contents import FileContents
+from midstream.connectors.files.known import Folder, KnownFiles
+from midstream.connectors.files.listing import require_columns_of_files, require_folder
+from midstream.connectors.files.options import FILE_FORMATS
+from midstream.connectors.files.source import FileSource
+from midstream.errors import InputError, JobError
+from midstream.inputs import NamedSource
+from midstream.inputs.ddl import schema_of_ddl
+from midstream.inputs.folder_paths import is_local, local_folder
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFolder:
+    """A folder that only Spark can list: its files are known by their addresses."""
+
+    name: str
+    place: str
+
+    def known(self, folder: str, read: Sequence[SourceFile]) -> Sequence[SourceFile]:
+        """The files, if the folder is the same: whether others are the same files cannot be told."""
+        if folder != self.place and read:
+            raise JobError(
+                f"stream {self.name} has another folder than before, {self.place}, and it cannot be told which of its "
+                "files were read",
+                detail=f"{len(read):,} files were read from {folder}",
+                hint="give the stream another name, or the job a new checkpoint, to read the folder from its beginning",
+            )
+        return read
+
+    def check_unchanged(self, read: Collection[SourceFile]) -> None:
+        """Objects are replaced, not changed; Spark does not read one twice."""
+
+
+@dataclass(slots=True)
+class SourceFiles:
+    """The folders of a job's streams, what is known of their files, and by which names Spark's log has them."""
+
+    folders: Mapping[str, Folder] = field(default_factory=dict)
+    sources: Mapping[str, tuple[str, NamedSource]] = field(default_factory=dict)
+    known: KnownFiles = field(default_factory=lambda: KnownFiles({}, {}))
+    left_out: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """The files of each stream that Spark lists and that were read already, by their whole paths."""
+
+    @staticmethod
+    def of(files: Files, manifest: Manifest | None, log: SparkLog, inputs: Sequence[StreamInput]) -> SourceFiles:
+        """What a manifest knows of the files of streams that are about to be read."""
+        folders: dict[str, Folder] = {}
+        sources: dict[str, tuple[str, NamedSource]] = {}
+        for port, stream in enumerate(inputs):
+            name, source = stream.declaration.name, stream.source
+            if source is not None and source.path is not None and source.format.lower() in FILE_FORMATS:
+                folders[name] = _folder(name, source)
+                sources[str(port)] = sources[source.name] = name, source
+        _require_folders(manifest, inputs, folders)
+        known = KnownFiles.of(files, manifest, folders)
+        # What a log has read it does not read again, and repeats if its batch was not done.
+        logged = set() if manifest is None or manifest.query_id == LOCAL else log.paths_read(manifest)
+        left_out = {
+            name: frozenset(_whole(folder, file.path) for file in known.read[name]) - logged
+            for name, folder in folders.items()
+        }
+        return SourceFiles(folders, sources, known, left_out)
+
+    def require_present(self) -> None:
+        """Refuses folders that are gone: Spark would take them for empty ones."""
+        for name, folder in self.folders.items():
+            if isinstance(folder, FileSource):
+                require_folder(name, folder.folder)
+
+    def unread(self, stream: str) -> Sequence[str]:
+        """The whole paths of files that Spark has to leave out."""
+        return sorted(self.left_out.get(stream, ()))
+
+    def of_batch(self, listed: Mapping[str, Sequence[LoggedFile]]) -> FilesRead:
+        """The files of a batch, which Spark has listed by the names of its sources."""
+        found: dict[str, list[SourceFile]] = {}
+        for key, logged in listed.items():
+            if key in self.sources:
+                name, _ = self.sources[key]
+                new = [file for file in logged if file.path not in self.left_out[name]]
+                found.setdefault(name, []).extend(_read(name, self.folders[name], file) for file in new)
+        return self.known.with_batch(found)
+
+
+def _folder(name: str, source: NamedSource) -> Folder:
+    path = source.path or ""
+    if not is_local(path):
+        return RemoteFolder(name, path.rstrip("/"))
+    try:
+        schema = schema_of_ddl(source.schema or "", f"the schema of stream {name}")
+    except InputError:  # it may have types that Spark alone knows; then it knows its columns, too
+        schema = pa.schema([])
+    return FileSource(name, local_folder(path), FileContents(name, source.format.lower(), schema, source.options))
+
+
+def _whole(folder: Folder, path: str) -> str:
+    start = str(folder.folder) if isinstance(folder, FileSource) else folder.place
+    return os.path.normpath(os.path.join(start, path)) if isinstance(folder, FileSource) else f"{start}/{path}"
+
+
+def _read(name: str, folder: Folder, file: LoggedFile) -> SourceFile:
+    """A file as manifests have it."""
+    if not isinstance(folder, FileSource):
+        return SourceFile(file.path.removeprefix(f"{folder.place}/"), -1, file.modified * 1_000_000)
+    path = os.path.relpath(file.path, folder.folder)
+    require_columns_of_files(name, path, folder.contents.schema.names)
+    try:
+        status = os.stat(file.path)
+    except OSError:
+        return SourceFile(path, -1, file.modified * 1_000_000)
+    return SourceFile(path, status.st_size, status.st_mtime_ns)
+
+
+def _require_folders(manifest: Manifest | None, inputs: Sequence[StreamInput], folders: Mapping[str, Folder]) -> None:
+    """Refuses streams that were folders and are none, unless Spark's own log has their files."""
+    if manifest is None or manifest.query_id != LOCAL:
+        return
+    read = {name for name, files in (*manifest.streams.files.items(), *manifest.streams.listed.items()) if files}
+    for name in [s.declaration.name for s in inputs if s.declaration.name in read - folders.keys()]:
+        raise JobError(
+            f"stream {name} was read from a folder so far and cannot continue from another source",
+            detail="which of its files were read is known by their paths from the folder",
+            hint="open it with open_stream and the folder's path",
+        )
+
+
+def require_order(manifest: Manifest | None, inputs: Sequence[StreamInput]) -> None:
+    """Refuses streams in another order, where Spark knows its sources by their order alone."""
+    if manifest is None or manifest.query_id == LOCAL or manifest.offsets.startswith("v2"):
+        return
+    before, now = list(manifest.streams.order), [stream.declaration.name for stream in inputs]
+    if before and now[: len(before)] != before:
+        raise JobError(
+            "the streams of a job on Spark have another order than before: "
+            f"{', '.join(now)} instead of {', '.join(before)}",
+            detail="Spark knows its sources by their order, and would go on with one stream's rows as another's",
+            hint="declare the streams in the order of before; with spark.sql.streaming.queryEvolution."
+            'enableSourceEvolution = "true" from the first batch on, as in a job file, the order is free',
+        )

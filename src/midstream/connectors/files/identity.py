@@ -1,0 +1,87 @@
+"""Which of a folder's files were read: also when the folder is another one than before, or has another name.
+
+A file is known by its path within the folder, its size and when it was last written, and manifests say which folder
+that was. If a stream's folder is another one, each file that was read is looked for:
+
+- where it was, if it is still there: within the new folder, or beside it;
+- under its old path in the new folder, or else under its old name anywhere in it: with the same size and the same time
+  it is the file, moved; with the same bytes as the one that is still where it was, it is a copy.
+
+What cannot be told by this is refused: a file of an old name, but another size or time, whose old one is gone. So no
+file is read twice, and none is taken for another. Files that are not in the new folder stay known, by their paths from
+there.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from midstream.checkpoint.file_entries import SourceFile
+from midstream.errors import JobError
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFolder:
+    """The files that were read of a stream, relative to the folder that it had."""
+
+    stream: str
+    folder: str
+    files: Sequence[SourceFile]
+
+    def seen_from(self, folder: Path, present: Sequence[SourceFile]) -> Sequence[SourceFile]:
+        """The same files as they are called from another folder, which has those that are present."""
+        now = os.path.realpath(folder)
+        if now == self.folder:
+            return self.files
+        by_path = {file.path: file for file in present}
+        moved: dict[tuple[str, int, int], list[str]] = {}
+        for file in present:
+            moved.setdefault(_mark(file), []).append(file.path)
+        return [replace(file, path=self._seen_from(now, file, by_path, moved)) for file in self.files]
+
+    def _seen_from(
+        self,
+        folder: str,
+        file: SourceFile,
+        present: Mapping[str, SourceFile],
+        moved: Mapping[tuple[str, int, int], Sequence[str]],
+    ) -> str:
+        old = os.path.normpath(os.path.join(self.folder, file.path))
+        here = present.get(file.path)
+        if here is not None and _mark(here) == _mark(file):
+            return file.path
+        if os.path.exists(old):
+            copied = here is not None and here.size == file.size and _alike(old, os.path.join(folder, file.path))
+            return file.path if copied else os.path.relpath(old, folder)
+        alike = moved.get(_mark(file), ())
+        if len(alike) == 1:
+            return alike[0]
+        if here is not None or alike:
+            raise self._cannot_tell(folder, file, here, alike)
+        return os.path.relpath(old, folder)
+
+    def _cannot_tell(self, folder: str, file: SourceFile, here: SourceFile | None, alike: Sequence[str]) -> JobError:
+        if here is None:
+            detail = f"there are {len(alike)} files of its name, size and time"
+        else:
+            detail = f"the file of its path there has {here.size:,} bytes and was written at another time"
+        return JobError(
+            f"stream {self.stream} has another folder than before, {folder}, and it cannot be told whether its file "
+            f"{file.path} was read",
+            detail=f"it was read from {self.folder}, where it is no more, with {file.size:,} bytes; {detail}",
+            hint="keep the times of files when they are moved (mv, cp -p, rsync -t); to read another folder from its "
+            "beginning, give the stream another name or the job a new checkpoint",
+        )
+
+
+def _mark(file: SourceFile) -> tuple[str, int, int]:
+    """By what a file is recognised that was moved."""
+    return os.path.basename(file.path), file.size, file.modified
+
+
+def _alike(one: str, other: str) -> bool:
+    return filecmp.cmp(one, other, shallow=False)
