@@ -169,7 +169,7 @@ def test_csv_and_json_lines_have_the_columns_of_the_schema(tmp_path):
         ({"format": "kafka"}, "cannot be read in this process"),
         ({"schema": "ts BIGNT"}, "there is no type BIGNT"),
         ({"path": "/nowhere"}, "there is no folder"),
-        ({"options": {"maxFilesPerTriger": "1"}}, "mean nothing in this process"),
+        ({"options": {"maxFilesPerTriger": "1"}}, "mean nothing for"),
         ({"columns": ["nothing AS k"]}, "cannot be computed"),
     ],
 )

@@ -36,6 +36,7 @@ from midstream.cluster.spark.small_batches import (
     stated_by_files,
 )
 from midstream.cluster.spark.source_files import SourceFiles, require_order
+from midstream.errors import InputError
 from midstream.inputs import NamedSource, StreamSettings
 from midstream.job.arriving.incoming import Incoming
 from midstream.job.job import Job
@@ -167,6 +168,7 @@ class SparkBackend:
         if stream is None or self._halted.is_set():
             time.sleep(PAUSE)
             return False
+        self._require_folders(job)
         try:
             return bool(stream.awaitTermination(1)) and self._is_current(stream)
         except Exception as error:
@@ -174,6 +176,15 @@ class SparkBackend:
                 return False
             failure = job.turns.failure or error
             raise in_words(failure, self.spark, self.files.uri) from None
+
+    def _require_folders(self, job: Job) -> None:
+        """Ends Spark's query if a folder is gone: Spark would take it for an empty one."""
+        try:
+            self.cluster.sources.require_present()
+        except InputError as error:
+            job.turns.failure = job.turns.failure or error
+            self.halt()
+            raise
 
     def _is_current(self, stream: StreamingQuery) -> bool:
         """Whether a query of Spark's is the one that runs: a restart between batches ends one and starts another."""
