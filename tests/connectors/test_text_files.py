@@ -114,8 +114,9 @@ def test_bad_rows_are_counted_and_cost_nothing_else(tmp_path: Path) -> None:
     "options", [{"header": "yes"}, {"sep": "||"}, {"quote": "'"}, {"multiLine": "true"}, {"mode": "DROPMALFORMED"}]
 )
 def test_options_that_the_reader_does_not_have_are_refused(options: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
     with (
         CheckpointSession(checkpoint=str(tmp_path / "checkpoint"), on="local") as session,
         pytest.raises(ms.InputError),
     ):
-        session.open_stream("A", "csv", path=str(tmp_path), schema="ts BIGINT", options=options)
+        session.open_stream("A", "csv", path=str(tmp_path / "in"), schema="ts BIGINT", options=options)
