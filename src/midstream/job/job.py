@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.statistics import Statistics
-from midstream.checkpoint.file_entries import FilesRead
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.metrics import done_at
@@ -281,7 +280,7 @@ class Job:
         if registers is not None:
             self.watchers.restore(before, self.queries)
         samples, watched = self.watchers.requests(batch_id, self.state.slots), frozenset(self.watchers.by_query)
-        files = FilesRead() if registers is not None else self.cluster.files_read(number)
+        files = None if registers is not None else self.cluster.files_read(number)
         return Circumstances(
             Position(self.store.uri, query_id, batch_id, before),
             Incoming(self.streams, self.arriving, files, registers, read=self._read_of(self.arriving)),

@@ -10,7 +10,7 @@ from typing import Any
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING, INFINITY
-from midstream.checkpoint.file_entries import ResultFile, SourceFile
+from midstream.checkpoint.file_entries import FilesRead, ResultFile, SourceFile
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.checkpoint.records import (
@@ -95,7 +95,7 @@ class Outcome:
         )
 
     def _streams(self, numbers: Mapping[str, int]) -> Streams:
-        batch, before, read = self.batch, self.before.streams, self.batch.incoming.files
+        batch, before, read = self.batch, self.before.streams, self.batch.incoming.files or FilesRead()
         names = sorted(d.name for d in batch.incoming.streams.values() if not d.name.startswith("#"))
         moved = {name: files for name, files in read.moved.items() if before.folders.get(name) != read.folders[name]}
         rows = self._summed("rows", {})

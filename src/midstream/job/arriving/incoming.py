@@ -25,7 +25,7 @@ class Incoming:
 
     streams: Mapping[int, StreamDeclaration]
     layout: Layout
-    files: FilesRead = field(default_factory=FilesRead)
+    files: FilesRead | None = None
     registers: Mapping[str, int] | None = None
     routes: Mapping[str, Route] = field(default_factory=dict)
     reaches: Reaches = field(default_factory=Reaches)
