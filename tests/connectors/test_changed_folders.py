@@ -140,3 +140,23 @@ def test_a_folder_named_after_a_declared_column_is_refused(tmp_path, on):
         session.query("q", "SELECT day FROM A [RANGE 5]")
         with pytest.raises(ms.InputError, match="columns come from files only"):
             session.process_available()
+
+
+@pytest.mark.parametrize(
+    ("options", "batches"),
+    [({}, [2, 2, 1]), ({"maxBytesPerTrigger": "any"}, [5]), ({"maxBytesPerTrigger": "4"}, [1] * 5)],
+    ids=["usual", "any", "one by one"],
+)
+def test_a_backlog_is_cut_to_what_fits(tmp_path, monkeypatch, options, batches):
+    monkeypatch.setattr("midstream.connectors.files.options.USUAL", 10)
+    (tmp_path / "in").mkdir()
+    for number in range(5):
+        (tmp_path / "in" / f"{number}.csv").write_text(f"{number},{number}\n")
+    taken: list[int] = []
+    with CheckpointSession(checkpoint=str(tmp_path / "checkpoint"), on="local") as session:
+        schema = "ts BIGINT, v BIGINT"
+        session.open_stream("A", "csv", path=str(tmp_path / "in"), schema=schema, options=options, lateness=9)
+        session.query("q", "SELECT v FROM A [RANGE 5]")
+        session.on_progress(lambda event: taken.append(event["rows"]["A"]))
+        session.process_available()
+    assert taken == batches

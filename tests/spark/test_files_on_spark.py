@@ -111,3 +111,17 @@ def test_a_folder_named_after_a_declared_column_is_refused(spark, tmp_path):
     session = CheckpointSession(spark, checkpoint=str(tmp_path / "checkpoint"))
     with opened(session, tmp_path / "in"), pytest.raises(ms.InputError, match="columns come from files only"):
         session.process_available()
+
+
+@pytest.mark.parametrize(("most", "batches"), [("10", [2, 2, 1]), ("any", [5])])
+def test_a_backlog_is_cut_to_what_fits(spark, tmp_path, most, batches):
+    for number in range(5):
+        put(tmp_path / "in", number)
+    taken: list[int] = []
+    with CheckpointSession(spark, checkpoint=str(tmp_path / "checkpoint"), small_batches="1 MB") as session:
+        schema, options = "ts BIGINT, v BIGINT", {"maxBytesPerTrigger": most}
+        session.open_stream("A", "csv", path=str(tmp_path / "in"), schema=schema, options=options, lateness=9)
+        session.query("q", "SELECT v FROM A [RANGE 5]")
+        session.on_progress(lambda event: taken.append(event["rows"].get("A", 0)))
+        session.process_available()
+    assert [rows for rows in taken if rows] == batches

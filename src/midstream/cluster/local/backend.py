@@ -52,9 +52,8 @@ IDLE = 0.05
 class Source(Folder, Protocol):
     """Files that are read once each."""
 
-    @property
-    def at_once(self) -> int | None:
-        """How many files a batch takes at most."""
+    def portion(self, files: Sequence[SourceFile]) -> Sequence[SourceFile]:
+        """The files that a batch takes of some that wait."""
 
     def present(self, but: Collection[str] = ()) -> list[SourceFile]:
         """The files that are there, oldest first, without some that are known."""
@@ -247,11 +246,11 @@ class LocalBackend:
 
     def _take(self, job: Job, waiting: Mapping[str, Sequence[SourceFile]]) -> bool:
         """One batch of the files that wait, if any do."""
-        taken = {name: files[: self._source(name).at_once] for name, files in waiting.items() if files}
+        taken = {name: self._source(name).portion(files) for name, files in waiting.items() if files}
         if not taken:
             return False
         following = {name: files[len(taken.get(name, ())) :] for name, files in waiting.items()}
-        coming = {name: files[: self._source(name).at_once] for name, files in following.items() if files}
+        coming = {name: self._source(name).portion(files) for name, files in following.items() if files}
 
         def work() -> None:
             read = self._ahead.take(taken)

@@ -37,10 +37,9 @@ class FileSource:
     most: int | None = 1
     files: dict[str, pa.Table] = field(default_factory=dict)
 
-    @property
-    def at_once(self) -> int | None:
-        """How many files a batch takes at most."""
-        return self.most
+    def portion(self, files: Sequence[SourceFile]) -> Sequence[SourceFile]:
+        """The files that a batch takes of some that wait."""
+        return files[: self.most]
 
     def present(self, but: Collection[str] = ()) -> list[SourceFile]:
         """The files that are there, oldest first, without some that are known."""

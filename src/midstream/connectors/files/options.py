@@ -6,10 +6,14 @@ would take it, but Spark's reader does not read the text.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from midstream.errors import InputError
+
+USUAL = 16 * 2**20
+"""How many bytes of a stream's files a batch takes for each slot, unless its options say otherwise."""
 
 FORMATS = ("parquet", "csv", "json")
 TEXT = ("csv", "json")
@@ -70,8 +74,54 @@ def require_options(name: str, format: str, options: Mapping[str, str], on_spark
             f"stream {name} has options that mean nothing for {format} files: {', '.join(spelled)}",
             hint=f"known options: {', '.join(sorted(known))}",
         )
+    Portion.of(name, options)
     if format == "csv":
         CsvOptions.of(name, options)
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """How much a batch takes of a stream's files at most: so many files, or so many bytes, but at least one file."""
+
+    files: int | None = None
+    bytes: int | None = None
+
+    @staticmethod
+    def of(name: str, options: Mapping[str, str], slots: int = 1) -> Portion:
+        """What the options of a stream say; unless they say anything, what some slots can work with."""
+        files, size = whole_number(name, options, "maxFilesPerTrigger"), option_of(options, "maxBytesPerTrigger")
+        if files is not None and size is not None:
+            raise InputError(
+                f"stream {name} has both of the options maxFilesPerTrigger and maxBytesPerTrigger",
+                hint="give the one that batches are to be cut by",
+            )
+        if size is None:
+            return Portion(files) if files is not None else Portion(bytes=slots * USUAL)
+        return Portion() if size.lower() == "any" else Portion(bytes=_bytes(name, size))
+
+    def first(self, sizes: Sequence[int]) -> int:
+        """How many files a batch takes, of files of these sizes.
+
+        >>> Portion(bytes=100).first([60, 30, 20]), Portion(bytes=100).first([200, 1]), Portion(files=2).first([1] * 9)
+        (2, 1, 2)
+        """
+        if self.bytes is None:
+            return len(sizes) if self.files is None else self.files
+        total = 0
+        for count, size in enumerate(sizes):
+            total += size
+            if total > self.bytes and count:
+                return count
+        return len(sizes)
+
+
+def _bytes(name: str, size: str) -> int:
+    found = re.fullmatch(r"\s*(\d+)\s*([kmg]?)i?b?\s*", size.lower())
+    if found is None or int(found[1]) < 1:
+        raise InputError(
+            f"maxBytesPerTrigger of stream {name} cannot be {size!r}", hint='write for instance "64 MB", or "any"'
+        )
+    return int(found[1]) << 10 * " kmg".index(found[2] or " ")
 
 
 def option_of(options: Mapping[str, str], name: str) -> str | None:

@@ -19,7 +19,7 @@ from midstream.connectors.files.computed import computed
 from midstream.connectors.files.contents import FileContents
 from midstream.connectors.files.identity import KnownFolder
 from midstream.connectors.files.listing import names_of_files, require_columns_of_files, require_folder
-from midstream.connectors.files.options import FORMATS, option_of, require_options, whole_number
+from midstream.connectors.files.options import FORMATS, Portion, option_of, require_options
 from midstream.errors import InputError, JobError
 from midstream.inputs import NamedSource
 from midstream.inputs.ddl import schema_of_ddl
@@ -62,10 +62,10 @@ class FileSource:
         """The columns of the stream."""
         return self.contents.columns
 
-    @property
-    def at_once(self) -> int | None:
-        """How many files a batch takes at most."""
-        return whole_number(self.name, self.contents.options, "maxFilesPerTrigger")
+    def portion(self, files: Sequence[SourceFile]) -> Sequence[SourceFile]:
+        """The files that a batch takes of some that wait."""
+        portion = Portion.of(self.name, self.contents.options)
+        return files[: portion.first([file.size for file in files])]
 
     def present(self, but: Collection[str] = ()) -> list[SourceFile]:
         """The files that are there, oldest first, without some that are known; those are not looked at."""

@@ -22,7 +22,7 @@ from midstream.cluster.spark.text_files import CONTENT, FILES, PATH, TextFiles
 from midstream.connectors.files.bad_rows import BAD
 from midstream.connectors.files.contents import FileContents
 from midstream.connectors.files.listing import PATTERN, require_folder
-from midstream.connectors.files.options import FILE_FORMATS, FORMATS, TEXT, WRITTEN, require_options
+from midstream.connectors.files.options import FILE_FORMATS, FORMATS, TEXT, WRITTEN, Portion, require_options
 from midstream.connectors.files.source import contents_of
 from midstream.errors import InputError, JobError, MidstreamError
 from midstream.inputs import NamedSource
@@ -45,7 +45,7 @@ def open_source(source: NamedSource, spark: SparkSession, read: Sequence[str] = 
     reader = _reader(source, source.format, spark)
     if source.schema is not None:
         reader = reader.schema(source.schema)
-    for key, value in _options(source, format):
+    for key, value in _options(source, format, spark.sparkContext.defaultParallelism):
         reader = reader.option(key, value)
     with _opening(source):
         frame = reader.load(source.path) if source.path is not None else reader.load()
@@ -66,11 +66,15 @@ def _reader(source: NamedSource, format: str, spark: SparkSession) -> DataStream
     return reader.name(source.name)
 
 
-def _options(source: NamedSource, format: str) -> Iterator[tuple[str, str]]:
+def _options(source: NamedSource, format: str, slots: int) -> Iterator[tuple[str, str]]:
     """The options that Spark gets: those that say how text is written are not for Spark."""
     written = {key.lower() for key in WRITTEN.get(format, ())}
     if format in FILE_FORMATS:
         yield from LISTING.items()
+        most = Portion.of(source.name, source.options, slots).bytes
+        if most is not None:
+            yield "maxBytesPerTrigger", str(most)
+        written.add("maxbytespertrigger")
     for key, value in source.options.items():
         if key.lower() not in written:
             yield key, value
@@ -94,7 +98,7 @@ def _text(source: NamedSource, spark: SparkSession, read: Sequence[str]) -> Data
     """The rows of a folder of text, with a column for those that cannot be read."""
     contents, by_spark = text_contents(source)
     reader = _reader(source, "binaryFile", spark).schema(FILES)
-    for key, value in _options(source, source.format.lower()):
+    for key, value in _options(source, source.format.lower(), spark.sparkContext.defaultParallelism):
         reader = reader.option(key, value)
     columns = [PATH] if is_local(source.path or "") else [PATH, CONTENT]
     with _opening(source):
