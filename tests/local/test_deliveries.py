@@ -206,17 +206,21 @@ def held(out: Path, identity: str | None = None) -> Counter[int]:
     return found
 
 
-STEPS = st.sampled_from(
-    ["push", "push", "push", "fail before", "fail after", "absent", "present", "copy", "restore", "replace"]
-)
+STEPS = st.sampled_from(["push", "fail before", "fail after", "absent", "present", "replace"])
+AFTER_A_COPY = st.lists(st.tuples(STEPS, st.integers(1, 3)), min_size=1, max_size=5)
 
 
-@settings(max_examples=15)
-@given(st.lists(st.tuples(STEPS, st.integers(1, 3)), min_size=4, max_size=14))
-def test_a_folder_has_what_its_query_has_released_each_once_whatever_happens(tmp_path_factory, steps):
+@settings(max_examples=8)
+@given(st.lists(AFTER_A_COPY, min_size=2, max_size=4))
+def test_a_folder_has_what_its_query_has_released_each_once_whatever_happens(tmp_path_factory, schedules):
     job = Random(tmp_path_factory.mktemp("random"))
-    for step, number in steps:
-        job.do(step, number)
+    for steps in schedules:
+        job.do("copy", 0)
+        for step, number in [("push", 1), *steps, ("push", 2)]:
+            job.do(step, number)
+        if len(steps) % 2:
+            job.do("restore", 0)
+    job.do("restore", 0)
     job.end()
 
 
@@ -225,7 +229,7 @@ class Random:
 
     def __init__(self, place: Path) -> None:
         self.checkpoint, self.copy, self.out = place / "c", place / "copy", place / "out"
-        self.read, self.copied = 0, (0, CQL)
+        self.read, self.most, self.copied = 0, 0, (0, CQL)
         self.cql, self.number, self.absent = CQL, 0, False
         self.sink = Flaky(str(self.out))
         self.session = opened(self.checkpoint, self.sink)
@@ -265,6 +269,7 @@ class Random:
                 self.push(number)
                 return
         self.read += number
+        self.most = max(self.most, self.read)
 
     def restart(self) -> None:
         self.session.stop()
@@ -274,7 +279,7 @@ class Random:
     def end(self) -> None:
         self.absent = False
         self.restart()
-        self.push(1)
+        self.push(self.most - self.read + 1)  # what was read before a restore comes again
         self.session.finish()
         self.session.stop()
         manifest = CheckpointStore(str(self.checkpoint)).latest()
@@ -286,5 +291,5 @@ class Random:
             )
             if name == "q":
                 assert found == Counter(released)
-            else:  # what its sink was owed when it was replaced never came, and nothing came twice
-                assert not found - Counter(released)
+            else:  # before a restore it may have run for longer, and what it owed when it was replaced never came
+                assert all(times == 1 for times in found.values())

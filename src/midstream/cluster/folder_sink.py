@@ -1,7 +1,7 @@
 """A folder of Parquet files with the results of queries, each result once.
 
-The name of a file says which instants of which query it holds. Before results are written, the folder is asked what it
-has had of the query: results before that instant are compared with those that are there, and not written again. So
+The name of a file says which instants of which query it holds. Before results are written, the folder is asked which it
+has of the query: results of these instants are compared with those that are there, and not written again. So
 neither a delivery that is repeated nor a checkpoint that was restored from a copy doubles anything or leaves anything
 out; results that differ from those that are there are refused. Queries and checkpoints may share a folder.
 """
@@ -37,6 +37,10 @@ _LONGEST = 80
 """How many bytes of a query's name the name of a file has at most."""
 
 
+Span = tuple[int, int]
+"""From an instant to before another."""
+
+
 @dataclass(frozen=True, slots=True)
 class Held:
     """A file of the folder, and the instants whose results it has."""
@@ -51,8 +55,8 @@ class Folder:
 
     def __init__(self, uri: str) -> None:
         self.files = files_at(uri, private=False)
-        self._reached: dict[str, tuple[int, int] | None] = {}
-        """From and up to which instant the folder has the results of queries, by their keys, once it was looked at."""
+        self._had: dict[str, list[Span]] = {}
+        """The instants whose results of queries the folder has, by their keys, in order, once it was looked at."""
 
     @property
     def name(self) -> str:
@@ -64,38 +68,25 @@ class Folder:
         """Where it writes."""
         return self.files.uri
 
-    def last(self, delivery: Delivery) -> tuple[int, int] | None:
-        """From and up to which instant the folder has had the query's results, from any checkpoint of the history."""
-        key = _key(delivery)
-        if key not in self._reached:
-            held = list(self._held(key))
-            reached = (min(file.since for file in held), max(file.until for file in held)) if held else None
-            self._reached[key] = reached
-        return self._reached[key]
+    def last(self, delivery: Delivery) -> int | None:
+        """Up to which instant the folder has had the query's results, from any checkpoint of the history."""
+        spans = self._spans(_key(delivery))
+        return spans[-1][1] if spans else None
 
     def deliver(self, results: Any, delivery: Delivery) -> None:
         """Takes results; those that the folder has had are compared with it."""
-        table = _arrow(results)
-        reached = self.last(delivery)
-        if reached is None:
-            self._write(table, delivery, delivery.since, delivery.until)
-            return
-        since, until = max(reached[0], delivery.since), min(reached[1], delivery.until)
-        if since < until:
-            self._require_same(_between(table, since, until), delivery, since, until)
-        if delivery.since < reached[0]:
-            self._write_between(table, delivery, delivery.since, min(reached[0], delivery.until))
-        if reached[1] < delivery.until:
-            self._write_between(table, delivery, max(reached[1], delivery.since), delivery.until)
+        table, key = _arrow(results), _key(delivery)
+        had = [span for span in self._spans(key) if span[0] < delivery.until and span[1] > delivery.since]
+        if had:
+            self._require_same(table, delivery, had)
+        for since, until in _gaps(delivery.since, delivery.until, had):
+            self._write(_between(table, since, until) if had else table, delivery, since, until)
 
     def __call__(self, results: Any, batch_id: int) -> None:
         """Takes results of which nothing else is known: equal results of a batch are taken once."""
         table = _arrow(results)
         if table.num_rows:
             self._put(f"{batch_id:012d}-{digest_of(table)}.parquet", table)
-
-    def _write_between(self, table: pa.Table, delivery: Delivery, since: int, until: int) -> None:
-        self._write(_between(table, since, until), delivery, since, until)
 
     def _write(self, table: pa.Table, delivery: Delivery, since: int, until: int) -> None:
         key, whole = _key(delivery), (since, until) == (delivery.since, delivery.until)
@@ -104,12 +95,16 @@ class Folder:
             ticks = "-".join(f"{tick - BEGINNING:016x}" for tick in (since, until))
             name = f"{delivery.batch_id:012d}-{_short(delivery.query)}-{key}-{ticks}-{digest}.parquet"
             self._put(name, _described(table, delivery, since, until, digest))
-            first, last = self._reached.get(key) or (since, until)
-            self._reached[key] = min(first, since), max(last, until)
+            self._had[key] = _merged([*self._spans(key), (since, until)])
 
     def _put(self, name: str, table: pa.Table) -> None:
         with suppress(AlreadyThere):
             self.files.write_atomic(name, parquet_bytes(table), only_if_absent=True, point="sink")
+
+    def _spans(self, key: str) -> list[Span]:
+        if key not in self._had:
+            self._had[key] = _merged([(file.since, file.until) for file in self._held(key)])
+        return self._had[key]
 
     def _held(self, key: str) -> Iterator[Held]:
         for path in self.files.list(""):
@@ -117,20 +112,26 @@ class Folder:
             if found is not None and found["key"] == key:
                 yield Held(path, *(int(found[part], 16) + BEGINNING for part in ("since", "until")))
 
-    def _require_same(self, given: pa.Table, delivery: Delivery, since: int, until: int) -> None:
+    def _require_same(self, table: pa.Table, delivery: Delivery, had: list[Span]) -> None:
         """Refuses results other than those that the folder has for the same instants."""
-        held = [file for file in self._held(_key(delivery)) if file.since < until and file.until > since]
-        tables = [pq.read_table(pa.BufferReader(self.files.read(file.path)), partitioning=None) for file in held]
+        since, until = max(had[0][0], delivery.since), min(had[-1][1], delivery.until)
+        given = pa.concat_tables([_between(table, max(a, since), min(b, until)) for a, b in had])
+        held = [file for file in self._held(_key(delivery)) if file.until > since]
+        tables = [
+            pq.read_table(pa.BufferReader(self.files.read(file.path)), partitioning=None)
+            for file in held
+            if file.since < until
+        ]
         there = pa.concat_tables([_between(table, since, until).cast(given.schema) for table in tables] or [given[:0]])
         if digest_of(there) != digest_of(given):
-            again = [file.path for file in self._held(_key(delivery)) if file.until > since]
+            again = sorted({min(file.path for file in held), max(file.path for file in held)}) if held else ["none"]
             raise JobError(
                 f"the folder {self.files.uri} has other results of query {delivery.query} for the same instants",
                 detail=f"there {there.num_rows:,} results start from tick {since} to before {until}, and now there are "
                 f"{given.num_rows:,}: the checkpoint was restored from a copy, and since then its rows came in other "
                 "batches, or were others",
                 hint="use another folder; or remove these files, to have their results written again: "
-                + (" to ".join(sorted({min(again), max(again)})) if again else "none"),
+                + " to ".join(again),
             )
 
 
@@ -151,6 +152,31 @@ def _described(table: pa.Table, delivery: Delivery, since: int, until: int, dige
     query = {"query": delivery.query, "query_identity": delivery.identity}
     said = json.dumps({**whose, **query, "since": since, "until": until, "digest": digest})
     return table.replace_schema_metadata({**(table.schema.metadata or {}), b"midstream": said.encode()})
+
+
+def _merged(spans: list[Span]) -> list[Span]:
+    """Instants in order, those that follow each other as one.
+
+    >>> _merged([(5, 7), (1, 3), (3, 4)])
+    [(1, 4), (5, 7)]
+    """
+    found: list[Span] = []
+    for since, until in sorted(spans):
+        if found and since <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], until)
+        else:
+            found.append((since, until))
+    return found
+
+
+def _gaps(since: int, until: int, had: list[Span]) -> list[Span]:
+    """The instants between two that are not among some.
+
+    >>> _gaps(0, 10, [(2, 3), (5, 12)]), _gaps(0, 10, [])
+    ([(0, 2), (3, 5)], [(0, 10)])
+    """
+    edges = [since, *(edge for span in had for edge in span), until]
+    return [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if a < b]
 
 
 def _short(query: str) -> str:

@@ -160,14 +160,14 @@ class Deliveries:
         """Takes up the record where the checkpoint is: says what sinks cannot be given any more, or not now."""
         declared = {(query, name) for query, name, _ in self._declared()}
         for key, record in list(ledger.sinks.items()):
-            name = name_of_identity(manifest, record.identity) if record.identity else record.query
-            if name is None:
-                _warn_of_dropped(record)
-                del ledger.sinks[key]
-            elif name != record.query:
+            identity = manifest.account(record.query).identity
+            if record.identity not in ("", identity):
                 _warn_of_replaced(record, ledger.files, manifest)
-                if key not in declared and record.query in manifest.queries:
+                if name_of_identity(manifest, record.identity) is None:
+                    _warn_of_dropped(record)
                     del ledger.sinks[key]
+                if record.query in manifest.queries:  # it has had nothing yet of the query that has the name now
+                    ledger.put(Delivered(record.query, record.sink, identity or "", BEGINNING, BEGINNING))
             elif key not in declared and record.until < _released(manifest, record):
                 ledger.put(_offered(record, manifest))
                 log.warning(
