@@ -10,7 +10,9 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
@@ -23,6 +25,7 @@ from midstream.lab.fuzz.drives import Drive, result_of
 from midstream.lab.fuzz.judge import difference
 from midstream.lab.fuzz.odd_values import with_odd_values
 from midstream.lab.fuzz.texts import foreign_errors
+from midstream.lab.fuzz.written import differences
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +38,9 @@ Judge = Callable[[Case, pa.Table | MidstreamError, Counter[str]], str | None]
 
 ODD = 10
 """Every how many cases have values at the edges of their types."""
+
+WRITTEN = 3
+"""Of every how many cases the streams are written as files of each format, and read back."""
 
 CONSTRUCTS = (EVERYTHING, RELATIONAL, INTERVAL_KEEPING, INNER_JOINS)
 """What queries may use: everything, or only what more strategies can migrate."""
@@ -54,6 +60,9 @@ def bench_fuzz(cases: int = 200, seed: int = 0) -> Report:
         if found is not None:
             counts["wrong"] += 1
             log.error("seed %d: %s%s", number, found, case)
+        for text in _misread(case, random) if number % WRITTEN == 0 else ():
+            counts["misread"] += 1
+            log.error("seed %d: %s", number, text)
         for text in foreign_errors(case, random, TEXTS_PER_CASE):
             counts["foreign"] += 1
             log.error("seed %d: %s", number, text)
@@ -64,10 +73,17 @@ def bench_fuzz(cases: int = 200, seed: int = 0) -> Report:
     report.add("cases whose strategy is refused, and another one taken", float(counts["refused"]), "cases")
     report.add("cases whose input is refused, as the oracle does", float(counts["input refused"]), "cases")
     report.add("cases that differ", float(counts["wrong"]), "cases", 0.0, "at most")
+    report.add("files whose rows are not those that were written", float(counts["misread"]), "files", 0.0, "at most")
     report.add("damaged texts", float(cases * TEXTS_PER_CASE), "texts")
     report.add("texts that the parser fails on", float(counts["foreign"]), "texts", 0.0, "at most")
     report.add("time of a case", (time.perf_counter() - began) / max(cases, 1), "s")
     return report
+
+
+def _misread(case: Case, random: Random) -> list[str]:
+    """The files of a case's streams that do not hold their rows."""
+    with TemporaryDirectory() as folder:
+        return [text for table in case.inputs.values() for text in differences(table, random, Path(folder))]
 
 
 def _wrong(case: Case, random: Random, counts: Counter[str], judged: Judge) -> str | None:
