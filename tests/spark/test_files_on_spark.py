@@ -54,8 +54,9 @@ def test_a_file_that_is_no_text_is_named(spark, tmp_path, small):
 
 @pytest.mark.parametrize("path", ["{base}/*", "{base}/nowhere"])
 def test_a_path_that_is_no_folder_is_refused(spark, tmp_path, path):
+    (tmp_path / "all" / "in").mkdir(parents=True)
     with CheckpointSession(spark, checkpoint=str(tmp_path / "checkpoint")) as session, pytest.raises(ms.InputError):
-        opened(session, Path(path.format(base=tmp_path)))
+        opened(session, Path(path.format(base=tmp_path / "all")))
 
 
 def put(folder: Path, number: int) -> None:

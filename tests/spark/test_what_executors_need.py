@@ -48,3 +48,16 @@ def test_tasks_run_with_the_libraries_that_the_guide_names(tmp_path):
     )
     assert executor.stdout.decode() == f"{len(steps)} stages ran\n", executor.stderr.decode()
     assert "their Python needs `pyarrow`, `numpy` and `pandas`" in GUIDE.read_text()
+
+
+def test_text_files_are_read_with_the_same_libraries():
+    from midstream.cluster.spark.frames.sources import text_contents
+    from midstream.cluster.spark.text_files import TextFiles
+    from midstream.inputs import NamedSource
+
+    contents, _ = text_contents(NamedSource("A", "csv", "/nowhere", "ts BIGINT, d STRING", columns=("ts + 1 AS ts",)))
+    read = "import pickle, sys\n" + EXECUTOR[EXECUTOR.index("class Missing") : EXECUTOR.index("tasks, threads")]
+    read += "print(pickle.load(sys.stdin.buffer).contents.of_bytes('a.csv', b'1,x\\n').num_rows)"
+    given = cloudpickle.dumps(TextFiles(contents))
+    executor = subprocess.run([sys.executable, "-c", read], input=given, capture_output=True, check=False)
+    assert executor.stdout.decode() == "1\n", executor.stderr.decode()
