@@ -103,7 +103,7 @@ def test_what_is_shown_is_escaped():
     assert Checked(rows_html(table)).elements == ["table", "caption", "thead", "tr", "th", "tbody", "tr", "td"]
     with ms.Session() as session:
         session.stream("A", SCHEMA)
-        query = session.query(evil, f"SELECT '{evil}' AS k FROM A [NOW]")
+        query = session.query("q", f"SELECT '{evil}' AS k FROM A [NOW]")
         assert "img" not in shown(query).elements + shown(session).elements
     assert Records()._repr_html_() == "<p>none</p>"
 

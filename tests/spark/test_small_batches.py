@@ -252,7 +252,7 @@ def test_a_small_batch_leaves_the_same_behind_as_in_executors(spark, tmp_path, m
             session.process_available()
             results[size] = {name: sorted(map(str, q.table().to_pylist())) for name, q in queries.items()}
             told = session.metrics().column("ran_on").to_pylist()
-            ran[size] = [e["ran_on"] for e in events], told[:4]
+            ran[size] = [e["ran_on"] for e in events if any(e["rows"].values())], told[:4]
         left[size] = _left(str(tmp_path / f"c{size}"))
     assert ran[0] == ([[EXECUTORS]] * 4,) * 2 and ran["1 MB"] == ([[DRIVER]] * 4,) * 2
     assert results[0] == results["1 MB"] and results[0]["join"] and results[0]["counts"]
