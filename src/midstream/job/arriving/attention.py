@@ -73,7 +73,8 @@ def reads_of(queries: Mapping[str, RunningQuery]) -> dict[str, set[str]]:
 def wait_text(wait: Wait, declaration: StreamDeclaration) -> str:
     """A wait in words, with what to do if there is something: a skew helps where a stream is silent and has none."""
     behind = "has had no rows" if wait.behind is None else f"is {span(wait.behind, declaration)} behind the others"
-    silent = f" and was silent for {wait.batches} batches" if wait.batches and wait.behind is not None else ""
+    batches = f"{wait.batches} {'batch' if wait.batches == 1 else 'batches'}"
+    silent = f" and was silent for {batches}" if wait.batches and wait.behind is not None else ""
     said = f"query {wait.query} waits for stream {wait.stream}, which {behind}{silent}"
     if declaration.on_demand or not wait.batches:
         return said
