@@ -74,10 +74,33 @@ def test_notes_errors_logs_sinks_and_the_live_view_do_so_too(capsys):
     record = logging.LogRecord("midstream", logging.WARNING, "", 0, "refused: %s", (NASTY,), None)
     print(JsonLines().format(record))
     query = {"name": "q", "results_per_second": 0, "results": 0, "behind": None, "time": "integer", "state_bytes": 0}
-    query |= {"plan": NASTY, "plans_of_slots": {}, "migrating_to": NASTY, "quarantine": NASTY, "adaptivity": "off"}
-    account = {"finished": False, "running": True, "checkpoint": NASTY, "batch": 1, "dead_letters": 0, "migrations": []}
+    query |= {
+        "plan": NASTY,
+        "plans_of_slots": {},
+        "migrating_to": NASTY,
+        "quarantine": NASTY,
+        "adaptivity": "off",
+        "latency": None,
+    }
+    account = {
+        "name": NASTY,
+        "phase": "running",
+        "stopped": None,
+        "checkpoint": NASTY,
+        "batch": 1,
+        "dead_letters": 0,
+        "migrations": [],
+    }
     account |= {"recent": {"rows": [], "seconds": []}, "batch_seconds": None, "rows_per_second": 0}
-    account |= {"results_per_second": 0, "state_bytes": 0, "queries": [query], "streams": [], "slots": []}
+    account |= {
+        "results_per_second": 0,
+        "state_bytes": 0,
+        "checkpoint_bytes": 0,
+        "commit_bytes": 0,
+        "queries": [query],
+        "streams": [],
+        "slots": [],
+    }
     Console(width=300).print(drawn(account, 300))
     written = capsys.readouterr()
     assert not commands(written.out + written.err)

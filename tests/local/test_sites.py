@@ -133,7 +133,11 @@ def test_a_stream_lives_only_in_slots_that_the_job_has(tmp_path):
         with pytest.raises(ms.errors.JobError, match="stream C would live in slot 2, which the job does not have"):
             session.stream("C", SCHEMA, site="us")
         session.push({"A": table((2, 1, 1))})
-    with session_on(tmp_path, slots=3) as again:
+    with pytest.raises(
+        ms.errors.JobError, match="site us names slot 2"
+    ):  # the job keeps the slots that it was asked for
+        session_on(tmp_path, slots=3)
+    with session_on(tmp_path, slots=4) as again:
         again.stream("A", SCHEMA)
         again.query("q", "SELECT v FROM A [NOW]")
         again.start()

@@ -156,7 +156,7 @@ def test_a_part_cut_out_of_a_query_is_whole_only_from_where_that_query_began():
 
 def test_a_window_takes_over_no_segments_that_lack_what_it_still_needs():
     watched = Watched()
-    slow = watched.add("every 4", SUMMED, plan="(A B/grouped)", emit_every=4)
+    slow = watched.add("every_4", SUMMED, plan="(A B/grouped)", emit_every=4)
     watched.push("A", [(7, 2, 4)])
     watched.add("always", SUMMED, plan="(A B/grouped)")
     watched.push("A", [(18, 0, 3)])

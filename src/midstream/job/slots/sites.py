@@ -46,7 +46,7 @@ def require_slots_of_sites(sites: Sites, slots: int) -> None:
             raise JobError(
                 f"site {name} names slot {of_site[-1]}, which the job does not have",
                 detail=f"its slots are 0 to {slots - 1}",
-                hint=f"open it with slots={of_site[-1] + 1} or more",
+                hint=f"open it with slots={of_site[-1] + 1} or more, another number than it was last opened with",
             )
 
 

@@ -100,7 +100,7 @@ class Workload:
         names = sorted(known) or ["nothing"]
         name = random.choice(names)
         able = [n for n in names if n in PLANS]
-        kinds = ["add", "adapt", "rebalance", "rescale", "schedule", "status", "drop", "odd"]
+        kinds = ["add", "rebalance", "rescale", "schedule", "status", "drop", "odd"]
         match random.choice([*(["migrate"] * 5 if able else []), "cancel", "cancel_rebalance", *kinds]):
             case "migrate":
                 name = random.choice(able)
@@ -114,8 +114,6 @@ class Workload:
             case "add" if self.coming:
                 name = random.choice(sorted(self.coming))
                 return {"command": "add", "query": name, "cql": self.coming[name]}
-            case "adapt":
-                return {"command": "adapt", "query": name, "mode": random.choice(["off", "suggest", "auto"])}
             case "rebalance":
                 how = {"command": "rebalance", "protocol": random.choice(["auto", "mslb", "split_time", "ptlb"])}
                 if random.random() < 0.5:
