@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -82,7 +83,7 @@ def test_notes_errors_logs_sinks_and_the_live_view_do_so_too(capsys):
         "adaptivity": "off",
         "latency": None,
     }
-    account = {
+    account: dict[str, Any] = {
         "name": NASTY,
         "phase": "running",
         "stopped": None,
