@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 
 import pytest
 from tests.checkpoint.making import flip
@@ -16,7 +15,7 @@ from typer.testing import CliRunner
 import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint import maps, merging, metrics
-from midstream.checkpoint.check import check, unchecked
+from midstream.checkpoint.check import check
 from midstream.checkpoint.collect import collect
 from midstream.checkpoint.failures import MissingFile
 from midstream.checkpoint.metrics import metrics_of
@@ -50,7 +49,7 @@ def test_every_file_of_results_and_dead_letters_has_a_checksum_also_when_it_was_
     assert {o.path.partition("/")[0] for o in named} == {"results", "dead_letters"}
     assert chain.manifest.outputs.superseded, "nothing was merged"
     assert all(o.checksum is not None for o in named)
-    assert check(chain.driver.files, chain.manifest) == [] and unchecked(chain.driver.files, chain.manifest) == 0
+    assert check(chain.driver.files, chain.manifest) == []
 
 
 @pytest.mark.parametrize("kind", ["results", "dead_letters"])
@@ -88,18 +87,6 @@ def test_a_result_file_that_was_deleted_is_named_by_whoever_reads_results(chain)
     ):
         with pytest.raises(MissingFile, match="the result file .* is missing"):
             read()
-
-
-def test_entries_without_a_checksum_are_reported_as_unchecked(tmp_path):
-    chain = chain_on(tmp_path)
-    chain.batch({"A": rows(1, 2)})
-    named = chain.manifest.outputs.results["q"]
-    unchecked = chain.manifest.with_outputs(results={"q": [replace(f, checksum=None) for f in named]})
-    old = replace(unchecked, batch_id=1)
-    chain.driver.store.commit(old)
-    shown = CliRunner().invoke(app, ["state", str(tmp_path), "--verify"])
-    assert shown.exit_code == 0 and "unchecked: 1 files" in shown.output
-    assert ms.read_results(str(tmp_path), "q").num_rows == 1
 
 
 def test_files_of_metrics_are_kept_for_readers_that_began_before(tmp_path, monkeypatch):

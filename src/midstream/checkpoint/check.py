@@ -39,11 +39,6 @@ def check_state(files: Files, manifest: Manifest) -> list[JobError]:
     return [error for entry in _each_once(manifest.entries()) if (error := _wrong(open_segment, files, entry))]
 
 
-def unchecked(files: Files, manifest: Manifest) -> int:
-    """How many files of results and dead letters an older version wrote, which gave them no checksum."""
-    return sum(output.checksum is None for output in outputs_of(files, manifest))
-
-
 def _others(manifest: Manifest) -> list[str]:
     """The files that have neither segments nor results, and are not merely kept for readers."""
     return [file.path for file in manifest.outputs.metrics]

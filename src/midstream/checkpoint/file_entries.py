@@ -15,7 +15,7 @@ class ResultFile:
     """A file of results: they start at `first_from` at the earliest and at `last_from` at the latest.
 
     Several queries can share a file; `part` is then the name by which it tells the rows of one from those of others.
-    `checksum` is that of the whole file, `bytes` the size of what is this query's; entries of older formats have none.
+    `checksum` is that of the whole file, `bytes` the size of what is this query's.
     """
 
     path: str
@@ -30,7 +30,7 @@ class ResultFile:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterFile:
-    """A file of rows that could not be used, with the reasons; entries of older formats have no checksum or size."""
+    """A file of rows that could not be used, with the reasons."""
 
     path: str
     rows: int

@@ -1,7 +1,6 @@
 """Files of results and of dead letters: each has the checksum that its manifest gives it, or is an error.
 
-A reader verifies each file, once in a process. Entries of older versions have no checksum; of their files only the
-presence is known.
+A reader verifies each file, once in a process.
 """
 
 from __future__ import annotations

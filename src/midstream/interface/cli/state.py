@@ -11,7 +11,6 @@ import typer
 from midstream.algebra.quantities import instant
 from midstream.algebra.time import INTEGER_TIME, TIMESTAMP_TIME
 from midstream.checkpoint.check import check
-from midstream.checkpoint.check import unchecked as unchecked_files
 from midstream.checkpoint.inspect import describe
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError
@@ -39,10 +38,9 @@ def state(
       midstream state orders.checkpoint --verify
     """
     found = describe(checkpoint)
-    wrong, unchecked = _verify(checkpoint) if verify else ([], 0)
+    wrong = _verify(checkpoint) if verify else []
     if json:
-        record = {"wrong": [str(error) for error in wrong], "unchecked_files": unchecked}
-        show_json({**found, **(record if verify else {})})
+        show_json({**found, **({"wrong": [str(error) for error in wrong]} if verify else {})})
     else:
         _show(found, slots)
     for error in wrong:
@@ -51,18 +49,13 @@ def state(
         raise JobError(f"{len(wrong)} of the checkpoint's files or segments cannot be used")
     if verify and not json:
         show_text("everything the checkpoint names is there and agrees with its checksums")
-        if unchecked:
-            show_text(f"unchecked: {unchecked:,} files of results or dead letters, which an older version wrote")
 
 
-def _verify(checkpoint: str) -> tuple[list[JobError], int]:
-    """What is wrong, and how many files cannot be compared with anything."""
+def _verify(checkpoint: str) -> list[JobError]:
+    """What is wrong with the files that a checkpoint names."""
     store = CheckpointStore(checkpoint)
     manifest = store.latest()
-    if manifest is None:
-        return [], 0
-    wrong = check(store.files, manifest)
-    return wrong, 0 if wrong else unchecked_files(store.files, manifest)
+    return [] if manifest is None else check(store.files, manifest)
 
 
 def _show(found: dict[str, Any], slots: bool) -> None:

@@ -141,8 +141,8 @@ class RunningQuery:
     ) -> RunningQuery:
         """A query by a plan, whose streams arrive by the given routes; `routes_fixed`: no others can be chosen.
 
-        Its states are sorted by partition groups of so many bits; None: by key alone. Slots can share the
-        rows of a key in the key classes that are `merging`.
+        Its states are sorted by partition groups of so many bits. Slots can share the rows of a key in the key classes
+        that are `merging`.
         """
         staged = cut(plan.physical, arriving, routes_fixed, merging)
         staged = staged if bits is None else sorted_by_group(staged, bits)

@@ -20,8 +20,6 @@ from midstream.migration.in_part import way_decided
 from midstream.migration.registry import strategy_named
 from midstream.operators.box import Box
 
-"""What a migration's decision says if all its states that know their group are sorted by it."""
-
 Stored = Mapping[int, Mapping[int, Sequence[SegmentEntry]]]
 Filled = dict[int, dict[int, list[SegmentEntry]]]
 

@@ -45,7 +45,7 @@ class Rerouter:
         Queries in `merges` are to be cut so that slots can share keys of some classes, others not; None leaves them.
 
         A query whose state is about to be moved to another plan is moved to that plan as these routes cut it. States
-        are sorted by partition groups of so many `bits`; None: by key alone.
+        are sorted by partition groups of so many `bits`.
         """
         if merges is not None and (recut := merging(queries, routes, bits, merges)) is not None:
             return recut
