@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 
 import midstream as ms
 from midstream.algebra.names import LONGEST
+from midstream.checkpoint.commands import command_in
 from midstream.checkpoint.control import ask
 from midstream.checkpoint.store import CheckpointStore
-from midstream.interface.asking import checked
 from midstream.interface.cli import app
 from midstream.interface.shell.streams import FileStreams
 
@@ -37,7 +37,7 @@ def test_every_door_refuses_the_same_names(name, tmp_path):
             with pytest.raises(ms.InputError, match="cannot name a"):
                 door()
     with pytest.raises(ms.InputError, match="cannot name a query"):
-        checked({"command": "add", "query": name, "cql": CQL})
+        command_in({"command": "add", "query": name, "cql": CQL})
     with pytest.raises(ms.InputError, match="cannot name a stream"):
         FileStreams().declare(name, str(tmp_path))
     with pytest.raises(ms.InputError, match="cannot name a stream"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from midstream.interface.cli.forecasts import migration_forecast
+from midstream.interface.answers import migration_forecast
 
 
 @pytest.mark.parametrize(("time", "takes"), [("timestamp", "1.5 minutes"), ("integer", "90 million ticks")])

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import pytest
 
+from midstream.checkpoint.commands import StopJob
 from midstream.checkpoint.lease import Lease, likely_holder
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError
-from midstream.interface import leaving
+from midstream.interface import asking
 
 
 @pytest.fixture
 def held(tmp_path, monkeypatch):
     """A checkpoint whose job has said that it stops, and still holds the lease."""
     files = CheckpointStore(str(tmp_path)).files
-    monkeypatch.setattr(leaving, "asked", lambda *_, **__: {"stopping": True})
+    monkeypatch.setattr(asking, "ask", lambda *_, **__: {"stopping": True})
     return files, Lease.take(files)
 
 
@@ -27,8 +28,8 @@ def test_stop_returns_when_the_lease_is_given_back(held, tmp_path, monkeypatch):
         if len(looks) == 3:
             lease.release()
 
-    monkeypatch.setattr("midstream.interface.leaving.time.sleep", sleep)
-    assert leaving.stopped(str(tmp_path), 60.0) == {"stopping": True, "stopped": True}
+    monkeypatch.setattr("midstream.interface.asking.time.sleep", sleep)
+    assert asking.asked(str(tmp_path), StopJob(), 60.0) == {"stopping": True, "stopped": True}
     assert len(looks) == 3 and likely_holder(files) is None
 
 
@@ -39,10 +40,10 @@ def test_stop_does_not_wait_for_the_driver_that_comes_after(held, tmp_path, monk
         lease.release()
         Lease.take(files, "the next one")
 
-    monkeypatch.setattr("midstream.interface.leaving.time.sleep", sleep)
-    assert leaving.stopped(str(tmp_path), 60.0)["stopped"]
+    monkeypatch.setattr("midstream.interface.asking.time.sleep", sleep)
+    assert asking.asked(str(tmp_path), StopJob(), 60.0)["stopped"]
 
 
 def test_stop_says_if_the_last_batch_takes_too_long(held, tmp_path):
     with pytest.raises(JobError, match="has not ended for 0 seconds"):
-        leaving.stopped(str(tmp_path), 0.0)
+        asking.asked(str(tmp_path), StopJob(), 0.0)

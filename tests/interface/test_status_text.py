@@ -8,9 +8,9 @@ from tests.dashboard.jobs import NEW, batches, shop
 from typer.testing import CliRunner
 
 from midstream.checkpoint.lease import Lease
+from midstream.interface.answers import migration_forecast
 from midstream.interface.cli import app
 from midstream.interface.cli.decided import decided_text
-from midstream.interface.cli.forecasts import migration_forecast
 from midstream.interface.cli.status_text import migration_line, retention_lines
 
 

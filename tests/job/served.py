@@ -10,7 +10,8 @@ from typing import Any
 
 from tests.job.many import Many
 
-from midstream.job.commands.forecast import forecast
+from midstream.checkpoint.commands import command_in
+from midstream.job.commands.forecast import forecast, offered_plans
 from midstream.job.events import MoveCancelled
 from midstream.job.heartbeat import Heartbeat
 from midstream.language import parse
@@ -28,7 +29,9 @@ class Served(Many):
         driver = self.driver
         match request:
             case {"command": "forecast", "of": wanted}:
-                return forecast(driver, wanted, lambda cql: parse(cql, self.catalog))
+                return forecast(driver, command_in(wanted), lambda cql: parse(cql, self.catalog))
+            case {"command": "plans", "query": name}:
+                return {"query": name, "plans": offered_plans(driver, driver.queries[name])}
             case {"command": "migrate", "query": name, "plan": plan}:
                 query = driver.queries[name]
                 target = driver.state.target(query, plan_query(query.plan.query, plan))

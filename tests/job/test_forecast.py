@@ -11,11 +11,12 @@ from tests.job.test_faults import BAD, CAST, CATALOG, GOOD, LATER
 
 import midstream as ms
 from midstream.api import ask
+from midstream.checkpoint.commands import command_in
 from midstream.checkpoint.control import ask as ask_job
-from midstream.interface.asking import COMMANDS, asked, checked
-from midstream.interface.cli.forecasts import migration_forecast
+from midstream.interface.answers import migration_forecast
+from midstream.interface.asking import asked
 from midstream.job.commands.accounts import history_of
-from midstream.job.commands.forecast import forecast, migration_text
+from midstream.job.commands.forecast import forecast, migration_text, offered_plans
 from midstream.language import parse
 from midstream.migration.corrections import MEASURED_AS
 from midstream.optimizer.plans import plan_query
@@ -40,7 +41,7 @@ def job(tmp_path):
 
 
 def foretold(job, **request):
-    return forecast(job.driver, checked(request), lambda cql: parse(cql, job.catalog))
+    return forecast(job.driver, command_in(request), lambda cql: parse(cql, job.catalog))
 
 
 def test_a_forecast_of_a_migration_names_the_legal_strategies_and_begins_nothing(job):
@@ -76,7 +77,7 @@ def test_what_is_explained_of_a_migration_between_slots_is_what_the_job_does(job
 
 
 def test_the_running_plan_is_among_those_offered(job):
-    offered = foretold(job, command="plans", query="q")["plans"]
+    offered = offered_plans(job.driver, job.driver.queries["q"])
     assert [p["plan"] for p in offered if p["running"]] == ["((A B) C)"] and len(offered) > 2
     assert all(foretold(job, command="migrate", query="q", plan=p["plan"]) for p in offered if not p["running"])
 
@@ -157,18 +158,20 @@ def test_adaptivity_changes_while_the_job_runs_and_outlives_a_restart(job, tmp_p
 )
 def test_what_is_no_request_is_refused_before_it_is_sent(request_, why):
     with pytest.raises(ms.InputError, match=why):
-        checked(request_)
+        command_in(request_)
 
 
 def test_a_dry_run_through_the_checkpoint_leaves_the_job_as_it_was(job, tmp_path):
     with job.serving():
-        told = asked(str(tmp_path), 20, dry_run=True, command="migrate", query="q", plan="(A (B C))")
+        told = asked(
+            str(tmp_path), command_in({"command": "migrate", "query": "q", "plan": "(A (B C))"}), 20, dry_run=True
+        )
         assert told["to"] == "(A (B C))" and job.driver.queries["q"].migration is None
         assert ms.open(tmp_path).running
         with pytest.raises(ms.JobError, match="no forecast"):
-            ask_job(job.driver.files, {"command": "forecast", "of": {"command": "forecast"}}, patience=60)
-        asked(str(tmp_path), 20, command="migrate", query="q", plan="(A (B C))")
-    assert job.driver.queries["q"].migration is not None and set(COMMANDS) >= {"migrate", "adapt"}
+            ask_job(job.driver.files, {"command": "forecast", "of": {"command": "status"}}, patience=60)
+        asked(str(tmp_path), command_in({"command": "migrate", "query": "q", "plan": "(A (B C))"}), 20)
+    assert job.driver.queries["q"].migration is not None
 
 
 def test_a_query_in_quarantine_is_read_with_its_plan_and_foretold_what_resuming_leaves_out(tmp_path):

@@ -12,7 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from midstream.checkpoint.addresses import files_at
-from midstream.checkpoint.control import ANSWERS, CHANGING, REFUSED, REQUESTS, TAKEN, path_of
+from midstream.checkpoint.commands import CHANGING
+from midstream.checkpoint.control import ANSWERS, REFUSED, REQUESTS, TAKEN, path_of
 from midstream.checkpoint.request_format import LARGEST
 from midstream.checkpoint.request_log import RequestLog
 from midstream.errors import JobError

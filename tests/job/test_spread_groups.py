@@ -20,6 +20,7 @@ from midstream.adaptation.balance import BalanceController
 from midstream.adaptation.hot_groups import HotController
 from midstream.algebra.plan import Relation
 from midstream.api import ask
+from midstream.checkpoint.commands import Rebalance
 from midstream.distribution.spread_groups import SpreadGroup
 from midstream.job.batch import Batch
 from midstream.job.commands.forecast import forecast
@@ -268,7 +269,7 @@ def test_rebalancing_that_is_asked_for_spreads_hot_groups_and_brings_cooled_ones
     parts = chain.cut(inputs, 100)
     for i, part in enumerate(parts):
         if i in (2, 12):
-            foretold = forecast(chain.driver, {"command": "rebalance"}, parse_nothing)
+            foretold = forecast(chain.driver, Rebalance(), parse_nothing)
             assert foretold["changes"]
             assert (len(foretold["spread"]), len(foretold["brought_home"])) == ((1, 0) if i == 2 else (0, 1))
             assert i == 12 or f"with k = {HOT}, has" in foretold["spread"][0]["reason"]

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import midstream as ms
+from midstream.checkpoint.commands import command_in
 from midstream.interface.asking import asked
 from midstream.interface.cli import app
 
@@ -41,21 +42,25 @@ def session(tmp_path: Path) -> Iterator[Any]:
 
 def test_a_running_session_foretells_and_then_does_as_asked(session, tmp_path):
     job = str(tmp_path)
-    told = asked(job, 30, dry_run=True, command="migrate", query="q", plan="(A (B C))")
+    told = asked(job, command_in({"command": "migrate", "query": "q", "plan": "(A (B C))"}), 30, dry_run=True)
     assert told["to"] == "(A (B C))" and session.queries["q"].migrating is None
-    assert len(asked(job, 30, command="plans", query="q")["plans"]) > 2
-    asked(job, 30, command="migrate", query="q", plan="(A (B C))", strategy="moving_state")
+    assert len(asked(job, command_in({"command": "plans", "query": "q"}), 30)["plans"]) > 2
+    asked(job, command_in({"command": "migrate", "query": "q", "plan": "(A (B C))", "strategy": "moving_state"}), 30)
     session.push({name: rows(20) for name in "ABC"})
     assert ms.open(job).query("q").migration is not None
-    assert asked(job, 30, command="adapt", query="q", mode="suggest") == {"query": "q", "from": "off", "to": "suggest"}
-    assert asked(job, 30, command="rescale", slots=3)["changes"]
+    assert asked(job, command_in({"command": "adapt", "query": "q", "mode": "suggest"}), 30) == {
+        "query": "q",
+        "from": "off",
+        "to": "suggest",
+    }
+    assert asked(job, command_in({"command": "rescale", "slots": 3}), 30)["changes"]
     session.push({name: rows(40) for name in "ABC"})
     session.push({name: rows(60) for name in "ABC"})
     now = session.job
     assert now.query("q") == ms.open(job).query("q")
     assert (now.query("q").plan, now.query("q").adaptivity.mode, now.slots.count) == ("(A (B C))", "suggest", 3)
     with pytest.raises(ms.QueryError) as wrong:
-        asked(job, 30, dry_run=True, command="add", query="r", cql="SELECT none FROM A [NOW]")
+        asked(job, command_in({"command": "add", "query": "r", "cql": "SELECT none FROM A [NOW]"}), 30, dry_run=True)
     assert "^" in str(wrong.value)
 
 
@@ -72,7 +77,7 @@ def test_the_command_line_has_some_slots_of_a_running_job_migrate(session, tmp_p
 
 
 def test_adaptivity_that_was_asked_for_outlives_a_restart(session, tmp_path):
-    asked(str(tmp_path), 30, command="adapt", query="q", mode="suggest")
+    asked(str(tmp_path), command_in({"command": "adapt", "query": "q", "mode": "suggest"}), 30)
     session.push({name: rows(20) for name in "ABC"})
     session.stop()
     with opened(tmp_path) as again:

@@ -11,13 +11,14 @@ import pytest
 from typer.testing import CliRunner
 
 import midstream as ms
+from midstream.checkpoint.commands import DropQuery, ResumeQuery
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.records import Fault
 from midstream.checkpoint.status import stored_status
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.listener import Listener, status
+from midstream.interface.asking import asked
 from midstream.interface.cli.app import app
-from midstream.interface.leaving import dropped, resumed
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("v", pa.string())])
 PLAIN = "SELECT v FROM A [RANGE 5]"
@@ -84,9 +85,9 @@ def test_a_restart_leaves_it_in_quarantine_and_a_request_resumes_it(tmp_path):
 
 def test_a_query_of_a_job_that_is_down_is_resumed_in_its_checkpoint(tmp_path):
     stopped(tmp_path).stop()
-    assert resumed(str(tmp_path), 5.0, "cast") == {"query": "cast", "batch": 2}
+    assert asked(str(tmp_path), ResumeQuery("cast"), 5.0) == {"query": "cast", "batch": 2}
     with pytest.raises(ms.JobError, match="is not in quarantine"):
-        resumed(str(tmp_path), 5.0, "plain")
+        asked(str(tmp_path), ResumeQuery("plain"), 5.0)
     with session(tmp_path) as made:
         push(made, (5, "5"))
         made.finish()
@@ -96,7 +97,7 @@ def test_a_query_of_a_job_that_is_down_is_resumed_in_its_checkpoint(tmp_path):
 
 def test_a_query_of_a_job_that_is_down_is_dropped_out_of_quarantine(tmp_path):
     stopped(tmp_path).stop()
-    dropped(str(tmp_path), 5.0, "cast")
+    asked(str(tmp_path), DropQuery("cast"), 5.0)
     told = stored_status(CheckpointStore(str(tmp_path)))
     assert told["queries"].keys() == {"plain"}
     assert faults(CheckpointStore(str(tmp_path)).latest()) == {}

@@ -12,12 +12,13 @@ from typer.testing import CliRunner
 
 import midstream as ms
 from midstream.adaptation.policy import Policy
+from midstream.checkpoint.commands import command_in
 from midstream.checkpoint.status import stored_status
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.checkpoint_session import CheckpointSession
+from midstream.interface.answers import links_text
 from midstream.interface.asking import asked
 from midstream.interface.cli.app import app
-from midstream.interface.cli.forecasts import links_text
 from midstream.job.commands.first_plan import first_plan
 
 SITES = {"eu": [0, 1], "us": [2]}
@@ -223,16 +224,16 @@ def test_a_running_job_is_told_of_links_through_its_checkpoint(tmp_path):
         session.start()
         for number in range(6):
             session.push(rows(number))
-        told = asked(str(tmp_path), 30, dry_run=True, command="links", links={"eu -> us": SLOW})
+        told = asked(str(tmp_path), command_in({"command": "links", "links": {"eu -> us": SLOW}}), 30, dry_run=True)
         assert told["changes"] == ["the link from eu to us went from 1 ms, 100 MB/s to 1 s, 10 kB/s"]
         assert told["queries"]["q"]["plan"] == query.plan.text and "<- B" in told["queries"]["q"]["best"]
         assert session.links()["eu -> us"] == "1 ms, 100 MB/s", "a forecast changes nothing"
-        answer = asked(str(tmp_path), 30, command="links", links={"eu -> us": SLOW})
+        answer = asked(str(tmp_path), command_in({"command": "links", "links": {"eu -> us": SLOW}}), 30)
         assert answer == {"links": {"eu -> us": "1 s, 10 kB/s", "us -> eu": "1 ms, 100 MB/s"}}
         session.push(rows(6))
-        status = asked(str(tmp_path), 30, command="status")
+        status = asked(str(tmp_path), command_in({"command": "status"}), 30)
         with pytest.raises(ms.QueryError, match="above zero") as wrong:
-            asked(str(tmp_path), 30, command="links", links={"eu -> us": "1 ms, 0 MB/s"})
+            asked(str(tmp_path), command_in({"command": "links", "links": {"eu -> us": "1 ms, 0 MB/s"}}), 30)
     assert status["links"] == answer["links"]
     assert any("Bytes from eu to us" in line and "were expected" in line for line in status["queries"]["q"]["moved"])
     assert status["queries"]["q"]["adaptivity"]["decision"]["reason"].startswith("The link from eu to us went")

@@ -149,7 +149,7 @@ def test_a_verification_can_be_cancelled_and_the_query_dropped(tmp_path: Path) -
         with pytest.raises(ms.QueryError, match="there is no query q~verify"):
             session.drop("q~verify")
         for command in ({"command": "drop"}, {"command": "cancel"}, {"command": "adapt", "mode": "auto"}):
-            with pytest.raises(ms.QueryError, match="there is no query q~verify"):
+            with pytest.raises(ms.InputError, match="'q~verify' cannot name a query"):
                 Listener(session).answer({**command, "query": "q~verify"})
         session.drop("q")
         session.push({name: rows[name][6] for name in "ABC"})
@@ -244,17 +244,17 @@ def test_queries_that_share_come_go_and_move_while_one_is_verified(tmp_path: Pat
 
 
 def test_a_request_from_elsewhere_may_ask_for_a_verification(tmp_path: Path) -> None:
+    from midstream.checkpoint.commands import command_in
     from midstream.cluster.listener import Listener
-    from midstream.interface.asking import checked
 
     rows = parts()
     with opened(tmp_path) as session:
         session.push({name: rows[name][0] for name in "ABC"})
         asked = {"command": "migrate", "query": "q", "plan": NEW, "strategy": "genmig", "verify": "25"}
-        request = checked(asked)
-        assert request["verify"] == 25 and checked({**asked, "verify": None})["verify"] is None
+        request = command_in(asked).to_record()
+        assert request["verify"] == 25 and command_in({**asked, "verify": None}).to_record()["verify"] is None
         with pytest.raises(ms.InputError, match="verify must be a duration"):
-            checked({**asked, "verify": 1.5})
+            command_in({**asked, "verify": 1.5})
         assert Listener(session).answer(request) == {"query": "q", "from": OLD, "to": NEW}
         session.push({name: rows[name][1] for name in "ABC"})
         assert session.queries["q"].history[-1].status == "verifying"

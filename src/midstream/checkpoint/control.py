@@ -12,20 +12,13 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from midstream.checkpoint.commands import CHANGING
 from midstream.checkpoint.failures import AlreadyThere
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.process import this_process
 from midstream.errors import JobError, MidstreamError, QueryError
 
 REQUESTS, TAKEN, REFUSED, ANSWERS = (f"control/{kind}" for kind in ("requests", "taken", "refused", "answers"))
-
-CHANGING = frozenset(
-    {
-        *("migrate", "cancel", "schedule", "rebalance", "cancel_rebalance", "rescale"),
-        *("adapt", "add", "drop", "resume", "links"),
-    }
-)
-"""The commands whose effect is seen in manifests."""
 
 WITHDRAWN = b"null"
 """What stands in the place of a request that was taken back before the job took it up."""

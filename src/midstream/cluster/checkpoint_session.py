@@ -14,6 +14,7 @@ from midstream.adaptation.scaling import SlotRange
 from midstream.algebra.declarations import Catalog, functions_by_name
 from midstream.algebra.plan import Relation
 from midstream.algebra.time import ticks
+from midstream.checkpoint.commands import Adapt
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.metrics import metrics_of
 from midstream.checkpoint.names import is_rehearsal
@@ -248,9 +249,7 @@ class CheckpointSession(Session):
             return links_summary(job.watchers.located.links(job.state.settings.links))
 
     def adapt(self, name: str, mode: str) -> dict[str, str]:
-        record = forecast(
-            self._job, {"command": "adapt", "query": name, "mode": mode}, lambda cql: parse(cql, self.catalog)
-        )
+        record = forecast(self._job, Adapt(name, mode), lambda cql: parse(cql, self.catalog))
         self._enrolment.adapt(name, mode)
         return record
 

@@ -7,6 +7,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from midstream.algebra.declarations import Catalog
+from midstream.checkpoint.commands import (
+    Adapt,
+    AddQuery,
+    CancelMigration,
+    CancelRebalance,
+    ChangeLinks,
+    Command,
+    DropQuery,
+    ForecastOf,
+    Migrate,
+    OfferPlans,
+    Rebalance,
+    Rescale,
+    ResumeQuery,
+    ScheduleOperators,
+    ShowPlan,
+    ShowStatus,
+    StopJob,
+    command_in,
+)
 from midstream.checkpoint.control import Request
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import is_rehearsal
@@ -16,9 +36,9 @@ from midstream.checkpoint.request_log import requests_summary
 from midstream.checkpoint.status import job_name, key_classes_summary, measured, moving_groups, shared_with
 from midstream.checkpoint.stops import standing
 from midstream.cluster.query import Query
-from midstream.errors import JobError, MidstreamError
+from midstream.errors import InternalError, MidstreamError
 from midstream.job.commands.accounts import adaptivity_of, history_of, known_tick
-from midstream.job.commands.forecast import forecast, moved_text
+from midstream.job.commands.forecast import forecast, moved_text, offered_plans, query_named
 from midstream.job.events import AddingRecorded, DroppingRecorded
 from midstream.job.job import Job
 from midstream.job.plans.local_plans import migrating_to, plan_text
@@ -123,68 +143,62 @@ class Listener:
 
     def answer(self, request: Request) -> Any:
         """The answer to one request."""
-        session = self.session
-        if is_rehearsal(str(request.get("query"))):
-            session.queries_by(request["query"])  # which says that there is no such query
-        match request:
-            case {"command": "status"}:
-                return status(session)
-            case {"command": "plan", "query": str(name)}:
-                return {
-                    "query": name,
-                    "plan": session.queries_by(name).plan.text,
-                    "explain": session.queries_by(name).explain(),
-                }
-            case {"command": "migrate", "query": str(name), "plan": str(plan)}:
-                query = session.queries_by(name)
-                query.migrate(
-                    plan,
-                    request.get("strategy", "moving_state"),
-                    part=request.get("part", "auto"),
-                    trigger=request.get("trigger", "asked for"),
-                    slots=request.get("slots"),
-                    verify=request.get("verify"),
-                )
-                return {"query": name, "from": query.plan.text, "to": query.migrating}
-            case {"command": "schedule", "scheduling": str(name)}:
-                before, session.scheduling = session.scheduling, name
-                return {"from": before, "to": session.scheduling}
-            case {"command": "cancel", "query": str(name)}:
-                query = session.queries_by(name)
-                left = query.migrating
-                query.cancel_migration()
-                return {"query": name, "plan": query.plan.text, "cancelled": left}
-            case {"command": "rebalance"}:
-                how = {"protocol": request.get("protocol", "auto"), "by": request.get("by")}
-                return {"changes": session.rebalance(request.get("routing"), **how)}
-            case {"command": "cancel_rebalance"}:
-                session.cancel_rebalance()
-                return {"cancelled": True}
-            case {"command": "rescale", "slots": int(slots)}:
-                return {"changes": session.rescale(slots)}
-            case {"command": "links", "links": dict(wanted_links)}:
-                return {"links": session.links(wanted_links)}
-            case {"command": "adapt", "query": str(name), "mode": str(mode)}:
-                return session.adapt(name, mode)
-            case {"command": "forecast", "of": dict(wanted)}:
-                return forecast(session._job, wanted, lambda cql: parse(cql, session.catalog))
-            case {"command": "add", "query": str(name), "cql": str(cql)}:
-                wanted = {"plan": request.get("plan"), "adaptive": request.get("adaptive", "off")}
-                query = session.query(name, cql, **wanted)
-                session._job.apply(AddingRecorded(name, {"cql": cql, **wanted}))
-                return {"query": name, "plan": query.plan.text}
-            case {"command": "drop", "query": str(name)}:
-                running, added = session._job.queries.get(name), name in session._job.state.added
-                session.drop(name)
-                if running is not None and not added:
-                    session._job.apply(DroppingRecorded(name, running.cql))
-                return {"query": name}
-            case {"command": "resume", "query": str(name)}:
-                return {"query": name, **session.resume(name)}
-            case {"command": "stop"}:
-                session.request_stop()
-                return {"stopping": True}
-        raise JobError(f"the job does not understand {without_deadline(request)}")
+        return carry_out(self.session, command_in(without_deadline(request)))
+
+
+def carry_out(session: Commanded, command: Command) -> Any:
+    """Has a session do what was asked of it; gives the answer."""
+    job = session._job
+    match command:
+        case ShowStatus():
+            return status(session)
+        case ShowPlan(name):
+            query = session.queries_by(name)
+            return {"query": name, "plan": query.plan.text, "explain": query.explain()}
+        case OfferPlans(name):
+            return {"query": name, "plans": offered_plans(job, query_named(job, name))}
+        case ForecastOf(wanted):
+            return forecast(job, wanted, lambda cql: parse(cql, session.catalog))
+        case Migrate(name, plan, strategy):
+            query = session.queries_by(name)
+            query.migrate(plan, strategy, part=command.part, slots=command.slots, verify=command.verify)
+            return {"query": name, "from": query.plan.text, "to": query.migrating}
+        case ScheduleOperators(name):
+            before, session.scheduling = session.scheduling, name
+            return {"from": before, "to": session.scheduling}
+        case CancelMigration(name):
+            query = session.queries_by(name)
+            left = query.migrating
+            query.cancel_migration()
+            return {"query": name, "plan": query.plan.text, "cancelled": left}
+        case Rebalance(protocol, by, routing):
+            return {"changes": session.rebalance(routing, protocol=protocol, by=by)}
+        case CancelRebalance():
+            session.cancel_rebalance()
+            return {"cancelled": True}
+        case Rescale(slots):
+            return {"changes": session.rescale(slots)}
+        case ChangeLinks(links):
+            return {"links": session.links(links)}
+        case Adapt(name, mode):
+            return session.adapt(name, mode)
+        case AddQuery(name, cql):
+            settings = {"plan": command.plan, "adaptive": command.adaptive}
+            query = session.query(name, cql, **settings)
+            job.apply(AddingRecorded(name, {"cql": cql, **settings}))
+            return {"query": name, "plan": query.plan.text}
+        case DropQuery(name):
+            running, added = job.queries.get(name), name in job.state.added
+            session.drop(name)
+            if running is not None and not added:
+                job.apply(DroppingRecorded(name, running.cql))
+            return {"query": name}
+        case ResumeQuery(name):
+            return {"query": name, **session.resume(name)}
+        case StopJob():
+            session.request_stop()
+            return {"stopping": True}
+    raise InternalError(f"nothing carries out {command}")
 
 
 def status(session: Commanded) -> dict[str, Any]:

@@ -1,161 +1,88 @@
-"""What people may ask of a running job, checked before it is sent: the command line and the dashboard ask alike.
+"""Asking a job for something, wherever people do: the command line and the dashboard ask alike.
 
-A request is plain values. Only known commands with known fields of the right kind pass; what they mean is for the job
-to judge, which knows its queries and streams.
+A job that does not run cannot be asked. What can then be read in its checkpoint is read there, and what can be done
+there is done, under the lease. What ends something returns when it has ended.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Any
 
-from midstream.algebra.names import check_name
 from midstream.checkpoint import lease
-from midstream.checkpoint.addresses import files_at
-from midstream.checkpoint.control import Request, ask
-from midstream.errors import InputError, JobError
-from midstream.optimizer.sites.links import HINT
+from midstream.checkpoint.commands import Command, DropQuery, ForecastOf, ResumeQuery, ShowPlan, ShowStatus, StopJob
+from midstream.checkpoint.control import ask
+from midstream.checkpoint.lease import likely_holder
+from midstream.checkpoint.status import is_running, stored_status
+from midstream.checkpoint.stops import Phase, standing
+from midstream.checkpoint.store import CheckpointStore
+from midstream.errors import JobError
+from midstream.interface.stored_plan import stored_plan
 
-LONGEST_TEXT = 100_000
-"""How many characters a query or a plan has at most."""
-
-STRATEGIES = (
-    "auto",
-    "moving_state",
-    "moving_state_paced",
-    "parallel_track",
-    "genmig",
-    "genmig_reference_point",
-    "genmig_shortened",
-)
-
-PROTOCOLS = ("auto", "mslb", "split_time", "split_time_balancing", "ptlb")
-
-Check = Callable[[str, Any], Any]
+PAUSE = 0.2
+"""Seconds between two looks at the lease."""
 
 
-def _stored_name(field: str, value: Any) -> str:
-    """The name of a query, or of one that was replaced with a batch."""
-    name, _, batch = value.partition("@") if isinstance(value, str) else (value, "", "")
-    check_name(field, name if batch.isdecimal() else value)
-    return str(value)
-
-
-def _text(field: str, value: Any) -> str:
-    if not isinstance(value, str) or not value.strip() or len(value) > LONGEST_TEXT:
-        raise InputError(f"{field} must be a text of at most {LONGEST_TEXT:,} characters")
-    return value
-
-
-def _optional_text(field: str, value: Any) -> str | None:
-    return None if value is None else _text(field, value)
-
-
-def _number(field: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InputError(f"{field} must be a whole number above zero, not {value!r:.80}")
-    return value
-
-
-def _slots(field: str, value: Any) -> list[int] | None:
-    """Slots by their numbers, or all of them."""
-    if value is None:
-        return None
-    numbers = list(value) if isinstance(value, list | tuple) else []
-    if not numbers or not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in numbers):
-        raise InputError(f"{field} must be a list of slots, not {value!r:.80}", hint="name them by their numbers")
-    return numbers
-
-
-def _duration(field: str, value: Any) -> str | int | None:
-    """A stretch of stream time, or none: a number of ticks, or a number with a unit."""
-    if value is None or (isinstance(value, str) and not value.strip()):
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | str) or len(str(value)) > 100:
-        raise InputError(f"{field} must be a duration, not {value!r:.80}", hint='write for instance "10 minutes"')
-    return int(value) if isinstance(value, str) and value.strip().isdecimal() else value
-
-
-def _links(field: str, value: Any) -> dict[str, str]:
-    """Links by the sites they are between; what they mean is for the job to judge."""
-    if not isinstance(value, Mapping) or len(value) > 1000:
-        raise InputError(f"{field} must be a table of links, not {value!r:.80}", hint=HINT)
-    return {_text("a link", ends): _text("a link", link) for ends, link in value.items()}
-
-
-def _one_of(*known: str) -> Check:
-    def check(field: str, value: Any) -> str:
-        if value not in known:
-            near = get_close_matches(str(value), known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"use one of {', '.join(known)}"
-            raise InputError(f"unknown {field} {value!r:.80}", hint=hint)
-        return str(value)
-
-    return check
-
-
-COMMANDS: Mapping[str, Mapping[str, Check]] = {
-    "status": {},
-    "plan": {"query": check_name},
-    "plans": {"query": check_name},
-    "migrate": {
-        "query": check_name,
-        "plan": _text,
-        "strategy": _one_of(*STRATEGIES),
-        "part": _one_of("auto", "smallest", "whole"),
-        "verify": _duration,
-        "slots": _slots,
-    },
-    "cancel": {"query": check_name},
-    "schedule": {"scheduling": _text},
-    "add": {"query": check_name, "cql": _text, "adaptive": _one_of("off", "suggest", "auto")},
-    "drop": {"query": _stored_name},
-    "resume": {"query": check_name},
-    "rebalance": {"protocol": _one_of(*PROTOCOLS), "by": _optional_text},
-    "cancel_rebalance": {},
-    "rescale": {"slots": _number},
-    "links": {"links": _links},
-    "adapt": {"query": check_name, "mode": _one_of("off", "suggest", "auto")},
-    "stop": {},
-}
-"""The fields of each command, and what each must be."""
-
-OPTIONAL: Mapping[str, str | None] = {
-    "strategy": "auto",
-    "part": "auto",
-    "adaptive": "off",
-    "verify": None,
-    "slots": None,
-    "protocol": "auto",
-    "by": None,
-}
-
-
-def checked(request: Mapping[str, Any]) -> Request:
-    """A request of known fields only; refuses any other."""
-    command = request.get("command")
-    fields = COMMANDS.get(command) if isinstance(command, str) else None
-    if fields is None:
-        raise InputError(f"unknown command {command!r:.80}", hint=f"use one of {', '.join(COMMANDS)}")
-    unknown = sorted(set(request) - {"command", *fields})
-    if unknown:
-        raise InputError(f"{command} does not take {', '.join(map(str, unknown))[:80]}")
-    found: Request = {"command": command}
-    for field, check in fields.items():
-        if field not in request and field not in OPTIONAL:
-            raise InputError(f"{command} needs {field}")
-        found[field] = check(field, request.get(field, OPTIONAL.get(field)))
-    return found
-
-
-def asked(checkpoint: str, patience: float, *, dry_run: bool = False, **request: Any) -> Any:
-    """What a running job answers to a request; in a dry run, what the request would do."""
-    wanted = checked(request)
-    if dry_run or wanted["command"] == "plans":
-        wanted = {"command": "forecast", "of": wanted}
-    files = files_at(checkpoint)
-    if not files.list(lease.FOLDER):
+def asked(checkpoint: str, command: Command, patience: float, *, dry_run: bool = False) -> Any:
+    """What a job answers to a command; in a dry run, what the command would do."""
+    store = CheckpointStore(checkpoint)
+    if not dry_run and is_at_rest(store, command):
+        return AT_REST[type(command)](store, command)
+    if not store.files.list(lease.FOLDER):
         # Asking makes folders, and waits: neither helps where no job has ever run.
-        raise JobError(f"no job has run at {files.uri}", hint="check the path: it is the job's checkpoint")
-    return ask(files, wanted, patience=patience)
+        raise no_job(store)
+    if isinstance(command, StopJob) and not dry_run:
+        return _stopped(store, patience)
+    return ask(store.files, (ForecastOf(command) if dry_run else command).to_record(), patience=patience)
+
+
+def no_job(store: CheckpointStore) -> JobError:
+    """Says that there is no checkpoint at a path."""
+    return JobError(f"no job has run at {store.uri}", hint="check the path: it is the job's checkpoint")
+
+
+def is_at_rest(store: CheckpointStore, command: Command) -> bool:
+    """Whether the checkpoint alone answers a command: no job runs on it, or the one that starts cannot answer yet."""
+    if isinstance(command, ShowStatus):
+        return standing(store.files, None).phase is not Phase.RUNNING
+    return type(command) in AT_REST and not is_running(store) and bool(store.batch_ids())
+
+
+def _dropped(store: CheckpointStore, command: DropQuery) -> dict[str, Any]:
+    from midstream.job.queries.dropping import drop_at_rest
+
+    return {"query": command.query, "batch": drop_at_rest(store, command.query).batch_id}
+
+
+def _resumed(store: CheckpointStore, command: ResumeQuery) -> dict[str, Any]:
+    from midstream.job.queries.dropping import resume_at_rest
+
+    return {"query": command.query, "batch": resume_at_rest(store, command.query).batch_id}
+
+
+AT_REST: Mapping[type[Command], Callable[[CheckpointStore, Any], dict[str, Any]]] = {
+    ShowStatus: lambda store, _: stored_status(store),
+    ShowPlan: lambda store, command: stored_plan(store.uri, command.query),
+    DropQuery: _dropped,
+    ResumeQuery: _resumed,
+    StopJob: lambda store, _: {"stopping": False, "stopped": True},
+}
+"""The commands that need no running job."""
+
+
+def _stopped(store: CheckpointStore, patience: float) -> dict[str, Any]:
+    """Stops a running job; returns when its last batch has ended and it has given the checkpoint back."""
+    before = likely_holder(store.files)
+    answer: dict[str, Any] = ask(store.files, StopJob().to_record(), patience=patience)
+    until = time.monotonic() + patience
+    while (holder := likely_holder(store.files)) is not None:
+        if before is None or holder.owner != before.owner:
+            break  # the job has ended, and another driver has begun
+        if time.monotonic() >= until:
+            raise JobError(
+                f"the job at {store.uri} stops, and has not ended for {patience:.0f} seconds",
+                hint="its last batch takes long; --timeout sets how long to wait",
+            )
+        time.sleep(PAUSE)
+    return {**answer, "stopped": True}

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any
 
-from midstream.checkpoint.control import CHANGING, UNTIL, Reply, Request, refusal
+from midstream.checkpoint.commands import CHANGING
+from midstream.checkpoint.control import UNTIL, Reply, Request, refusal
 from midstream.checkpoint.crash_points import reach
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from functools import cache
@@ -12,8 +13,16 @@ import typer
 from typer.core import TyperGroup
 
 import midstream
+from midstream.checkpoint.commands import COMMANDS as JOB_COMMANDS
+from midstream.checkpoint.commands import Command
 from midstream.interface.cli.endings import USER_ERROR, show_tracebacks
 from midstream.interface.cli.output import complain, keep_quiet
+
+
+def _short(kind: type[Command]) -> str:
+    """What a command does in a few words: its help up to the first pause."""
+    return re.split(r"[,;:.] |\.$", (kind.__doc__ or "").partition("\n")[0])[0]
+
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "demo": ("demo", "See a query change its plan while results keep flowing"),
@@ -26,25 +35,17 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "explain": ("explain", "Show a query's plan, what it costs, and why"),
     "results": ("results", "Show the results of a query of a job"),
     "dead": ("dead", "Show the rows that a job could not use, or replay them"),
-    "status": ("control", "Show the progress of a job"),
     "top": ("top", "Show a job in the terminal while it runs"),
     "dashboard": ("dashboard", "Serve a live page of a job"),
     "state": ("state", "Show what a checkpoint holds"),
-    "plan": ("control", "Show the current plan of a query"),
-    "migrate": ("control", "Migrate a running query to another plan"),
-    "adapt": ("control", "Change the adaptivity of a running query"),
-    "add": ("control", "Add a query to a running job"),
-    "drop": ("control", "Drop a query of a job"),
-    "resume": ("control", "Resume a query that was stopped by a bad value"),
-    "rebalance": ("control", "Balance load between the slots of a running job"),
-    "rescale": ("control", "Change the number of slots of a running job"),
-    "links": ("control", "Show the links between the sites of a job, or change those of a running one"),
-    "stop": ("control", "Stop a running job"),
+    **{name: ("", _short(kind)) for name, kind in JOB_COMMANDS.items() if kind.examples and not kind.part_of},
     "repair": ("control", "Repair the checkpoint of a stopped job"),
     "bench": ("bench", "Measure ratios against Spark and others"),
     "experiment": ("experiment", "Rerun papers' experiments"),
 }
-"""The commands in the order in which help lists them: the file that has each, and what it does in a few words."""
+"""The commands in the order in which help lists them: the file that has each, and what it does in a few words.
+
+Those without a file ask a job for something, and are made from the table of what it can be asked."""
 
 
 @cache
@@ -52,7 +53,8 @@ def command_named(name: str) -> Any:
     """A command; its file is loaded now."""
     file, short = COMMANDS[name]
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    alone.command(name, short_help=short)(getattr(import_module(f"midstream.interface.cli.{file}"), name))
+    module = import_module(f"midstream.interface.cli.{file or 'control'}")
+    alone.command(name, short_help=short)(getattr(module, name) if file else module.command_line(name))
     return typer.main.get_command(alone)
 
 

@@ -1,208 +1,147 @@
-"""Commands that talk to a job that runs elsewhere: `midstream status`, `plan`, `migrate`, `add`, `stop` and others."""
+"""Commands that talk to a job: `midstream status`, `plan`, `migrate`, `add`, `stop` and others, made from their table.
+
+A field that must be given is an argument, any other an option. A command that is part of another is an option of it:
+`midstream migrate CHECKPOINT QUERY --cancel`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING
+from inspect import Parameter, Signature
 from typing import Annotated, Any
 
 import typer
 
-from midstream.algebra.quantities import plural, size
-from midstream.checkpoint.status import is_running, stored_status
-from midstream.checkpoint.stops import Phase, Standing, standing, stop_lines
+from midstream.checkpoint.commands import (
+    COMMANDS,
+    CQL,
+    LINKS,
+    NUMBER,
+    ChangeLinks,
+    Command,
+    CommandField,
+    ShowStatus,
+    command_of,
+)
+from midstream.checkpoint.status import is_running
 from midstream.checkpoint.store import CheckpointStore
-from midstream.errors import JobError
-from midstream.interface.asking import asked
+from midstream.interface.answers import answer_text, forecast_text
+from midstream.interface.asking import AT_REST, asked, no_job
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import USER_ERROR, ends_clearly
-from midstream.interface.cli.forecasts import links_text, migration_forecast, rebalance_forecast
 from midstream.interface.cli.output import note, show_json, show_text
-from midstream.interface.cli.status_text import (
-    adaptivity_lines,
-    between_slots_lines,
-    faults_lines,
-    head_line,
-    key_class_lines,
-    migration_line,
-    rates_lines,
-    requests_lines,
-    results_text,
-    retention_lines,
-    shared_group_lines,
-    shared_lines,
-    verifying_text,
-    waits_lines,
-    with_instants,
-)
-from midstream.interface.cli.stored_plan import stored_plan
-from midstream.interface.leaving import dropped, repaired, resumed, stopped
-from midstream.interface.slots import slots_named
-from midstream.optimizer.sites.links import link_texts
+from midstream.interface.cli.status_text import with_instants
 
 Checkpoint = Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The job's checkpoint.")]
 
-QueryName = Annotated[str, typer.Argument(metavar="QUERY", help="The query's name.")]
+COMMON = {
+    "dry_run": (Annotated[bool, typer.Option("--dry-run", help="Only show what it would do and cost.")], False),
+    "timeout": (Annotated[float, typer.Option("--timeout", help="Seconds to wait for the job's answer.")], 60.0),
+    "json": (options.Json, False),
+}
+"""The options that commands have beside their own, each with its type and what it is if it is not given."""
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what it would do and cost.")]
 
-Patience = Annotated[float, typer.Option("--timeout", help="Seconds to wait for the job's answer.")]
+def command_line(name: str) -> Callable[..., None]:
+    """A command as Typer takes it: a function whose parameters are the fields of the command."""
+    kind = COMMANDS[name]
+    parts = {_sign(other): other for other in COMMANDS.values() if other.part_of == name}
+
+    def run(checkpoint: str, timeout: float, json: bool, dry_run: bool = False, **given: Any) -> None:
+        wanted = [sign for sign in parts if given.get(sign)]
+        chosen = parts[wanted[0]] if wanted else kind
+        flags = [sign for sign, other in parts.items() if sign not in _fields(other)]
+        command = _command(chosen, {key: v for key, v in given.items() if v is not None and key not in flags})
+        if command is None:
+            answer = {"links": asked(checkpoint, ShowStatus(), timeout)["links"]}
+        else:
+            _say_if_nobody_runs(checkpoint, command, timeout, dry_run)
+            answer = asked(checkpoint, command, timeout, dry_run=dry_run)
+        _show(command, answer, dry_run, json)
+
+    run.__name__, run.__doc__ = name, _help(kind, parts.values())
+    parameters = list(_parameters(kind, parts))
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return ends_clearly(run)
 
 
-@ends_clearly
-def status(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json = False) -> None:
-    """Show the progress of a job; from its checkpoint if it does not run.
+def _fields(kind: type[Command]) -> dict[str, CommandField]:
+    return {each.name: asked for each, asked in kind.fields()}
 
-    \b
-    Example:
-      midstream status orders.checkpoint
-    """
-    answer = _status(checkpoint, timeout)
+
+def _sign(part: type[Command]) -> str:
+    """The option by which a part of a command is chosen: its own field, or a flag of its name."""
+    own = [name for name in _fields(part) if name not in _fields(COMMANDS[part.part_of])]
+    return own[0] if own else part.name.partition("_")[0]
+
+
+def _parameters(kind: type[Command], parts: Mapping[str, type[Command]]) -> Iterator[Parameter]:
+    yield _parameter("checkpoint", Checkpoint)
+    for each, field in kind.fields():
+        typed = int if field.kind is NUMBER else list[str] if field.kind is LINKS else str
+        if each.default is not MISSING:
+            shown = str(each.default) if each.default is not None else False
+            flag = f"--{each.name.replace('_', '-')}"
+            yield _parameter(
+                each.name, Annotated[typed | None, typer.Option(flag, help=field.help, show_default=shown)], None
+            )
+            continue
+        least = 1 if field.kind is NUMBER else None
+        argument = typer.Argument(metavar=each.name.upper(), help=field.help, min=least, show_default=False)
+        if parts or field.kind is LINKS:  # another command, or none, may be meant
+            yield _parameter(each.name, Annotated[typed | None, argument], None)
+        else:
+            yield _parameter(each.name, Annotated[typed, argument])
+    for sign, part in parts.items():
+        field_or_none = _fields(part).get(sign)
+        if field_or_none is None:
+            yield _parameter(sign, Annotated[bool, typer.Option(f"--{sign}", help=_first_line(part))], False)
+        else:
+            yield _parameter(sign, Annotated[str | None, typer.Option(f"--{sign}", help=field_or_none.help)], None)
+    for name, (typed_as, default) in COMMON.items():
+        if name != "dry_run" or kind.forecast:
+            yield _parameter(name, typed_as, default)
+
+
+def _parameter(name: str, annotation: Any, default: Any = Parameter.empty) -> Parameter:
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _first_line(kind: type[Command]) -> str:
+    return (kind.__doc__ or "").partition("\n")[0]
+
+
+def _help(kind: type[Command], parts: Any) -> str:
+    examples = [text for each in (kind, *parts) for text in each.examples]
+    shown = "\n".join(f"  midstream {kind.name} orders.checkpoint {text}".rstrip() for text in examples)
+    return f"{_first_line(kind)}\n\n\b\nExample:\n{shown}"
+
+
+def _command(kind: type[Command], values: dict[str, Any]) -> Command | None:
+    """The command that is meant; None where links are only to be shown."""
+    if kind is ChangeLinks and not values.get("links"):
+        return None
+    known = _fields(kind)
+    read = {
+        name: options.query_text(value) if name in known and known[name].kind is CQL else value
+        for name, value in values.items()
+    }
+    return command_of(kind, read)
+
+
+def _say_if_nobody_runs(checkpoint: str, command: Command, timeout: float, dry_run: bool) -> None:
+    store = CheckpointStore(checkpoint)
+    if (dry_run or type(command) not in AT_REST) and store.batch_ids() and not is_running(store):
+        note(f"no job runs on {checkpoint} now; waiting {timeout:g} seconds for one")
+
+
+def _show(command: Command | None, answer: dict[str, Any], dry_run: bool, json: bool) -> None:
     if json:
-        show_json(with_instants(answer))
-        return
-    now = Standing.of_json(answer)
-    lines = [head_line(answer), *stop_lines(now), *rates_lines(answer)]
-    for name, stream in answer["streams"].items():
-        lines.append(
-            f"stream {name}: {stream['rows']:,} rows, {stream['late']:,} late, {stream['unusable']:,} unusable"
-        )
-    if moving := answer.get("moving"):
-        groups = plural(moving["groups"], "group moves", "groups move")
-        lines.append(f"{groups} by {moving['protocol']} since batch {moving['since']}")
-    lines += [f"link {ends}: {link}" for ends, link in answer.get("links", {}).items()]
-    lines += between_slots_lines(answer.get("last_batch"))
-    lines += shared_group_lines(answer)
-    lines += key_class_lines(answer)
-    lines += retention_lines(answer)
-    for name, query in answer["queries"].items():
-        moving = f", migrating to {query['migrating_to']}" if query["migrating_to"] else verifying_text(query)
-        rests = f", {query['status']}" if query.get("status") in ("replaced", "quarantined") else ""
-        plan = query["plan"] or "without joins"
-        lines.append(f"query {name}: {results_text(query)}, plan {plan}{moving}{rests}")
-        lines += faults_lines(name, query)
-        lines += [migration_line(record, query["time"]) for record in query["history"]]
-        lines += [f"  warning: {sentence}" for sentence in query.get("warnings", ())]
-        lines += waits_lines(query.get("waits_for"))
-        lines += shared_lines(query.get("shared_with"))
-        lines += [f"  {line}" for line in query.get("moved", ())]
-        lines += adaptivity_lines(query["adaptivity"])
-    lines += requests_lines(answer.get("requests", {}))
-    show_text("\n".join(lines))
-
-
-@ends_clearly
-def plan(checkpoint: Checkpoint, query: QueryName, timeout: Patience = 60.0, json: options.Json = False) -> None:
-    """Show the current plan of a query of a job; from its checkpoint if it does not run.
-
-    \b
-    Example:
-      midstream plan orders.checkpoint hot
-    """
-    if not _is_running(checkpoint) and CheckpointStore(checkpoint).batch_ids():
-        answer = stored_plan(checkpoint, query)
+        show_json(with_instants(answer) if isinstance(command, ShowStatus) else answer)
     else:
-        answer = _asked(checkpoint, timeout, command="plan", query=query)
-    show_json(answer) if json else show_text(answer["explain"])
-
-
-@ends_clearly
-def migrate(
-    checkpoint: Checkpoint,
-    query: Annotated[str | None, typer.Argument(metavar="QUERY", help="The query's name.")] = None,
-    plan: Annotated[
-        str | None, typer.Argument(metavar="PLAN", help="The plan to migrate to, such as '((A B) C)'.")
-    ] = None,
-    strategy: Annotated[str, typer.Option(help="The migration strategy.")] = "auto",
-    scheduling: Annotated[
-        str | None, typer.Option(help="Which operator runs when, for all queries: dfs, bfs, rr, batch:10 or chain.")
-    ] = None,
-    part: Annotated[str, typer.Option(help="What migrates: auto (where plans differ), smallest, whole.")] = "auto",
-    slots: Annotated[
-        str | None, typer.Option(help="The slots that migrate, such as 1 or 0,2, each by itself; all by default.")
-    ] = None,
-    verify: Annotated[
-        str | None,
-        typer.Option(help="First let a copy migrate, and compare both for so much stream time: '10 minutes'."),
-    ] = None,
-    cancel: Annotated[
-        bool, typer.Option("--cancel", help="Go back to the plan before the migration under way.")
-    ] = False,
-    dry_run: DryRun = False,
-    timeout: Patience = 60.0,
-    json: options.Json = False,
-) -> None:
-    """Migrate a query of a running job to another plan while results keep flowing.
-
-    \b
-    Example:
-      midstream migrate orders.checkpoint hot "(A (B C))" --strategy genmig
-      midstream migrate orders.checkpoint hot "(A (B C))" --slots 1
-      midstream migrate orders.checkpoint hot "(A (B C))" --verify "10 minutes"
-      midstream migrate orders.checkpoint hot --cancel
-      midstream migrate orders.checkpoint --scheduling bfs
-    """
-    if cancel:
-        _cancel(checkpoint, query, plan, timeout, json)
-        return
-    if scheduling is not None:
-        changed = _asked(checkpoint, timeout, command="schedule", scheduling=scheduling)
-        if query is None:
-            show_json(changed) if json else show_text(f"scheduling changes from {changed['from']} to {changed['to']}")
-            return
-    if query is None or plan is None:
-        raise JobError("a migration needs a query and a plan", hint="or only --scheduling, for all queries")
-    wanted = {"query": query, "plan": plan, "strategy": strategy, "part": part, "verify": verify}
-    some = None if slots is None else slots_named(slots)
-    answer = _asked(checkpoint, timeout, dry_run=dry_run, command="migrate", slots=some, **wanted)
-    changes = "changes" if verify is None else f"is verified for {verify}, and then changes"
-    words = (
-        migration_forecast(answer) if dry_run else f"query {query} {changes} from {answer['from']} to {answer['to']}"
-    )
-    show_json(answer) if json else show_text(words)
-
-
-@ends_clearly
-def add(
-    checkpoint: Checkpoint,
-    query: QueryName,
-    cql: options.Cql,
-    adaptive: Annotated[str, typer.Option(help="Adaptivity: off, suggest or auto.")] = "off",
-    timeout: Patience = 60.0,
-    json: options.Json = False,
-) -> None:
-    """Add a query to a running job.
-
-    \b
-    Example:
-      midstream add orders.checkpoint big "SELECT * FROM orders [NOW] WHERE amount > 100"
-    """
-    answer = _asked(checkpoint, timeout, command="add", query=query, cql=options.query_text(cql), adaptive=adaptive)
-    show_json(answer) if json else show_text(f"query {query} was added")
-
-
-@ends_clearly
-def drop(checkpoint: Checkpoint, query: QueryName, timeout: Patience = 60.0, json: options.Json = False) -> None:
-    """Drop a query of a job, running or not, with its state.
-
-    \b
-    Example:
-      midstream drop orders.checkpoint big
-    """
-    answer = dropped(checkpoint, timeout, query)
-    show_json(answer) if json else show_text(f"query {query} was dropped")
-
-
-@ends_clearly
-def resume(checkpoint: Checkpoint, query: QueryName, timeout: Patience = 60.0, json: options.Json = False) -> None:
-    """Resume a query that was stopped by a bad value, without the rows that arrived since.
-
-    \b
-    Example:
-      midstream resume orders.checkpoint big
-    """
-    answer = resumed(checkpoint, timeout, query)
-    show_json(answer) if json else show_text(
-        f"query {query} goes on; the rows since it was stopped are left out for it"
-    )
+        show_text(forecast_text(command, answer) if dry_run and command is not None else answer_text(command, answer))
 
 
 @ends_clearly
@@ -220,155 +159,20 @@ def repair(
       midstream repair orders.checkpoint
       midstream repair orders.checkpoint --give-up
     """
-    answer = repaired(checkpoint, give_up)
+    from midstream.job.repairing import repair_at_rest
+
+    store = CheckpointStore(checkpoint)
+    if not store.batch_ids():
+        raise no_job(store)
+    found = repair_at_rest(store, give_up)
+    lost = [{"path": store.files.full(output.path), "rows": output.rows} for output in found.lost]
     if json:
-        show_json(answer)
+        restored: Sequence[str] = list(found.restored)
+        show_json({"restored": restored, "lost": lost, "given_up": found.given_up, "whole": found.is_whole})
     else:
-        for path in answer["restored"]:
-            show_text(f"restored {path}")
-        for file in answer["lost"]:
-            show_text(f"{'given up' if answer['given_up'] else 'lost'}: {file['path']}, {file['rows']:,} rows")
-        show_text("the job can go on" if answer["whole"] else "restore the lost files from a copy, or use --give-up")
-    if not answer["whole"]:
+        lines = [f"restored {path}" for path in found.restored]
+        lines += [f"{'given up' if found.given_up else 'lost'}: {file['path']}, {file['rows']:,} rows" for file in lost]
+        ending = "the job can go on" if found.is_whole else "restore the lost files from a copy, or use --give-up"
+        show_text("\n".join([*lines, ending]))
+    if not found.is_whole:
         raise typer.Exit(USER_ERROR)
-
-
-@ends_clearly
-def stop(checkpoint: Checkpoint, timeout: Patience = 60.0, json: options.Json = False) -> None:
-    """Stop a running job between two batches, and wait for its end.
-
-    \b
-    Example:
-      midstream stop orders.checkpoint
-    """
-    answer = stopped(checkpoint, timeout)
-    show_json(answer) if json else show_text("the job has stopped" if answer["stopping"] else "the job does not run")
-
-
-def _cancel(checkpoint: str, query: str | None, plan: str | None, timeout: float, json: bool) -> None:
-    if query is None or plan is not None:
-        raise JobError("--cancel takes the name of a query, and no plan")
-    answer = _asked(checkpoint, timeout, command="cancel", query=query)
-    show_json(answer) if json else show_text(f"query {query} stays with {answer['plan']}, not {answer['cancelled']}")
-
-
-@ends_clearly
-def rebalance(
-    checkpoint: Checkpoint,
-    protocol: Annotated[str, typer.Option(help="How groups move: auto, mslb, split_time or ptlb.")] = "auto",
-    by: Annotated[str | None, typer.Option(help="Only what later stages exchange by this key, such as B.y.")] = None,
-    cancel: Annotated[
-        bool, typer.Option("--cancel", help="Keep groups that are on their way in the slots they have.")
-    ] = False,
-    dry_run: DryRun = False,
-    timeout: Patience = 60.0,
-    json: options.Json = False,
-) -> None:
-    """Reassign partition groups to balance load between the slots of a running job.
-
-    \b
-    Example:
-      midstream rebalance orders.checkpoint
-      midstream rebalance orders.checkpoint --protocol split_time
-      midstream rebalance orders.checkpoint --by items.product
-      midstream rebalance orders.checkpoint --cancel
-    """
-    if cancel:
-        answer = _asked(checkpoint, timeout, command="cancel_rebalance")
-        show_json(answer) if json else show_text("groups stay in the slots they have")
-        return
-    answer = _asked(checkpoint, timeout, dry_run=dry_run, command="rebalance", protocol=protocol, by=by)
-    changes = "groups move with the next batch" if answer["changes"] else "the load is balanced already"
-    show_json(answer) if json else show_text(rebalance_forecast(answer) if dry_run else changes)
-
-
-@ends_clearly
-def rescale(
-    checkpoint: Checkpoint,
-    slots: Annotated[int, typer.Argument(min=1, help="How many slots share the work of a batch.")],
-    dry_run: DryRun = False,
-    timeout: Patience = 60.0,
-    json: options.Json = False,
-) -> None:
-    """Change the number of slots of a running job; its state moves before the next batch that permits it.
-
-    \b
-    Example:
-      midstream rescale orders.checkpoint 8
-    """
-    answer = _asked(checkpoint, timeout, dry_run=dry_run, command="rescale", slots=slots)
-    if json:
-        show_json(answer)
-    elif dry_run:
-        show_text(f"{answer['groups']} partition groups would move, with about {size(answer['state_bytes'])} of state")
-    else:
-        show_text(
-            f"the job changes to {plural(slots, 'slot')}"
-            if answer["changes"]
-            else f"the job has {plural(slots, 'slot')} already"
-        )
-
-
-@ends_clearly
-def adapt(
-    checkpoint: Checkpoint,
-    query: QueryName,
-    mode: Annotated[str, typer.Argument(metavar="MODE", help="off, suggest or auto.")],
-    timeout: Patience = 60.0,
-    json: options.Json = False,
-) -> None:
-    """Change the adaptivity of a query of a running job: off, suggestions only, or automatic.
-
-    \b
-    Example:
-      midstream adapt orders.checkpoint hot suggest
-    """
-    answer = _asked(checkpoint, timeout, command="adapt", query=query, mode=mode)
-    show_json(answer) if json else show_text(
-        f"adaptivity of query {query} changes from {answer['from']} to {answer['to']}"
-    )
-
-
-@ends_clearly
-def links(
-    checkpoint: Checkpoint,
-    changed: Annotated[
-        list[str] | None, typer.Argument(metavar="[LINK]...", help="A link, such as 'eu -> us: 2 s, 100 KB/s'.")
-    ] = None,
-    dry_run: DryRun = False,
-    timeout: Patience = 60.0,
-    json: options.Json = False,
-) -> None:
-    """Show the links between the sites of a job, or tell a running one that some have become others.
-
-    \b
-    Example:
-      midstream links orders.checkpoint
-      midstream links orders.checkpoint "eu -> us: 2 s, 100 KB/s"
-      midstream links orders.checkpoint "eu <-> us: 80 ms, 10 MB/s" --dry-run
-    """
-    wanted = link_texts(changed or [])
-    if not wanted:
-        answer = {"links": _status(checkpoint, timeout)["links"]}
-    else:
-        answer = _asked(checkpoint, timeout, dry_run=dry_run, command="links", links=wanted)
-    show_json(answer) if json else show_text(links_text(answer))
-
-
-def _status(checkpoint: str, timeout: float) -> Any:
-    store = CheckpointStore(checkpoint)
-    if standing(store.files, None).phase is Phase.RUNNING:
-        return _asked(checkpoint, timeout, command="status")
-    return stored_status(store)
-
-
-def _is_running(checkpoint: str) -> bool:
-    return is_running(CheckpointStore(checkpoint))
-
-
-def _asked(checkpoint: str, timeout: float, **request: Any) -> Any:
-    """The job's answer; while nobody seems to run it, whoever asks is told what is waited for."""
-    store = CheckpointStore(checkpoint)
-    if store.batch_ids() and not is_running(store):
-        note(f"no job runs on {checkpoint} now; waiting {timeout:g} seconds for one")
-    return asked(checkpoint, timeout, **request)

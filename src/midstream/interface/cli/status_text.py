@@ -6,8 +6,45 @@ from typing import Any
 
 from midstream.algebra.quantities import amount, instant, moment, plural, seconds
 from midstream.algebra.time import TimeDomain
+from midstream.checkpoint.stops import Standing, stop_lines
 from midstream.distribution.plan_texts import slots_text
 from midstream.inputs.json_values import json_value
+
+
+def status_text(answer: dict[str, Any]) -> str:
+    """All of it."""
+    lines = [head_line(answer), *stop_lines(Standing.of_json(answer)), *rates_lines(answer)]
+    for name, stream in answer["streams"].items():
+        lines.append(
+            f"stream {name}: {stream['rows']:,} rows, {stream['late']:,} late, {stream['unusable']:,} unusable"
+        )
+    if moving := answer.get("moving"):
+        groups = plural(moving["groups"], "group moves", "groups move")
+        lines.append(f"{groups} by {moving['protocol']} since batch {moving['since']}")
+    lines += [f"link {ends}: {link}" for ends, link in answer.get("links", {}).items()]
+    lines += between_slots_lines(answer.get("last_batch"))
+    lines += shared_group_lines(answer)
+    lines += key_class_lines(answer)
+    lines += retention_lines(answer)
+    for name, query in answer["queries"].items():
+        lines += _query_lines(name, query)
+    lines += requests_lines(answer.get("requests", {}))
+    return "\n".join(lines)
+
+
+def _query_lines(name: str, query: dict[str, Any]) -> list[str]:
+    moving = f", migrating to {query['migrating_to']}" if query["migrating_to"] else verifying_text(query)
+    rests = f", {query['status']}" if query.get("status") in ("replaced", "quarantined") else ""
+    return [
+        f"query {name}: {results_text(query)}, plan {query['plan'] or 'without joins'}{moving}{rests}",
+        *faults_lines(name, query),
+        *(migration_line(record, query["time"]) for record in query["history"]),
+        *(f"  warning: {sentence}" for sentence in query.get("warnings", ())),
+        *waits_lines(query.get("waits_for")),
+        *shared_lines(query.get("shared_with")),
+        *(f"  {line}" for line in query.get("moved", ())),
+        *adaptivity_lines(query["adaptivity"]),
+    ]
 
 
 def head_line(answer: dict[str, Any]) -> str:

@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -16,6 +15,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from midstream.checkpoint.commands import command_in
 from midstream.checkpoint.reading import StoredJob
 from midstream.errors import InputError, InternalError, MidstreamError, QueryError
 from midstream.interface.asking import asked
@@ -166,7 +166,9 @@ class Dashboard:
             if not isinstance(wanted, dict):
                 raise InputError("a request is a JSON object")
             dry_run = wanted.pop("dry_run", True) is not False
-            answer = await asyncio.to_thread(_asked, self.checkpoint, dry_run, wanted)
+            command = command_in(wanted)
+            dry_run = dry_run and command.forecast
+            answer = await asyncio.to_thread(asked, self.checkpoint, command, PATIENCE, dry_run=dry_run)
         except ValueError:
             return refused("a request is a JSON object", 400)
         except MidstreamError as error:
@@ -208,14 +210,6 @@ class Guard:
         elif not is_whole_number(length) or int(length) > LARGEST or "transfer-encoding" in request.headers:
             app = refused("the request is too large", 413)
         await app(scope, receive, guarded)
-
-
-def _asked(checkpoint: str, dry_run: bool, wanted: dict[str, Any]) -> Any:
-    if not all(isinstance(name, str) and name.isidentifier() for name in wanted):
-        raise InputError("a request has unknown fields")
-    if {"checkpoint", "patience"} & set(wanted):
-        raise InputError("a request has unknown fields")
-    return asked(checkpoint, PATIENCE, dry_run=dry_run, **wanted)
 
 
 def refused(message: str, status: int, hint: str | None = None) -> JSONResponse:

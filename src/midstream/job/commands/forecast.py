@@ -6,18 +6,32 @@ those of the moment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from midstream.adaptation.policy import mode_of
 from midstream.algebra.plan import Relation
 from midstream.algebra.statistics import Statistics
-from midstream.checkpoint.control import Request
+from midstream.checkpoint.commands import (
+    Adapt,
+    AddQuery,
+    CancelMigration,
+    CancelRebalance,
+    ChangeLinks,
+    Command,
+    DropQuery,
+    Migrate,
+    Rebalance,
+    Rescale,
+    ResumeQuery,
+    ScheduleOperators,
+    StopJob,
+)
 from midstream.checkpoint.status import moving_groups
 from midstream.distribution.key_classes import ARRIVAL
 from midstream.distribution.routing import Routing
-from midstream.errors import JobError, MigrationError, QueryError
+from midstream.errors import InternalError, JobError, MigrationError, QueryError
 from midstream.job.commands.first_plan import first_plan
 from midstream.job.events import MoveCancelled, Rebalanced
 from midstream.job.job import Job
@@ -27,7 +41,7 @@ from midstream.job.queries.plan_graph import graph_of
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.both_at_once import require_both
 from midstream.job.slots.class_dealing import ClassLoads
-from midstream.job.slots.doubled_moves import AUTO, protocol_named
+from midstream.job.slots.doubled_moves import protocol_named
 from midstream.job.slots.relocation import groups_moved, require_slots, shipped_rows
 from midstream.job.task.exchange import default_routing
 from midstream.job.transitions import after
@@ -40,6 +54,7 @@ from midstream.optimizer.estimates import Estimator
 from midstream.optimizer.growth import growth
 from midstream.optimizer.plans import Plan, best_plan, enumerate_plans, plan_query
 from midstream.optimizer.sites.links import changes, links_summary
+from midstream.scheduling.schedule import schedule_of
 
 OFFERED = 12
 """How many plans are offered for a query."""
@@ -48,39 +63,39 @@ Record = dict[str, Any]
 Parse = Callable[[str], Relation]
 
 
-def forecast(job: Job, request: Request, parse: Parse) -> Record:
-    """What a request would do; `parse` binds a query's text to the job's streams."""
-    match request:
-        case {"command": "migrate", "query": str(name), "plan": str(plan)}:
-            return _migrate(job, query_named(job, name), plan, request.get("part", "auto"))
-        case {"command": "plans", "query": str(name)}:
-            return {"query": name, "plans": offered_plans(job, query_named(job, name))}
-        case {"command": "cancel", "query": str(name)}:
+def forecast(job: Job, command: Command, parse: Parse) -> Record:
+    """What a command would do; `parse` binds a query's text to the job's streams."""
+    match command:
+        case Migrate(name, plan):
+            return _migrate(job, query_named(job, name), plan, command.part)
+        case CancelMigration(name):
             query = query_named(job, name)
             migration = require_cancellable(query)
             return {"query": name, "plan": query.plan.text, "cancelled": migration.target.plan.text}
-        case {"command": "add", "query": str(name), "cql": str(cql)}:
-            return _add(job, name, parse(cql))
-        case {"command": "drop", "query": str(name)}:
+        case ScheduleOperators(scheduling):
+            return {"from": job.state.settings.scheduling, "to": schedule_of(scheduling).name}
+        case AddQuery(name, cql):
+            return _add(job, name, parse(cql), command.plan)
+        case DropQuery(name):
             return _drop(job, query_named(job, name))
-        case {"command": "rebalance"}:
-            return _rebalance(job, protocol_named(request.get("protocol", AUTO)), request.get("by") or "")
-        case {"command": "cancel_rebalance"}:
+        case Rebalance(protocol, by, routing):
+            return _rebalance(job, routing, protocol_named(protocol), by or "")
+        case CancelRebalance():
             after(job.state, MoveCancelled())
             return {"cancelled": None if job.manifest is None else moving_groups(job.manifest)}
-        case {"command": "rescale", "slots": int(slots)}:
+        case Rescale(slots):
             require_slots(slots, 2**job.state.group_bits)
             return _reroute(job, Routing(tuple(default_routing(slots, 2**job.state.group_bits)), slots))
-        case {"command": "links", "links": dict(wanted_links)}:
-            return _links(job, wanted_links)
-        case {"command": "adapt", "query": str(name), "mode": str(mode)}:
+        case ChangeLinks(links):
+            return _links(job, links)
+        case Adapt(name, mode):
             return _adapt(job, query_named(job, name), mode)
-        case {"command": "resume", "query": str(name)}:
+        case ResumeQuery(name):
             return _resume(job, name)
-        case {"command": "stop"}:
+        case StopJob():
             last = None if job.manifest is None else job.manifest.batch_id
             return {"batch": last, "queries": sorted(job.queries)}
-    raise JobError(f"there is no forecast of {request.get('command')!r}")
+    raise InternalError(f"there is no forecast of {command}")
 
 
 def query_named(job: Job, name: str) -> RunningQuery:
@@ -216,10 +231,10 @@ def _strategy(query: RunningQuery, target: RunningQuery, name: str, part: str, k
     return {**(record or {}), "strategy": name, "legal": True}
 
 
-def _add(job: Job, name: str, relation: Relation) -> Record:
+def _add(job: Job, name: str, relation: Relation, wanted: str | None) -> Record:
     if name in job.queries:
         raise QueryError(f"query {name} already exists", hint="choose another name, or drop that one first")
-    plan: Plan = first_plan(job, relation)
+    plan: Plan = first_plan(job, relation, wanted)
     return {
         "query": name,
         "plan": plan.text,
@@ -287,9 +302,9 @@ def _links(job: Job, wanted: Mapping[str, str]) -> Record:
     return {"changes": changes(now, then), "links": links_summary(then), "queries": queries}
 
 
-def _rebalance(job: Job, protocol: str, key_class: str) -> Record:
-    """What dealing groups evenly would move, which groups slots would come to share, and which would go home."""
-    now, then = job.state, after(job.state, Rebalanced(None, "", protocol, key_class))[0]
+def _rebalance(job: Job, routing: Sequence[int] | None, protocol: str, key_class: str) -> Record:
+    """What dealing groups as `routing` says, or evenly, would move; which groups would be shared or go home."""
+    now, then = job.state, after(job.state, Rebalanced(routing, "", protocol, key_class))[0]
     wanted = now.routing if then.wanted is None or then.wanted is now.wanted else then.wanted
     begun = [group for number, group in then.spread.groups.items() if number not in now.spread.groups]
     home = sorted(now.spread.groups.keys() - then.spread.groups.keys(), key=str)

@@ -1,0 +1,184 @@
+"""What a job answers to a command, and what it foretells of one, in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from midstream.algebra.quantities import amount, length, plural, size
+from midstream.algebra.time import TimeDomain
+from midstream.checkpoint.commands import (
+    Adapt,
+    AddQuery,
+    CancelMigration,
+    CancelRebalance,
+    ChangeLinks,
+    Command,
+    DropQuery,
+    Migrate,
+    OfferPlans,
+    Rebalance,
+    Rescale,
+    ResumeQuery,
+    ScheduleOperators,
+    ShowPlan,
+    ShowStatus,
+    StopJob,
+)
+from midstream.errors import InternalError
+from midstream.interface.cli.status_text import status_text
+
+Record = dict[str, Any]
+
+
+def answer_text(command: Command | None, answer: Record) -> str:
+    """What a job has done, or said; without a command, the links that it has."""
+    match command:
+        case None | ChangeLinks():
+            return links_text(answer)
+        case ShowStatus():
+            return status_text(answer)
+        case ShowPlan():
+            return str(answer["explain"])
+        case OfferPlans():
+            return "\n".join(_plan_line(record) for record in answer["plans"])
+        case Migrate(query):
+            changes = "changes" if command.verify is None else f"is verified for {command.verify}, and then changes"
+            return f"query {query} {changes} from {answer['from']} to {answer['to']}"
+        case CancelMigration(query):
+            return f"query {query} stays with {answer['plan']}, not {answer['cancelled']}"
+        case ScheduleOperators():
+            return f"scheduling changes from {answer['from']} to {answer['to']}"
+        case Adapt(query):
+            return f"adaptivity of query {query} changes from {answer['from']} to {answer['to']}"
+        case AddQuery(query):
+            return f"query {query} was added"
+        case DropQuery(query):
+            return f"query {query} was dropped"
+        case ResumeQuery(query):
+            return f"query {query} goes on; the rows since it was stopped are left out for it"
+        case Rebalance():
+            return "groups move with the next batch" if answer["changes"] else "the load is balanced already"
+        case CancelRebalance():
+            return "groups stay in the slots they have"
+        case Rescale(slots):
+            return f"the job {'changes to' if answer['changes'] else 'has'} {plural(slots, 'slot')}" + (
+                "" if answer["changes"] else " already"
+            )
+        case StopJob():
+            return "the job has stopped" if answer["stopping"] else "the job does not run"
+    raise InternalError(f"there are no words for the answer to {command}")
+
+
+def forecast_text(command: Command, record: Record) -> str:
+    """What a command would do."""
+    match command:
+        case Migrate():
+            return migration_forecast(record)
+        case CancelMigration(query):
+            return f"query {query} would stay with {record['plan']}, not {record['cancelled']}"
+        case ScheduleOperators():
+            return f"scheduling would change from {record['from']} to {record['to']}"
+        case Adapt(query):
+            return f"adaptivity of query {query} would change from {record['from']} to {record['to']}"
+        case AddQuery(query):
+            columns = ", ".join(f"{name} {kind}" for name, kind in record["columns"])
+            first = f"query {query} would run by {record['plan'] or 'its only plan'} and give {columns}"
+            return "\n".join([first, *(f"warning: {text}" for text in record["warnings"]), record["operators"]])
+        case DropQuery(query):
+            rows = f"{size(record['state_bytes'])} of state ({plural(record['state_rows'], 'row')})"
+            return f"query {query} would go, with {rows} and {plural(record['results'], 'result')}"
+        case ResumeQuery(query):
+            missed = plural(record["missed"], "batch", "batches")
+            return f"query {query} would go on without the rows of {missed} since batch {record['since']}"
+        case Rebalance():
+            return rebalance_forecast(record)
+        case CancelRebalance():
+            moving = record["cancelled"]
+            count = 0 if moving is None else moving["groups"] + moving["queued"]
+            return f"{plural(count, 'group')} would stay" if moving else "the move that waits would not begin"
+        case Rescale(slots):
+            return _moved_line(record) if record["groups"] else f"the job has {plural(slots, 'slot')} already"
+        case ChangeLinks():
+            return links_text(record)
+        case StopJob():
+            paused = plural(len(record["queries"]), "query", "queries")
+            return f"the job would end after the batch under way; {paused} would pause"
+    raise InternalError(f"there are no words for a forecast of {command}")
+
+
+def _plan_line(record: Record) -> str:
+    cost = "" if record["cost"] is None else f", costs {amount(record['cost'])} per tick"
+    return f"{record['plan']}{cost}{', runs' if record['running'] else ''}"
+
+
+def _moved_line(record: Record) -> str:
+    by = f" by {record['protocol']}" if "protocol" in record else ""
+    waits = "; it would wait for the migration under way" if record["waits"] else ""
+    return (
+        f"{plural(record['groups'], 'partition group')} would move{by}, "
+        f"with about {size(record['state_bytes'])} of state; "
+        f"the fullest slot would have {record['skew'][1]:g} times the mean instead of {record['skew'][0]:g}{waits}"
+    )
+
+
+def rebalance_forecast(record: Record) -> str:
+    """What dealing groups evenly would move, and which groups slots would share."""
+    lines = []
+    if record["groups"]:
+        lines.append(_moved_line(record))
+    lines += [f"  {count} of them by {name}" for name, count in record.get("classes", {}).items()]
+    for group in record["spread"]:
+        by = f" by {group['by']}" if group.get("by") else ""
+        lines.append(f"group {group['group']}{by} would be shared by {group['slots']} slots: {group['reason']}")
+    for home in record["brought_home"]:
+        named = f"{home[1]} by {home[0]}" if isinstance(home, list | tuple) else home
+        lines.append(f"group {named} would come home to one slot")
+    return "\n".join(lines) or "the load is balanced already"
+
+
+def migration_forecast(record: Record) -> str:
+    """What each strategy is predicted to take from one plan to another; the one that `auto` would choose is marked."""
+    domain = TimeDomain.of_word(record["time"])
+    if record["from"] == record["to"]:
+        return f"query {record['query']} runs by {record['to']} already: nothing would migrate"
+    whole = f"{record['from']} to {record['to']}"
+    part = f"; only {record['part']} migrates" if record["part"] not in (None, "", whole) else ""
+    lines = [f"query {record['query']} would go over from {record['from']} to {record['to']}{part}"]
+    lines.append(f"  {'strategy':24}{'takes':>14}{'rows of work':>14}{'rows held':>14}{'silent for':>14}")
+    for each in record["strategies"]:
+        mark = "*" if each["strategy"] == record["strategy"] else " "
+        if each["legal"]:
+            takes, silent = (length(each[name], domain) for name in ("duration", "silence"))
+            lines.append(
+                f"{mark} {each['strategy']:24}{takes:>14}{each['work']:14,.0f}{each['rows']:14,.0f}{silent:>14}"
+            )
+        else:
+            lines.append(f"  {each['strategy']:24}refused: {each['why']}")
+    lines.append("  takes and silent for are in stream time; work and rows held are beside what the query does anyway")
+    return "\n".join([*lines, *_trust(record)])
+
+
+def _trust(record: Record) -> list[str]:
+    """What the figures rest on."""
+    measured = {each["strategy"]: each["measured"] for each in record["strategies"] if each.get("measured")}
+    named = ", ".join(f"{name} ({plural(count, 'migration')})" for name, count in measured.items())
+    unwatched = "" if record["observed"] else ", and nobody watches how often keys meet (the query is not adaptive)"
+    lines = [f"  corrected by what migrations of this job took: {named}"] if measured else []
+    if any(each["legal"] and not each.get("measured") for each in record["strategies"]):
+        others = "the other figures are" if measured else "these figures are"
+        lines.append(
+            f"  {others} a model's, not measured in this job yet{unwatched}: they may be off by ten times or more"
+        )
+    return lines
+
+
+def links_text(record: Record) -> str:
+    """The links between sites; in a forecast also what would change, and the plans that would be the best then."""
+    lines = [f"link {ends}: {link}" for ends, link in record["links"].items()] or ["there are no links between sites"]
+    for name, query in record.get("queries", {}).items():
+        if query["best"] == query["plan"]:
+            lines.append(f"query {name}: {query['plan']} would still be the best plan")
+        else:
+            costs = f"{amount(query['cost'])} against {amount(query['best_cost'])}"
+            lines.append(f"query {name}: {query['best']} would be better than {query['plan']} ({costs} per tick)")
+    return "\n".join(lines)
