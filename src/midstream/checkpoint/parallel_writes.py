@@ -5,7 +5,6 @@ Threads of the process do what is begun here; `wait` returns once it is done, an
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from threading import Lock
@@ -67,10 +66,10 @@ class SideBySide(Files):
             self.files.write_atomic(path, data, only_if_absent=only_if_absent, point=point, sync=sync, once=once)
 
         def write_aside() -> None:
-            began = time.thread_time()
+            began = this_process().processor()
             write()
             with self._lock:
-                self.processor += time.thread_time() - began
+                self.processor += this_process().processor() - began
 
         if only_if_absent or sync:
             write()

@@ -80,6 +80,10 @@ class Process:
         """A clock that is never set and goes on while the machine sleeps, in seconds."""
         return time.monotonic() if _STEADY is None else time.clock_gettime(_STEADY)
 
+    def processor(self) -> float:
+        """What this thread has taken of the processor, in seconds."""
+        return time.thread_time()
+
     def sleep(self, seconds: float) -> None:
         """Waits."""
         time.sleep(seconds)

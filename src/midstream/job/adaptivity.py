@@ -9,7 +9,6 @@ starts from the last manifest again, whatever this process had made of it in the
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -62,13 +61,14 @@ class Wishes:
 class Watcher:
     """Watches one query."""
 
-    def __init__(self, query: RunningQuery, policy: Policy, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, query: RunningQuery, policy: Policy) -> None:
         self.name = query.name
         self.policy = policy
         self.relation = query.plan.query
         self.emit_every = query.emit_every
         self.functions = query.functions
-        self.clock = clock
+        self.now = 0.0
+        """When the batch that is looked at began, in seconds since 1970."""
         self.as_of: int | None = NEVER
         """The batch up to which it has seen everything; None: before the first one."""
         self.current = query.plan
@@ -81,7 +81,7 @@ class Watcher:
     def _begin(self, plan: Plan) -> None:
         observer = Observer(self.relation, self.functions, attention=ATTENTION)
         self.adaptive = Adaptive(
-            plan, self.policy, clock=self.clock, observer=observer, spread=True, remembered=DECISIONS
+            plan, self.policy, clock=lambda: self.now, observer=observer, spread=True, remembered=DECISIONS
         )
         self.wishes = Wishes()
         self.decided: Decision | None = None
@@ -127,7 +127,7 @@ class Watcher:
 
         Nor is it while groups move that keep the query from it.
         """
-        query, reports = self._query(batch), self._reports(batch)
+        query, reports, self.now = self._query(batch), self._reports(batch), batch.started
         only_watches = self._only_watches(query)
         migrating = verifying or (query.migration is not None and not query.migration.done)
         migrating = migrating or bool(held_up(batch.slots.doubling, query))
@@ -287,7 +287,7 @@ class SlotWatcher(Watcher):
 
     def __init__(self, whole: Watcher, batch: Batch, slot: int) -> None:
         self.slot = slot
-        super().__init__(batch.queries[whole.name].in_slot(slot), whole.policy, whole.clock)
+        super().__init__(batch.queries[whole.name].in_slot(slot), whole.policy)
 
     @property
     def has_slots(self) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,6 +14,7 @@ from midstream.algebra.physical.routed import WindowName
 from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest, QueryEntry
 from midstream.checkpoint.packs import SegmentEntry
+from midstream.checkpoint.process import this_process
 from midstream.distribution.fragments import Fragment
 from midstream.distribution.routed_cutting import probed_windows
 from midstream.job.arriving.incoming import Incoming
@@ -105,7 +105,7 @@ class Batch:
     options: RunOptions = field(default_factory=RunOptions)
     changes: Changes = field(default_factory=Changes)
     fingerprints: Fingerprints = field(default_factory=Fingerprints)
-    started: float = field(default_factory=time.time)
+    started: float = field(default_factory=lambda: this_process().now())
     reports: list[Report] = field(default_factory=list)
     job_seconds: float = 0.0
 

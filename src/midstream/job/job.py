@@ -7,7 +7,6 @@ means that the batch was done: then only its sinks are called again.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import RLock
@@ -21,6 +20,7 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.metrics import done_at
 from midstream.checkpoint.outputs import outputs_of, require_present
+from midstream.checkpoint.process import this_process
 from midstream.checkpoint.records import Fault
 from midstream.checkpoint.source_batches import source_batch
 from midstream.checkpoint.store import CheckpointStore
@@ -165,15 +165,15 @@ class Job:
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]
             if begun is not None:
-                begun.setdefault(type(asked), time.perf_counter())
+                begun.setdefault(type(asked), this_process().monotonic())
             answer = self._carry_out(asked, rows) if isinstance(asked, Action) else self.apply(asked)
 
     def _carry_out(self, action: Action, rows: Rows) -> Any:
         """Does what is asked for; gives the answer."""
         match action:
             case RunSteps(batch):
-                started = time.perf_counter()
-                return self.cluster.run(batch, rows), time.perf_counter() - started
+                started = this_process().monotonic()
+                return self.cluster.run(batch, rows), this_process().monotonic() - started
             case MoveState(move):
                 return self.cluster.move(move)
             case Decide(batch):
@@ -258,7 +258,7 @@ class Job:
 
         A batch of our own, without rows, works with the given registers. After the last one all streams have `ended`.
         """
-        started = time.perf_counter()
+        started = this_process().monotonic()
         self.commits.require_whole()
         self.deliver(self.manifest)
         begun: dict[type, float] = {}
@@ -393,8 +393,8 @@ class Job:
         self.commits.seconds = {
             "commit": committed - ran,
             "decide": self.watchers.seconds,
-            "sinks": time.perf_counter() - committed,
-            "batch": time.perf_counter() - started,
+            "sinks": this_process().monotonic() - committed,
+            "batch": this_process().monotonic() - started,
         }
         progress = self.commits.progress
         self.announcements.announce({**progress, "seconds": progress["seconds"] | self.commits.seconds})

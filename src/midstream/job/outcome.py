@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,6 +12,7 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.file_entries import FilesRead, ResultFile, SourceFile
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.packs import SegmentEntry
+from midstream.checkpoint.process import this_process
 from midstream.checkpoint.records import (
     Asked,
     Outputs,
@@ -317,7 +317,9 @@ class Outcome:
             for place, part in report.fragments.items():
                 if base_name(place[0]) == query.name and slot in (None, report.slot):
                     reports.setdefault(place, []).append(part)
-        return known.after(batch.advance_to(query), time.time(), self._heard(query), *extra(reports, query.name + NEW))
+        return known.after(
+            batch.advance_to(query), this_process().now(), self._heard(query), *extra(reports, query.name + NEW)
+        )
 
     def _heard(self, query: RunningQuery) -> bool:
         """Whether results leave with this batch."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from midstream.adaptation.controller import Decision
 from midstream.adaptation.policy import Policy
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import copy_name
+from midstream.checkpoint.process import this_process
 from midstream.job.adaptivity import Watcher, Way
 from midstream.job.queries.running_query import RunningQuery
 from midstream.job.slots.links import ChangedLinks, Located, Measuring
@@ -55,7 +55,7 @@ class Watchers:
 
     def after(self, batch: Batch, way: Way, links: ChangedLinks = ()) -> dict[str, Any]:
         """What the manifest of a batch that was run is to keep, by query; `links` were changed while the job ran."""
-        started = time.perf_counter()
+        started = this_process().monotonic()
         before = {} if batch.before is None else batch.before.accounts
         topology = self.located.topology(batch.slots.count, links)
         self.measuring.see(batch.reports, topology)
@@ -71,7 +71,7 @@ class Watchers:
                 watcher.adaptive.controller.topology = topology
                 watcher.see(batch, way, copy_name(name) in batch.queries)
             kept[name] = watcher.kept()
-        self.seconds = time.perf_counter() - started
+        self.seconds = this_process().monotonic() - started
         return kept
 
     def measured(self, links: ChangedLinks) -> list[list[Any]] | None:

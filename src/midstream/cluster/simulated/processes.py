@@ -130,6 +130,9 @@ class SimulatedProcess(Process):
     def steady(self) -> float:
         return self.monotonic()
 
+    def processor(self) -> float:
+        return self.monotonic()
+
     def sleep(self, seconds: float) -> None:
         until = self.simulation.now + seconds
         self.simulation.at(until, lambda: None)

@@ -110,6 +110,13 @@ class SimulatedFiles(Files):
     def __reduce__(self) -> tuple[object, ...]:
         return SimulatedFiles, (self.uri,)
 
+    def __eq__(self, other: object) -> bool:
+        # What was read of another disk of that name is not remembered of this one.
+        return isinstance(other, SimulatedFiles) and self.disk is other.disk
+
+    def __hash__(self) -> int:
+        return id(self.disk)
+
     def write_atomic(
         self,
         path: str,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.process import this_process
 from midstream.checkpoint.records import Wanted
 from midstream.distribution.key_classes import in_words, key_classes
 from midstream.distribution.routing import Routing
@@ -160,7 +160,7 @@ def relocated(
     recut = {} if rerouting is None else rerouting.queries
     targets = {**targets, **recut}
     stays = new.deals_as(old)
-    started = time.time()
+    started = this_process().now()
     if before is None or (stays and not going and not recut and not replayed):
         ended = _ended(queries, going, batch_id, before, started, [])
         return Relocated(before, targets, new, ended)
@@ -274,7 +274,7 @@ def _ended(
         parts = [part for report in reports for place, part in report.fragments.items() if base_name(place[0]) == name]
         twice, held = sum(p.processed_twice for p in parts), sum(p.extra_rows for p in parts)
         account = (migration.account or Account.opened(frontier, started)).after(
-            frontier, time.time(), True, twice, held
+            frontier, this_process().now(), True, twice, held
         )
         status = "cancelled" if migration.cancelling else "done"
         record = migration.record(queries[name].plan.text, batch_id, status, account)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -12,6 +11,7 @@ import numpy.typing as npt
 
 from midstream.checkpoint.file_entries import DeadLetterFile, ResultFile
 from midstream.checkpoint.packs import SegmentEntry
+from midstream.checkpoint.process import this_process
 from midstream.errors import InternalError, MidstreamError
 from midstream.job.task.samples import OperatorReport, Samples
 from midstream.operators.base import Work
@@ -151,7 +151,7 @@ class Report:
 
     def lap(self, name: str, since: float) -> float:
         """Adds the time since a moment to what was spent on something; gives the moment now."""
-        now = time.perf_counter()
+        now = this_process().monotonic()
         self.seconds[name] = self.seconds.get(name, 0.0) + now - since
         return now
 

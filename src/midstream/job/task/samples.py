@@ -5,7 +5,6 @@ Looking must never be what makes a batch fail: where an expression cannot be com
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 
@@ -15,6 +14,7 @@ from midstream.adaptation.sampling import PAIRED, Choice, Sample, Sampler, choos
 from midstream.adaptation.timings import Timings
 from midstream.adaptation.wanted_statistics import WantedStatistics
 from midstream.algebra.declarations import UserFunction
+from midstream.checkpoint.process import this_process
 from midstream.errors import MidstreamError
 from midstream.operators.base import Work
 from midstream.operators.elements import Ticks
@@ -110,7 +110,7 @@ class BoxWatch:
 
     def __init__(self, box: SharedGraph) -> None:
         self.box = box
-        self.timings = Timings(time.perf_counter)
+        self.timings = Timings(this_process().monotonic)
         self.timings.attach(box)
 
     def restart(self) -> None:

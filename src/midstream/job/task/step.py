@@ -7,7 +7,6 @@ any of it counts is decided when the driver commits the manifest.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from midstream.checkpoint.files import Files
 from midstream.checkpoint.names import name_for
 from midstream.checkpoint.outputs import checksum_of
 from midstream.checkpoint.parallel_writes import SideBySide, begin, wait_for
+from midstream.checkpoint.process import this_process
 from midstream.errors import InputError, MidstreamError
 from midstream.job.task.collected import Collected
 from midstream.job.task.exchange import Exchange, Shares, Slots, at_site, groups_of, to_every_slot, to_shared_slots
@@ -91,7 +91,7 @@ class StageStep:
         `kept` are tasks of the last batch that may go on. With `collected`, the report is added there, and whoever runs
         the step waits for its files; else the report is among the rows, and the files are there before it.
         """
-        report, began = Report(self.stage, slot, executor=executor), time.thread_time()
+        report, began = Report(self.stage, slot, executor=executor), this_process().processor()
         try:
             intake = Intake(self.batch_id, report, ParquetSpool(self.memory.output))
             chunks = yield from self._gather(slot, batches, intake)
@@ -100,7 +100,7 @@ class StageStep:
             report.error = error
         except pa.ArrowException as error:
             report.error = InputError("a batch cannot be processed", detail=f"{type(error).__name__}: {error}")
-        report.processor += time.thread_time() - began
+        report.processor += this_process().processor() - began
         if collected is None:
             yield self.exchange.note(report, slot, range(self.slots) if self.copied or self.apart else self.routing)
         else:
@@ -115,7 +115,7 @@ class StageStep:
         """
         mine = {port for work in self.work for port in work.received} if self.reading is None else {*self.reading.ports}
         runs: Runs | None = None
-        at = time.perf_counter()
+        at = this_process().monotonic()
         for rows, more in portions(batches, self.memory.input):
             intake.report.lap("transfer", at)
             parts = self.arriving.split(rows)
@@ -127,7 +127,7 @@ class StageStep:
             runs = runs or Runs(self.memory.chunk, None if self.reading is None else in_order)
             for port, (some, ticks) in accepted.items():
                 runs.add(port, some, ticks)
-            at = time.perf_counter()
+            at = this_process().monotonic()
         return [] if runs is None else runs.chunks()
 
     def _all_accepted(self, slot: int, parts: Mapping[int, pa.RecordBatch], intake: Intake) -> dict[int, Accepted]:
@@ -150,7 +150,7 @@ class StageStep:
         files = SideBySide(files_at(self.checkpoint))
         if collected is not None:
             collected.begin(report, files)
-        at = time.perf_counter()
+        at = this_process().monotonic()
         tasks = self._opened(slot, files, kept.take())
         at = report.lap("state", at)
         # What is final before this batch is given first where all input is at hand: it frees state before probing.
@@ -191,9 +191,9 @@ class StageStep:
             report.results = write_results(place, results)
 
         def write_aside() -> None:
-            began = time.thread_time()
+            began = this_process().processor()
             write()
-            report.processor += time.thread_time() - began
+            report.processor += this_process().processor() - began
 
         many = sum(given.rows for given in results.values()) >= MANY_RESULTS
         writing = [begin(write_aside)] if many else []

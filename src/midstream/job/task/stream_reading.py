@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -11,6 +10,7 @@ import pyarrow as pa
 
 from midstream.algebra.declarations import StreamDeclaration
 from midstream.algebra.time import BEGINNING
+from midstream.checkpoint.process import this_process
 from midstream.job.task.exchange import Delivery
 from midstream.job.task.hot_keys import hot_key
 from midstream.job.task.in_place import Copy
@@ -90,7 +90,7 @@ class StreamReading:
         report.traffic.hot_keys.update(hot_key(groups, payload, self.keys.get(port, ())))
         accepted = intake.accept(declaration, payload, register, reach, self.read.get(declaration.name))
         if self.samples and len(accepted[1]) and not intake.discards:
-            at = time.perf_counter()
+            at = this_process().monotonic()
             add_samples(report.samples, sampled(self.samples, declaration.name, *accepted))
             report.lap("watch", at)
         return accepted

@@ -248,11 +248,11 @@ class SimulatedRun:
     def _declare(self, session: CheckpointSession, name: str, cql: str) -> None:
         old = self.workload.queries[name]
         try:
-            session.query(name, cql, replace=cql != old)
+            session.query(name, cql, replace=cql != old, adaptive=self.workload.adaptive)
         except JobError as error:
             if not any(reason in str(error) for reason in REST_FIRST):
                 raise
-            session.query(name, old)
+            session.query(name, old, adaptive=self.workload.adaptive)
 
     @staticmethod
     def _backend(session: CheckpointSession) -> SimulatedBackend:

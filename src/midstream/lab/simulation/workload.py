@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
 import pyarrow as pa
+
+from midstream.adaptation.policy import Mode, Policy
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("ts", pa.int64())])
 STREAMS = ("A", "B", "C")
@@ -52,6 +54,9 @@ PLANS = {
 EXCHANGED = ("A.k", "A.v", "B.k", "B.v", "C.v", "A.k = B.k", "B.v = C.v")
 """Keys by which stages exchange rows, as streams arrive for one query or another."""
 
+EAGER = Policy("auto", least_gain=0.01, margin=0.1, evidence=0.0, patience=1, warm_up=2)
+"""Goes over to whatever seems to be a little better."""
+
 STRATEGIES = (
     "auto",
     "moving_state",
@@ -76,6 +81,8 @@ class Workload:
     at_once: int | None
     replaced: str | None = None
     """The query that another takes the place of, if one does."""
+    adaptive: Policy | Mode = "off"
+    """How queries adapt that are declared."""
     requests: list[dict[str, Any]] = field(default_factory=list)
 
     @staticmethod
@@ -93,6 +100,7 @@ class Workload:
             random.choice([1, 2, 5]),
             random.choice([1, 1, 2, None]),
             random.choice([None, None, random.choice(sorted(queries))]),
+            random.choice(["off", EAGER, replace(EAGER, per_slot=True), replace(EAGER, verify=5)]),
         )
 
     def draw_request(self, random: Random, number: int, known: set[str]) -> dict[str, Any]:
@@ -100,7 +108,7 @@ class Workload:
         names = sorted(known) or ["nothing"]
         name = random.choice(names)
         able = [n for n in names if n in PLANS]
-        kinds = ["add", "rebalance", "rescale", "schedule", "status", "drop", "odd"]
+        kinds = ["add", "adapt", "rebalance", "rescale", "schedule", "status", "drop", "odd"]
         match random.choice([*(["migrate"] * 5 if able else []), "cancel", "cancel_rebalance", *kinds]):
             case "migrate":
                 name = random.choice(able)
@@ -114,6 +122,8 @@ class Workload:
             case "add" if self.coming:
                 name = random.choice(sorted(self.coming))
                 return {"command": "add", "query": name, "cql": self.coming[name]}
+            case "adapt":
+                return {"command": "adapt", "query": name, "mode": random.choice(["off", "suggest", "auto"])}
             case "rebalance":
                 how = {"command": "rebalance", "protocol": random.choice(["auto", "mslb", "split_time", "ptlb"])}
                 if random.random() < 0.5:
