@@ -14,6 +14,7 @@ from scripts.reference.pages import PAGES, REFERENCE
 from typer.testing import CliRunner
 
 import midstream as ms
+from midstream.algebra.borrowed import BORROWED
 from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS
 from midstream.checkpoint.metrics import SCHEMA
 from midstream.interface.cli import app
@@ -22,6 +23,9 @@ from midstream.language.calls import UNWRITTEN
 from midstream.migration.registry import STRATEGIES
 
 ROOT = Path(__file__).parent.parent
+AS_OPERATORS = {"subscript", "slice", "field", "joined", "trim_of", "ltrim_of", "rtrim_of", "named_struct"} | {
+    *("bitwise_and", "bitwise_or", "bitwise_not", "integer_division")
+}
 FUNCTIONS = (REFERENCE / "functions.md").read_text()
 METRICS = (REFERENCE / "metrics.md").read_text()
 EXAMPLE = re.compile(r"^\| `(\w+)\([^|]*\| [^|]+ \| `([^|]+)` \| `([^|]*)` \|$", re.MULTILINE)
@@ -32,8 +36,11 @@ def test_the_reference_has_exactly_the_functions_of_the_language() -> None:
     named = {name for name, _, _ in EXAMPLE.findall(FUNCTIONS)}
     scalar = {name for name in SCALAR if name.isidentifier()} - UNWRITTEN
     assert named == scalar | set(AGGREGATE) | {"if"}
-    others = re.findall(r"^\| `(\w+)` \| `(\w+)` \|$", FUNCTIONS.partition("## Other names")[2], re.MULTILINE)
+    others = re.findall(r"^\| `(\w+)` \| `([\w%]+)` \|$", FUNCTIONS.partition("## Other names")[2], re.MULTILINE)
     assert dict(others) == dict(SYNONYMS)
+    listed = FUNCTIONS.partition("## As in DuckDB")[2].partition("Written as operators")[0]
+    missing = {name for name in BORROWED if f"`{name}`" not in listed}
+    assert missing == AS_OPERATORS
 
 
 @pytest.mark.parametrize(("example", "shown"), [(e, r) for _, e, r in EXAMPLE.findall(FUNCTIONS)])

@@ -26,7 +26,7 @@ def refusal(cql: str) -> ms.QueryError:
         ("session_window(ts, 10)", "sessions begin and end"),
         ("median(k)", "AggregateFunction"),
         ("row_number()", "top-n"),
-        ("nvl(k, 0)", "coalesce"),
+        ("random()", "repeated"),
         ("now()", "time column"),
         ("PROCTIME()", "time column"),
     ],

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from midstream.algebra.borrowed import BORROWED
 from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS, Signature
 from midstream.algebra.types import common_type, plain
 from midstream.errors import QueryError
@@ -111,5 +112,5 @@ def test_arguments_are_cast_so(
 
 
 def test_synonyms_lead_to_functions() -> None:
-    assert set(SYNONYMS.values()) <= {*SCALAR, *AGGREGATE}
-    assert not set(SYNONYMS) & {*SCALAR, *AGGREGATE}
+    assert set(SYNONYMS.values()) <= {*SCALAR, *AGGREGATE, *BORROWED, "if"}
+    assert not set(SYNONYMS) & {*SCALAR, *AGGREGATE, *BORROWED}

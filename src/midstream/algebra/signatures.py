@@ -259,10 +259,10 @@ def fixed(function: str, wanted: Types, result: pa.DataType, least: int | None =
 
 
 def joining(types: Types) -> Signature:
-    """Two strings, one after the other."""
+    """Two values as strings, one after the other."""
     counted("||", types, 2, 2)
-    if not all(kind.is_string(plain(t)) or kind.is_null(t) for t in types):
-        raise refuse("||", types, "it joins strings; cast with CAST(x AS STRING), or use concat")
+    if any(is_nested(t) or kind.is_binary(plain(t)) for t in types):
+        raise refuse("||", types, "it joins strings, or two lists")
     return Signature((TEXT, TEXT), TEXT)
 
 

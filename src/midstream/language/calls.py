@@ -7,13 +7,16 @@ from typing import Any, Protocol
 import pyarrow as pa
 from sqlglot import exp
 
+from midstream.algebra.borrowed import BORROWED
 from midstream.algebra.declarations import ScalarFunction
 from midstream.algebra.expressions import Call, Expression, Literal
 from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS, TRUNCATION_UNITS, require_condition
 from midstream.algebra.types import BOOLEAN
 from midstream.language.aggregates import Aggregates
 from midstream.language.binding import nearest
+from midstream.language.call_grammar import UNITS
 from midstream.language.elsewhere import INSTEAD
+from midstream.language.formats import directives
 from midstream.language.literals import coerce
 from midstream.language.nodes import Node
 from midstream.language.values import ValueBinder
@@ -22,6 +25,13 @@ UNWRITTEN = frozenset(
     {"negate", "and", "or", "not", "is_null", "in", "like", "ilike", "is_distinct_from", "is_not_distinct_from"}
 )
 """Names of operators that cannot be called by name."""
+
+
+FORMATTED = frozenset({"to_char", "to_timestamp", "to_date", "from_unixtime", "unix_timestamp"})
+"""Functions whose later arguments are formats of dates."""
+
+UNIT_FIRST = frozenset({"date_diff", "date_sub", "timestampadd", "date_trunc", "date_part"})
+"""Functions whose first argument may be the name of a unit of time."""
 
 
 class CallBinder(ValueBinder, Protocol):
@@ -39,8 +49,9 @@ def bind_call(binder: CallBinder, node: exp.Anonymous) -> Expression:
     written = node.name
     name = SYNONYMS.get(written.lower(), written.lower())
     user = binder.binding.catalog.functions.get(written.lower())
-    built_in = name == "if" or (name in SCALAR and name not in UNWRITTEN) or name in AGGREGATE
-    if user is not None and built_in:
+    own = name == "if" or (name in SCALAR and name not in UNWRITTEN) or name in AGGREGATE
+    built_in = own or name in BORROWED
+    if user is not None and own:
         raise binder.binding.error(
             f"{written} is a function of the language", node, hint="give your function another name"
         )
@@ -65,13 +76,31 @@ def _plain_call(binder: ValueBinder, node: exp.Anonymous) -> None:
 
 
 def _built_in(binder: ValueBinder, name: str, node: exp.Anonymous) -> Expression:
-    arguments, nodes = [binder.bind(a) for a in node.expressions], list(node.expressions)
+    nodes = list(node.expressions)
+    if name in UNIT_FIRST and nodes:
+        nodes[0] = _spelled(nodes[0])
+    arguments = [binder.bind(a) for a in nodes]
     if name in ("lpad", "rpad") and len(arguments) == 2:
         arguments.append(Literal(" ", pa.string()))
         nodes.append(node)
     if name == "date_trunc" and arguments:
         arguments[0] = _unit(binder, arguments[0], nodes[0])
+    if name in FORMATTED:
+        arguments[1:] = [_format(a) for a in arguments[1:]]
     return binder.call(name, arguments, nodes, node)
+
+
+def _spelled(node: Node) -> Node:
+    """A unit of time that is written as a bare word."""
+    word = node.this.name if isinstance(node, exp.Column) and not node.args.get("table") else ""
+    unit = word.lower().removeprefix("sql_tsi_")
+    known = len(unit) > 2 and unit.removesuffix("s") in UNITS
+    return exp.Literal(this=unit, is_string=True) if known else node
+
+
+def _format(argument: Expression) -> Expression:
+    written = argument.value if isinstance(argument, Literal) else None
+    return Literal(directives(written), pa.string()) if isinstance(written, str) else argument
 
 
 def _unit(binder: ValueBinder, argument: Expression, node: Node) -> Expression:
@@ -108,7 +137,7 @@ def _unknown_function(binder: ValueBinder, node: exp.Anonymous) -> Exception:
     if (instead := INSTEAD.get(node.name.lower())) is not None:
         return binder.binding.error(f"there is no function {node.name}", node, hint=instead)
     known = [n for n in SCALAR if n.isidentifier() and n not in UNWRITTEN]
-    known += [*AGGREGATE, *SYNONYMS, *binder.binding.catalog.functions]
+    known += [*AGGREGATE, *BORROWED, *SYNONYMS, *binder.binding.catalog.functions]
     close = nearest(node.name, known, "functions", 0.75)
     hint = close if close and close.startswith("did") else "register your own with functions="
     return binder.binding.error(f"unknown function {node.name}", node, hint=hint)

@@ -13,13 +13,12 @@ _SESSION = "there are no session windows; the page of recipes shows how to find 
 _RANK = "nothing is ranked over an endless result; the page of recipes has top-n, [PARTITION BY k ROWS n] the newest n"
 _BEFORE = "earlier tuples are in a window of their own: join with [PARTITION BY k ROWS 2], or match a sequence"
 _OWN_AGGREGATE = "write it as an aggregate of your own: functions=[AggregateFunction(name, make, returns)]"
-_NULLS = "use coalesce(a, b)"
-_CAST = "use CAST(a AS TIMESTAMP)"
+_RANDOM = "a batch that is repeated must give the same rows; use md5 of columns that differ"
 _TIME = "time comes with the tuples: use the time column"
 
 INSTEAD: Mapping[str, str] = {
     **dict.fromkeys(("window", "tumble", "tumbling", "tumblingwindow", "tumble_start", "tumble_end"), _TUMBLE),
-    **dict.fromkeys(("window_start", "window_end", "time_bucket", "date_bin", "window_time"), _TUMBLE),
+    **dict.fromkeys(("window_start", "window_end", "date_bin", "window_time"), _TUMBLE),
     **dict.fromkeys(("hop", "hopping", "hoppingwindow", "hop_start", "hop_end", "sliding", "slidingwindow"), _HOP),
     **dict.fromkeys(("session", "session_window", "sessionwindow", "session_start", "session_end"), _SESSION),
     **dict.fromkeys(("row_number", "rank", "dense_rank", "percent_rank", "ntile", "cume_dist", "top"), _RANK),
@@ -29,14 +28,9 @@ INSTEAD: Mapping[str, str] = {
     **dict.fromkeys(("array_agg", "collect_list", "collect_set", "string_agg", "listagg"), _OWN_AGGREGATE),
     **dict.fromkeys(("group_concat", "first", "last", "any_value", "arg_max", "arg_min", "max_by"), _OWN_AGGREGATE),
     **dict.fromkeys(("approx_count_distinct", "approx_distinct", "countd", "uniq"), "use count(DISTINCT a)"),
-    **dict.fromkeys(("nvl", "ifnull", "isnull"), _NULLS),
-    **dict.fromkeys(("to_timestamp", "to_date", "strptime", "from_unixtime", "parse_timestamp"), _CAST),
-    **dict.fromkeys(("date_format", "to_char", "format_timestamp"), "use strftime(time, '%Y-%m-%d')"),
-    **dict.fromkeys(("unix_timestamp", "to_unixtime"), "use epoch(time)"),
-    **dict.fromkeys(("instr", "charindex", "locate", "position"), "use strpos(text, part)"),
-    **dict.fromkeys(("ucase", "uppercase"), "use upper(text)"),
-    **dict.fromkeys(("lcase", "lowercase"), "use lower(text)"),
-    **dict.fromkeys(("iff", "iif"), "use if(condition, a, b)"),
+    **dict.fromkeys(("random", "rand", "uuid", "gen_random_uuid", "randn", "shuffle"), _RANDOM),
+    "isnull": "write a IS NULL",
+    **dict.fromkeys(("charindex", "locate"), "use strpos(text, part)"),
     **dict.fromkeys(("now", "current_timestamp", "current_date", "current_time", "localtimestamp"), _TIME),
     **dict.fromkeys(("getdate", "today", "proctime", "processing_time", "rowtime"), _TIME),
     **dict.fromkeys(("watermark", "with_watermark"), "how late rows may be is said of the stream: lateness"),

@@ -9,10 +9,12 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from midstream.language.grammar import NAMES, Grammar
-from midstream.language.nodes import Duration, Node, TypeName, at
+from midstream.language.call_grammar import PREDICATE, CallGrammar
+from midstream.language.grammar import NAMES
+from midstream.language.nodes import Node, at
 
-OR, AND, NOT, PREDICATE, CONCATENATION, SUM, PRODUCT, SIGN = range(1, 9)
+OR, AND, NOT = 1, 2, 3
+CONCATENATION, SUM, PRODUCT, SIGN = 5, 6, 7, 8
 
 BINARY: dict[TokenType, tuple[int, type[exp.Expression]]] = {
     TokenType.OR: (OR, exp.Or),
@@ -25,11 +27,17 @@ BINARY: dict[TokenType, tuple[int, type[exp.Expression]]] = {
     TokenType.GTE: (PREDICATE, exp.GTE),
     TokenType.LIKE: (PREDICATE, exp.Like),
     TokenType.ILIKE: (PREDICATE, exp.ILike),
+    TokenType.TILDE: (PREDICATE, exp.RegexpLike),
     TokenType.DPIPE: (CONCATENATION, exp.DPipe),
+    TokenType.ARROW: (CONCATENATION, exp.JSONExtract),
+    TokenType.DARROW: (CONCATENATION, exp.JSONExtractScalar),
+    TokenType.AMP: (CONCATENATION, exp.BitwiseAnd),
+    TokenType.PIPE: (CONCATENATION, exp.BitwiseOr),
     TokenType.PLUS: (SUM, exp.Add),
     TokenType.DASH: (SUM, exp.Sub),
     TokenType.STAR: (PRODUCT, exp.Mul),
     TokenType.SLASH: (PRODUCT, exp.Div),
+    TokenType.DIV: (PRODUCT, exp.IntDiv),
     TokenType.MOD: (PRODUCT, exp.Mod),
 }
 
@@ -39,17 +47,12 @@ NEGATABLE = (TokenType.IN, TokenType.BETWEEN, TokenType.LIKE, TokenType.ILIKE)
 
 FUNCTION_WORDS = frozenset({TokenType.VAR, TokenType.IDENTIFIER, TokenType.LEFT, TokenType.RIGHT})
 
+WINDOW_WORDS = ("RANGE", "ROWS", "NOW", "UNBOUNDED", "HOP", "TUMBLE", "PARTITION")
+
 CLAUSES = frozenset({TokenType.FROM, TokenType.WHERE, TokenType.GROUP_BY, TokenType.HAVING, TokenType.ALIAS})
 
-UNITS = frozenset(
-    {"us", "ms", "s", "sec", "min", "h", "d", "microsecond", "millisecond", "second", "minute", "hour", "day"}
-    | {"week", "month", "quarter", "year"}
-)
 
-FIELDS = {"DOW": "dayofweek", "DOY": "dayofyear"}
-
-
-class ExpressionGrammar(Grammar):
+class ExpressionGrammar(CallGrammar):
     """Reads values."""
 
     def query(self) -> Node:
@@ -102,9 +105,10 @@ class ExpressionGrammar(Grammar):
                 self.need(TokenType.AND, "AND between the two bounds of BETWEEN")
                 return at(exp.Between(this=left, low=low, high=self.value(PREDICATE)), operator)
         made = at(BINARY[operator.token_type][1](this=left, expression=self.value(PREDICATE)), operator)
-        if self.peek_word("ESCAPE"):
-            self.fail("LIKE … ESCAPE is not supported", hint="use regexp_matches(s, pattern) or contains(s, part)")
-        return made
+        if not self.take_word("ESCAPE"):
+            return made
+        name = "like_escape" if operator.token_type == TokenType.LIKE else "ilike_escape"
+        return self._named_call(name, operator, left, made.expression, self.value(PREDICATE))
 
     def _is(self, left: Node, operator: Token) -> Node:
         negated = self.take(TokenType.NOT)
@@ -129,13 +133,6 @@ class ExpressionGrammar(Grammar):
         self.need(TokenType.R_PAREN, ")")
         return at(made, operator)
 
-    def values(self) -> list[Node]:
-        """One or more values, separated by commas."""
-        found = [self.value()]
-        while self.take(TokenType.COMMA):
-            found.append(self.value())
-        return found
-
     def _prefix(self) -> Node:
         token = self._curr
         match token.token_type:
@@ -148,14 +145,69 @@ class ExpressionGrammar(Grammar):
             case TokenType.PLUS:
                 self._advance()
                 return self.value(SIGN)
+            case TokenType.TILDE:
+                self._advance()
+                return at(exp.BitwiseNot(this=self.value(SIGN)), token)
         value = self._primary(token)
-        while self.peek(TokenType.DCOLON):
-            operator = self._curr
-            self._advance()
-            value = at(exp.Cast(this=value, to=self.type_name()), operator)
-        if self.peek(TokenType.L_BRACKET):
-            self.fail("[ is not expected after a value", hint="windows stand after streams and sub-queries in FROM")
+        while (after := self._suffix(value)) is not None:
+            value = after
         return value
+
+    def _suffix(self, value: Node) -> Node | None:
+        """The value with what stands right after it: a cast, an element, a field, a time zone."""
+        operator = self._curr
+        if self.take(TokenType.DCOLON):
+            return at(exp.Cast(this=value, to=self.type_name()), operator)
+        if self.peek(TokenType.L_BRACKET):
+            return self._element(value, operator)
+        if self.peek(TokenType.DOT) and not isinstance(value, exp.Literal):
+            self._advance()
+            name = self._after_dot()
+            return self._named_call("field", operator, value, at(exp.Literal(this=name.name, is_string=True), operator))
+        if self.peek_word("AT") and self._next.text.upper() == "TIME":
+            self._advance(2)
+            self.need_word("ZONE")
+            return self._named_call("timezone", operator, self.value(SIGN), value)
+        return None
+
+    def _element(self, value: Node, operator: Token) -> Node:
+        if self._next.text.upper() in WINDOW_WORDS:
+            self.fail("[ is not expected after a value", hint="windows stand after streams and sub-queries in FROM")
+        self._advance()
+        first = exp.Literal(this="1", is_string=False) if self.peek(TokenType.COLON) else self.value()
+        if not self.take(TokenType.COLON):
+            self.need(TokenType.R_BRACKET, "]")
+            return self._named_call("subscript", operator, value, first)
+        last = exp.Neg(this=exp.Literal(this="1", is_string=False)) if self.peek(TokenType.R_BRACKET) else self.value()
+        self.need(TokenType.R_BRACKET, "]")
+        return self._named_call("slice", operator, value, first, last)
+
+    def _list(self, token: Token) -> Node:
+        if self._next.text.upper() in WINDOW_WORDS:
+            self.fail("a window needs a stream before it", hint="write it after a stream in FROM: A [RANGE 10]")
+        self._advance()
+        elements = [] if self.peek(TokenType.R_BRACKET) else self.values()
+        self.need(TokenType.R_BRACKET, "]")
+        return self._named_call("list_value", token, *elements)
+
+    def _pairs(self, function: str, token: Token) -> Node:
+        """`{'a': 1, 'b': 2}`: names and values in turn."""
+        parts: list[Node] = []
+        while not parts or self.take(TokenType.COMMA):
+            name = self._curr
+            parts.append(self.value() if name.token_type != TokenType.VAR else self._word())
+            self.need(TokenType.COLON, ":")
+            parts.append(self.value())
+        self.need(TokenType.R_BRACE, "}")
+        return self._named_call(function, token, *parts)
+
+    def _word(self) -> Node:
+        token = self._curr
+        self._advance()
+        return at(exp.Literal(this=token.text, is_string=True), token)
+
+    def _named_call(self, name: str, token: Token, *arguments: Node) -> Node:
+        return at(exp.Anonymous(this=name, expressions=list(arguments)), token)
 
     def _primary(self, token: Token) -> Node:
         match token.token_type:
@@ -189,17 +241,15 @@ class ExpressionGrammar(Grammar):
             case TokenType.STAR:
                 self.fail("* is not expected here", hint="write * alone in SELECT, or count(*)")
             case TokenType.L_BRACKET:
-                self.fail("a window needs a stream before it", hint="write it after a stream in FROM: A [RANGE 10]")
+                return self._list(token)
+            case TokenType.L_BRACE:
+                self._advance()
+                return self._pairs("named_struct", token)
             case TokenType.PLACEHOLDER | TokenType.PARAMETER | TokenType.COLON:
                 self.fail("queries have no parameters", hint="write the value itself")
         if token.token_type in FUNCTION_WORDS:
             return self._named(token)
         self.expected("an expression")
-
-    def string(self) -> exp.Literal:
-        """A string literal."""
-        token = self.need(TokenType.STRING, "a string in single quotes")
-        return at(exp.Literal(this=token.text, is_string=True), token)
 
     def _parenthesised(self, token: Token) -> Node:
         if self.begins_query():
@@ -241,6 +291,14 @@ class ExpressionGrammar(Grammar):
         if word == "INTERVAL" and following in (TokenType.STRING, TokenType.NUMBER):
             self._advance()
             return at(exp.Interval(this=self.duration()), token)
+        if word == "ARRAY" and following == TokenType.L_BRACKET:
+            self._advance()
+            return self._list(token)
+        if word == "MAP" and following == TokenType.L_BRACE:
+            self._advance(2)
+            pairs = self._pairs("map", token).expressions
+            lists = [self._named_call("list_value", token, *pairs[start::2]) for start in (0, 1)]
+            return self._named_call("map", token, *lists)
         if word and following == TokenType.STRING:
             named = self.type_name()
             return at(exp.Cast(this=self.string(), to=named), token)
@@ -253,8 +311,7 @@ class ExpressionGrammar(Grammar):
         parts = [self.identifier("a column name")]
         while self.peek(TokenType.DOT):
             if len(parts) == 2:
-                hint = "a column is written column or stream.column; fields of nested values cannot be read"
-                self.fail("a column name has too many parts", first, hint=hint)
+                break
             self._advance()
             if self.peek(TokenType.STAR) and len(parts) == 1:
                 star = at(exp.Star(), self._curr)
@@ -269,120 +326,3 @@ class ExpressionGrammar(Grammar):
             self.expected("a column name after the dot")
         self._advance()
         return self.identifier_of(token)
-
-    def _call(self, token: Token) -> Node:
-        name = token.text.upper() if token.token_type != TokenType.IDENTIFIER else ""
-        self._advance(2)
-        match name:
-            case "CAST" | "TRY_CAST":
-                return self._cast(token, name)
-            case "EXTRACT":
-                return self._extract(token)
-            case "POSITION":
-                return self._position(token)
-        return self._function(token)
-
-    def _function(self, token: Token) -> Node:
-        made = at(exp.Anonymous(this=token.text, expressions=[]), token)
-        if self.peek(TokenType.STAR) and self._next.token_type == TokenType.R_PAREN:
-            made.set("expressions", [at(exp.Star(), self._curr)])
-            self._advance()
-        elif not self.peek(TokenType.R_PAREN):
-            if self.take(TokenType.DISTINCT):
-                made.set("distinct", True)
-            else:
-                self.take(TokenType.ALL)
-            made.set("expressions", self._arguments(token))
-        self.need(TokenType.R_PAREN, ") or , after an argument")
-        return self._after_call(made)
-
-    def _arguments(self, token: Token) -> list[Node]:
-        arguments = self.values()
-        if token.text.upper() in ("SUBSTRING", "SUBSTR") and self.take(TokenType.FROM):
-            arguments.append(self.value())
-            if self.take_word("FOR"):
-                arguments.append(self.value())
-        if self.peek(TokenType.ORDER_BY):
-            self.fail("an aggregate takes no ORDER BY", hint="a snapshot is a multiset: it has no order")
-        return arguments
-
-    def _after_call(self, made: Node) -> Node:
-        if self.peek_word("FILTER") and self._next.token_type == TokenType.L_PAREN:
-            self._advance(2)
-            self.need(TokenType.WHERE, "WHERE")
-            made.set("filter", self.value())
-            self.need(TokenType.R_PAREN, ")")
-        if self.peek_word("OVER", "WITHIN") and (
-            self._next.token_type == TokenType.L_PAREN or self._next.text.upper() == "GROUP"
-        ):
-            self.fail(
-                "window functions are not part of the language",
-                hint="put the window on the stream, for instance A [ROWS 5], and aggregate over it",
-            )
-        return made
-
-    def _cast(self, token: Token, name: str) -> Node:
-        value = self.value()
-        self.need(TokenType.ALIAS, "AS and a type")
-        kind = exp.TryCast if name == "TRY_CAST" else exp.Cast
-        made = at(kind(this=value, to=self.type_name()), token)
-        self.need(TokenType.R_PAREN, ")")
-        return made
-
-    def _extract(self, token: Token) -> Node:
-        field = self.take(TokenType.VAR, TokenType.STRING)
-        if field is None:
-            self.expected("a field such as YEAR or HOUR")
-        self.need(TokenType.FROM, "FROM")
-        value = self.value()
-        self.need(TokenType.R_PAREN, ")")
-        name = FIELDS.get(field.text.upper(), field.text.lower())
-        return at(exp.Anonymous(this=name, expressions=[value]), field)
-
-    def _position(self, token: Token) -> Node:
-        needle = self.value(PREDICATE)
-        self.need(TokenType.IN, "IN")
-        value = self.value()
-        self.need(TokenType.R_PAREN, ")")
-        return at(exp.Anonymous(this="strpos", expressions=[value, needle]), token)
-
-    def type_name(self) -> TypeName:
-        """The name of a type, with its parameters."""
-        token = self._curr
-        name = self.identifier("a type name").name.upper()
-        if name == "DOUBLE":
-            self.take_word("PRECISION")
-        parameters = []
-        if self.take(TokenType.L_PAREN):
-            parameters.append(self.need(TokenType.NUMBER, "a number").text)
-            while self.take(TokenType.COMMA):
-                parameters.append(self.need(TokenType.NUMBER, "a number").text)
-            self.need(TokenType.R_PAREN, ")")
-        zoned = False
-        if name in ("TIMESTAMP", "TIME"):
-            zoned = self._zone()
-        return at(TypeName(this=name, expressions=parameters, zoned=zoned), token)
-
-    def _zone(self) -> bool:
-        word = self.take(TokenType.WITH) or self.take_word("WITHOUT")
-        if word is None:
-            return False
-        self.need_word("TIME")
-        self.need_word("ZONE")
-        return word.token_type == TokenType.WITH
-
-    def duration(self) -> Duration:
-        """An amount of time: `100`, `-5 SECONDS`, `'5 seconds'`, `INTERVAL '5' SECOND`."""
-        token = self._curr
-        self.take_word("INTERVAL")
-        if text := self.take(TokenType.STRING):
-            amount = text.text
-        else:
-            sign = "-" if self.take(TokenType.DASH) else ""
-            amount = sign + self.need(TokenType.NUMBER, "a number or a duration such as '5 seconds'").text
-        unit = self.take(TokenType.VAR).text if self._unit_follows() else None  # type: ignore[union-attr]
-        return at(Duration(this=amount, unit=unit), token)
-
-    def _unit_follows(self) -> bool:
-        word = self._curr.text.lower()
-        return self.peek(TokenType.VAR) and (word in UNITS or word.removesuffix("s") in UNITS)

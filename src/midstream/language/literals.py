@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import re
 from decimal import Decimal, InvalidOperation
 from zoneinfo import ZoneInfo
 
@@ -16,7 +17,7 @@ from midstream.algebra.time import INFINITY, TIMESTAMP_TIME, ticks
 from midstream.algebra.types import DECIMAL_DIGITS, DURATION
 from midstream.errors import QueryError
 from midstream.language.binding import nearest
-from midstream.language.nodes import Duration, TypeName
+from midstream.language.nodes import Duration, Node, TypeName
 
 LONGEST_NUMBER = 400
 LONGEST_DURATION = 100
@@ -112,6 +113,20 @@ def interval(node: exp.Interval) -> Literal:
     if abs(found) >= INFINITY:
         raise QueryError(f"{text} is too long a time")
     return Literal(dt.timedelta(microseconds=found), DURATION)
+
+
+_MONTHS = {"month": 1, "mon": 1, "quarter": 3, "year": 12, "y": 12, "decade": 120, "century": 1200}
+
+
+def months(node: Node) -> int | None:
+    """The months of `INTERVAL '1 year 2 months'`; None for anything else, days among it."""
+    if not isinstance(node, exp.Interval):
+        return None
+    parts = re.findall(r"([+-]?\d+)\s*([a-zA-Z]+)", duration_text(node.this))
+    factors = [_MONTHS.get(unit.lower()) or _MONTHS.get(unit.lower().removesuffix("s")) for _, unit in parts]
+    if not factors or None in factors:
+        return None
+    return sum(int(number) * (factor or 0) for (number, _), factor in zip(parts, factors, strict=True))
 
 
 def literal_as(literal: Literal, type_: pa.DataType) -> Literal | None:

@@ -6,16 +6,18 @@ A binder belongs to one clause of one SELECT: it knows what names mean there, an
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as kind
 from sqlglot import exp
 
+from midstream.algebra.borrowed import BORROWED, OVERLOADS, borrow
 from midstream.algebra.expressions import Call, Case, Cast, Expression, Literal, columns_of
 from midstream.algebra.functions import SCALAR, require_condition
 from midstream.algebra.plan import Relation
-from midstream.algebra.types import BOOLEAN, common_type, is_instant, show_type
+from midstream.algebra.types import BOOLEAN, common_type, is_instant, plain, show_type
 from midstream.errors import QueryError
 from midstream.language import literals
 from midstream.language.aggregates import Aggregates
@@ -41,6 +43,12 @@ OPERATORS: dict[type[Node], str] = {
     exp.GTE: ">=",
     exp.Like: "like",
     exp.ILike: "ilike",
+    exp.RegexpLike: "regexp_matches",
+    exp.JSONExtract: "json_extract",
+    exp.JSONExtractScalar: "json_extract_string",
+    exp.BitwiseAnd: "bitwise_and",
+    exp.BitwiseOr: "bitwise_or",
+    exp.IntDiv: "integer_division",
     exp.NullSafeEQ: "is_not_distinct_from",
     exp.NullSafeNEQ: "is_distinct_from",
 }
@@ -82,14 +90,29 @@ class ScalarBinder:
 
     def call(self, function: str, arguments: list[Expression], nodes: list[Node], node: Node) -> Call:
         """A built-in function, its arguments cast to what it takes."""
+        if function in BORROWED:
+            return self._borrowed(function, arguments, node)
         if function in READS_LITERALS:
             arguments = self._read_literals(arguments, nodes)
         with self.binding.at(node):
-            signature = SCALAR[function](tuple(a.type for a in arguments))
+            try:
+                signature = SCALAR[function](tuple(a.type for a in arguments))
+            except QueryError:
+                with suppress(QueryError):
+                    return self._borrowed(OVERLOADS.get(function, function), arguments, node)
+                raise
         cast = tuple(coerce(a, t) for a, t in zip(arguments, signature.arguments, strict=True))
         return Call(function, cast, signature.result)
 
+    def _borrowed(self, function: str, arguments: list[Expression], node: Node) -> Call:
+        """A function that another engine computes, which casts its arguments itself."""
+        plain_arguments = tuple(coerce(a, plain(a.type)) for a in arguments)
+        with self.binding.at(node):
+            return Call(function, plain_arguments, borrow(function, plain_arguments).type)
+
     def _bind(self, node: Node) -> Expression:
+        if isinstance(node, exp.Add | exp.Sub) and (moved := self._moved_by_months(node)) is not None:
+            return moved
         operator = OPERATORS.get(type(node))
         if operator is not None:
             return self._apply(operator, [node.this, node.expression], node)
@@ -97,6 +120,16 @@ class ScalarBinder:
         if method is None:
             raise self.binding.error("this is not a value", node, hint="write a column or an expression")
         return method(self, node)
+
+    def _moved_by_months(self, node: exp.Add | exp.Sub) -> Call | None:
+        """An instant and an INTERVAL of months, which are not all as long."""
+        instant, amount = node.this, literals.months(node.expression)
+        if amount is None and isinstance(node, exp.Add):
+            instant, amount = node.expression, literals.months(node.this)
+        if amount is None:
+            return None
+        months = Literal(-amount if isinstance(node, exp.Sub) else amount, pa.int64())
+        return self.call("add_months", [self.bind(instant), months], [instant, node], node)
 
     def _apply(self, function: str, nodes: list[Node], node: Node) -> Call:
         return self.call(function, [self.bind(n) for n in nodes], nodes, node)
@@ -120,6 +153,9 @@ class ScalarBinder:
         shorthand = None if node.args.get("table") else self.shorthands.get(node.this.name.casefold())
         if shorthand is not None and not self.scope.knows(node):
             return self._shorthand(shorthand)
+        if node.args.get("table") and (nested := self.scope.nested(node)) is not None:
+            name = exp.Literal(this=node.this.name, is_string=True)
+            return self._apply("field", [exp.Column(this=nested), name], node)
         _, bound = self.scope.resolve(node)
         self.places.setdefault(str(bound), place(node))
         return bound
@@ -170,6 +206,9 @@ class ScalarBinder:
 
     def _not(self, node: exp.Not) -> Expression:
         return self._apply("not", [node.this], node)
+
+    def _bitwise_not(self, node: exp.BitwiseNot) -> Expression:
+        return self._apply("bitwise_not", [node.this], node)
 
     def _is(self, node: exp.Is) -> Expression:
         if isinstance(node.expression, exp.Null):
@@ -292,6 +331,7 @@ BINDERS: dict[type[Node], Callable[[ScalarBinder, Any], Expression]] = {
     exp.And: ScalarBinder._logic,
     exp.Or: ScalarBinder._logic,
     exp.Not: ScalarBinder._not,
+    exp.BitwiseNot: ScalarBinder._bitwise_not,
     exp.Is: ScalarBinder._is,
     exp.Between: ScalarBinder._between,
     exp.In: ScalarBinder._in,

@@ -84,6 +84,14 @@ class Scope:
         """Whether a column name means something here."""
         return self._find(node) is not None
 
+    def nested(self, node: exp.Column) -> exp.Identifier | None:
+        """The column that holds a field, if `column.field` is what is written and no source has the name."""
+        table: exp.Identifier = node.args["table"]
+        scopes = [self, *([self.outer] if self.outer else [])]
+        if any(match_name(table, [s.name for s in scope.sources]) for scope in scopes):
+            return None
+        return table if self.knows(exp.Column(this=table)) else None
+
     def everything(self) -> Iterator[tuple[str, Expression]]:
         """All visible columns in the order of `SELECT *`."""
         for part in range(self.part + 1):

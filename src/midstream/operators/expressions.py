@@ -17,6 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from midstream.algebra.borrowed import BORROWED, borrow, columns_among
+from midstream.algebra.database import evaluate
 from midstream.algebra.declarations import ScalarFunction, UserFunction
 from midstream.algebra.expressions import Call, Case, Cast, Column, Expression, Literal, walk
 from midstream.errors import InputError, InternalError
@@ -109,7 +111,9 @@ def _compile(expression: Expression, schema: pa.Schema, functions: Functions) ->
             return _Constant(pa.array([value], data_type)[0])
     parts = [_compile(argument, schema, functions) for argument in expression.arguments]
     if isinstance(expression, Call) and expression.function not in KERNELS:
-        return _user_call(expression, functions, parts)
+        if expression.function.lower() in functions or expression.function not in BORROWED:
+            return _user_call(expression, functions, parts)
+        return _borrowed_call(expression, parts)
     constants = tuple(part.value if isinstance(part, _Constant) else None for part in parts)
     if any(constant is None for constant in constants):
         return _computed(expression, parts, constants)
@@ -210,6 +214,20 @@ def _user_call(call: Call, functions: Functions, parts: Sequence[Node]) -> Node:
         return result
 
     return evaluate
+
+
+def _borrowed_call(call: Call, parts: Sequence[Node]) -> Node:
+    sql, needed = borrow(call.function, call.args).sql, [parts[i] for i in columns_among(call.args)]
+    if not needed:
+        return _folded(lambda batch: evaluate(sql, (), call.type, str(call)), call.type)
+
+    def compute(batch: pa.RecordBatch) -> Datum:
+        length = batch.num_rows
+        if not length:
+            return pa.nulls(0, call.type)
+        return evaluate(sql, [column(part(batch), length) for part in needed], call.type, str(call))
+
+    return compute
 
 
 def _case(case: Case, parts: Sequence[Node]) -> Node:

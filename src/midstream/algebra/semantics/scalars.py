@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from midstream.algebra.borrowed import BORROWED, borrow, columns_among
+from midstream.algebra.database import evaluate
 from midstream.algebra.declarations import Catalog, ScalarFunction
 from midstream.algebra.expressions import Call, Case, Cast, Column, Expression, Literal
 from midstream.algebra.semantics.casts import DoesNotFit, cast
@@ -71,7 +73,19 @@ def _definition(call: Call, catalog: Catalog) -> Definition:
     if call.function in TYPED:
         typed = TYPED[call.function]
         return _null_if_any_is_null(lambda *values: typed(call, *values))
+    if call.function in BORROWED and call.function not in catalog.functions:
+        return _borrowed(call)
     return _user_function(call, catalog)
+
+
+def _borrowed(call: Call) -> Definition:
+    sql, needed = borrow(call.function, call.args).sql, columns_among(call.args)
+
+    def compute(*values: Any) -> Any:
+        columns = [arrow_array([values[i]], call.args[i].type) for i in needed]
+        return python_values(evaluate(sql, columns, call.type, str(call)))[0]
+
+    return compute
 
 
 def _null_if_any_is_null(definition: Definition) -> Definition:

@@ -6,6 +6,7 @@ import glob
 import os
 from collections.abc import Mapping
 
+from midstream.algebra.borrowed import BORROWED
 from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS
 from midstream.interface.shell.streams import FileStream
 from midstream.language.dialect import CQL
@@ -13,7 +14,7 @@ from midstream.language.dialect import CQL
 WINDOWS = ("RANGE", "ROWS", "NOW", "UNBOUNDED", "PARTITION BY", "HOP", "TUMBLE", "SLIDE")
 OTHERS = ("ISTREAM", "DSTREAM", "RSTREAM", "BY", "WITHIN", "EXPLAIN", "CREATE STREAM", "CAST", "INTERVAL", "OUTER")
 WORDS = sorted({*(word for word in CQL.Tokenizer.KEYWORDS if word.isalpha()), *WINDOWS, *OTHERS})
-FUNCTIONS = sorted(name for name in {*SCALAR, *AGGREGATE, *SYNONYMS} if name.isidentifier())
+FUNCTIONS = sorted(name for name in {*SCALAR, *AGGREGATE, *BORROWED, *SYNONYMS} if name.isidentifier())
 
 
 def candidates(line: str, word: str, streams: Mapping[str, FileStream], commands: tuple[str, ...]) -> list[str]:

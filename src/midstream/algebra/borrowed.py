@@ -1,0 +1,216 @@
+"""Functions whose meaning is DuckDB's: a name, and the SQL that it stands for.
+
+`{0}`, `{1}` are arguments, `{*}` is all of them, `{:}` pairs of names and values. Of several texts the first that
+has a meaning for the arguments' types counts. Constants are written into the SQL, because some functions take nothing
+else; types are whatever DuckDB says.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.types as kind
+
+from midstream.algebra.database import column_name, type_of
+from midstream.algebra.expressions import Expression, Literal
+from midstream.algebra.signatures import refuse
+from midstream.algebra.types import plain
+from midstream.errors import QueryError
+
+
+def _same(names: str) -> dict[str, tuple[str, ...]]:
+    return {name: (f"{name}({{*}})",) for name in names.split()}
+
+
+_NUMBERS = (
+    "acos acosh asin asinh atan atan2 atanh cos cosh cot sin sinh tan tanh degrees radians cbrt pi gamma lgamma log2"
+    " gcd lcm even nextafter isnan isinf isfinite signbit bit_count trunc xor log fdiv fmod"
+)
+_TEXTS = (
+    "ascii ord unicode repeat concat_ws format printf levenshtein damerau_levenshtein hamming jaccard jaro_similarity"
+    " jaro_winkler_similarity translate strip_accents bit_length strlen md5 sha1 sha256 base64 from_base64 to_base64"
+    " bin hex unhex to_hex unbin url_encode url_decode nfc_normalize regexp_full_match regexp_escape regexp_replace"
+    " regexp_extract_all regexp_split_to_array string_split string_split_regex like_escape ilike_escape"
+)
+_DATES = (
+    "century dayname decade era isodow isoyear julian last_day make_date make_time make_timestamp"
+    " microsecond millisecond millennium monthname quarter week weekofyear weekday yearweek date_part"
+    " strptime try_strptime epoch_us epoch_ns time_bucket days_in_month timezone"
+)
+_JSON = (
+    "json_extract json_array_length json_type json_keys json_valid json_value json_exists"
+    " json_contains json_structure json_object json_array json_merge_patch to_json"
+)
+_LISTS = (
+    "array_length array_to_string list_contains list_has_any list_has_all list_position list_concat list_append"
+    " list_prepend list_distinct list_unique list_sort list_reverse_sort list_reverse list_slice list_extract list_sum"
+    " list_avg list_min list_max list_first list_last list_count list_median list_mode list_product list_bool_and"
+    " list_bool_or list_intersect list_zip list_value flatten cardinality map map_keys map_values map_entries"
+    " map_contains map_from_entries map_concat map_extract map_extract_value struct_extract struct_keys"
+)
+
+_UTF8 = "lower({1}) IN ('utf-8', 'utf8', 'us-ascii')"
+
+BORROWED: Mapping[str, tuple[str, ...]] = {
+    **_same(f"{_NUMBERS} {_TEXTS} {_DATES} {_JSON} {_LISTS}"),
+    "factorial": ("factorial({0}::INTEGER)",),
+    "chr": ("chr({0}::INTEGER)",),
+    "octet_length": ("strlen({0})", "octet_length({0})"),
+    "initcap": (
+        r"array_to_string(list_transform(regexp_extract_all({0}, '\w+|\W+'),"
+        " lambda w: upper(w[1]) || lower(w[2:])), '')",
+    ),
+    "regexp_extract": ("regexp_extract({0}, {1})", "regexp_extract({0}, {1}, {2}::INTEGER)"),
+    "substring_index": (
+        "array_to_string(CASE WHEN {2} >= 0 THEN string_split({0}, {1})[1:{2}]"
+        " ELSE string_split({0}, {1})[{2}:] END, {1})",
+    ),
+    "trim_of": ("trim({0}, {1})",),
+    "ltrim_of": ("ltrim({0}, {1})",),
+    "rtrim_of": ("rtrim({0}, {1})",),
+    "overlay": ("overlay({0} PLACING {1} FROM {2})", "overlay({0} PLACING {1} FROM {2} FOR {3})"),
+    "encode": (
+        "encode({0})",
+        f"CASE WHEN {_UTF8} THEN encode({{0}}) ELSE error('only UTF-8') END",
+        "CASE lower({1}) WHEN 'hex' THEN lower(hex({0})) WHEN 'base64' THEN base64({0}) END",
+    ),
+    "decode": (
+        "decode({0})",
+        f"CASE WHEN {_UTF8} THEN decode({{0}}) ELSE error('only UTF-8') END",
+        "CASE lower({1}) WHEN 'hex' THEN unhex({0}) WHEN 'base64' THEN from_base64({0}) END",
+    ),
+    "to_timestamp": ("make_timestamptz(({0} * 1000000)::BIGINT)", "{0}::TIMESTAMP", "strptime({0}, {1})"),
+    "to_timestamp_ltz": (
+        "make_timestamptz({0}::BIGINT * CASE {1} WHEN 0 THEN 1000000 WHEN 3 THEN 1000 ELSE 1 END)",
+        "make_timestamptz({0} * 1000)",
+        "{0}::TIMESTAMP::TIMESTAMPTZ",
+    ),
+    "to_date": ("{0}::DATE", "strptime({0}, {1})::DATE"),
+    "to_char": ("strftime({0}, {1})", "strftime({0}::TIMESTAMP, {1})"),
+    "from_unixtime": (
+        "strftime(make_timestamp({0}::BIGINT * 1000000), '%Y-%m-%d %H:%M:%S')",
+        "strftime(make_timestamp({0}::BIGINT * 1000000), {1})",
+    ),
+    "unix_timestamp": ("floor(epoch({0}::TIMESTAMPTZ))::BIGINT", "floor(epoch(strptime({0}, {1})))::BIGINT"),
+    "add_months": ("({0} + to_months({1}::INTEGER))",),
+    "date_add": ("({0}::DATE + {1}::INTEGER)", "({0} + {1})"),
+    "date_sub": ("date_sub({0}, {1}, {2})", "({0}::DATE - {1}::INTEGER)", "({0} - {1})"),
+    "date_diff": ("date_diff({0}, {1}, {2})", "date_diff('day', {1}, {0})"),
+    "timestampadd": ("({2} + ({1} || ' ' || {0})::INTERVAL)",),
+    "parse_json": ("json({0})",),
+    "json_extract_string": ("json_extract_string({0}, {1})",),
+    "array_join": (
+        "array_to_string({0}, {1})",
+        "array_to_string(list_transform({0}, lambda x: coalesce(x, {2})), {1})",
+    ),
+    "named_struct": ("{{:}}",),
+    "joined": ("({0} || {1})",),
+    "subscript": ("{0}[{1}]",),
+    "slice": ("{0}[{1}:{2}]",),
+    "field": ("struct_extract({0}, {1})", "{0} ->> {1}"),
+    "integer_division": ("({0} // {1})",),
+    "bitwise_and": ("({0} & {1})",),
+    "bitwise_or": ("({0} | {1})",),
+    "bitwise_not": ("(~{0})",),
+    "shift_left": ("({0} << {1})",),
+    "shift_right": ("({0} >> {1})",),
+}
+"""Every function that DuckDB computes."""
+
+OVERLOADS: Mapping[str, str] = {
+    "length": "array_length",
+    "contains": "list_contains",
+    "concat": "list_concat",
+    "||": "joined",
+    "reverse": "list_reverse",
+    "trim": "trim_of",
+    "ltrim": "ltrim_of",
+    "rtrim": "rtrim_of",
+}
+"""What a function of the language is called where its arguments are other than its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Borrowed:
+    """The SQL of a call over its arguments that are no constants, in their order, and its type."""
+
+    sql: str
+    type: pa.DataType
+
+
+def borrow(function: str, arguments: Sequence[Expression]) -> Borrowed:
+    """What a function makes of its arguments; a QueryError if it has no meaning for them."""
+    types = tuple(plain(a.type) for a in arguments)
+    if function not in BORROWED:
+        raise refuse(function, types)
+    texts = _texts(arguments)
+    columns = tuple(plain(a.type) for a in arguments if _constant(a) is None)
+    problem = "it takes other arguments"
+    for template in BORROWED[function]:
+        sql = _filled(template, texts)
+        if sql is None:
+            continue
+        try:
+            return Borrowed(sql, type_of(sql, columns))
+        except QueryError as error:
+            problem = _candidates(error.message)
+    raise refuse(function, types, problem)
+
+
+def columns_among(arguments: Sequence[Expression]) -> list[int]:
+    """Which arguments are columns in SQL, and no constants."""
+    return [i for i, argument in enumerate(arguments) if _constant(argument) is None]
+
+
+def _texts(arguments: Sequence[Expression]) -> list[str]:
+    places = iter(range(len(arguments)))
+    return [_constant(a) or column_name(next(places)) for a in arguments]
+
+
+def _filled(template: str, texts: list[str]) -> str | None:
+    """The template with its arguments in place; None if it is for another number of them."""
+    if "{*}" in template:
+        return template.replace("{*}", ", ".join(texts))
+    if "{:}" in template:
+        pairs = zip(texts[::2], texts[1::2], strict=False)
+        return template.replace("{:}", ", ".join(f"{name}: {value}" for name, value in pairs))
+    if f"{{{len(texts)}}}" in template or not all(f"{{{i}}}" in template for i in range(len(texts))):
+        return None
+    for i, text in enumerate(texts):
+        template = template.replace(f"{{{i}}}", text)
+    return template
+
+
+def _candidates(message: str) -> str:
+    """What DuckDB says could be meant."""
+    found = [line.strip() for line in message.splitlines() if line.startswith("\t") and "(" in line]
+    if found:
+        return f"it is {' or '.join(found[:4])}"
+    return message.splitlines()[0].partition("Error: ")[2] or message.splitlines()[0]
+
+
+def _constant(expression: Expression) -> str | None:
+    """A constant as SQL; None for what has to be a column."""
+    if not isinstance(expression, Literal):
+        return None
+    match expression.value:
+        case None:
+            return "NULL" if kind.is_null(expression.type) else None
+        case bool(value):
+            return str(value).upper()
+        case int(value):
+            return str(value) if abs(value) < 2**31 else f"{value}::BIGINT"
+        case float(value):
+            return f"{value!r}::DOUBLE" if math.isfinite(value) else f"'{value}'::DOUBLE"
+        case Decimal():
+            return f"{expression.value}::DECIMAL({expression.type.precision}, {expression.type.scale})"
+        case str(value) if "\0" not in value:
+            return "'" + value.replace("'", "''") + "'"
+        case dt.date() as value if not isinstance(value, dt.datetime):
+            return f"DATE '{value.isoformat()}'"
+    return None

@@ -1,0 +1,180 @@
+"""The grammar of calls: functions and the forms that SQL gives some of them, types, and amounts of time."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+from sqlglot.tokenizer_core import Token, TokenType
+
+from midstream.language.grammar import Grammar
+from midstream.language.nodes import Duration, Node, TypeName, at
+
+PREDICATE = 4
+"""How tight comparisons bind: what stands before IN in POSITION binds tighter."""
+
+UNITS = frozenset(
+    {"us", "ms", "s", "sec", "min", "h", "d", "microsecond", "millisecond", "second", "minute", "hour", "day"}
+    | {"week", "month", "quarter", "year"}
+)
+
+FIELDS = {"DOW": "dayofweek", "DOY": "dayofyear"}
+
+
+class CallGrammar(Grammar):
+    """Reads calls, types and durations."""
+
+    def value(self, power: int = 0) -> Node:
+        """A value, read by the grammar of values."""
+        raise NotImplementedError
+
+    def values(self) -> list[Node]:
+        """One or more values, separated by commas."""
+        found = [self.value()]
+        while self.take(TokenType.COMMA):
+            found.append(self.value())
+        return found
+
+    def string(self) -> exp.Literal:
+        """A string literal."""
+        token = self.need(TokenType.STRING, "a string in single quotes")
+        return at(exp.Literal(this=token.text, is_string=True), token)
+
+    def _call(self, token: Token) -> Node:
+        name = token.text.upper() if token.token_type != TokenType.IDENTIFIER else ""
+        self._advance(2)
+        match name:
+            case "CAST" | "TRY_CAST":
+                return self._cast(token, name)
+            case "EXTRACT":
+                return self._extract(token)
+            case "POSITION":
+                return self._position(token)
+            case "TRIM":
+                return self._trim(token)
+            case "OVERLAY":
+                return self._separated(token, "PLACING", "FROM", "FOR")
+        return self._function(token)
+
+    def _function(self, token: Token) -> Node:
+        made = at(exp.Anonymous(this=token.text, expressions=[]), token)
+        if self.peek(TokenType.STAR) and self._next.token_type == TokenType.R_PAREN:
+            made.set("expressions", [at(exp.Star(), self._curr)])
+            self._advance()
+        elif not self.peek(TokenType.R_PAREN):
+            if self.take(TokenType.DISTINCT):
+                made.set("distinct", True)
+            else:
+                self.take(TokenType.ALL)
+            made.set("expressions", self._arguments(token))
+        self.need(TokenType.R_PAREN, ") or , after an argument")
+        return self._after_call(made)
+
+    def _arguments(self, token: Token) -> list[Node]:
+        arguments = self.values()
+        if token.text.upper() in ("SUBSTRING", "SUBSTR") and self.take(TokenType.FROM):
+            arguments.append(self.value())
+            if self.take_word("FOR"):
+                arguments.append(self.value())
+        if self.peek(TokenType.ORDER_BY):
+            self.fail("an aggregate takes no ORDER BY", hint="a snapshot is a multiset: it has no order")
+        return arguments
+
+    def _after_call(self, made: Node) -> Node:
+        if self.peek_word("FILTER") and self._next.token_type == TokenType.L_PAREN:
+            self._advance(2)
+            self.need(TokenType.WHERE, "WHERE")
+            made.set("filter", self.value())
+            self.need(TokenType.R_PAREN, ")")
+        if self.peek_word("OVER", "WITHIN") and (
+            self._next.token_type == TokenType.L_PAREN or self._next.text.upper() == "GROUP"
+        ):
+            self.fail(
+                "window functions are not part of the language",
+                hint="put the window on the stream, for instance A [ROWS 5], and aggregate over it",
+            )
+        return made
+
+    def _cast(self, token: Token, name: str) -> Node:
+        value = self.value()
+        self.need(TokenType.ALIAS, "AS and a type")
+        kind = exp.TryCast if name == "TRY_CAST" else exp.Cast
+        made = at(kind(this=value, to=self.type_name()), token)
+        self.need(TokenType.R_PAREN, ")")
+        return made
+
+    def _extract(self, token: Token) -> Node:
+        field = self.take(TokenType.VAR, TokenType.STRING)
+        if field is None:
+            self.expected("a field such as YEAR or HOUR")
+        self.need(TokenType.FROM, "FROM")
+        value = self.value()
+        self.need(TokenType.R_PAREN, ")")
+        name = FIELDS.get(field.text.upper(), field.text.lower())
+        return at(exp.Anonymous(this=name, expressions=[value]), field)
+
+    def _position(self, token: Token) -> Node:
+        needle = self.value(PREDICATE)
+        self.need(TokenType.IN, "IN")
+        value = self.value()
+        self.need(TokenType.R_PAREN, ")")
+        return at(exp.Anonymous(this="strpos", expressions=[value, needle]), token)
+
+    def _trim(self, token: Token) -> Node:
+        """`TRIM(s)`, `TRIM(s, letters)` or `TRIM([BOTH | LEADING | TRAILING] [letters] FROM s)`."""
+        side = None
+        if self._next.token_type not in (TokenType.R_PAREN, TokenType.COMMA, TokenType.DOT):
+            side = self.take_word("BOTH", "LEADING", "TRAILING")
+        name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(side.text.upper() if side else "", "trim")
+        arguments = [] if self.peek(TokenType.FROM) else self.values()
+        if self.take(TokenType.FROM):
+            arguments = [self.value(), *arguments]
+        self.need(TokenType.R_PAREN, ")")
+        return at(exp.Anonymous(this=name, expressions=arguments), token)
+
+    def _separated(self, token: Token, *words: str) -> Node:
+        """A call whose arguments are separated by words or by commas."""
+        arguments = [self.value()]
+        while self.take(TokenType.COMMA, TokenType.FROM) or self.take_word(*words):
+            arguments.append(self.value())
+        self.need(TokenType.R_PAREN, ")")
+        return at(exp.Anonymous(this=token.text, expressions=arguments), token)
+
+    def type_name(self) -> TypeName:
+        """The name of a type, with its parameters."""
+        token = self._curr
+        name = self.identifier("a type name").name.upper()
+        if name == "DOUBLE":
+            self.take_word("PRECISION")
+        parameters = []
+        if self.take(TokenType.L_PAREN):
+            parameters.append(self.need(TokenType.NUMBER, "a number").text)
+            while self.take(TokenType.COMMA):
+                parameters.append(self.need(TokenType.NUMBER, "a number").text)
+            self.need(TokenType.R_PAREN, ")")
+        zoned = False
+        if name in ("TIMESTAMP", "TIME"):
+            zoned = self._zone()
+        return at(TypeName(this=name, expressions=parameters, zoned=zoned), token)
+
+    def _zone(self) -> bool:
+        word = self.take(TokenType.WITH) or self.take_word("WITHOUT")
+        if word is None:
+            return False
+        self.need_word("TIME")
+        self.need_word("ZONE")
+        return word.token_type == TokenType.WITH
+
+    def duration(self) -> Duration:
+        """An amount of time: `100`, `-5 SECONDS`, `'5 seconds'`, `INTERVAL '5' SECOND`."""
+        token = self._curr
+        self.take_word("INTERVAL")
+        if text := self.take(TokenType.STRING):
+            amount = text.text
+        else:
+            sign = "-" if self.take(TokenType.DASH) else ""
+            amount = sign + self.need(TokenType.NUMBER, "a number or a duration such as '5 seconds'").text
+        unit = self.take(TokenType.VAR).text if self._unit_follows() else None  # type: ignore[union-attr]
+        return at(Duration(this=amount, unit=unit), token)
+
+    def _unit_follows(self) -> bool:
+        word = self._curr.text.lower()
+        return self.peek(TokenType.VAR) and (word in UNITS or word.removesuffix("s") in UNITS)

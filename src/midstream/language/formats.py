@@ -1,0 +1,51 @@
+"""Formats of dates as other systems write them, in the directives of strftime.
+
+`yyyy-MM-dd HH:mm` is Java's (Spark, Flink, ksqlDB), `YYYY-MM-DD HH24:MI` PostgreSQL's; with a % it is strftime's own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_JAVA: Mapping[str, str] = {
+    **dict.fromkeys(("yyyy", "uuuu", "y"), "%Y"),
+    "yy": "%y",
+    **{"MMMM": "%B", "MMM": "%b", "MM": "%m", "M": "%-m", "dd": "%d", "d": "%-d", "DDD": "%j", "D": "%-j"},
+    **{"HH": "%H", "H": "%-H", "hh": "%I", "h": "%-I", "mm": "%M", "m": "%-M", "ss": "%S", "s": "%-S", "a": "%p"},
+    **{"SSSSSSSSS": "%n", "SSSSSS": "%f", "SSS": "%g", "EEEE": "%A", "EEE": "%a", "E": "%a"},
+    **{"XXX": "%z", "XX": "%z", "X": "%z", "Z": "%z", "VV": "%Z", "z": "%Z"},
+}
+
+_POSTGRES: Mapping[str, str] = {
+    **{"YYYY": "%Y", "YY": "%y", "MONTH": "%B", "MON": "%b", "MM": "%m", "DDD": "%j", "DD": "%d", "DAY": "%A"},
+    **{"DY": "%a", "HH24": "%H", "HH12": "%I", "HH": "%I", "MI": "%M", "SS": "%S", "MS": "%g", "US": "%f"},
+    **{"AM": "%p", "PM": "%p", "IW": "%V", "IYYY": "%G", "TZH:TZM": "%z", "TZ": "%Z"},
+}
+
+
+def directives(form: str) -> str:
+    """A format as strftime and strptime read it.
+
+    >>> directives("yyyy-MM-dd'T'HH:mm:ss.SSS")
+    '%Y-%m-%dT%H:%M:%S.%g'
+    >>> directives("YYYY-MM-DD HH24:MI")
+    '%Y-%m-%d %H:%M'
+    """
+    if "%" in form:
+        return form
+    if re.search(r"YYYY|HH24|HH12|MI\b|DD(?!D)", form):
+        return _translated(form, _POSTGRES, '"', re.IGNORECASE)
+    return _translated(form, _JAVA, "'", 0)
+
+
+def _translated(form: str, known: Mapping[str, str], quote: str, flags: int) -> str:
+    words = "|".join(re.escape(word) for word in sorted(known, key=len, reverse=True))
+    pattern = re.compile(rf"{quote}(?P<text>[^{quote}]*){quote}|(?P<word>{words})", flags)
+
+    def directive(found: re.Match[str]) -> str:
+        if found["word"] is None:
+            return found["text"] or quote
+        return known.get(found["word"]) or known[found["word"].upper()]
+
+    return pattern.sub(directive, form)
