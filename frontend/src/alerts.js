@@ -1,5 +1,5 @@
 // What somebody should look at, above every view: an error that ended the job, queries that stand still, rows that are lost to results.
-import { count, moment, plural } from "./format.js";
+import { count, instant, moment, plural } from "./format.js";
 import { html } from "./html.js";
 import { address } from "./store.js";
 
@@ -7,7 +7,7 @@ const LATELY = 20; // batches
 const SILENT = 5; // batches without a row after which it is worth a word that somebody waits
 
 export function alertsOf(job, series) {
-  return [...stopped(job), ...quarantined(job), ...waiting(job), ...lost(job, series)];
+  return [...stopped(job), ...quarantined(job), ...waiting(job), ...owed(job, series), ...lost(job, series)];
 }
 
 function stopped(job) {
@@ -40,6 +40,22 @@ function waiting(job) {
       text: html`<strong>${query.name}</strong> waits for stream ${query.waits.stream}, silent for ${plural(query.waits.batches, "batch", "batches")}`,
       link: address("waits", query.name),
     }));
+}
+
+// What the newest batch of a running job released is on its way to sinks.
+function owed(job, series) {
+  const before = series.batch.indexOf(job.batch) - 1;
+  const due = (query) => (job.phase === "running" ? series.released?.[query.name]?.[before] ?? -Infinity : query.released);
+  return job.queries.flatMap((query) =>
+    (query.sinks ?? [])
+      .filter((sink) => sink.owed && (sink.until === null || sink.until < due(query)))
+      .map((sink) => ({
+        key: `owed ${query.name} ${sink.name}`,
+        kind: "old",
+        text: html`Sink <strong>${sink.name}</strong> of ${query.name} is owed ${plural(sink.owed, "result")}${sink.until === null ? ", all there are" : `, those that start at ${instant(sink.until, query.time)} or later`}`,
+        link: address("results", query.name),
+      })),
+  );
 }
 
 function lost(job, series) {

@@ -486,3 +486,25 @@ def test_late_rows_and_waits_are_alerts_and_lead_to_their_views(running, dashboa
         ).to_be_visible()
         alerts.get_by_role("link", name="payments had 1 late row in the last 16 batches").click()
         expect(page.get_by_role("group", name="Samples of dead letters")).to_contain_text("payments")
+
+
+def test_what_a_sink_is_owed_is_an_alert_until_it_has_had_it(tmp_path, dashboard, open_page):
+    def push(*ticks: int, sinks: bool) -> None:
+        with ms.Session(checkpoint=str(tmp_path), on="local") as session:
+            session.stream("A", pa.schema([("ts", pa.int64())]))
+            session.query("q", "SELECT ts FROM A [NOW]")
+            if sinks:
+                session.sink("q", lambda results, batch_id: None)
+            session.start()
+            for tick in ticks:
+                session.push("A", pa.table({"ts": [tick]}))
+
+    push(1, 2, sinks=True)
+    push(3, 4, 5, sinks=False)
+    with dashboard(tmp_path) as link:
+        page = open_page(link)
+        alerts = page.get_by_role("list", name="Alerts")
+        expect(alerts).to_contain_text("Sink function of q is owed 3 results, those that start at 2 or later")
+        push(sinks=True)
+        push(6, sinks=True)
+        expect(alerts).to_be_hidden()

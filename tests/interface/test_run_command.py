@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -56,7 +55,7 @@ def test_a_suggestion_is_told_once_until_it_changes(capsys):
         counts = {"rows": {"A": 1}, "late": {}, "queries": {}, "seconds": {"batch": 0.1}}
         notes({"batch_id": number, **counts, "decisions": {"q": decision}})
 
-    notes = BatchNotes(SimpleNamespace(_job=SimpleNamespace(manifest=None)))
+    notes = BatchNotes()
     steps = [("suggest", "(A B)"), ("suggest", "(A B)"), ("suggest", "(B A)"), ("stay", "(B A)"), ("suggest", "(B A)")]
     for number, (action, target) in enumerate(steps):
         batch(number, action, target)

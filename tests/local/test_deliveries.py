@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 import midstream as ms
 from midstream.checkpoint.addresses import files_at
@@ -22,6 +23,7 @@ from midstream.checkpoint.ledger import Ledger
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.sinks import Delivery, Folder, folder
+from midstream.interface.cli import app
 
 SCHEMA = pa.schema([("ts", pa.int64()), ("k", pa.int64())])
 CQL = "SELECT k FROM A [NOW]"
@@ -91,6 +93,23 @@ def test_a_sink_that_comes_back_is_given_what_it_is_owed(tmp_path, caplog):
     run(tmp_path, [last], [5])
     # What may have reached the sink before it failed comes under the number it had, apart from the rest.
     assert last.calls == [(1, [1]), (3, [2, 3]), (4, [4])]
+
+
+def test_what_a_sink_is_owed_is_shown_until_it_has_had_it(tmp_path):
+    def shown() -> tuple[list[tuple[str, int | None, int]], str]:
+        sinks = [(sink.name, sink.until, sink.owed) for sink in ms.open(tmp_path).sinks["q"]]
+        answer = CliRunner().invoke(app, ["status", str(tmp_path)])
+        assert answer.exit_code == 0, answer.output
+        return sinks, answer.output
+
+    run(tmp_path, [Kept()], [1], [2], [3])
+    assert shown()[0] == [("function", 30, 0)] and "is owed" not in shown()[1]
+    run(tmp_path, [], [4], [5], [6])
+    sinks, text = shown()
+    assert sinks == [("function", 30, 3)] and ms.read_results(str(tmp_path), "q").num_rows == 5
+    assert "sink function is owed 3 results, those that start at 30 or later" in text
+    run(tmp_path, [Kept()])
+    assert shown()[0][0][2] == 0 and "is owed" not in shown()[1]
 
 
 def test_results_that_retention_removed_before_a_sink_came_back_are_named(tmp_path, caplog):

@@ -6,7 +6,7 @@ manifest's content into the values that dashboards and commands show.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,6 +29,7 @@ from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.metrics import metrics_of, rates
 from midstream.checkpoint.names import is_rehearsal
 from midstream.checkpoint.outputs import open_output
+from midstream.checkpoint.owed import StoredSink, sinks_by_query
 from midstream.checkpoint.plotting import plot_batches
 from midstream.checkpoint.request_log import requests_summary
 from midstream.checkpoint.retention import warn_of_removed_dead_letters
@@ -198,6 +199,12 @@ class StoredJob:
         """The queries by name, those that were replaced included."""
         known = self.manifest.queries.items()
         return {name: stored_query(self.manifest, name, entry) for name, entry in known if not is_rehearsal(name)}
+
+    @cached_property
+    def sinks(self) -> Mapping[str, Sequence[StoredSink]]:
+        """The sinks that were ever given results, or are to be, by query: what each has had, and what it is owed."""
+        with self._retained(self.batch):
+            return sinks_by_query(self.store.files, self.manifest)
 
     def query(self, name: str) -> StoredQuery:
         """A query by its name."""

@@ -191,7 +191,8 @@ class SetAside:
 class QueryAccount:
     """What a job remembers of a query.
 
-    `identity` tells it from others that had its name, or have it in another checkpoint. `results` counts them. `graph`
+    `identity` tells it from others that had its name, or have it in another checkpoint. `results` counts those
+    that are released, `waiting` those that are computed and not released yet. `graph`
     is its plan for display, `sharing` what it shares with others, `knowledge` what its adaptivity has learnt, `mode`
     the adaptivity that was asked for while it ran. `added` is what it was added with, if it was added while the job
     ran. `local_plans` are those of slots that run by another plan than the query's, with their migrations. `verifying`
@@ -201,6 +202,7 @@ class QueryAccount:
 
     identity: str | None = None
     results: int = 0
+    waiting: int = 0
     history: History = ()
     graph: Mapping[str, Any] | None = None
     sharing: Mapping[str, Any] | None = None

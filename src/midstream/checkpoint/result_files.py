@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from midstream.checkpoint.file_entries import ResultFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.outputs import Output, open_output
+from midstream.operators.vectors import Numbers, numbers_of
 
 QUERY = "#query"
 """The column that says whose a row is."""
@@ -26,6 +27,20 @@ def read_results(files: Files, file: ResultFile) -> pa.Table:
     parquet = pq.ParquetFile(content)
     rows = parquet.read_row_groups(_groups(parquet, file.part))
     return rows.filter(pc.equal(rows.column(QUERY), file.part)).drop_columns([QUERY])
+
+
+def read_starts(files: Files, file: ResultFile) -> Numbers:
+    """The starts of the rows that a file has for a query, in ticks."""
+    parquet = pq.ParquetFile(pa.BufferReader(open_output(files, file)))
+    names = [name for name in parquet.schema_arrow.names if name != QUERY or not file.part]
+    # Times follow what is selected, which may have the same names.
+    start = names[-1] if names[-1] == "ts" else names[-2]
+    if not file.part:
+        rows = parquet.read(columns=[start])
+    else:
+        rows = parquet.read_row_groups(_groups(parquet, file.part), columns=[start, QUERY])
+        rows = rows.filter(pc.equal(rows.column(QUERY), file.part)).drop_columns([QUERY])
+    return numbers_of(rows.column(rows.num_columns - 1).combine_chunks())
 
 
 def read_whole(files: Files, file: Output) -> pa.Table:

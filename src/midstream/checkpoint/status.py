@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
-from midstream.checkpoint.files import Files
 from midstream.checkpoint.inspect import tick
 from midstream.checkpoint.lease import likely_holder
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.metrics import metrics_of, rates
 from midstream.checkpoint.names import is_rehearsal
+from midstream.checkpoint.owed import StoredSink, sinks_by_query
 from midstream.checkpoint.records import Settings
-from midstream.checkpoint.released_results import released_results, waiting_results
 from midstream.checkpoint.request_log import requests_summary
 from midstream.checkpoint.stops import Phase, Reason, Standing, standing
 from midstream.checkpoint.store import CheckpointStore
@@ -58,7 +59,7 @@ def stored_status(store: CheckpointStore) -> dict[str, Any]:
     if manifest is None:
         raise no_batch(store, now)
     streams = manifest.streams
-    times = stream_times(manifest)
+    times, sinks = stream_times(manifest), sinks_by_query(store.files, manifest)
     return {
         "name": job_name(manifest, store.uri),
         "checkpoint": store.uri,
@@ -82,7 +83,7 @@ def stored_status(store: CheckpointStore) -> dict[str, Any]:
             }
             for name in sorted({*streams.latest, *streams.rows})
         },
-        "queries": {name: _query(store.files, manifest, name) for name in manifest.queries if not is_rehearsal(name)},
+        "queries": {name: _query(manifest, name, sinks) for name in manifest.queries if not is_rehearsal(name)},
         "dropped": dict(manifest.asked.dropped),
         "retention": dict(manifest.settings.retention),
         "removed_dead_letters": manifest.outputs.removed_dead_letters,
@@ -166,7 +167,7 @@ def measured(store: CheckpointStore, manifest: Manifest | None) -> dict[str, Any
     return {"last_batch": last, "rates": rates(table)}
 
 
-def _query(files: Files, manifest: Manifest, name: str) -> dict[str, Any]:
+def _query(manifest: Manifest, name: str, sinks: Mapping[str, Sequence[StoredSink]]) -> dict[str, Any]:
     entry, account = manifest.queries[name], manifest.account(name)
     return {
         "cql": entry.cql,
@@ -176,8 +177,9 @@ def _query(files: Files, manifest: Manifest, name: str) -> dict[str, Any]:
         "verifying": account.verifying,
         "removed": account.removed,
         "added": account.added is not None,
-        "results": released_results(files, manifest, name),
-        "waiting": waiting_results(files, manifest, name),
+        "results": account.results,
+        "waiting": account.waiting,
+        "sinks": [asdict(sink) for sink in sinks.get(name, ())],
         "time": entry.time,
         "released": tick(manifest.released.get(name)),
         "history": list(account.history),

@@ -266,7 +266,7 @@ class Quarantine:
 
 @dataclass(frozen=True, slots=True)
 class StoredQuery:
-    """A query; `advanced_to` is its frontier, before `released` its results are complete."""
+    """A query; `advanced_to` is its frontier, before `released` its results are complete; `results` counts them."""
 
     name: str
     cql: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, Protocol
 
 from midstream.algebra.declarations import Catalog
@@ -30,8 +31,8 @@ from midstream.checkpoint.commands import (
 from midstream.checkpoint.control import Request
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import is_rehearsal
+from midstream.checkpoint.owed import sinks_by_query
 from midstream.checkpoint.process import Repeated, this_process
-from midstream.checkpoint.released_results import released_results, waiting_results
 from midstream.checkpoint.request_log import requests_summary
 from midstream.checkpoint.status import job_name, key_classes_summary, measured, moving_groups, shared_with
 from midstream.checkpoint.stops import standing
@@ -206,6 +207,7 @@ def status(session: Commanded) -> dict[str, Any]:
     job = session._job
     manifest = job.manifest
     known = manifest or Manifest("", -1)
+    sinks = sinks_by_query(job.files, known)
     return {
         "name": job_name(known, session.checkpoint),
         "checkpoint": session.checkpoint,
@@ -238,8 +240,9 @@ def status(session: Commanded) -> dict[str, Any]:
                 "verifying": job.state.verifications.summary_of(name),
                 "removed": known.account(name).removed,
                 "added": name in job.state.added,
-                "results": released_results(job.files, known, name),
-                "waiting": waiting_results(job.files, known, name),
+                "results": known.account(name).results,
+                "waiting": known.account(name).waiting,
+                "sinks": [asdict(sink) for sink in sinks.get(name, ())],
                 "time": query.plan.query.domain.word,
                 "released": known_tick(known.released.get(name)),
                 "history": history_of(job, query),

@@ -16,6 +16,7 @@ from midstream.checkpoint.lists import shorten
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.merging import adopt
 from midstream.checkpoint.metrics import completed, remember
+from midstream.checkpoint.released_results import counted, released_in_part
 from midstream.checkpoint.retention import Retention, carried
 from midstream.checkpoint.source_batches import own_batches
 from midstream.checkpoint.stops import Stop, record_error
@@ -61,7 +62,9 @@ class Commits:
 
     def begin(self, batch: Batch, made: Manifest, written: Callable[[], None] = lambda: None) -> Manifest:
         """Writes a batch's manifest, tidied, once its files are `written`; gives it."""
-        manifest = self._tidied(batch, made)
+        if released_in_part(made):
+            written()  # to be counted, they are read
+        manifest = self._tidied(batch, counted(self.files, made, batch.before, batch.queries))
         if self.lease is not None:
             manifest = replace(manifest, epoch=self.lease.epoch)
         self.check_lease()

@@ -209,7 +209,7 @@ class Outcome:
         graphs, sharing = plans_of(batch.queries, batch.reports), batch.sharing.to_json()
         return {
             name: QueryAccount(
-                results=self.before.account(name).results + sum(file.rows for file in self._results(name)),
+                results=self.before.account(name).results,
                 history=self._history(query),
                 graph=graphs[name],
                 sharing=sharing[name],

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from midstream.algebra.quantities import plural
+from midstream.checkpoint.names import is_rehearsal
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import note, show_json
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from midstream.interface.jobs.job_file import JobFile
 
 Tell = Callable[[Mapping[str, Any]], None]
-Listens = Callable[[Any], Tell]
-"""What makes a listener for a session."""
+"""What is told of each batch."""
 
 
 class LogFormat(StrEnum):
@@ -72,10 +72,10 @@ def run(
     job, mistakes = found_in(job_file, on, guess_types=False)
     if mistakes:
         require_sound(job_file, on)
-    telling: list[Listens] = [] if json else [BatchNotes]
+    telling: list[Tell] = [] if json else [BatchNotes()]
     if log is LogFormat.JSON:
         log_as_json()
-        telling = [lambda session: log_batch]
+        telling = [log_batch]
     with beside(job.checkpoint, dashboard, dashboard_port):
         account = carry_out(job, available or finish, telling, replace=replace, finish=finish, drop=drop or ())
     if json:
@@ -85,7 +85,7 @@ def run(
 def carry_out(
     job: JobFile,
     available: bool,
-    telling: Sequence[Listens] = (),
+    telling: Sequence[Tell] = (),
     replace: bool = False,
     finish: bool = False,
     drop: Sequence[str] = (),
@@ -96,7 +96,7 @@ def carry_out(
 
     with starting(job.checkpoint):
         session = open_session(job, replace, drop)
-    for tell in (*(listens(session) for listens in telling), batch_tracer()):
+    for tell in (*telling, batch_tracer()):
         if tell is not None:
             session.on_progress(tell)
 
@@ -189,30 +189,19 @@ class BatchNotes:
     What is suggested or decided for a query is told once, until it changes.
     """
 
-    def __init__(self, session: Any) -> None:
-        self.job = session._job
-        self.released = self._released()
+    def __init__(self) -> None:
         self.said: dict[str, tuple[str, str]] = {}
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         """Tells of a batch."""
-        before, self.released = self.released, self._released()
         rows, late = sum(event["rows"].values()), sum(event["late"].values())
-        results = ", ".join(f"{name} {count - before.get(name, 0):,}" for name, count in self.released.items())
+        released = {name: query["results"] for name, query in event["queries"].items() if not is_rehearsal(name)}
+        results = ", ".join(f"{name} {count:,}" for name, count in released.items())
         text = f"batch {event['batch_id']}: {plural(rows, 'row')}{f', {late:,} late' if late else ''}; "
         note(f"{text}results {results}; {event['seconds']['batch']:.2f} s")
         for name, decision in event["decisions"].items():
             if decision is not None:
                 self._decided(name, decision)
-
-    def _released(self) -> dict[str, int]:
-        """How many results each query has released so far."""
-        from midstream.checkpoint.names import is_rehearsal
-        from midstream.checkpoint.released_results import released_results
-
-        manifest = self.job.manifest
-        names = [] if manifest is None else [name for name in self.job.queries if not is_rehearsal(name)]
-        return {name: released_results(self.job.files, manifest, name) for name in names}
 
     def _decided(self, name: str, decision: Mapping[str, Any]) -> None:
         found = (decision["action"], decision["target"])

@@ -38,6 +38,7 @@ def _query_lines(name: str, query: dict[str, Any]) -> list[str]:
     return [
         f"query {name}: {results_text(query)}, plan {query['plan'] or 'without joins'}{moving}{rests}",
         *faults_lines(name, query),
+        *owed_lines(query),
         *(migration_line(record, query["time"]) for record in query["history"]),
         *(f"  warning: {sentence}" for sentence in query.get("warnings", ())),
         *waits_lines(query.get("waits_for")),
@@ -60,6 +61,7 @@ def with_instants(answer: dict[str, Any]) -> dict[str, Any]:
         name: {
             **query,
             **_instants(query, ("released",)),
+            "sinks": [{**sink, **_instants(sink | {"time": query["time"]}, ("until",))} for sink in query["sinks"]],
             "removed": query["removed"] and {**query["removed"], **_instants(query["removed"] | query, ("before",))},
         }
         for name, query in answer["queries"].items()
@@ -131,6 +133,26 @@ def faults_lines(name: str, query: dict[str, Any]) -> list[str]:
         lines.append(f"  stopped since batch {fault['batch']}: {fault['reason']}")
         lines.append(f"  midstream resume CHECKPOINT {name} resumes it, midstream drop ends it")
     return lines
+
+
+def owed_lines(query: dict[str, Any]) -> list[str]:
+    """Which sinks have not had all results that are released.
+
+    >>> sinks = [{"name": "out", "until": 7, "owed": 3}, {"name": "table", "until": 9, "owed": 0}]
+    >>> owed_lines({"time": "integer", "sinks": sinks})
+    ['  sink out is owed 3 results, those that start at 7 or later']
+    """
+    domain = TimeDomain.of_word(query["time"])
+    return [
+        f"  sink {sink['name']} is owed {plural(sink['owed'], 'result')}, "
+        + (
+            "all there are"
+            if sink["until"] is None
+            else f"those that start at {instant(sink['until'], domain)} or later"
+        )
+        for sink in query["sinks"]
+        if sink["owed"]
+    ]
 
 
 def adaptivity_lines(answer: dict[str, Any] | None) -> list[str]:

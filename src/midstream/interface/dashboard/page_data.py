@@ -86,6 +86,7 @@ def _from_metrics(job: StoredJob, row: Mapping[str, Any]) -> Record:
                 "time": "integer" if known is None else known.time,
                 "status": now.of_query("running"),
                 "results": dict(row["results"]).get(name, 0),
+                "sinks": [],
                 "advanced_to": None,
                 "released": released.get(name),
                 "streams": [] if known is None else known.streams,
@@ -156,8 +157,9 @@ def _query(query: StoredQuery, now: Standing) -> Record:
 
 
 def _progress(job: StoredJob, query: str) -> Record:
-    """How long its results take by the clock, and for which stream it waits."""
-    return {"latency": job.latencies[query], "waits": job.manifest.streams.waits.get(query)}
+    """How long its results take by the clock, for which stream it waits, and what its sinks are owed."""
+    waits, sinks = job.manifest.streams.waits.get(query), [asdict(sink) for sink in job.sinks.get(query, ())]
+    return {"latency": job.latencies[query], "waits": waits, "sinks": sinks}
 
 
 def slots_summary(slots: Slots) -> Record:

@@ -125,7 +125,7 @@ def batch_line(event: Mapping[str, Any]) -> str:
         "rows " + _counts(event["rows"]),
         f"late {sum(event['late'].values())}",
         f"unusable {sum(event['unusable'].values())}",
-        "computed " + _counts({name: counts["results"] for name, counts in queries.items()}),
+        "results " + _counts({name: counts["results"] for name, counts in queries.items()}),
         f"state {sum(q['state_rows'] for q in queries.values())} rows",
         f"{sum(q['state_bytes'] for q in queries.values())} bytes",
         "seconds " + " ".join(f"{name} {value:.3f}" for name, value in sorted(seconds.items())),
@@ -150,17 +150,11 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
     """What a batch did, for people and programs."""
     parts = [part for report in batch.reports for part in report.fragments.items()]
     seconds = seconds_of(batch.reports, batch.job_seconds)
-    by_query: dict[str, dict[str, Any]] = {}
+    by_query = {name: _counted(batch, manifest, name) for name in batch.queries}
     plans = {part.name: part.query.staged for part in batch.parts}
     for (query, fragment), part in parts:
-        total = by_query.setdefault(
-            base_name(query),
-            {k: 0 for k in ("results", "state_rows", "state_bytes", "probed", "matched", "inserted", "moved")}
-            | {"sent": moved_bytes(batch.reports, base_name(query))},
-        )
-        if plans[query].fragment(fragment).reader is None:
-            total["results"] += part.rows_out
-        else:
+        total = by_query[base_name(query)]
+        if plans[query].fragment(fragment).reader is not None:
             total["moved"] += part.rows_out * exchanges_of(batch, query, plans[query], fragment)
         for name in ("state_rows", "state_bytes"):
             total[name] += getattr(part, name)
@@ -188,6 +182,13 @@ def progress_of(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:
             if account.knowledge is not None
         },
     }
+
+
+def _counted(batch: Batch, manifest: Manifest | None, query: str) -> dict[str, Any]:
+    """What a batch did for a query, as far as it is known before the reports of its slots are added up."""
+    before, after = (0 if known is None else known.account(query).results for known in (batch.before, manifest))
+    zeros = dict.fromkeys(("state_rows", "state_bytes", "probed", "matched", "inserted", "moved"), 0)
+    return {"results": after - before, **zeros, "sent": moved_bytes(batch.reports, query)}
 
 
 def _instants(batch: Batch, manifest: Manifest | None) -> dict[str, Any]:

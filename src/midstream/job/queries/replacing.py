@@ -140,7 +140,7 @@ def with_name_free(manifest: Manifest, name: str, cql: str, plan: str, differenc
         "lost": dict(difference.lost),
         "old_results": old,
     }
-    kept = QueryAccount(past.identity, past.results, past.history, sharing=past.sharing, removed=past.removed)
+    kept = QueryAccount(past.identity, past.results, history=past.history, sharing=past.sharing, removed=past.removed)
     accounts = {**moved.accounts, old: kept, name: QueryAccount(history=[*past.history, record])}
     return replace(moved, accounts=accounts)
 
