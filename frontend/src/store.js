@@ -135,7 +135,7 @@ class Store {
     return told;
   }
 
-  // Asks the job; unless told otherwise only what it would do.
+  // Asks the job; unless told otherwise only what it would do. Gives the answer, and the same in words.
   async ask(request, { dry_run = true } = {}) {
     const answer = await fetch("/api/ask", {
       method: "POST",
@@ -144,7 +144,7 @@ class Store {
     });
     const told = await answer.json().catch(() => ({ error: { message: "the server gave no answer that can be read" } }));
     if (told.error) throw told.error;
-    return told.answer;
+    return told;
   }
 }
 

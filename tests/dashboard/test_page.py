@@ -183,7 +183,7 @@ def test_a_move_is_shown_while_it_goes_on_and_cancelled_from_the_page(running, d
         expect(moving).to_contain_text("20 groups on the way to other slots by split_time_balancing since batch 6.")
         moving.get_by_role("link", name="Cancel").click()
         page.get_by_role("button", name="Show what it would do").click()
-        expect(page.locator(".foretold")).to_have_text("20 groups would stay in their slots.")
+        expect(page.locator(".foretold")).to_have_text("20 groups would stay in their slots")
         page.get_by_role("button", name="Cancel a move now").click()
         expect(page.get_by_text("Done: the next batch shows it.")).to_be_visible()
         job.batch(parts[1])

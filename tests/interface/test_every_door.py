@@ -248,6 +248,16 @@ def test_every_command_that_is_no_part_of_another_can_be_typed():
     assert wanted <= set(TYPED)
 
 
+def test_the_dashboard_has_a_form_of_every_command_that_can_be_foretold(tmp_path):
+    page = TestClient(Dashboard(str(tmp_path), Access("127.0.0.1", 8321)).app, base_url="http://127.0.0.1:8321")
+    forms = {form["command"]: form["fields"] for form in page.get("/api/session").json()["commands"]}
+    assert set(forms) == {name for name, kind in COMMANDS.items() if kind.forecast}
+    for name, fields in forms.items():
+        filled = ASKED[name].to_record()
+        left = {field["name"]: filled[field["name"]] if field["required"] else field["initial"] for field in fields}
+        assert command_in({"command": name, **left}).name == name
+
+
 def test_what_the_command_line_lacks_is_named(tmp_path):
     shown = CliRunner().invoke(app, ["migrate", str(tmp_path), "q"])
     assert shown.exit_code == 2 and "migrate needs plan" in shown.output

@@ -360,3 +360,19 @@ def command_of(kind: type[Command], values: Mapping[str, Any]) -> Command:
             raise InputError(f"{kind.name} needs {each.name}")
         found[each.name] = asked.checked(each.name, value)
     return kind(**found)
+
+
+def form_of(kind: type[Command]) -> dict[str, Any]:
+    """A command as a form shows it: its title, what it does, and its fields."""
+    shown = [
+        {
+            "name": each.name,
+            "kind": asked.kind.name,
+            "help": asked.help,
+            "choices": None if asked.choices is None else list(asked.choices()),
+            "required": each.default is MISSING,
+            "initial": None if each.default is MISSING else each.default,
+        }
+        for each, asked in kind.fields()
+    ]
+    return {"command": kind.name, "title": kind.title, "note": (kind.__doc__ or "").strip(), "fields": shown}

@@ -95,7 +95,11 @@ def forecast_text(command: Command, record: Record) -> str:
         case CancelRebalance():
             moving = record["cancelled"]
             count = 0 if moving is None else moving["groups"] + moving["queued"]
-            return f"{plural(count, 'group')} would stay" if moving else "the move that waits would not begin"
+            return (
+                f"{plural(count, 'group')} would stay in their slots"
+                if moving
+                else "the move that waits would not begin"
+            )
         case Rescale(slots):
             return _moved_line(record) if record["groups"] else f"the job has {plural(slots, 'slot')} already"
         case ChangeLinks():

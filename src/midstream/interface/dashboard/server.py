@@ -15,9 +15,10 @@ from starlette.responses import JSONResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from midstream.checkpoint.commands import command_in
+from midstream.checkpoint.commands import COMMANDS, command_in, form_of
 from midstream.checkpoint.reading import StoredJob
 from midstream.errors import InputError, InternalError, MidstreamError, QueryError
+from midstream.interface.answers import answer_text, forecast_text
 from midstream.interface.asking import asked
 from midstream.interface.dashboard.access import HEADERS, Access
 from midstream.interface.dashboard.assets import TYPES, asset
@@ -139,9 +140,10 @@ class Dashboard:
         return JSONResponse(await asyncio.to_thread(series_summary, await self._opened(), since))
 
     async def session(self, request: Request) -> Response:
-        """Whether this page may act, and what it must send along to do so."""
+        """Whether this page may act, what it must send along to do so, and the forms of what it can ask for."""
         known = self.access.is_known(request)
-        return JSONResponse({"may_act": known, "csrf": self.access.csrf if known else None})
+        record = {"may_act": known, "csrf": self.access.csrf if known else None}
+        return JSONResponse({**record, "commands": [form_of(kind) for kind in COMMANDS.values() if kind.forecast]})
 
     async def export(self, request: Request) -> Response:
         """The job as one file."""
@@ -173,7 +175,8 @@ class Dashboard:
             return refused("a request is a JSON object", 400)
         except MidstreamError as error:
             return error_response(error)
-        return JSONResponse({"dry_run": dry_run, "answer": answer})
+        text = forecast_text(command, answer) if dry_run else answer_text(command, answer)
+        return JSONResponse({"dry_run": dry_run, "answer": answer, "text": text})
 
     async def _opened(self) -> StoredJob:
         known = self.feed.job
