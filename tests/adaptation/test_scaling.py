@@ -5,15 +5,30 @@ from __future__ import annotations
 import pytest
 
 import midstream as ms
-from midstream.adaptation.scaling import ScaleController, ScalePolicy, SlotRange
+from midstream.adaptation.decider import Memory, Now, Outcome, Verdict, carried_out, decide
+from midstream.adaptation.plain import plain, typed
+from midstream.adaptation.scaling import ScalePolicy, SlotRange, slot_numbers
 
 
-def controller(text: str = "2..8") -> ScaleController:
-    return ScaleController(SlotRange.of(text), ScalePolicy())
+class Looks:
+    """Batches in which the busiest slot was busy for a part of the time."""
 
+    def __init__(self, text: str = "2..8") -> None:
+        self.among, self.memory, self.looks = SlotRange.of(text), Memory(), 0
 
-def decided(scaling: ScaleController, busy: float, slots: int, batches: int) -> list[str]:
-    return [scaling.consider(busy, slots).action for _ in range(batches)]
+    def look(self, busy: float, slots: int) -> Verdict[int]:
+        self.looks += 1
+        now, policy = Now(self.looks), ScalePolicy()
+        found = slot_numbers(busy, slots, self.among, policy)
+        self.memory, verdict = decide(
+            self.memory, now, found, policy.caution, lambda name, watch: {name: Outcome(busy, watch.expected)}
+        )
+        if verdict.candidate is not None and verdict.action != "stay":
+            self.memory = carried_out(self.memory, now, policy.caution, verdict.candidate)
+        return verdict
+
+    def decided(self, busy: float, slots: int, batches: int) -> list[str]:
+        return [self.look(busy, slots).action for _ in range(batches)]
 
 
 @pytest.mark.parametrize("text", ["", "2", "2..", "..8", "2...8", "a..b", "2..8..9", "8..2", "0..4", "-1..4", "2.5..3"])
@@ -24,44 +39,40 @@ def test_a_malformed_range_is_refused(text):
 
 
 def test_slots_come_when_the_busiest_has_worked_for_a_while():
-    scaling = controller()
-    assert decided(scaling, 0.95, 2, 2) == ["stay", "stay"]
-    decision = scaling.consider(0.95, 2)
-    assert (decision.action, decision.slots) == ("more", 4)
-    assert decision.expected == pytest.approx(0.475)
-    assert decision.reason == (
-        "The busiest of 2 slots works 95% of the time. With 4 slots it would be 48%; slots = 2..8."
-    )
+    looks = Looks()
+    assert looks.decided(0.95, 2, 2) == ["stay", "stay"]
+    made = looks.look(0.95, 2)
+    assert made.action == "more" and made.candidate is not None
+    assert made.candidate.change == 4 and made.candidate.expected == pytest.approx(0.475)
+    assert made.reason == "The busiest of 2 slots works 95% of the time. With 4 slots it would be 48%; slots = 2..8."
 
 
 def test_slots_go_when_they_idle_and_never_beyond_the_bounds():
-    scaling = controller()
-    assert decided(scaling, 0.05, 6, 3) == ["stay", "stay", "fewer"]
-    assert decided(scaling, 0.05, 2, 20) == ["stay"] * 20
-    assert decided(scaling, 1.0, 8, 20) == ["stay"] * 20
+    looks = Looks()
+    assert looks.decided(0.05, 6, 3) == ["stay", "stay", "fewer"]
+    assert looks.decided(0.05, 2, 20) == ["stay"] * 20
+    assert looks.decided(1.0, 8, 20) == ["stay"] * 20
 
 
 def test_a_single_busy_batch_changes_nothing():
-    scaling = controller()
+    looks = Looks()
     for _ in range(10):
-        assert decided(scaling, 0.95, 4, 2) == ["stay", "stay"]
-        assert decided(scaling, 0.5, 4, 1) == ["stay"]
+        assert looks.decided(0.95, 4, 2) == ["stay", "stay"]
+        assert looks.decided(0.5, 4, 1) == ["stay"]
 
 
 def test_slots_rest_after_a_change_and_a_wrong_forecast_asks_for_more():
-    scaling = controller()
-    decided(scaling, 0.95, 2, 3)
-    assert decided(scaling, 0.95, 4, 5) == ["stay"] * 5
-    assert scaling.mistrust == 1
-    assert decided(scaling, 0.5, 4, 1) == ["stay"] and scaling.mistrust == 1
-    again = controller()
-    decided(again, 0.95, 2, 3)
-    assert decided(again, 0.95, 4, 6)[:5] == ["stay"] * 5
-    assert again.mistrust == 2
+    right, wrong = Looks(), Looks()
+    for looks in (right, wrong):
+        assert looks.decided(0.95, 2, 3)[-1] == "more"
+        assert looks.decided(0.95, 4, 5) == ["stay"] * 5
+    right.look(0.5, 4)
+    wrong.look(0.95, 4)
+    assert right.memory.mistrust == {} and wrong.memory.mistrust["more"] == pytest.approx(2.0)
 
 
 def test_what_is_remembered_goes_through_a_manifest():
-    scaling, other = controller(), controller()
-    decided(scaling, 0.95, 2, 2)
-    other.recall(scaling.to_json())
-    assert other.consider(0.95, 2).action == "more"
+    looks, other = Looks(), Looks()
+    looks.decided(0.95, 2, 2)
+    other.memory, other.looks = typed(Memory, plain(looks.memory)), looks.looks
+    assert other.memory == looks.memory and other.look(0.95, 2).action == "more"

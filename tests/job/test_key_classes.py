@@ -18,8 +18,8 @@ from tests.job.test_local_plans import many_keys
 from tests.profiles import always
 
 import midstream as ms
-from midstream.adaptation.balance import BalanceController, GroupLoad
-from midstream.adaptation.hot_groups import HotController, HotPolicy
+from midstream.adaptation.group_moves import BalancePolicy, GroupLoad
+from midstream.adaptation.hot_groups import HotPolicy
 from midstream.api import ask
 from midstream.checkpoint.packs import open_segment
 from midstream.checkpoint.store import CheckpointStore
@@ -292,7 +292,7 @@ def measured_by_rows(batch: Batch, interval: float) -> Measured:
             counts[BY_V][group] += later
     dealing = batch.slots.dealing
     groups = [
-        GroupLoad(str(slot), counts[name][group] / 1000)
+        GroupLoad(slot, counts[name][group] / 1000)
         for name in ("", BY_V)
         for group, slot in enumerate(dealing.table(name))
     ]
@@ -312,7 +312,7 @@ def test_seconds_of_a_later_stage_are_those_of_its_classes(tmp_path):
     assert len(seen.groups) == 512
     found: dict[tuple[str, str], float] = {}
     for number, load in enumerate(seen.groups):
-        place = (seen.classes[number // 256], load.owner)
+        place = (seen.classes[number // 256], str(load.owner))
         found[place] = found.get(place, 0.0) + load.seconds
     assert found == pytest.approx({("", "0"): 1.0, ("", "1"): 2.0, (BY_V, "0"): 4.0, (BY_V, "1"): 8.0})
     held = sum(part.state_bytes for report in batch.reports for part in report.fragments.values())
@@ -327,7 +327,7 @@ def test_groups_of_a_class_move_by_themselves(tmp_path):
             chain.driver.rebalance([0] * 256, key_class=BY_V)
         if number == 3:
             before = chain.driver.state.routing
-            chain.driver.deciding = SlotDecisions(BalanceController(60.0, together=True), measure=measured_by_rows)
+            chain.driver.deciding = SlotDecisions(BalancePolicy(), measure=measured_by_rows)
         chain.batch(part)
     moved = [record for record in chain.manifest.slots.decisions if record["action"] == "move"]
     assert moved and BY_V in moved[0]["classes"]
@@ -342,7 +342,7 @@ def test_groups_of_a_class_move_by_themselves(tmp_path):
 def test_a_hot_group_of_a_later_stage_that_cannot_be_divided_is_named(tmp_path):
     inputs = skewed()
     chain = opened(COUNTED, tmp_path, inputs, None, slots=3)
-    chain.driver.deciding = SlotDecisions(hot=HotController(HotPolicy(hot=0.05)), measure=by_rows)
+    chain.driver.deciding = SlotDecisions(hot=HotPolicy(hot=0.05), measure=by_rows)
     for part in chain.cut(inputs, 60):
         chain.batch(part)
     last = [record for record in chain.manifest.slots.decisions if record["kind"] == "keys"][-1]
@@ -476,7 +476,7 @@ def test_an_aggregated_key_of_a_later_stage_is_divided_by_itself(name, tmp_path)
     (query, by), inputs = MERGED[name], skewed(hot=0.9, keys=20)
     inputs = {stream: inputs[stream] for stream in "AB"}
     chain = opened(query, tmp_path, inputs, None, slots=3)
-    chain.driver.deciding = SlotDecisions(hot=HotController(), measure=by_rows)
+    chain.driver.deciding = SlotDecisions(hot=HotPolicy(), measure=by_rows)
     for part in chain.cut(inputs, 60):
         chain.batch(part)
     spread = [record for record in chain.manifest.slots.decisions if record["action"] == "spread"]
@@ -489,7 +489,7 @@ def test_an_aggregated_key_of_a_later_stage_is_divided_by_itself(name, tmp_path)
 def test_a_group_of_a_later_stage_is_divided_by_itself(tmp_path):
     inputs = skewed(hot=0.9, keys=20)
     chain = opened(TWO_KEYS, tmp_path, inputs, slots=3)
-    chain.driver.deciding = SlotDecisions(hot=HotController(), measure=by_rows)
+    chain.driver.deciding = SlotDecisions(hot=HotPolicy(), measure=by_rows)
     for part in chain.cut(inputs, 60):
         chain.batch(part)
     spread = [record for record in chain.manifest.slots.decisions if record["action"] == "spread"]

@@ -28,7 +28,7 @@ from tests.job.test_sharing import ASKED, CATALOG, Watched, rows_at
 from tests.profiles import always, mixed
 
 import midstream as ms
-from midstream.adaptation.balance import BalanceController
+from midstream.adaptation.group_moves import BalancePolicy
 from midstream.adaptation.policy import Policy
 from midstream.api import ask
 from midstream.checkpoint.collect import collect
@@ -238,7 +238,7 @@ def test_groups_move_by_themselves_only_after_a_while(tmp_path):
     inputs = skewed()
     question = ask(KEYS, inputs)
     chain = Chain(question.plan, question.catalog, tmp_path, slots=8)
-    chain.driver.deciding = SlotDecisions(BalanceController(60.0), measure=by_rows)
+    chain.driver.deciding = SlotDecisions(BalancePolicy(), measure=by_rows)
     for i, part in enumerate(chain.cut(question.tables, 60)):
         chain.batch(part)
         if i < PATIENCE:
@@ -246,7 +246,7 @@ def test_groups_move_by_themselves_only_after_a_while(tmp_path):
     chain.batch({}, end=True)
     moves = chain.manifest.slots.moves
     assert 1 <= len(moves) <= 4
-    assert all(told["trigger"].startswith("The fullest machine has") for told in moves)
+    assert all(told["trigger"].startswith("The fullest slot has") for told in moves)
     decisions = chain.manifest.slots.decisions
     assert [told["batch"] + 1 for told in decisions if told["action"] == "move"] == [told["batch"] for told in moves]
     assert all(told["expected_skew"] < told["skew"] for told in decisions if told["action"] == "move")

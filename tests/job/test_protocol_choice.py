@@ -11,7 +11,7 @@ from tests.job.chain import Chain
 from tests.job.test_chain import GROUPS, THREE
 
 import midstream as ms
-from midstream.adaptation.balance import BalanceController, GroupLoad
+from midstream.adaptation.group_moves import BalancePolicy, GroupLoad, MoveTerms, group_moves
 from midstream.api import ask
 
 WANTED = [1] * 100 + [0] * 156
@@ -83,17 +83,12 @@ def test_what_is_wrong_for_a_query_is_not_weighed(tmp_path):
 
 
 def test_moves_that_are_decided_together_go_by_one_protocol():
-    busy = [("0", 1.0)] * 3 + [("1", 10_000.0)] * 3
+    busy = [(0, 1.0)] * 3 + [(1, 10_000.0)] * 3
     loads = [GroupLoad(owner, 0.3, rows=1e6, bytes=1e8, rate=rate) for owner, rate in busy]
-    names, protocols = ["0", "1", "2", "3"], ("mslb", "split_time_balancing")
-    for together in (False, True):
-        controller = BalanceController(60.0, together=together)
-        for _ in range(6):
-            decision = controller.consider(loads, names, protocols)
-            if decision.action == "move":
-                break
-        assert decision.action == "move"
-        assert len({request.protocol for request in decision.requests}) == (1 if together else 2)
-        told = decision.as_dict()
-        assert sorted(told["protocols"]) == sorted(protocols)
-        assert ("is predicted to cost" in told["reason"]) == together
+    terms = MoveTerms(("mslb", "split_time_balancing"), 60.0)
+    found = group_moves(loads, 4, terms, BalancePolicy())
+    assert not found.against and len(found.change.pairs) == 2
+    told = found.change.as_dict(256)
+    assert {move["protocol"] for move in told["moves"]} == {found.change.protocol}
+    assert sorted(told["protocols"]) == sorted(terms.protocols)
+    assert "is predicted to cost" in found.done

@@ -15,8 +15,9 @@ from tests.job.test_moving import by_rows, skewed
 from tests.profiles import always, mixed
 
 import midstream as ms
-from midstream.adaptation.balance import BalanceController
-from midstream.adaptation.scaling import ScaleController, ScalePolicy, SlotRange
+from midstream.adaptation.decider import Caution
+from midstream.adaptation.group_moves import BalancePolicy
+from midstream.adaptation.scaling import ScalePolicy, SlotRange
 from midstream.api import ask
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.parallel_writes import SideBySide
@@ -35,7 +36,7 @@ def scaling_by(busy: list[float]) -> SlotDecisions:
     def measure(batch: Batch, interval: float) -> Measured:
         return replace(measured(batch, interval), busy=busy[batch.batch_id])
 
-    return SlotDecisions(scaling=ScaleController(SlotRange.of("2..6"), ScalePolicy(rest=2)), measure=measure)
+    return SlotDecisions(among=SlotRange.of("2..6"), scaling=ScalePolicy(caution=Caution(rest=2)), measure=measure)
 
 
 def opened(query: str, inputs: dict[str, pa.Table], folder: Path, busy: list[float], slots: int = 2) -> Chain:
@@ -80,7 +81,7 @@ def test_real_batches_are_measured(tmp_path):
     assert sum(group.seconds for group in seen.groups) == pytest.approx(worked / 2.0)
     rows = sum(count for report in batch.reports for count in report.traffic.groups.values())
     assert sum(group.rate for group in seen.groups) == pytest.approx(rows / 2.0)
-    assert all(group.owner == str(slot) for group, slot in zip(seen.groups, batch.slots.routing, strict=True))
+    assert all(group.owner == slot for group, slot in zip(seen.groups, batch.slots.routing, strict=True))
 
 
 @pytest.mark.parametrize("restart", always(1, [4, None]))
@@ -90,7 +91,7 @@ def test_what_balancing_remembers_outlives_a_restart(restart, tmp_path):
 
     def opened() -> Chain:
         chain = Chain(question.plan, question.catalog, tmp_path, slots=8)
-        chain.driver.deciding = SlotDecisions(BalanceController(60.0), measure=by_rows)
+        chain.driver.deciding = SlotDecisions(BalancePolicy(), measure=by_rows)
         return chain
 
     chain = opened()
@@ -99,7 +100,7 @@ def test_what_balancing_remembers_outlives_a_restart(restart, tmp_path):
         chain.batch(part)
     chain.batch({}, end=True)
     assert chain.manifest.slots.moves
-    assert chain.manifest.slots.deciding["balance"].keys() == {"overfull", "expected", "mistrust", "resting"}
+    assert chain.manifest.slots.deciding["groups"].keys() == {"standing", "resting", "watches", "mistrust", "made"}
     assert ms.snapshot_equal(chain.results(), ms.run(THREE, inputs))
 
 
@@ -175,7 +176,7 @@ def test_a_slot_that_waits_has_no_more_load(tmp_path):
     waiting, working = (report for report in batch.reports if report.stage == 0)
     waiting.seconds["kernel"], working.seconds["kernel"] = 3.0, 0.5
     seen = measured(batch, 1.0)
-    loads = [sum(group.seconds for group in seen.groups if group.owner == slot) for slot in "01"]
+    loads = [sum(group.seconds for group in seen.groups if group.owner == slot) for slot in (0, 1)]
     assert loads[0] == pytest.approx(loads[1])
     assert slot_loads(batch.reports)[0] == slot_loads(batch.reports)[1]
     assert seconds_of(batch.reports, 4.0)["processor"] == max(slot_loads(batch.reports).values())

@@ -16,8 +16,8 @@ from tests.job.chain import Chain
 from tests.profiles import always, examples
 
 import midstream as ms
-from midstream.adaptation.balance import BalanceController
-from midstream.adaptation.hot_groups import HotController
+from midstream.adaptation.group_moves import BalancePolicy
+from midstream.adaptation.hot_groups import HotPolicy
 from midstream.algebra.plan import Relation
 from midstream.api import ask
 from midstream.checkpoint.commands import Rebalance
@@ -230,7 +230,7 @@ def test_a_hot_key_is_found_and_spread_and_comes_home_when_it_cools(tmp_path):
 
     def opened() -> Chain:
         chain, _ = chain_of(JOIN, tmp_path, inputs, slots=4)
-        chain.driver.deciding = SlotDecisions(BalanceController(60.0), measure=measured_by_rows, hot=HotController())
+        chain.driver.deciding = SlotDecisions(BalancePolicy(), HotPolicy(), measure=measured_by_rows)
         return chain
 
     chain = opened()

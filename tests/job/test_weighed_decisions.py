@@ -1,9 +1,8 @@
-"""Plans and groups that are decided about after the same batch: the order that was weighed changes no answer."""
+"""Plans and groups that are decided about after the same batch: plans go first, and groups as plans will leave them."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,99 +15,90 @@ from tests.job.test_moving import by_rows
 from tests.profiles import always
 
 import midstream as ms
-from midstream.adaptation.balance import BalanceController, BalancePolicy
-from midstream.adaptation.hot_groups import HotController, HotPolicy
+from midstream.adaptation.decider import Caution
+from midstream.adaptation.group_moves import BalancePolicy
+from midstream.adaptation.hot_groups import HotPolicy
 from midstream.adaptation.policy import Policy
-from midstream.adaptation.weighing import Order, Weighed, weigh
 from midstream.api import ask
 from midstream.job.batch import Batch
 from midstream.job.commands.accounts import decisions_of, history_of
-from midstream.job.slots import weighed_moves
-from midstream.job.slots.measuring import Measure, Measured
+from midstream.job.slots.measuring import Measure, Measured, PlanChange, PlansDecided
 from midstream.job.slots.slot_decisions import SlotDecisions
 
 EAGER = Policy("auto", least_gain=0.01, margin=0.1, evidence=0.0, patience=1, warm_up=3)
-ORDERS: tuple[Order, ...] = ("plan", "move", "both")
-RESTLESS = BalancePolicy(skewed=1.05, patience=1, gain=1.0, margin=0.0, rest=3, remembered=0.0)
+RESTLESS = BalancePolicy(skewed=1.05, gain=1.0, caution=Caution(1, 0.0, rest=3))
 
 
 def opened(query: str, inputs: dict[str, Any], folder: Path, slots: int = 2, per_slot: bool = True) -> Chain:
     question, policy = ask(query, inputs), replace(EAGER, per_slot=per_slot)
     chain = Chain(question.plan, question.catalog, folder, slots=slots, plan="((A C) B)", adaptive=policy)
-    chain.driver.deciding = SlotDecisions(BalanceController(60.0, RESTLESS), measure=by_rows)
+    chain.driver.deciding = SlotDecisions(RESTLESS, measure=by_rows, smoothed=0.0)
     return chain
+
+
+def wishing(chain: Chain) -> bool:
+    wishes = chain.driver.watchers.by_query["q"].wishes
+    return wishes.whole is not None or bool(wishes.by_slot)
 
 
 def uneven_with_wishes(chain: Chain) -> Measure:
     """Measures that slots are uneven whenever a plan is to change, and else even."""
 
     def measure(batch: Batch, interval: float) -> Measured:
-        wishes = chain.driver.watchers.by_query["q"].wishes
-        heavy = 3.0 if wishes.whole is not None or wishes.by_slot else 1.0
-        seen = by_rows(batch, interval)
-        return replace(seen, groups=tuple(replace(g, seconds=heavy if g.owner == "0" else 1.0) for g in seen.groups))
+        seen, heavy = by_rows(batch, interval), 3.0 if wishing(chain) else 1.0
+        return replace(seen, groups=tuple(replace(g, seconds=heavy if g.owner == 0 else 1.0) for g in seen.groups))
 
     return measure
 
 
-def forced(order: Callable[[], Order]) -> Callable[..., Weighed]:
-    """Weighs, and then takes another order."""
-
-    def weighed(*args: Any) -> Weighed:
-        found, wanted = weigh(*args), order()
-        return replace(found, order=wanted if wanted in found.seconds else "plan", reason=f"Weighed: {wanted}.")
-
-    return weighed
-
-
 @pytest.mark.parametrize("restart", always(1, [None, 1]))
-@pytest.mark.parametrize("order", ORDERS)
-def test_the_order_that_was_weighed_holds(order, restart, tmp_path, monkeypatch):
-    monkeypatch.setattr(weighed_moves, "weigh", forced(lambda: order))
+@pytest.mark.parametrize("per_slot", [True, False])
+def test_a_plan_and_the_move_that_still_pays_begin_at_once(per_slot, restart, tmp_path):
     inputs = different_slots(120)
 
     def watched() -> Chain:
-        chain = opened(THREE, inputs, tmp_path)
+        chain = opened(THREE, inputs, tmp_path, per_slot=per_slot)
         assert chain.driver.deciding is not None
         chain.driver.deciding.measure = uneven_with_wishes(chain)
         return chain
 
-    chain, since, seen = watched(), None, []
+    chain, since = watched(), None
     for part in chain.cut(inputs, 300):
         if since is not None and restart is not None and chain.next_batch == since + restart:
             chain = watched()
         batch = chain.batch(part)
-        told = [d for d in chain.manifest.slots.decisions if "weighed" in d]
-        since = told[0]["batch"] if told and since is None else since
-        seen.append((batch.batch_id, batch.queries["q"].migrates, list(chain.manifest.slots.routing)))
+        moved = chain.manifest.slots.decisions[-1]["action"] == "move" if chain.manifest.slots.decisions else False
+        since = batch.batch_id if since is None and wishing(chain) and moved else since
     chain.batch({}, end=True)
     assert since is not None, "never were both decided at once"
-    (first,) = [d for d in chain.manifest.slots.decisions if d["batch"] == since and "weighed" in d]
-    assert first["weighed"]["order"] == order and first["action"] == ("wait" if order == "plan" else "move")
-    assert f"Weighed: {order}." in first["reason"]
-    routings = {number: routing for number, _, routing in seen}
-    migrated = [number for number, migrates, _ in seen if migrates and number > since]
-    moves = [move["batch"] for move in chain.manifest.slots.moves if move["batch"] > since]
-    plans = [d for d in decisions_of(chain.driver, "q") if f"Weighed: {order}." in d["reason"]]
-    if order == "both":
-        assert moves[0] == since + 1
-        assert history_of(chain.driver, chain.query)[0]["start_batch"] == since + 1
-        assert all(d["action"] == "migrate" for d in plans[:1])
-    elif order == "plan":
-        assert routings[since + 1] == routings[since] and migrated[:1] in ([], [since + 1])
-        assert all(number > since + 1 for number in moves)
-        assert f"Weighed: {order}." in history_of(chain.driver, chain.query)[0]["trigger"]
-    else:
-        assert moves[0] == since + 1 and since + 1 not in migrated
-        assert plans and plans[0]["action"] == "wait"
-        assert f"Weighed: {order}." in next(m for m in chain.manifest.slots.moves if m["batch"] == since + 1)["trigger"]
+    (made,) = [d for d in chain.manifest.slots.decisions if d["batch"] == since and d["action"] == "move"]
+    assert "as another plan for query q" in made["reason"]
+    assert [move["trigger"] for move in chain.manifest.slots.moves if move["batch"] == since + 1] == [made["reason"]]
+    assert since + 1 in [record["start_batch"] for record in history_of(chain.driver, chain.query)]
     assert as_multiset(chain.results()) == as_multiset(ms.run(THREE, inputs))
 
 
+def test_a_plan_that_takes_the_imbalance_away_leaves_nothing_to_move(tmp_path):
+    inputs = different_slots(60)
+    chain = opened(THREE, inputs, tmp_path, per_slot=False)
+    chain.driver.deciding = None
+    for part in chain.cut(inputs, 300):
+        batch = chain.batch(part)
+    seen = by_rows(batch, 1.0)
+    uneven = replace(seen, groups=tuple(replace(g, seconds=3.0 if g.owner == 0 else 1.0) for g in seen.groups))
+    for ratio, moves in [(1.0, True), (1 / 3, False)]:
+        decisions = SlotDecisions(RESTLESS, measure=lambda batch, interval: uneven, smoothed=0.0)
+        plans = PlansDecided([PlanChange("q", 0, ratio)])
+        assert (decisions.after(batch, False, plans=plans) is not None) == moves
+    decisions = SlotDecisions(RESTLESS, measure=lambda batch, interval: uneven, smoothed=0.0)
+    waits = PlansDecided([PlanChange("q", None, 0.5)], lambda protocol: "The plan of query q changes first: why.")
+    assert decisions.after(batch, False, plans=waits) is None
+    assert decisions.decisions[-1]["reason"].endswith("The plan of query q changes first: why. Staying.")
+
+
 @pytest.mark.parametrize("seed", always(2, range(60)))
-def test_any_order_gives_the_same_results(seed, tmp_path, monkeypatch):
+def test_whatever_begins_at_once_the_results_are_the_same(seed, tmp_path):
     draw = random.Random(seed)
-    monkeypatch.setattr(weighed_moves, "weigh", forced(lambda: draw.choice(ORDERS)))
     query = QUERIES[sorted(QUERIES)[seed % len(QUERIES)]]
     inputs, slots, per_slot = many_keys(seed=seed), draw.randint(2, 4), draw.random() < 0.6
     chain = opened(query, inputs, tmp_path, slots, per_slot)
@@ -121,35 +111,29 @@ def test_any_order_gives_the_same_results(seed, tmp_path, monkeypatch):
     assert difference, f"{difference}\n{chain.manifest.slots.decisions}"
 
 
-@pytest.mark.parametrize("order", always(2, ["move", "plan"]))
-def test_a_hot_key_and_a_plan_are_weighed_too(order, tmp_path, monkeypatch):
-    """A group that slots share rests while a query migrates, so one of the two goes first."""
-    monkeypatch.setattr(weighed_moves, "weigh", forced(lambda: order))
+def test_a_hot_key_waits_for_a_plan(tmp_path):
+    """A group that slots share rests while a query migrates, so the plan goes first."""
     inputs = different_slots(100)
 
     def uneven(batch: Batch, interval: float) -> Measured:
         seen = by_rows(batch, interval)
-        wishes = chain.driver.watchers.by_query["q"].wishes.whole is not None
         hottest = max(range(256), key=lambda group: seen.groups[group].rate)
-        groups = [replace(g, seconds=3000.0 if wishes and i == hottest else 1.0) for i, g in enumerate(seen.groups)]
+        groups = [replace(g, seconds=3000.0 if i == hottest else 1.0) for i, g in enumerate(seen.groups)]
         return replace(seen, groups=tuple(groups))
 
     chain = opened(THREE, inputs, tmp_path, per_slot=False)
-    hot = HotController(HotPolicy(patience=1, gain=1.0, remembered=0.0))
-    chain.driver.deciding = SlotDecisions(measure=uneven, hot=hot)
-    shared, migrated = [], []
+    hot = HotPolicy(gain=1.0, caution=Caution(99))
+    chain.driver.deciding = SlotDecisions(hot=hot, measure=uneven, smoothed=0.0)
+    shared, since = [], None
     for part in chain.cut(inputs, 300):
         batch = chain.batch(part)
         shared += [batch.batch_id] if batch.slots.shared else []
-        migrated += [batch.batch_id] if batch.queries["q"].migrates else []
+        if wishing(chain) and since is None:
+            since, told = batch.batch_id, chain.manifest.slots.decisions[-1]
+            chain.driver.deciding.hot = replace(hot, caution=Caution(1))
     chain.batch({}, end=True)
-    told = next(d for d in chain.manifest.slots.decisions if "weighed" in d)
-    since, decisions = told["batch"], decisions_of(chain.driver, "q")
-    assert told["kind"] == "keys" and set(told["weighed"]["seconds"]) == {"plan", "move"}
-    if order == "plan":
-        assert told["action"] == "wait" and since + 1 not in shared
-        assert any(d["action"] == "migrate" and "Weighed: plan." in d["reason"] for d in decisions)
-    else:
-        assert told["action"] == "spread" and since + 1 in shared and since + 1 not in migrated
-        assert any(d["action"] == "wait" and "Weighed: move." in d["reason"] for d in decisions)
+    assert since is not None and told["kind"] == "keys" and told["action"] == "stay"
+    assert "The plan of query q changes first: slots share no group while a query migrates." in told["reason"]
+    assert shared and min(shared) > since + 1
+    assert any(d["action"] == "migrate" for d in decisions_of(chain.driver, "q"))
     assert as_multiset(chain.results()) == as_multiset(ms.run(THREE, inputs))

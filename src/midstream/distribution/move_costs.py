@@ -1,18 +1,15 @@
 """What moving groups is predicted to cost, by protocol, in seconds of a machine's time.
 
-MSLB processes what is queued at the sender, ships what the groups hold, stores it again and recomputes what the
-receiver's plan holds and the sender's does not; until then rows of the groups wait. PTLB and split-time balancing
-process what arrives during the move twice, and leave the sender its load for that long. So large states speak for the
-latter, high rates and an overloaded sender for the former. States are as large as rates were a window ago: where rates
-have just fallen, PTLB is the cheaper one (D-CAPE section 5.3).
+MSLB processes what is queued at the sender, ships what the groups hold and stores it again; until then their rows wait.
+PTLB and split-time balancing process what arrives during the move twice, and leave the sender its load for that long.
+So large states speak for the latter, high rates and an overloaded sender for the former. States are as large as rates
+were a window ago: where rates have just fallen, PTLB is the cheaper one (D-CAPE section 5.3).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-
-from midstream.distribution.protocols.ptlb import expected_length
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +23,7 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Groups that may move: the rows and bytes they hold, those to recompute, and the rows that arrive per second.
+    """Groups that may move: the rows and bytes they hold, and the rows that arrive per second.
 
     `overload` is what the sender has to do per second beyond what it can do; a move that takes a while lets that wait.
     `queued` is for how many seconds it is busy with what waits in its queue.
@@ -35,7 +32,6 @@ class Moved:
     rows: float
     bytes: float
     rate: float
-    recomputed: float = 0.0
     overload: float = 0.0
     queued: float = 0.0
 
@@ -61,7 +57,7 @@ class MoveCost:
         return {"protocol": self.protocol, **figures, "total": self.total}
 
 
-def predict(protocol: str, moved: Moved, window: float, height: int = 2, prices: Prices | None = None) -> MoveCost:
+def predict(protocol: str, moved: Moved, window: float, prices: Prices | None = None) -> MoveCost:
     """What a protocol takes; `window` is the plan's memory in seconds.
 
     >>> still = Moved(rows=1e6, bytes=1e8, rate=10)
@@ -73,10 +69,10 @@ def predict(protocol: str, moved: Moved, window: float, height: int = 2, prices:
     """
     prices = prices or Prices()
     if protocol == "mslb":
-        work = prices.store * (moved.rows + moved.recomputed) + prices.ship * moved.bytes
+        work = prices.store * moved.rows + prices.ship * moved.bytes
         pause = moved.queued + work
         return MoveCost(protocol, pause, work, pause, moved.overload * pause)
-    length = expected_length(window, height) + moved.queued
+    length = window + moved.queued  # by which every row of before has ended, whatever the plan
     return MoveCost(protocol, length, moved.rate * length * prices.process, 0.0, moved.overload * length)
 
 
@@ -90,11 +86,9 @@ def costs_text(costs: Sequence[MoveCost]) -> str:
     return f"By {costs[0].protocol} it is predicted to cost {costs[0].total:.3g} s{others}."
 
 
-def predict_all(
-    protocols: Iterable[str], moved: Moved, window: float, height: int = 2, prices: Prices | None = None
-) -> list[MoveCost]:
+def predict_all(protocols: Iterable[str], moved: Moved, window: float, prices: Prices | None = None) -> list[MoveCost]:
     """What the protocols that are legal cost, the cheapest first; of equal ones those first that are named first."""
-    costs = [predict(protocol, moved, window, height, prices) for protocol in protocols]
+    costs = [predict(protocol, moved, window, prices) for protocol in protocols]
     return sorted(costs, key=lambda cost: cost.total)
 
 

@@ -37,15 +37,6 @@ def delete(move: Move) -> tuple[Ask, ...]:
     return (*splits, Ask(move.sender, message, (move.sender, "Acknowledged DeletePartitions by processor")))
 
 
-def expected_length(window: float, height: int, by_intervals: bool = True) -> float:
-    """How long a move takes: W, or 2W for the paper's rows above one level of joins.
-
-    >>> expected_length(30, 2), expected_length(30, 1, by_intervals=False), expected_length(30, 2, by_intervals=False)
-    (30, 30, 60)
-    """
-    return window if by_intervals or height <= 1 else 2 * window
-
-
 PTLB = Protocol(
     "ptlb",
     (COMPUTE, Phase("duplicate", duplicate), Phase("delete", delete)),

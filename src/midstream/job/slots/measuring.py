@@ -8,17 +8,19 @@ all classes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from midstream.adaptation.balance import GroupLoad
+from midstream.adaptation.group_moves import GroupLoad
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
 from midstream.distribution.key_classes import ARRIVAL, class_received
+from midstream.distribution.plan_texts import slots_text
 from midstream.distribution.routing import Routing
 from midstream.distribution.spread_groups import SpreadGroup
 from midstream.job.batch import Batch
 from midstream.job.slots.class_dealing import ClassLoads
 from midstream.job.task.reports import Report
+from midstream.job.task.sides import base_name
 
 WORK = ("state", "kernel", "write")
 """What of a slot's seconds is work of its own, rather than waiting for rows."""
@@ -40,7 +42,81 @@ class Measured:
 
     def dealt(self, routing: Routing, places: Sequence[int]) -> Routing:
         """The routing with all groups in other slots, class by class."""
-        return ClassLoads(dict.fromkeys(self.classes, ())).dealt(routing, places)
+        return ClassLoads(dict.fromkeys(self.classes, ())).dealt(routing, places[: len(self.groups)])
+
+    @property
+    def loads(self) -> tuple[GroupLoad, ...]:
+        """The loads of groups, and then of what slots share of some besides their homes."""
+        return (*self.groups, *(load for _, load in self.shared))
+
+    @property
+    def fixed(self) -> set[int]:
+        """Which of the loads stay where they are, because slots share them."""
+        count = len(self.groups)
+        return {*range(count, count + len(self.shared)), *(group for group, _ in self.shared)}
+
+    def taking(self, seconds: Sequence[float]) -> Measured:
+        """The same, with other seconds of all loads."""
+        found = [replace(load, seconds=own) for load, own in zip(self.loads, seconds, strict=True)]
+        shared = zip((group for group, _ in self.shared), found[len(self.groups) :], strict=True)
+        return replace(self, groups=tuple(found[: len(self.groups)]), shared=tuple(shared))
+
+
+@dataclass(frozen=True, slots=True)
+class PlanChange:
+    """A decided change of a query's plan, in one slot or in all (None), that leaves `ratio` of the query's load."""
+
+    query: str
+    slot: int | None
+    ratio: float
+
+    def __str__(self) -> str:
+        return f"query {self.query}" if self.slot is None else f"query {self.query} in {slots_text([self.slot])}"
+
+
+@dataclass(frozen=True, slots=True)
+class PlansDecided:
+    """Changes of plans that were decided after a batch.
+
+    `apart` says why they cannot begin in the same batch as a move by a protocol; empty if they can.
+    """
+
+    changes: Sequence[PlanChange] = ()
+    apart: Callable[[str], str] = lambda protocol: ""
+
+    def applied(self, seen: Measured, batch: Batch) -> Measured:
+        """What groups are predicted to take by these plans; a slot's work is parted by what its operators did."""
+        if not self.changes:
+            return seen
+        ratios = {(change.query, change.slot): change.ratio for change in self.changes}
+        left = [
+            sum(part * ratios.get((q, slot), ratios.get((q, None), 1.0)) for q, part in parts.items())
+            for slot, parts in enumerate(_parts(batch.reports, batch.slots.count, list(batch.queries)))
+        ]
+        return seen.taking([load.seconds * left[load.owner] for load in seen.loads])
+
+    @property
+    def in_words(self) -> str:
+        """What reasons say of it."""
+        named = ", ".join(map(str, self.changes))
+        return (
+            f" Loads are as another plan for {named} is predicted to leave them; both begin at once." if named else ""
+        )
+
+
+def _parts(reports: Sequence[Report], slots: int, queries: Sequence[str]) -> list[dict[str, float]]:
+    """Which part of the work of each slot is for which query; alike if nothing was done."""
+    found: list[dict[str, float]] = [{} for _ in range(slots)]
+    for report in (report for report in reports if 0 <= report.slot < slots):
+        for (name, _), part in report.fragments.items():
+            query, did = base_name(name), part.work
+            known = found[report.slot].get(query, 0.0)
+            found[report.slot][query] = known + did.probed + did.matched + did.inserted
+    alike = {query: 1 / len(queries) for query in queries}
+    return [
+        {query: work / sum(own.values()) for query, work in own.items()} if sum(own.values()) else alike
+        for own in found
+    ]
 
 
 Measure = Callable[[Batch, float], Measured]
@@ -135,7 +211,7 @@ def _loads(items: Sequence[_Item], batch: Batch, reading: Mapping[int, set[str]]
             held[place] = held.get(place, 0.0) + part.state_bytes
     return [
         GroupLoad(
-            str(item.slot),
+            item.slot,
             seconds.get(place, 0.0) / interval * _share(item.rows, now[place]),
             rows.get(place, 0.0) * _share(item.lately, before[place]),
             held.get(place, 0.0) * _share(item.lately, before[place]),

@@ -9,11 +9,11 @@ latter. Split-time balancing costs no more than PTLB, which marks the sender's s
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from midstream.adaptation.group_moves import MoveTerms
 from midstream.algebra.time import BEGINNING
 from midstream.checkpoint.manifest import Manifest
-from midstream.distribution.move_costs import Moved, costs_text, predict
+from midstream.distribution.move_costs import Moved, costs_text, predict_all
 from midstream.distribution.routing import Routing
 from midstream.errors import MigrationError
 from midstream.job.queries.running_query import RunningQuery
@@ -29,24 +29,11 @@ LATELY = 3
 Queries = Mapping[str, RunningQuery]
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """Between what is chosen: the protocols that are right, and what moving costs by each.
-
-    `carried` is the part of moving state that must be sent; `doubled` says that all rows are processed twice, and not
-    those of moving groups alone.
-    """
-
-    protocols: tuple[str, ...]
-    carried: float
-    doubled: bool
-
-    @staticmethod
-    def of(queries: Queries) -> Terms:
-        """For the queries of a job, whatever groups move."""
-        found = [name for name in ORDER if _is_right(name, queries)]
-        carried = 0.0 if not any(query.local for query in queries.values()) else 1.0
-        return Terms(tuple(found), carried, any(runs_whole(query) for query in queries.values()))
+def terms_of(queries: Queries, window: float) -> MoveTerms:
+    """How groups of a job could move, whichever they are; a window is so long."""
+    found = [name for name in ORDER if _is_right(name, queries)]
+    carried = 0.0 if not any(query.local for query in queries.values()) else 1.0
+    return MoveTerms(tuple(found), window, carried, any(runs_whole(query) for query in queries.values()))
 
 
 def _is_right(protocol: str, queries: Queries) -> bool:
@@ -59,15 +46,14 @@ def _is_right(protocol: str, queries: Queries) -> bool:
 
 def cheapest_protocol(manifest: Manifest | None, queries: Queries, old: Routing, new: Routing) -> tuple[str, str]:
     """The protocol for a move that is asked for, and why; time is event time, so that nothing reads a clock."""
-    terms = Terms.of(queries)
+    terms = terms_of(queries, longest_window(queries))
     if manifest is None or len(terms.protocols) == 1:
         return MSLB, ""
-    moved, window = _moved(manifest, queries, old, new, terms), _window(queries)
-    costs = sorted((predict(name, moved, window) for name in terms.protocols), key=lambda cost: cost.total)
+    costs = predict_all(terms.protocols, _moved(manifest, old, new, terms), terms.window)
     return costs[0].protocol, costs_text(costs)
 
 
-def _moved(manifest: Manifest, queries: Queries, old: Routing, new: Routing, terms: Terms) -> Moved:
+def _moved(manifest: Manifest, old: Routing, new: Routing, terms: MoveTerms) -> Moved:
     """What moving groups hold and what comes for them in each tick; a group's part is that of its lately come rows."""
     loads = list(manifest.slots.loads) or [1.0] * len(old.groups)
     pairs = zip(loads, old.groups, new.groups, strict=True)
@@ -89,7 +75,7 @@ def _rows_per_tick(manifest: Manifest) -> float:
     return sum(sum(row["rows"].values()) for row in recent[1:]) / (until - since)
 
 
-def _window(queries: Queries) -> float:
+def longest_window(queries: Queries) -> float:
     """The longest window, in ticks."""
     longest = [source.longest for query in queries.values() for source in query.sources]
     return float(max((ticks for ticks in longest if ticks is not None), default=0))

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from midstream.adaptation.hot_groups import HotGroup
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.distribution.balancing import slot_loads
@@ -40,8 +41,8 @@ class SpreadGroups:
     """The groups that a job wants to be spread, by number, each as it was in the last batch."""
 
     groups: dict[Name, SpreadGroup] = field(default_factory=dict)
-    arrived: dict[Name, tuple[Mapping[str, int], str]] = field(default_factory=dict)
-    """Of the groups with most to do lately: how many rows came of each stream, and the key they are hot by."""
+    arrived: dict[Name, HotGroup] = field(default_factory=dict)
+    """The groups with most to do lately."""
 
     def copy(self) -> SpreadGroups:
         """The same, to be changed apart."""

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from midstream.adaptation.balance import BalanceController, BalanceDecision, BalancePolicy, GroupLoad
-from midstream.distribution.move_costs import Prices
+from midstream.adaptation.decider import Caution, Memory, Now, Outcome, carried_out, decide
+from midstream.adaptation.group_moves import BalancePolicy, GroupLoad, MoveTerms, group_moves
+from midstream.distribution.move_costs import Prices, predict_all
+from midstream.distribution.protocols.manager import MoveRequest
 from midstream.lab.papers.partitioned_load_balancing.group_states import Numbers, groups_of
 
 ROW_BYTES = 100.0
@@ -29,25 +31,28 @@ class MachineLook:
 class MeasuredBalance:
     """Follows what machines do from look to look, and decides."""
 
-    controller: BalanceController
+    policy: BalancePolicy
+    window: float
     arrivals: tuple[Numbers, Numbers]
     groups: int
+    memory: Memory = field(default_factory=Memory)
+    looks: int = 0
     before: dict[str, MachineLook] = field(default_factory=dict)
     moment: float = 0.0
-    decisions: list[BalanceDecision] = field(default_factory=list)
 
     def look(
         self, moment: float, machines: Mapping[str, MachineLook], owners: Sequence[str], moving: frozenset[int]
-    ) -> BalanceDecision:
-        """Decides at a moment, in milliseconds."""
+    ) -> list[MoveRequest]:
+        """Decides at a moment, in milliseconds, which groups move."""
         times, groups = self.arrivals
         recent = (times >= self.moment) & (times < moment)
         arrived = np.bincount(groups[recent], minlength=self.groups)
         seconds = max(1e-3, (moment - self.moment) / 1000)
         price = {name: self._per_row(name, look, arrived, owners) for name, look in machines.items()}
+        names = list(machines)
         loads = [
             GroupLoad(
-                owner,
+                names.index(owner),
                 float(arrived[g]) * price[owner] / 1000 / seconds,
                 float(machines[owner].rows.get(g, 0)),
                 ROW_BYTES * machines[owner].rows.get(g, 0),
@@ -56,10 +61,33 @@ class MeasuredBalance:
             for g, owner in enumerate(owners)
         ]
         self.before, self.moment = dict(machines), moment
-        queued = {name: look.waiting * price[name] / 1000 for name, look in machines.items()}
-        decision = self.controller.consider(loads, list(machines), PROTOCOLS, moving, queued)
-        self.decisions.append(decision)
-        return decision
+        queued = {names.index(name): look.waiting * price[name] / 1000 for name, look in machines.items()}
+        terms = MoveTerms(PROTOCOLS, self.window, queued=queued)
+        under_way = f"{len(moving)} groups are under way." if moving else ""
+        fixed = {int(group) for group, until in self.memory.resting.items() if until > self.looks}
+        found = group_moves(loads, len(names), terms, self.policy, fixed, under_way)
+        self.looks += 1
+        now, caution = Now(self.looks), self.policy.caution
+        self.memory, verdict = decide(
+            self.memory,
+            now,
+            [found],
+            caution,
+            lambda name, watch: {} if moving else {name: Outcome(found.before, watch.expected)},
+        )
+        if verdict.action == "stay":
+            return []
+        self.memory = carried_out(self.memory, now, caution, found)
+        moves = found.change
+        return [
+            MoveRequest(
+                predict_all(PROTOCOLS, moved, self.window, self.policy.prices)[0].protocol,
+                names[old],
+                names[new],
+                groups=groups,
+            )
+            for ((old, new), groups), moved in zip(moves.pairs.items(), moves.moved, strict=True)
+        ]
 
     def _per_row(self, name: str, look: MachineLook, arrived: Numbers, owners: Sequence[str]) -> float:
         """Milliseconds that a machine has taken per row that it has processed."""
@@ -76,5 +104,21 @@ def measured_balance(
     times = np.concatenate([table["ts"].to_numpy() for table in tables.values()])
     keys = [groups_of([table["k"].combine_chunks()], groups) for table in tables.values()]
     prices = Prices(store=insert / 1000, ship=0.01 / ROW_BYTES / 1000, process=per_row / 1000)
-    policy = BalancePolicy(patience=2, prices=prices)
-    return MeasuredBalance(BalanceController(length, policy), (times, np.concatenate(keys)), groups)
+    policy = BalancePolicy(prices=prices, caution=Caution(2))
+    return MeasuredBalance(policy, length, (times, np.concatenate(keys)), groups)
+
+
+def paper_request(memory: Mapping[str, float], protocol: str, least_share: float = 0.1) -> MoveRequest | None:
+    """D-CAPE's policy: half the difference from the fullest machine to the emptiest; None if that is a small share.
+
+    The sender chooses the groups.
+
+    >>> paper_request({"a": 100.0, "b": 20.0, "c": 60.0}, "mslb")
+    MoveRequest(protocol='mslb', sender='a', receiver='b', amount=40.0, groups=())
+    """
+    sender, receiver = max(memory, key=lambda m: (memory[m], m)), min(memory, key=lambda m: (memory[m], m))
+    amount = (memory[sender] - memory[receiver]) / 2
+    mean = sum(memory.values()) / len(memory)
+    if sender == receiver or amount <= least_share * mean:
+        return None
+    return MoveRequest(protocol, sender, receiver, amount)

@@ -15,7 +15,6 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from midstream.adaptation.balance import paper_request
 from midstream.algebra.physical import Source, walk_physical
 from midstream.algebra.time import INFINITY
 from midstream.api import ask
@@ -25,7 +24,7 @@ from midstream.distribution.protocols.split import split_state
 from midstream.job.task.sources import source_elements
 from midstream.lab.experiments.arrivals import poisson
 from midstream.lab.experiments.dcape_meter import PartitionedLoops
-from midstream.lab.experiments.dcape_policy import MachineLook, measured_balance
+from midstream.lab.experiments.dcape_policy import MachineLook, measured_balance, paper_request
 from midstream.lab.experiments.virtual_processor import Costs
 from midstream.lab.papers.partitioned_load_balancing.group_states import GroupStates, routing_keys
 from midstream.lab.papers.partitioned_load_balancing.managing import Managing
@@ -281,8 +280,7 @@ class Run:
             name: MachineLook(self.simulation.machines[name].used.busy, self._waiting(name), self._rows(name))
             for name in self.names
         }
-        decision = self.own.look(self.simulation.now, looks, state.owners, state.moving)
-        for request in decision.requests:
+        for request in self.own.look(self.simulation.now, looks, state.owners, state.moving):
             self.simulation.post(MANAGER, request, urgent=True)
 
     def _rows(self, name: str) -> dict[int, int]:
