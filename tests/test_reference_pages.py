@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import midstream as ms
 from midstream.algebra.borrowed import BORROWED
+from midstream.algebra.borrowed_aggregates import BORROWED_AGGREGATES
 from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS
 from midstream.checkpoint.metrics import SCHEMA
 from midstream.interface.cli import app
@@ -41,6 +42,8 @@ def test_the_reference_has_exactly_the_functions_of_the_language() -> None:
     listed = FUNCTIONS.partition("## As in DuckDB")[2].partition("Written as operators")[0]
     missing = {name for name in BORROWED if f"`{name}`" not in listed}
     assert missing == AS_OPERATORS
+    aggregates = FUNCTIONS.partition("## Aggregates as in DuckDB")[2].partition("\n## ")[0]
+    assert {name for name in BORROWED_AGGREGATES if f"`{name}`" not in aggregates} == {"last_known"}
 
 
 @pytest.mark.parametrize(("example", "shown"), [(e, r) for _, e, r in EXAMPLE.findall(FUNCTIONS)])

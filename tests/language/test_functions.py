@@ -11,6 +11,7 @@ from midstream.algebra.borrowed import BORROWED
 from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS, Signature
 from midstream.algebra.types import common_type, plain
 from midstream.errors import QueryError
+from midstream.language.calls import AGGREGATES
 
 TYPES = [
     pa.null(),
@@ -112,5 +113,5 @@ def test_arguments_are_cast_so(
 
 
 def test_synonyms_lead_to_functions() -> None:
-    assert set(SYNONYMS.values()) <= {*SCALAR, *AGGREGATE, *BORROWED, "if"}
-    assert not set(SYNONYMS) & {*SCALAR, *AGGREGATE, *BORROWED}
+    assert set(SYNONYMS.values()) <= {*SCALAR, *AGGREGATES, *BORROWED, "if"}
+    assert not set(SYNONYMS) & {*SCALAR, *AGGREGATES, *BORROWED}

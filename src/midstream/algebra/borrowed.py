@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.types as kind
 
 from midstream.algebra.database import column_name, type_of
-from midstream.algebra.expressions import Expression, Literal
+from midstream.algebra.expressions import Call, Expression, Literal, filled
 from midstream.algebra.signatures import refuse
 from midstream.algebra.types import plain
 from midstream.errors import QueryError
@@ -149,7 +149,7 @@ def borrow(function: str, arguments: Sequence[Expression]) -> Borrowed:
     if function not in BORROWED:
         raise refuse(function, types)
     texts = _texts(arguments)
-    columns = tuple(plain(a.type) for a in arguments if _constant(a) is None)
+    columns = tuple(plain(a.type) for a in arguments if constant(a) is None)
     problem = "it takes other arguments"
     for template in BORROWED[function]:
         sql = _filled(template, texts)
@@ -158,18 +158,18 @@ def borrow(function: str, arguments: Sequence[Expression]) -> Borrowed:
         try:
             return Borrowed(sql, type_of(sql, columns))
         except QueryError as error:
-            problem = _candidates(error.message)
+            problem = candidates(error.message)
     raise refuse(function, types, problem)
 
 
 def columns_among(arguments: Sequence[Expression]) -> list[int]:
     """Which arguments are columns in SQL, and no constants."""
-    return [i for i, argument in enumerate(arguments) if _constant(argument) is None]
+    return [i for i, argument in enumerate(arguments) if constant(argument) is None]
 
 
 def _texts(arguments: Sequence[Expression]) -> list[str]:
     places = iter(range(len(arguments)))
-    return [_constant(a) or column_name(next(places)) for a in arguments]
+    return [constant(a) or column_name(next(places)) for a in arguments]
 
 
 def _filled(template: str, texts: list[str]) -> str | None:
@@ -181,12 +181,10 @@ def _filled(template: str, texts: list[str]) -> str | None:
         return template.replace("{:}", ", ".join(f"{name}: {value}" for name, value in pairs))
     if f"{{{len(texts)}}}" in template or not all(f"{{{i}}}" in template for i in range(len(texts))):
         return None
-    for i, text in enumerate(texts):
-        template = template.replace(f"{{{i}}}", text)
-    return template
+    return filled(template, texts)
 
 
-def _candidates(message: str) -> str:
+def candidates(message: str) -> str:
     """What DuckDB says could be meant."""
     found = [line.strip() for line in message.splitlines() if line.startswith("\t") and "(" in line]
     if found:
@@ -194,8 +192,11 @@ def _candidates(message: str) -> str:
     return message.splitlines()[0].partition("Error: ")[2] or message.splitlines()[0]
 
 
-def _constant(expression: Expression) -> str | None:
+def constant(expression: Expression) -> str | None:
     """A constant as SQL; None for what has to be a column."""
+    if isinstance(expression, Call) and expression.function == "list_value":
+        parts = [constant(a) for a in expression.args]
+        return None if None in parts else f"[{', '.join(p for p in parts if p is not None)}]"
     if not isinstance(expression, Literal):
         return None
     match expression.value:

@@ -8,7 +8,7 @@ by column in `operators`; its name and type are defined once, in `functions`.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -167,13 +167,17 @@ class Case(Expression):
 
 @dataclass(frozen=True, slots=True)
 class AggregateCall:
-    """An aggregate over the tuples of a group; no argument means `count(*)`; `where` is the FILTER clause."""
+    """An aggregate over the tuples of a group; no argument means `count(*)`; `where` is the FILTER clause.
+
+    `form` is the SQL of an aggregate that another engine computes, over its arguments as `{0}`, `{1}` and so on.
+    """
 
     function: str
     args: tuple[Expression, ...]
     data_type: pa.DataType
     distinct: bool = False
     where: Expression | None = None
+    form: str = ""
 
     @property
     def type(self) -> pa.DataType:
@@ -183,6 +187,8 @@ class AggregateCall:
     def __str__(self) -> str:
         inside = ", ".join(map(str, self.args)) or "*"
         text = f"{self.function}({'DISTINCT ' if self.distinct else ''}{inside})"
+        if self.form:
+            text = filled(self.form, [str(a) for a in self.args])
         return text if self.where is None else f"{text} FILTER (WHERE {self.where})"
 
 
@@ -208,6 +214,17 @@ class NamedAggregate:
     def __str__(self) -> str:
         text = str(self.call)
         return text if text == self.name else f"{text} AS {self.name}"
+
+
+def filled(template: str, texts: Sequence[str]) -> str:
+    """A template with texts in place of `{0}`, `{1}` and so on.
+
+    >>> filled("arg_max({0}, {1})", ["name", "price"])
+    'arg_max(name, price)'
+    """
+    for i, text in enumerate(texts):
+        template = template.replace(f"{{{i}}}", text)
+    return template
 
 
 TRUE = Literal(True, pa.bool_())

@@ -6,15 +6,38 @@ column. What is left over of the tuples is an error: it has no single value per 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pyarrow as pa
 from sqlglot import exp
 
+from midstream.algebra.borrowed_aggregates import BORROWED_AGGREGATES, IN_ORDER, OrderKey, borrow_aggregate
 from midstream.algebra.declarations import AggregateFunction
-from midstream.algebra.expressions import AggregateCall, Column, Expression, Named, NamedAggregate
-from midstream.algebra.functions import AGGREGATE
+from midstream.algebra.expressions import (
+    AggregateCall,
+    Column,
+    Expression,
+    Literal,
+    Named,
+    NamedAggregate,
+    conjunction,
+    conjuncts,
+)
+from midstream.algebra.functions import AGGREGATE, require_condition
+from midstream.algebra.types import BOOLEAN, INTEGER
 from midstream.errors import QueryError
 from midstream.language.binding import Binding
 from midstream.language.literals import coerce
 from midstream.language.values import ValueBinder
+
+EXACT = {"approx_count_distinct": "count", "approx_distinct": "count"}
+"""Approximations that are exact here, of distinct values."""
+
+KNOWN = {"first": "any_value", "last": "last_known"}
+"""What IGNORE NULLS makes of an aggregate."""
+
+CONDITIONS = {"bool_and": "min", "bool_or": "max", "count_if": "count"}
+"""Aggregates of conditions: false is less than true."""
 
 
 class Aggregates:
@@ -62,12 +85,7 @@ class Aggregates:
         return error.at(self.binding.text, places.get(str(column)))
 
     def _call(self, node: exp.Anonymous, name: str, inner: ValueBinder) -> AggregateCall:
-        distinct, condition = bool(node.args.get("distinct")), node.args.get("filter")
-        where = None
-        if condition is not None:
-            inner.clause = "FILTER"
-            where = inner.condition(condition)
-            inner.clause = "an aggregate"
+        distinct, where = bool(node.args.get("distinct")), self._filter(node, inner)
         star = [a for a in node.expressions if isinstance(a, exp.Star)]
         if star and (name != "count" or distinct):
             raise self.binding.error(f"{node.name} does not take *", star[0], hint="name a column")
@@ -75,12 +93,50 @@ class Aggregates:
         user = self.binding.catalog.functions.get(node.name.lower())
         if isinstance(user, AggregateFunction):
             return AggregateCall(user.name, tuple(arguments), user.returns, distinct, where)
+        if node.args.get("ignore_nulls"):
+            name = KNOWN.get(name, name)
+        keys = self._order(node, inner, name, arguments)
+        if name in BORROWED_AGGREGATES:
+            with self.binding.at(node):
+                return replace(borrow_aggregate(name, arguments, keys, distinct), where=where)
         if not arguments and not star:
             raise self.binding.error(f"{node.name} needs an argument", node, hint="write count(*) to count tuples")
+        if name in CONDITIONS:
+            with self.binding.at(node):
+                require_condition(arguments[0].type, node.name)
+            arguments = [coerce(arguments[0], BOOLEAN)]
+        if name == "count_if":
+            return AggregateCall("count", (), INTEGER, where=conjunction([*conjuncts(where), *arguments]))
+        name, distinct = CONDITIONS.get(name, EXACT.get(name, name)), distinct or name in EXACT
         with self.binding.at(node):
             signature = AGGREGATE[name](tuple(a.type for a in arguments))
         cast = tuple(coerce(a, t) for a, t in zip(arguments, signature.arguments, strict=True))
         return AggregateCall(name, cast, signature.result, distinct, where)
+
+    def _filter(self, node: exp.Anonymous, inner: ValueBinder) -> Expression | None:
+        condition = node.args.get("filter")
+        if condition is None:
+            return None
+        inner.clause = "FILTER"
+        where = inner.condition(condition)
+        inner.clause = "an aggregate"
+        return where
+
+    def _order(self, node: exp.Anonymous, inner: ValueBinder, name: str, arguments: list[Expression]) -> list[OrderKey]:
+        """The order in which an aggregate takes its rows: what is asked for, else that of their times."""
+        within, keys = node.args.get("within") or [], node.args.get("order") or []
+        if within and name in ("quantile_cont", "quantile_disc", "mode"):
+            arguments.insert(0, inner.bind(within[0].this))
+            if within[0].args.get("desc") and isinstance(share := arguments[-1], Literal):
+                arguments[-1] = Literal(1.0 - float(share.value), pa.float64())
+            return []
+        if name not in IN_ORDER:
+            return []
+        asked = [
+            OrderKey(inner.bind(k.this), bool(k.args.get("desc")), k.args.get("nulls") or "") for k in [*keys, *within]
+        ]
+        time = inner.time()
+        return asked or ([OrderKey(time)] if time is not None and not node.args.get("distinct") else [])
 
     def _unique(self, text: str) -> str:
         name, count = text, 1

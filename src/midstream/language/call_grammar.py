@@ -65,6 +65,9 @@ class CallGrammar(Grammar):
             else:
                 self.take(TokenType.ALL)
             made.set("expressions", self._arguments(token))
+            if self.take(TokenType.ORDER_BY):
+                made.set("order", self.order_keys())
+            self._nulls(made)
         self.need(TokenType.R_PAREN, ") or , after an argument")
         return self._after_call(made)
 
@@ -74,19 +77,47 @@ class CallGrammar(Grammar):
             arguments.append(self.value())
             if self.take_word("FOR"):
                 arguments.append(self.value())
-        if self.peek(TokenType.ORDER_BY):
-            self.fail("an aggregate takes no ORDER BY", hint="a snapshot is a multiset: it has no order")
         return arguments
 
+    def order_keys(self) -> list[Node]:
+        """`BY key [ASC | DESC] [NULLS FIRST | LAST], …`, after ORDER."""
+        self.need_word("BY")
+        keys = [self._order_key()]
+        while self.take(TokenType.COMMA):
+            keys.append(self._order_key())
+        return keys
+
+    def _order_key(self) -> Node:
+        token = self._curr
+        key = self.value()
+        way = self.take_word("ASC", "DESC")
+        made = exp.Ordered(this=key, desc=bool(way and way.text.upper() == "DESC"))
+        if self.take_word("NULLS"):
+            nulls = self.take_word("FIRST", "LAST") or self.expected("FIRST or LAST")
+            made.set("nulls", nulls.text.upper())
+        return at(made, token)
+
+    def _nulls(self, made: Node) -> None:
+        """`IGNORE NULLS` or `RESPECT NULLS`."""
+        word = self.take_word("IGNORE", "RESPECT") if self._next.text.upper() == "NULLS" else None
+        if word:
+            self.need_word("NULLS")
+            made.set("ignore_nulls", word.text.upper() == "IGNORE")
+
     def _after_call(self, made: Node) -> Node:
+        self._nulls(made)
+        if self.peek_word("WITHIN") and self._next.token_type == TokenType.GROUP_BY:
+            self._advance(2)
+            self.need(TokenType.L_PAREN, "(")
+            self.need(TokenType.ORDER_BY, "ORDER BY")
+            made.set("within", self.order_keys())
+            self.need(TokenType.R_PAREN, ")")
         if self.peek_word("FILTER") and self._next.token_type == TokenType.L_PAREN:
             self._advance(2)
             self.need(TokenType.WHERE, "WHERE")
             made.set("filter", self.value())
             self.need(TokenType.R_PAREN, ")")
-        if self.peek_word("OVER", "WITHIN") and (
-            self._next.token_type == TokenType.L_PAREN or self._next.text.upper() == "GROUP"
-        ):
+        if self.peek_word("OVER") and self._next.token_type == TokenType.L_PAREN:
             self.fail(
                 "window functions are not part of the language",
                 hint="put the window on the stream, for instance A [ROWS 5], and aggregate over it",

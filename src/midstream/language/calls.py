@@ -8,11 +8,12 @@ import pyarrow as pa
 from sqlglot import exp
 
 from midstream.algebra.borrowed import BORROWED
+from midstream.algebra.borrowed_aggregates import BORROWED_AGGREGATES
 from midstream.algebra.declarations import ScalarFunction
 from midstream.algebra.expressions import Call, Expression, Literal
 from midstream.algebra.functions import AGGREGATE, SCALAR, SYNONYMS, TRUNCATION_UNITS, require_condition
 from midstream.algebra.types import BOOLEAN
-from midstream.language.aggregates import Aggregates
+from midstream.language.aggregates import CONDITIONS, EXACT, Aggregates
 from midstream.language.binding import nearest
 from midstream.language.call_grammar import UNITS
 from midstream.language.elsewhere import INSTEAD
@@ -34,6 +35,10 @@ UNIT_FIRST = frozenset({"date_diff", "date_sub", "timestampadd", "date_trunc", "
 """Functions whose first argument may be the name of a unit of time."""
 
 
+AGGREGATES = frozenset({*AGGREGATE, *BORROWED_AGGREGATES, *CONDITIONS, *EXACT})
+"""Every aggregate of the language."""
+
+
 class CallBinder(ValueBinder, Protocol):
     """Binds values among which there may be aggregates, if `aggregates` has a place for them."""
 
@@ -50,7 +55,7 @@ def bind_call(binder: CallBinder, node: exp.Anonymous) -> Expression:
     name = SYNONYMS.get(written.lower(), written.lower())
     user = binder.binding.catalog.functions.get(written.lower())
     own = name == "if" or (name in SCALAR and name not in UNWRITTEN) or name in AGGREGATE
-    built_in = own or name in BORROWED
+    built_in = own or name in BORROWED or name in AGGREGATES
     if user is not None and own:
         raise binder.binding.error(
             f"{written} is a function of the language", node, hint="give your function another name"
@@ -58,7 +63,7 @@ def bind_call(binder: CallBinder, node: exp.Anonymous) -> Expression:
     if isinstance(user, ScalarFunction):
         _plain_call(binder, node)
         return Call(user.name, tuple(binder.bind(a) for a in node.expressions), user.returns)
-    if user is not None or name in AGGREGATE:
+    if user is not None or name in AGGREGATES:
         return _aggregate(binder, node, name)
     if not built_in:
         raise _unknown_function(binder, node)
@@ -68,8 +73,8 @@ def bind_call(binder: CallBinder, node: exp.Anonymous) -> Expression:
 
 def _plain_call(binder: ValueBinder, node: exp.Anonymous) -> None:
     """A scalar function takes neither DISTINCT nor FILTER nor a star."""
-    if node.args.get("distinct") or node.args.get("filter") is not None:
-        raise binder.binding.error(f"{node.name} is no aggregate: it takes no DISTINCT and no FILTER", node)
+    if any(node.args.get(key) for key in ("distinct", "filter", "order", "within")):
+        raise binder.binding.error(f"{node.name} is no aggregate: it takes no DISTINCT, FILTER or ORDER BY", node)
     for argument in node.expressions:
         if isinstance(argument, exp.Star):
             raise binder.binding.error(f"{node.name}(*) has no meaning", argument, hint="only count takes *")
@@ -137,7 +142,7 @@ def _unknown_function(binder: ValueBinder, node: exp.Anonymous) -> Exception:
     if (instead := INSTEAD.get(node.name.lower())) is not None:
         return binder.binding.error(f"there is no function {node.name}", node, hint=instead)
     known = [n for n in SCALAR if n.isidentifier() and n not in UNWRITTEN]
-    known += [*AGGREGATE, *BORROWED, *SYNONYMS, *binder.binding.catalog.functions]
+    known += [*AGGREGATES, *BORROWED, *SYNONYMS, *binder.binding.catalog.functions]
     close = nearest(node.name, known, "functions", 0.75)
     hint = close if close and close.startswith("did") else "register your own with functions="
     return binder.binding.error(f"unknown function {node.name}", node, hint=hint)

@@ -12,7 +12,6 @@ _HOP = "a window stands behind its stream: FROM A [HOP 10 MINUTES, 1 MINUTE], or
 _SESSION = "there are no session windows; the page of recipes shows how to find where sessions begin and end"
 _RANK = "nothing is ranked over an endless result; the page of recipes has top-n, [PARTITION BY k ROWS n] the newest n"
 _BEFORE = "earlier tuples are in a window of their own: join with [PARTITION BY k ROWS 2], or match a sequence"
-_OWN_AGGREGATE = "write it as an aggregate of your own: functions=[AggregateFunction(name, make, returns)]"
 _RANDOM = "a batch that is repeated must give the same rows; use md5 of columns that differ"
 _TIME = "time comes with the tuples: use the time column"
 
@@ -22,12 +21,8 @@ INSTEAD: Mapping[str, str] = {
     **dict.fromkeys(("hop", "hopping", "hoppingwindow", "hop_start", "hop_end", "sliding", "slidingwindow"), _HOP),
     **dict.fromkeys(("session", "session_window", "sessionwindow", "session_start", "session_end"), _SESSION),
     **dict.fromkeys(("row_number", "rank", "dense_rank", "percent_rank", "ntile", "cume_dist", "top"), _RANK),
-    **dict.fromkeys(("lag", "lead", "first_value", "last_value", "nth_value"), _BEFORE),
-    **dict.fromkeys(("median", "mode", "percentile", "percentile_cont", "percentile_disc", "quantile"), _OWN_AGGREGATE),
-    **dict.fromkeys(("percentile_approx", "approx_percentile", "approx_quantile", "corr"), _OWN_AGGREGATE),
-    **dict.fromkeys(("array_agg", "collect_list", "collect_set", "string_agg", "listagg"), _OWN_AGGREGATE),
-    **dict.fromkeys(("group_concat", "first", "last", "any_value", "arg_max", "arg_min", "max_by"), _OWN_AGGREGATE),
-    **dict.fromkeys(("approx_count_distinct", "approx_distinct", "countd", "uniq"), "use count(DISTINCT a)"),
+    **dict.fromkeys(("lag", "lead", "nth_value"), _BEFORE),
+    **dict.fromkeys(("countd", "uniq"), "use count(DISTINCT a)"),
     **dict.fromkeys(("random", "rand", "uuid", "gen_random_uuid", "randn", "shuffle"), _RANDOM),
     "isnull": "write a IS NULL",
     **dict.fromkeys(("charindex", "locate"), "use strpos(text, part)"),

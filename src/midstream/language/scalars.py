@@ -262,6 +262,10 @@ class ScalarBinder:
             require_condition(bound.type, "WHEN")
         return coerce(bound, BOOLEAN)
 
+    def time(self) -> Expression | None:
+        """The time of the rows, if they are those of one stream."""
+        return self.scope.sources[0].time if len(self.scope.sources) == 1 else None
+
     def choice(self, conditions: list[Expression], values: list[Expression], nodes: list[Node]) -> Case:
         """A choice between values, in their common type."""
         shared = values[0].type

@@ -24,6 +24,7 @@ class Source:
     name: str
     columns: dict[str, Column]
     part: int = 0
+    time: Column | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +48,17 @@ class Scope:
     outer: Scope | None = None
     part: int = 0
 
-    def add(self, name: str, relation: Relation, columns: list[str], node: exp.Expression) -> Source:
+    def add(
+        self, name: str, relation: Relation, columns: list[str], node: exp.Expression, time: str | None = None
+    ) -> Source:
         """A new source, whose relation's columns are visible under other names."""
         if any(source.name == name for source in self.sources):
             raise self.binding.error(
                 f"{name} is used twice in FROM", node, hint=f"give one of them another name: {name} AS {name}2"
             )
         fields = zip(columns, relation.schema, strict=True)
-        source = Source(name, {visible: Column(f.name, f.type) for visible, f in fields}, self.part)
+        known = {visible: Column(f.name, f.type) for visible, f in fields}
+        source = Source(name, known, self.part, None if time is None else known[time])
         self.sources.append(source)
         return source
 

@@ -149,7 +149,8 @@ class SourceBinder:
         declaration = streams[found[0]]
         self.binding.require_same_time(declaration, name)
         stream = Stream(declaration.name, node.meta["unique"], declaration.columns, declaration.time, declaration.site)
-        source = scope.add(self._visible(node), stream, declaration.columns.names, node.args.get("alias") or node)
+        place, names = node.args.get("alias") or node, declaration.columns.names
+        source = scope.add(self._visible(node), stream, names, place, declaration.time)
         return self._windowed(node, stream, source)
 
     def _unknown_stream(self, name: exp.Identifier, found: list[str]) -> Exception:

@@ -13,10 +13,11 @@ from sqlglot import exp
 
 from midstream.algebra.declarations import AggregateFunction, Catalog
 from midstream.algebra.expressions import Call, Column, Expression, columns_of, conjunction
-from midstream.algebra.functions import AGGREGATE, SYNONYMS
+from midstream.algebra.functions import SYNONYMS
 from midstream.algebra.plan import Join, Relation
 from midstream.algebra.types import BOOLEAN
 from midstream.language.binding import Binding
+from midstream.language.calls import AGGREGATES
 from midstream.language.nodes import Node
 from midstream.language.scalars import ScalarBinder
 from midstream.language.scope import Scope
@@ -122,7 +123,7 @@ def _is_plain(query: Node, catalog: Catalog) -> bool:
 
 
 def _is_aggregate(name: str, catalog: Catalog) -> bool:
-    return SYNONYMS.get(name, name) in AGGREGATE or isinstance(catalog.functions.get(name), AggregateFunction)
+    return SYNONYMS.get(name, name) in AGGREGATES or isinstance(catalog.functions.get(name), AggregateFunction)
 
 
 def _equality(binder: QueryBinder, scope: Scope, condition: SubqueryCondition, output: list[Expression]) -> Expression:

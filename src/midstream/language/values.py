@@ -27,6 +27,10 @@ class ValueBinder(Protocol):
         """A built-in function, its arguments cast to what it takes."""
         ...
 
+    def time(self) -> Expression | None:
+        """The time of the rows, if they are those of one stream."""
+        ...
+
     def choice(self, conditions: list[Expression], values: list[Expression], nodes: list[Node]) -> Case:
         """A choice between values, in their common type."""
         ...

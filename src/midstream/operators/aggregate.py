@@ -26,6 +26,7 @@ from midstream.operators.accumulators import (
     largest_sum,
     ranked,
 )
+from midstream.operators.borrowed_aggregates import value_on_pieces
 from midstream.operators.elements import Elements, Indices, Mask
 from midstream.operators.float_sums import float_totals
 from midstream.operators.large_groups import LargeGroups, LargeSlice, Values
@@ -52,6 +53,7 @@ class AggregateSpec:
     distinct: bool = False
     where: str | None = None
     user: AggregateFunction | None = None
+    form: str = ""
 
     def argument(self, schema: pa.Schema) -> Argument:
         """What it looks at of rows of a schema."""
@@ -72,7 +74,7 @@ class GroupAggregate(KeyedSliceOperator):
         super().__init__(schema, (kept,), grid)
         self.keys = tuple(keys)
         self.specs = tuple(specs)
-        self.row_by_row = any(spec.user for spec in self.specs)
+        self.row_by_row = any(spec.user or spec.form for spec in self.specs)
 
     def answers(self, alive: Sequence[Alive], start: int, end: int) -> Iterator[Elements]:
         rows = alive[0].elements
@@ -85,7 +87,9 @@ class GroupAggregate(KeyedSliceOperator):
     def answers_in_parts(self, stored: Sequence[Stored], start: int, end: int) -> Iterator[Elements]:
         assert self.most is not None
         if self.row_by_row:
-            self.refuse_more_than_memory("the rows of one group for a user's function", stored[0].size())
+            self.refuse_more_than_memory(
+                "the rows of one group for a function that needs all of them", stored[0].size()
+            )
             yield from self.answers([part.alive() for part in stored], start, end)
             return
         for rows in LargeGroups(stored, self.keys, self.most).slices():
@@ -97,9 +101,9 @@ class GroupAggregate(KeyedSliceOperator):
         schema = self.kept[0].schema
 
         def value(spec: AggregateSpec) -> pa.Array:
-            if spec.user is not None:
+            if spec.user is not None or spec.form:
                 assert isinstance(rows, InMemory)
-                return _user_value(spec, rows)
+                return _borrowed_value(spec, rows) if spec.form else _user_value(spec, rows)
             if spec.function == MEAN_OF_PARTS:
                 totals, counts = (replace(spec, columns=(name,)).argument(schema) for name in spec.columns)
                 return _mean_of_parts(rows.parts(totals, known), rows.parts(counts, known))
@@ -218,6 +222,12 @@ def _spread(spec: AggregateSpec, parts: Parts) -> pa.Array:
     freedom = 1 if spec.function in ("stddev", "variance") else 0
     values = spread.values(parts.count, freedom, deviation=spec.function.startswith("stddev"))
     return pa.array(values, pa.float64(), mask=parts.count <= freedom)
+
+
+def _borrowed_value(spec: AggregateSpec, found: InMemory) -> pa.Array:
+    columns = [found.rows.columns.column(name) for name in spec.columns]
+    where = Argument(where=spec.where).chosen(found.rows.columns)
+    return value_on_pieces(spec.form, columns, where, found.pieces, spec.function).cast(spec.type)
 
 
 def _user_value(spec: AggregateSpec, found: InMemory) -> pa.Array:

@@ -158,6 +158,7 @@ def _(node: p.GroupAggregate, functions: Functions) -> Operator:
                 column.call.distinct,
                 column.where,
                 user if isinstance(user, AggregateFunction) else None,
+                column.call.form,
             )
         )
     return aggregate.GroupAggregate(node.schema, state_of(node.input, node.keys), node.keys, specs, node.grid)

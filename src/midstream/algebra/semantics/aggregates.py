@@ -10,11 +10,20 @@ from typing import Any
 
 import pyarrow.types as is_type
 
+from midstream.algebra.borrowed_aggregates import aggregate_of
 from midstream.algebra.declarations import AggregateFunction, Catalog
 from midstream.algebra.expressions import AggregateCall
 from midstream.algebra.semantics.casts import EXACT, DoesNotFit, fit_decimal, fit_integer
 from midstream.algebra.semantics.scalars import evaluator
-from midstream.algebra.semantics.values import Row, arrow_array, order, python_value, row_identity, row_order
+from midstream.algebra.semantics.values import (
+    Row,
+    arrow_array,
+    order,
+    python_value,
+    python_values,
+    row_identity,
+    row_order,
+)
 from midstream.errors import InputError, InternalError
 
 HUNDRED = Context(prec=100, Emax=10**6, Emin=-(10**6))
@@ -27,13 +36,17 @@ def aggregate_evaluator(call: AggregateCall, names: list[str], catalog: Catalog)
     """A function that gives the aggregate's value for the rows of a group."""
     arguments = [evaluator(a, names, catalog) for a in call.args]
     where = None if call.where is None else evaluator(call.where, names, catalog)
-    known = call.function in AGGREGATE
+    known = call.function in AGGREGATE and not call.form
 
     def evaluate(group: list[Row]) -> Any:
         kept = [row for row in group if where is None or where(row) is True]
         values = [tuple(argument(row) for argument in arguments) for row in kept]
         # A snapshot has no order, so an aggregate of the user's gets one that depends on its arguments alone.
         values = [v for v in values if None not in v] if known else sorted(values, key=row_order)
+        if call.form:
+            columns = [list(c) for c in zip(*values, strict=True)] if values else [[] for _ in arguments]
+            arrays = [arrow_array(c, a.type) for c, a in zip(columns, call.args, strict=True)]
+            return python_values(aggregate_of(call, arrays))[0]
         if call.distinct:
             values = list({row_identity(v): v for v in values}.values())
         return _fitted(AGGREGATE[call.function](values), call) if known else _user(call, values, catalog)

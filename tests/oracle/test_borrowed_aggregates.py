@@ -1,0 +1,134 @@
+"""Aggregates that DuckDB computes: the engine piece by piece, the oracle and DuckDB's own grouping agree."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import midstream as ms
+from midstream.algebra.borrowed_aggregates import BORROWED_AGGREGATES
+from midstream.algebra.plan import Aggregate, walk_plan
+from midstream.inputs import catalog_of
+from midstream.language import parse
+
+ONE = "median mad skewness kurtosis kurtosis_pop entropy product bit_and bit_or bit_xor histogram sem geomean"
+TWO = (
+    "corr covar_pop covar_samp regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx regr_sxy"
+    " regr_syy weighted_avg"
+)
+CALLS: dict[str, str] = {
+    **{f"{name}(i)": "" for name in ONE.split()},
+    **{f"{name}(i, f)": "" for name in TWO.split()},
+    "median(DISTINCT i)": "",
+    "median(i) FILTER (WHERE f > 0.2)": "",
+    "regr_count(i, f) FILTER (WHERE i > 100)": "",
+    "mode(i)": "mode(i ORDER BY i)",
+    "mode() WITHIN GROUP (ORDER BY i)": "mode(i ORDER BY i)",
+    "arg_max(s, ts)": "arg_max(s, ts ORDER BY s)",
+    "min_by(s, ts)": "arg_min(s, ts ORDER BY s)",
+    "arg_max(u, ts, 2)": "arg_max(u, ts, 2 ORDER BY u)",
+    "quantile_cont(f, 0.25)": "",
+    "quantile_cont(f, [0.25, 0.5])": "",
+    "percentile_cont(0.3) WITHIN GROUP (ORDER BY f)": "quantile_cont(f, 0.3)",
+    "percentile_disc(0.75) WITHIN GROUP (ORDER BY f DESC)": "quantile_disc(f, 0.25)",
+    "quantile(i, 0.5)": "quantile_disc(i, 0.5)",
+    "first(i)": "first(i ORDER BY ts, i NULLS FIRST)",
+    "first(u ORDER BY f DESC NULLS LAST)": "first(u ORDER BY f DESC NULLS LAST, u)",
+    "first(i IGNORE NULLS)": "any_value(i ORDER BY ts, i)",
+    "last(i ORDER BY ts, i NULLS FIRST)": "",
+    "last(i IGNORE NULLS)": "last(i ORDER BY ts, i) FILTER (WHERE i IS NOT NULL)",
+    "any_value(s)": "any_value(s ORDER BY ts, s)",
+    "array_agg(u)": "list(u ORDER BY ts, u)",
+    "array_agg(DISTINCT i)": "list(DISTINCT i ORDER BY i)",
+    "array_agg(DISTINCT i ORDER BY i DESC)": "list(DISTINCT i ORDER BY i DESC)",
+    "array_agg({'u': u, 's': s} ORDER BY u)": "list({'u': u, 's': s} ORDER BY u)",
+    "collect_list(i)": "coalesce(list(i ORDER BY ts, i) FILTER (WHERE i IS NOT NULL), [])",
+    "collect_set(i)": "coalesce(list(DISTINCT i ORDER BY i) FILTER (WHERE i IS NOT NULL), [])",
+    "string_agg(s)": "string_agg(s ORDER BY ts, s)",
+    "string_agg(s, '; ' ORDER BY u DESC)": "",
+    "listagg(s, '|') WITHIN GROUP (ORDER BY u)": "string_agg(s, '|' ORDER BY u)",
+    "json_agg(u)": "to_json(list(u ORDER BY u))",
+    "map_agg(u, i)": "map(list(u ORDER BY u), list(i ORDER BY u))",
+    "bool_and(i > 2)": "",
+    "bool_or(i > 8)": "",
+    "count_if(i > 2)": "",
+    "count_if(i > 2) FILTER (WHERE f > 0.2)": "count(*) FILTER (WHERE i > 2 AND f > 0.2)",
+    "approx_count_distinct(i)": "count(DISTINCT i)",
+    "sum(i ORDER BY ts)": "",
+}
+"""Calls in the language, and in DuckDB where it writes them differently."""
+
+
+def rows_of(chance: random.Random) -> pa.Table:
+    """Rows of two groups in three windows; `u` is different in every row."""
+    count = 40
+    return pa.table(
+        {
+            "ts": pa.array(sorted(chance.randrange(60) for _ in range(count))),
+            "k": [chance.choice("ab") for _ in range(count)],
+            "i": pa.array([chance.choice([None, 1, 2, 3, 7, 9]) for _ in range(count)], pa.int64()),
+            "f": pa.array([chance.choice([None, 0.1, 0.25, 0.5, 4.0]) for _ in range(count)], pa.float64()),
+            "s": pa.array([chance.choice([None, "x", "y", "zz"]) for _ in range(count)], pa.string()),
+            "u": chance.sample(range(1000), count),
+        }
+    )
+
+
+def comparable(row: dict[str, Any]) -> tuple[Any, ...]:
+    """A group, the end of its window, and its value, whose last digits do not count."""
+    return row["k"], row["valid_from"], _rounded(row["it"])
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_rounded(v) for v in value]
+    if value != value:
+        return "not a number"
+    return round(float(value), 9) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+@pytest.mark.parametrize("written", list(CALLS))
+def test_an_aggregate_means_what_it_means_in_duckdb(written: str) -> None:
+    rows = rows_of(random.Random(written))
+    query = f"SELECT k, {written} AS it FROM S [TUMBLE 20] GROUP BY k"
+    connection = duckdb.connect()
+    connection.register("s", rows)
+    sql = f"SELECT k, ts // 20 * 20 + 20 AS valid_from, {CALLS[written] or written} AS it FROM s GROUP BY ALL"
+    expected = sorted(map(comparable, connection.sql(sql).to_arrow_table().to_pylist()), key=str)
+    for found in (ms.run(query, {"S": rows}), ms.run(query, {"S": rows}, batch_rows=7)):
+        assert sorted(map(comparable, found.to_pylist()), key=str) == expected
+
+
+@pytest.mark.parametrize(
+    "written", ["array_agg(i)", "median(f)", "string_agg(s, ',' ORDER BY u)", "last(u)", "corr(i, f)"]
+)
+@pytest.mark.parametrize("window", ["RANGE 10", "HOP 12, 3", "ROWS 5", "UNBOUNDED"])
+def test_an_aggregate_follows_every_window_as_the_oracle_does(written: str, window: str) -> None:
+    rows = rows_of(random.Random(f"{written} {window}"))
+    query = f"SELECT k, {written} AS it FROM S [{window}] GROUP BY k"
+    expected = ms.reference(query, {"S": rows})
+    for batch_rows in (7, 1000):
+        assert ms.snapshot_equal(ms.run(query, {"S": rows}, batch_rows=batch_rows), expected)
+
+
+def test_every_aggregate_is_called() -> None:
+    catalog = catalog_of({"S": rows_of(random.Random(0)).schema}, "ts")
+    called = {
+        named.call.function
+        for written in CALLS
+        for plan in walk_plan(parse(f"SELECT {written} AS it FROM S [NOW]", catalog))
+        if isinstance(plan, Aggregate)
+        for named in plan.aggregates
+    }
+    assert set(BORROWED_AGGREGATES) - called == set()
+
+
+def test_many_rows_over_many_pieces_are_computed_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("midstream.operators.borrowed_aggregates.MOST_ROWS", 5)
+    rows = rows_of(random.Random(1))
+    query = "SELECT k, array_agg(u) AS it FROM S [RANGE 10] GROUP BY k"
+    assert ms.snapshot_equal(ms.run(query, {"S": rows}), ms.reference(query, {"S": rows}))
