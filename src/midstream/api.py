@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from midstream.adaptation.controller import Decision
+from midstream.adaptation.plan_changes import Decision
 from midstream.adaptation.policy import Mode, Policy
 from midstream.algebra.declarations import AggregateFunction, Catalog, ScalarFunction, UserFunction
 from midstream.algebra.plan import Relation

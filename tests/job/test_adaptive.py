@@ -19,7 +19,6 @@ import midstream as ms
 from midstream.adaptation.observer import Observer
 from midstream.adaptation.policy import Policy
 from midstream.adaptation.sampling import LOOK_AT, choose, put_together
-from midstream.adaptation.snapshot import keep_observer
 from midstream.algebra.statistics import Statistics
 from midstream.api import Question, ask
 from midstream.interface.cli.decided import decided, decided_text
@@ -66,7 +65,7 @@ def chain_of(question: Question, folder: Path, plan: str | None, policy: Policy,
 
 def seen_in(chain: Chain) -> dict[str, Any]:
     """What the observer knows; how wide rows are depends a little on how they lie in memory."""
-    seen = keep_observer(chain.driver.watchers.by_query["q"].adaptive.observer)
+    seen = chain.driver.watchers.by_query["q"].adaptive.observer.kept()
     for source in seen["sources"].values():
         source["width"] = round(source["width"] / 8)
     return seen
@@ -209,7 +208,7 @@ UNTIMED = ("seconds_per_row", "purge_seconds", "seconds", "purging", "rows", "st
 def untimed(kept: dict[str, Any]) -> dict[str, Any]:
     """What is kept, without what depends on the clock or on how exchanged rows are dealt."""
     kept = json.loads(json.dumps(kept))
-    kept["controller"].pop("migrated_at")
+    kept["plans"]["changes"].pop("made")
     for source in kept["observer"]["sources"].values():
         source.pop("width")
     timed = [*kept["observed"].get("operators", ()), *(told for _, _, told in kept["operators"])]
@@ -260,7 +259,7 @@ def test_turned_off_a_query_keeps_its_decisions_and_stays(tmp_path):
     question = ask(query, tables)
     parts = Chain(question.plan, question.catalog, tmp_path / "cut", plan="(A (B C))").cut(question.tables, 150)
     chain = chain_of(question, tmp_path / "q", "(A (B C))", Policy("auto"))
-    for part in itertools.takewhile(lambda _: chain.driver.watchers.by_query["q"].wishes.whole is None, parts):
+    for part in itertools.takewhile(lambda _: chain.driver.watchers.by_query["q"].wish is None, parts):
         chain.batch(part)
     before = decisions_of(chain.driver, "q")
     assert before[-1]["action"] == "migrate"
@@ -276,7 +275,7 @@ def test_a_wish_waits_for_a_driver(tmp_path):
     question = ask(query, tables)
     chain = chain_of(question, tmp_path, "(A (B C))", Policy("auto"))
     parts = chain.cut(question.tables, 150)
-    while chain.driver.watchers.by_query["q"].wishes.whole is None:
+    while chain.driver.watchers.by_query["q"].wish is None:
         chain.batch(parts[chain.next_batch])
     assert chain.query.migration is None
     chain = chain_of(question, tmp_path, None, Policy("auto"))
@@ -286,7 +285,7 @@ def test_a_wish_waits_for_a_driver(tmp_path):
     assert going["plan"] == "((A B) C)"
 
 
-@pytest.mark.parametrize("part", ["observer", "controller", "wish"])
+@pytest.mark.parametrize("part", ["observer", "plans", "wish"])
 def test_what_cannot_be_read_is_seen_anew(part, tmp_path, caplog):
     query, tables = shifting()
     question = ask(query, tables)

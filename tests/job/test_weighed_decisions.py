@@ -37,8 +37,8 @@ def opened(query: str, inputs: dict[str, Any], folder: Path, slots: int = 2, per
 
 
 def wishing(chain: Chain) -> bool:
-    wishes = chain.driver.watchers.by_query["q"].wishes
-    return wishes.whole is not None or bool(wishes.by_slot)
+    watcher = chain.driver.watchers.by_query["q"]
+    return watcher.wish is not None or bool(watcher.slot_wishes)
 
 
 def uneven_with_wishes(chain: Chain) -> Measure:

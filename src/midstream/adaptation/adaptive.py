@@ -1,4 +1,4 @@
-"""A query that watches itself: an observer and a controller at the edge of a runtime.
+"""A query that watches itself: what is known of its streams, and what is decided about its plan.
 
 A runtime shows it what it feeds and when a batch is over, and carries out what it decides: nothing else is asked of it.
 """
@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
 from midstream.adaptation.alarm import Alarm
-from midstream.adaptation.controller import Controller, Decision
 from midstream.adaptation.drift import Drift
 from midstream.adaptation.observer import Observer
+from midstream.adaptation.plain import plain, typed
+from midstream.adaptation.plan_changes import CHANGES, Decision, PlanDecider, PlanMemory
 from midstream.adaptation.policy import Policy
 from midstream.adaptation.sampling_pace import Attention
 from midstream.algebra.declarations import UserFunction
 from midstream.algebra.physical import longest_validity
 from midstream.algebra.plan import Window, walk_plan
-from midstream.algebra.statistics import Statistics
+from midstream.algebra.statistics import Estimate, Statistics
 from midstream.algebra.time import ticks
 from midstream.errors import MigrationError
 from midstream.migration.auto import Auto
@@ -28,14 +28,13 @@ from midstream.migration.execution import SingleBox
 from midstream.migration.protocol import Strategy
 from midstream.migration.registry import STRATEGIES
 from midstream.operators.elements import Elements, Ticks
-from midstream.optimizer.plans import Plan
+from midstream.optimizer.plans import Plan, plan_query
 
 REMEMBERED = 1000
 """How many decisions are kept."""
 
 WAYS = ("auto", "moving_state", "genmig")
 """Strategies to try, in order; those that refuse are passed over."""
-
 
 ALERT = Attention(following=4, enough=512, resting=4)
 """Looks may become rare, because the running plan's work, seen in every batch, gives the alarm."""
@@ -58,7 +57,7 @@ class AdaptiveQuery(Protocol):
 
 
 class Adaptive:
-    """Watches one running query and keeps it on a good plan."""
+    """What is known of one running query's streams, and decides about its plan."""
 
     def __init__(
         self,
@@ -68,17 +67,15 @@ class Adaptive:
         clock: Callable[[], float] | None = None,
         observer: Observer | None = None,
         spread: bool = False,
-        remembered: int = REMEMBERED,
+        planned: Callable[[str], Plan] | None = None,
     ) -> None:
         self.policy = policy
         self.clock = clock or (lambda: 0.0)
         self.observer = observer or Observer(plan.query, functions, clock, ALERT)
         self.alarm = Alarm()
-        self.controller = Controller(policy, _longest(plan), spread)
-        cheapest = Auto(STRATEGIES, "cheapest", policy.silence * self.controller.window)
-        self.ways: tuple[str | Strategy, ...] = (cheapest, *WAYS[1:])
+        self.decider = PlanDecider(policy, _longest(plan), planned or partial(plan_query, plan.query), spread)
         self.drift = Drift(self.observer.wanted.classes)
-        self.history: deque[Decision] = deque(maxlen=remembered)
+        self.history: deque[Decision] = deque(maxlen=REMEMBERED)
         self.checked_at = 0
         self.batches = 0
         self.running: Plan = plan
@@ -108,9 +105,11 @@ class Adaptive:
         decision = self.end_batch(query.plan, watched)
         if decision is None:
             return None
-        if decision.action in ("migrate", "rollback"):
+        if decision.action in CHANGES:
             decision = self._carry_out(query, decision)
-        self.remember(decision)
+        if decision.action == "stay" and self.history and self.history[-1].action == "stay":
+            self.history.pop()  # of a run of decisions to stay only the last is kept
+        self.history.append(decision)
         return decision
 
     def end_batch(self, plan: Plan, watched: Callable[[Statistics], Statistics] | None) -> Decision | None:
@@ -118,43 +117,43 @@ class Adaptive:
 
         `watched` adds to statistics what the plan's operators did.
         """
-        self.observer.end_batch()
+        observer, decider = self.observer, self.decider
+        observer.end_batch()
         self.batches += 1
         if watched is None:
             return None
         if plan is not self.running and plan.logical != self.running.logical:
-            self.controller.migrated(self.clock(), self.observer.latest or 0, self.running, plan)
+            decider.migrated(self.clock(), observer.latest or 0, self.running, plan)
             self.running = plan
         if self.batches < self.policy.warm_up or self.batches % self.policy.check_every:
             return None
-        passed = self.observer.passed_ticks - self.checked_at
-        relinked = self.controller.links_changed
-        if passed <= 0 or not (self.observer.fresh or relinked):
+        passed, relinked = observer.passed_ticks - self.checked_at, decider.links_changed
+        if passed <= 0 or not (observer.fresh or relinked):
             return None
-        self.checked_at = self.observer.passed_ticks
-        jumped, statistics = self.observer.jumped, self.observer.snapshot()
+        self.checked_at = observer.passed_ticks
+        jumped, statistics = observer.jumped, observer.snapshot()
         changed = self.drift.noticed(statistics, jumped) or relinked
-        if not changed and not self.controller.busy(statistics.moment):
-            self.observer.pace.note_sample(True)
+        if not changed and not decider.busy(statistics.moment):
+            observer.pace.note_sample(True)
             return None
         statistics = watched(statistics)
-        work = sum(o.probed + o.inserted for o in statistics.operators)
-        decision = self.controller.consider(self.clock(), statistics, plan, passed, work, changed)
-        following = bool(self.controller.candidates)
-        self.observer.pace.note_sample(not changed and not following)
-        self.observer.pace.follow(following, len(self.observer.sources))
+        done = sum(o.probed + o.inserted for o in statistics.operators)
+        decision = decider.consider(self.clock(), statistics, plan, passed, done, changed)
+        observer.pace.note_sample(not changed and not decider.following)
+        observer.pace.follow(decider.following, len(observer.sources))
         return decision
 
     def called_off(self, plan: Plan, reason: str) -> None:
         """Learns that the query has not gone over to a plan, and shall not try to again."""
         self.refuted[plan.text] = reason
-        self.controller.called_off()
+        self.decider.called_off()
 
     def _carry_out(self, query: AdaptiveQuery, decision: Decision) -> Decision:
         if decision.target.text in self.refuted:
             return refused(decision, [self.refuted[decision.target.text]])
         refusals = []
-        for strategy in self.ways:
+        cheapest = Auto(STRATEGIES, "cheapest", self.policy.silence * self.decider.window)
+        for strategy in (cheapest, *WAYS[1:]):
             try:
                 query.migrate(decision.target, strategy, trigger=decision.reason, verify=self.verify)
             except MigrationError as error:
@@ -163,22 +162,28 @@ class Adaptive:
             return decision
         return refused(decision, refusals)
 
-    def correct(self, before: Decision, after: Decision) -> None:
-        """Keeps what has become of a decision instead of it."""
-        found = [after if decision is before else decision for decision in self.history]
-        self.history = deque(found, maxlen=self.history.maxlen)
+    def kept(self) -> dict[str, Any]:
+        """All that a process must know to go on as if nothing had happened."""
+        return {
+            "observer": self.observer.kept(),
+            "plans": plain(self.decider.memory),
+            "drift": [plain(self.drift.reference), self.drift.unweighed],
+            "looks": [self.checked_at, self.batches],
+            "running": self.running.text,
+        }
 
-    def remember(self, decision: Decision) -> None:
-        """Keeps what was done, and of a run of equal decisions to stay only the last."""
-        if decision.action == "stay" and self.history and self.history[-1].action == "stay":
-            self.history.pop()
-        self.history.append(decision)
+    def go_on(self, kept: Mapping[str, Any]) -> None:
+        """Goes on, fresh, from what another has kept."""
+        self.observer.go_on(kept["observer"])
+        self.decider.memory = typed(PlanMemory, kept["plans"])
+        self.drift.reference, self.drift.unweighed = typed(dict[str, Estimate], kept["drift"][0]), kept["drift"][1]
+        self.checked_at, self.batches = kept["looks"]
+        self.running = self.decider.plan_of(kept["running"])
 
 
 def refused(decision: Decision, refusals: Sequence[str]) -> Decision:
     """The decision to stay after all, because no strategy can do what was decided."""
-    reason = f"{decision.reason} But no strategy can do it ({'; '.join(refusals)}). Staying."
-    return replace(decision, action="stay", reason=reason)
+    return decision.stayed(f"But no strategy can do it ({'; '.join(refusals)}).")
 
 
 def _longest(plan: Plan) -> int:

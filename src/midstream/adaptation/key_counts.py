@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from midstream.adaptation.plain import forgotten
 from midstream.algebra.statistics import KeyProfile
 from midstream.operators.elements import Hashes, Indices
 
@@ -58,7 +59,7 @@ class HeavyValues:
 class KeyCounts:
     """Fading counts of one key's values."""
 
-    heavy: HeavyValues
+    heavy: HeavyValues = forgotten(HeavyValues)
     hashes: Hashes = field(default_factory=lambda: np.empty(0, np.uint64))
     counts: Weights = field(default_factory=lambda: np.empty(0, np.float64))
     rows: float = 0.0

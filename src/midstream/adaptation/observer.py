@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from midstream.adaptation.key_counts import MOST_SAMPLED, HeavyValues, KeyCounts
 from midstream.adaptation.operator_rates import OperatorRates
+from midstream.adaptation.plain import plain, typed
 from midstream.adaptation.sampling import LOOK_AT, Sample, Sampler
 from midstream.adaptation.sampling_pace import Attention, SamplingPace
 from midstream.adaptation.smoothing import Smoothed
@@ -38,7 +40,22 @@ class Source:
     width: float = 40.0
     sample: pa.RecordBatch | None = None
     selections: dict[str, Smoothed] = field(default_factory=dict)
-    population: float = 0.0
+
+
+_KEPT: dict[str, Any] = {
+    "latest": int | None,
+    "newest": int | None,
+    "passed_ticks": int,
+    "batches": int,
+    "fresh": bool,
+    "jumped": bool,
+    "pace": SamplingPace,
+    "batch_ticks": Smoothed,
+    "sources": dict[str, Source],
+    "keys": dict[str, KeyCounts],
+    "heavy": list[HeavyValues],
+}
+"""What an observer keeps."""
 
 
 class Observer:
@@ -65,12 +82,34 @@ class Observer:
         self._unseen: list[tuple[str, Elements]] = []
         windows = {s.alias: _window(query, s) for s in streams_of(query)}
         self.sources = {alias: Source(Smoothed(0.85), span) for alias, span in windows.items()}
-        self.heavy = [HeavyValues() for _ in self.wanted.classes]
-        shared = {text: heavy for c, heavy in zip(self.wanted.classes, self.heavy, strict=True) for text in c}
         texts = [text for found in self.wanted.keys.values() for text in found]
+        compared = frozenset[str]().union(*self.wanted.classes)
+        self.classes = [*self.wanted.classes, *(frozenset({text}) for text in texts if text not in compared)]
+        """The keys that share their heavy values."""
+        self.heavy = [HeavyValues() for _ in self.classes]
         total = self.pace.attention.most_sampled
         most = MOST_SAMPLED if total is None else max(128, total // max(1, len(texts)))
-        self.keys = {text: KeyCounts(shared.get(text) or HeavyValues(), most=most) for text in texts}
+        self.keys = {text: KeyCounts(most=most) for text in texts}
+        self._share_heavy()
+
+    def _share_heavy(self) -> None:
+        for texts, heavy in zip(self.classes, self.heavy, strict=True):
+            for text in texts & self.keys.keys():
+                self.keys[text].heavy = heavy
+
+    def kept(self) -> dict[str, Any]:
+        """What is known of the streams, as plain values."""
+        return {name: plain(getattr(self, name)) for name in _KEPT}
+
+    def go_on(self, kept: Mapping[str, Any]) -> None:
+        """Goes on from what an observer of the same query has kept."""
+        if kept["sources"].keys() != self.sources.keys() or kept["keys"].keys() != self.keys.keys():
+            raise ValueError("it is of another query")
+        attention = self.pace.attention
+        for name, kind in _KEPT.items():
+            setattr(self, name, typed(kind, kept[name]))
+        self.pace.attention = attention
+        self._share_heavy()
 
     def take(self, alias: str, elements: Elements, ticks: Ticks) -> None:
         """Sees the rows that a source is about to be fed with."""

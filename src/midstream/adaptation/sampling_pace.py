@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from midstream.adaptation.plain import forgotten
 
 FIRST_SAMPLES = 4
 """In how many batches keys are sampled at first, one after the other."""
@@ -31,7 +33,7 @@ class Attention:
 class SamplingPace:
     """Whether the next batch is sampled (`due`), and what that depends on: batches since the last one, and the news."""
 
-    attention: Attention = field(default_factory=Attention)
+    attention: Attention = forgotten(Attention)
     apart: int = 0
     """How many batches lie between two samples now."""
     since: int = 0

@@ -50,10 +50,11 @@ def stored_query(manifest: Manifest, name: str, entry: QueryEntry) -> StoredQuer
 
 
 def _knowledge(name: str, kept: Mapping[str, Any], time: str) -> Knowledge:
+    standing = kept["plans"]["changes"]["standing"] if "plans" in kept else {}
     return Knowledge(
         kept.get("mode", "off"),
         Records(StoredDecision.of(name, decision, time) for decision in kept.get("decisions", ())),
-        tuple(Alternative(*record) for record in kept.get("controller", {}).get("candidates", ())),
+        tuple(Alternative(text, own["gained"], own["looks"]) for text, own in standing.items()),
         dict(kept.get("observed", {})),
     )
 

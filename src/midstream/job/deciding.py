@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import Any
 
-from midstream.adaptation.controller import Decision
 from midstream.job.actions import Decided
 from midstream.job.adaptivity import Watcher
 from midstream.job.batch import Batch
@@ -18,8 +18,9 @@ from midstream.job.slots.measuring import PlanChange, PlansDecided
 from midstream.job.slots.slot_decisions import SlotDecisions
 from midstream.job.state import JobState
 from midstream.job.watchers import Watchers
+from midstream.optimizer.plans import plan_query
 
-Found = tuple[str, int | None, Decision]
+Found = tuple[str, int | None, Mapping[str, Any]]
 """A query, the slot that is decided for (None: all), and what was decided."""
 
 
@@ -31,7 +32,7 @@ def decided(state: JobState, watchers: Watchers, slots: SlotDecisions | None, ba
     if slots is None:
         return Decided(knowledge)
     spread, changing = state.spread.copy(), list(_changing(watchers.by_query)) if incoming.has_rows else []
-    changes = [PlanChange(name, slot, made.target_cost / max(made.cost, 1e-12)) for name, slot, made in changing]
+    changes = [PlanChange(name, slot, made["target_cost"] / max(made["cost"], 1e-12)) for name, slot, made in changing]
     plans = PlansDecided(changes, partial(_apart, state, changing))
     routing = slots.after(batch, state.wanted is not None, spread, plans)
     return Decided(knowledge, routing, spread, tuple(slots.decisions), slots.to_json())
@@ -40,15 +41,16 @@ def decided(state: JobState, watchers: Watchers, slots: SlotDecisions | None, ba
 def _changing(watchers: Mapping[str, Watcher]) -> Iterator[Found]:
     """The plans that are to change, of whole queries and of slots."""
     for name, watcher in watchers.items():
-        for slot, own in [(None, watcher), *watcher.slots.items()]:
-            if own.wishes.whole is not None and own.decided is not None:
-                yield name, slot, own.decided
+        if watcher.wish is not None:
+            yield name, None, watcher.wish
+        yield from ((name, slot, wish) for slot, wish in watcher.slot_wishes.items())
 
 
 def _apart(state: JobState, changing: list[Found], protocol: str) -> str:
     """Why groups cannot begin to move by a protocol in the batch in which plans begin to change; empty if they can."""
-    for name, slot, decision in changing:
+    for name, slot, wish in changing:
         query = state.queries[name] if slot is None else state.queries[name].in_slot(slot)
-        if why := not_together(protocol, query, state.target(query, decision.target)):
+        target = plan_query(query.plan.query, wish["target"], query.emit_every)
+        if why := not_together(protocol, query, state.target(query, target)):
             return f"The plan of query {name} changes first: {why}."
     return ""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from midstream.adaptation.plain import plain, typed
 from midstream.algebra.statistics import OperatorStatistics
 from midstream.job.task.reports import Report
 from midstream.job.task.samples import OperatorReport
 from midstream.job.task.sides import base_name
-from midstream.job.watched import per_tick
 from midstream.operators.base import Work
 
 Place = tuple[int, int]
@@ -66,12 +66,27 @@ class OperatorTotals:
 
     def to_json(self) -> dict[str, Any]:
         """What a manifest keeps of it."""
-        kept = [[*place, asdict(report)] for place, report in self.by_place.items()]
-        linked = {"linked": self.linked} if self.linked else {}
-        return {"operators": kept, "operators_since": self.since, **linked}
+        kept = [[*place, plain(report)] for place, report in self.by_place.items()]
+        return {"operators": kept, "operators_since": self.since, "linked": self.linked}
 
     def recall(self, kept: Mapping[str, Any]) -> None:
         """Knows what a manifest has kept."""
-        self.since, self.linked = kept["operators_since"], kept.get("linked", 0.0)
-        for fragment, number, summary in kept["operators"]:
-            self.by_place[fragment, number] = OperatorReport(**{**summary, "work": Work(**summary["work"])})
+        self.since, self.linked = kept["operators_since"], kept["linked"]
+        self.by_place = {(place, number): typed(OperatorReport, own) for place, number, own in kept["operators"]}
+
+
+def per_tick(report: OperatorReport, ticks: int) -> OperatorStatistics:
+    """What an operator did per tick, in so many."""
+    work = report.work
+    return OperatorStatistics(
+        report.label,
+        work.taken / ticks,
+        work.given / ticks,
+        work.probed / ticks,
+        work.inserted / ticks,
+        work.matched / ticks,
+        report.seconds / report.rows if report.rows else None,
+        report.purging / report.purges if report.purges else None,
+        report.state_rows,
+        report.state_bytes,
+    )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from midstream.adaptation.controller import Decision
+from midstream.adaptation.plan_changes import Decision
 from midstream.adaptation.policy import Policy
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import copy_name
@@ -68,7 +68,7 @@ class Watchers:
                     kept[name] = {**known, "mode": "off", "wish": None, "decided": None}
                 continue
             if batch.incoming.has_rows:
-                watcher.adaptive.controller.topology = topology
+                watcher.adaptive.decider.topology = topology
                 watcher.see(batch, way, copy_name(name) in batch.queries)
             kept[name] = watcher.kept()
         self.seconds = this_process().monotonic() - started
@@ -82,7 +82,8 @@ class Watchers:
     def decided(self, query: str) -> list[Decision]:
         """What was decided about a query lately."""
         watcher = self.by_query.get(query)
-        return [] if watcher is None else list(watcher.adaptive.history)
+        plan_of = None if watcher is None else watcher.adaptive.decider.plan_of
+        return [] if watcher is None or plan_of is None else [Decision.of(d, plan_of) for d in watcher.decisions]
 
     def columns(self, stream: str) -> set[str]:
         """The columns of a stream that watchers look at."""

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from midstream.adaptation.adaptive import Adaptive
-from midstream.adaptation.controller import Decision
+from midstream.adaptation.plan_changes import Decision
 from midstream.adaptation.policy import Mode, Policy
 from midstream.algebra.declarations import Catalog, StreamDeclaration
 from midstream.algebra.plan import Relation, streams_of

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from midstream.adaptation.controller import Decision
+from midstream.adaptation.plan_changes import Decision
 from midstream.adaptation.policy import Mode, Policy, policy_of
 from midstream.algebra.declarations import Catalog
 from midstream.algebra.plan import Relation, streams_of

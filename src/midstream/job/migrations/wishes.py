@@ -18,17 +18,17 @@ def wishes(watchers: Watchers, state: JobState) -> Iterator[MigrationAsked]:
     for name, watcher in watchers.by_query.items():
         if name not in state.queries or name in state.faults.stopped:
             continue
-        query, wish = state.queries[name], watcher.wishes.whole
+        query, wish = state.queries[name], watcher.wish
         if query.migration is not None:
             continue
-        if wish is not None and copy_name(name) not in state.queries and query.plan.text == wish["from"]:
+        if wish is not None and copy_name(name) not in state.queries and query.plan.text == wish["plan"]:
             yield _asked(state, query, wish, verify=watcher.adaptive.verify, observed=watcher.observed)
-        for slot, wanted in watcher.wishes.by_slot.items():
+        for slot, wanted in watcher.slot_wishes.items():
             own = query.in_slot(slot)
-            if slot < state.slots and own.migration is None and own.plan.text == wanted["from"]:
+            if slot < state.slots and own.migration is None and own.plan.text == wanted["plan"]:
                 yield _asked(state, query, wanted, slots=[slot], observed=watcher.observed)
 
 
 def _asked(state: JobState, query: RunningQuery, wish: Mapping[str, Any], **more: Any) -> MigrationAsked:
-    target = state.target(query, plan_query(query.plan.query, wish["plan"], query.emit_every))
+    target = state.target(query, plan_query(query.plan.query, wish["target"], query.emit_every))
     return MigrationAsked(query.name, target, wish["strategy"], wish["reason"], **more)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from midstream.adaptation.adaptive import Adaptive
-from midstream.adaptation.controller import Decision
+from midstream.adaptation.plan_changes import Decision
 from midstream.adaptation.policy import Policy
 from midstream.api import Question, ask
 from midstream.cluster.local.embedded import Stream, batches

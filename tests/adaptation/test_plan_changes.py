@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 
 import midstream as ms
-from midstream.adaptation.controller import Controller
 from midstream.adaptation.migration_cost import migration_cost
+from midstream.adaptation.plain import plain, typed
+from midstream.adaptation.plan_changes import PlanDecider, PlanMemory
 from midstream.adaptation.policy import Policy
 from midstream.algebra.statistics import Estimate, KeyProfile, Statistics, StreamStatistics
 from midstream.inputs import catalog_of
@@ -22,6 +23,10 @@ QUERY = parse(
     catalog_of({name: SCHEMA for name in "ABC"}, "ts"),
 )
 LEFT, RIGHT = plan_query(QUERY, "((A B) C)"), plan_query(QUERY, "(A (B C))")
+
+
+def decider(policy: Policy | None = None) -> PlanDecider:
+    return PlanDecider(policy or Policy(), 101, lambda text: plan_query(QUERY, text))
 
 
 def key(values: int) -> KeyProfile:
@@ -54,13 +59,13 @@ def actions(decisions):
 
 
 def test_it_stays_on_the_best_plan_and_says_so():
-    decisions, _ = follow(Controller(Policy(), 101), LEFT, [(5000, 5, 20)])
+    decisions, _ = follow(decider(Policy()), LEFT, [(5000, 5, 20)])
     assert actions(decisions) == []
     assert "is the best known" in decisions[-1].reason
 
 
 def test_it_migrates_once_when_the_streams_change_for_good():
-    decisions, plan = follow(Controller(Policy(), 101), LEFT, [(5000, 20, 20), (20, 5000, 60)])
+    decisions, plan = follow(decider(Policy()), LEFT, [(5000, 20, 20), (20, 5000, 60)])
     assert actions(decisions) == ["migrate"] and plan.text == "(A (B C))"
     chosen = next(d for d in decisions if d.action == "migrate")
     assert chosen.target_cost < chosen.cost and "Migrating" in chosen.reason
@@ -68,30 +73,30 @@ def test_it_migrates_once_when_the_streams_change_for_good():
 
 
 def test_it_waits_for_evidence_before_it_moves():
-    decisions, _ = follow(Controller(Policy(patience=5), 101), LEFT, [(20, 5000, 4)])
+    decisions, _ = follow(decider(Policy(patience=5)), LEFT, [(20, 5000, 4)])
     assert actions(decisions) == [] and "waiting for" in decisions[-1].reason
 
 
 def test_a_small_gain_is_not_worth_a_change():
-    controller = Controller(Policy(least_gain=0.99), 101)
+    controller = decider(Policy(least_gain=0.99))
     decisions, _ = follow(controller, LEFT, [(200, 5000, 40)])
     assert actions(decisions) == [] and "not worth a change" in decisions[-1].reason
 
 
 def test_it_does_not_pay_if_it_does_not_last():
-    decisions, _ = follow(Controller(Policy(horizon=0.01), 101), LEFT, [(20, 5000, 40)])
+    decisions, _ = follow(decider(Policy(horizon=0.01)), LEFT, [(20, 5000, 40)])
     assert actions(decisions) == [] and "expected to last" in decisions[-1].reason
 
 
 def test_it_learns_that_changes_do_not_last():
-    controller = Controller(Policy(evidence=0.01, patience=1), 101)
+    controller = decider(Policy(evidence=0.01, patience=1))
     decisions, _ = follow(controller, LEFT, [(200, 5000, 2), (5000, 200, 2)] * 40, step=2)
     early, late = actions(decisions[:40]), actions(decisions[-80:])
     assert len(late) < len(early) and late == []
 
 
 def test_the_budget_of_an_hour_holds():
-    controller = Controller(Policy(per_hour=1, patience=1, evidence=0.0), 101)
+    controller = decider(Policy(per_hour=1, patience=1, evidence=0.0))
     phases = [(20, 5000, 30), (5000, 20, 30), (20, 5000, 30)]
     decisions, _ = follow(controller, LEFT, phases, step=50, clock=lambda moment: 0.0)
     assert actions(decisions) == ["migrate"]
@@ -99,12 +104,12 @@ def test_the_budget_of_an_hour_holds():
 
 
 def test_suggesting_changes_nothing():
-    decisions, plan = follow(Controller(Policy("suggest"), 101), LEFT, [(20, 5000, 30)])
+    decisions, plan = follow(decider(Policy("suggest")), LEFT, [(20, 5000, 30)])
     assert plan is LEFT and set(actions(decisions)) == {"suggest"}
 
 
 def test_it_goes_back_when_the_new_plan_is_worse_than_predicted():
-    controller = Controller(Policy(), 101)
+    controller = decider(Policy())
     controller.migrated(0.0, 0, LEFT, RIGHT)
     predicted = Estimator(seen(20, 5000, 0), RIGHT.emission).cost(RIGHT.logical).work
     old = Estimator(seen(20, 5000, 0), LEFT.emission).cost(LEFT.logical).work
@@ -116,16 +121,17 @@ def test_it_goes_back_when_the_new_plan_is_worse_than_predicted():
             break
     assert decision is not None and decision.action == "rollback" and decision.target is LEFT
     assert "Going back" in decision.reason
-    assert controller.corrections[RIGHT.logical] > 1
+    assert controller.memory.changes.mistrust[RIGHT.text] > 1
 
 
 def test_a_plan_that_does_as_predicted_stays():
-    controller = Controller(Policy(), 101)
+    controller = decider(Policy())
     controller.migrated(0.0, 0, LEFT, RIGHT)
     for moment in range(10, 1000, 10):
         work = Estimator(seen(20, 5000, moment), RIGHT.emission).cost(RIGHT.logical).work
         assert controller.consider(0.0, seen(20, 5000, moment), RIGHT, 10, work, changed=False) is None
-    assert controller.watching is None
+    assert controller.memory.changes.watches == {}
+    assert typed(PlanMemory, plain(controller.memory)) == controller.memory
 
 
 def test_moving_to_a_plan_that_keeps_the_same_is_cheap():
