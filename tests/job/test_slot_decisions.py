@@ -100,7 +100,13 @@ def test_what_balancing_remembers_outlives_a_restart(restart, tmp_path):
         chain.batch(part)
     chain.batch({}, end=True)
     assert chain.manifest.slots.moves
-    assert chain.manifest.slots.deciding["groups"].keys() == {"standing", "resting", "watches", "mistrust", "made"}
+    assert chain.manifest.slots.deciding["changes"]["groups"].keys() == {
+        "standing",
+        "resting",
+        "watches",
+        "mistrust",
+        "made",
+    }
     assert ms.snapshot_equal(chain.results(), ms.run(THREE, inputs))
 
 

@@ -59,7 +59,7 @@ def test_a_plan_and_the_move_that_still_pays_begin_at_once(per_slot, restart, tm
     def watched() -> Chain:
         chain = opened(THREE, inputs, tmp_path, per_slot=per_slot)
         assert chain.driver.deciding is not None
-        chain.driver.deciding.measure = uneven_with_wishes(chain)
+        chain.driver.deciding = replace(chain.driver.deciding, measure=uneven_with_wishes(chain))
         return chain
 
     chain, since = watched(), None
@@ -89,11 +89,13 @@ def test_a_plan_that_takes_the_imbalance_away_leaves_nothing_to_move(tmp_path):
     for ratio, moves in [(1.0, True), (1 / 3, False)]:
         decisions = SlotDecisions(RESTLESS, measure=lambda batch, interval: uneven, smoothed=0.0)
         plans = PlansDecided([PlanChange("q", 0, ratio)])
-        assert (decisions.after(batch, False, plans=plans) is not None) == moves
+        assert (decisions.after(batch, 1.0, plans=plans).routing is not None) == moves
     decisions = SlotDecisions(RESTLESS, measure=lambda batch, interval: uneven, smoothed=0.0)
     waits = PlansDecided([PlanChange("q", None, 0.5)], lambda protocol: "The plan of query q changes first: why.")
-    assert decisions.after(batch, False, plans=waits) is None
-    assert decisions.decisions[-1]["reason"].endswith("The plan of query q changes first: why. Staying.")
+    found = decisions.after(batch, 1.0, plans=waits)
+    assert found.routing is None and found.decisions[-1]["reason"].endswith(
+        "The plan of query q changes first: why. Staying."
+    )
 
 
 @pytest.mark.parametrize("seed", always(2, range(60)))
@@ -130,7 +132,7 @@ def test_a_hot_key_waits_for_a_plan(tmp_path):
         shared += [batch.batch_id] if batch.slots.shared else []
         if wishing(chain) and since is None:
             since, told = batch.batch_id, chain.manifest.slots.decisions[-1]
-            chain.driver.deciding.hot = replace(hot, caution=Caution(1))
+            chain.driver.deciding = replace(chain.driver.deciding, hot=replace(hot, caution=Caution(1)))
     chain.batch({}, end=True)
     assert since is not None and told["kind"] == "keys" and told["action"] == "stay"
     assert "The plan of query q changes first: slots share no group while a query migrates." in told["reason"]

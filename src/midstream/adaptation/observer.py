@@ -83,17 +83,21 @@ class Observer:
         windows = {s.alias: _window(query, s) for s in streams_of(query)}
         self.sources = {alias: Source(Smoothed(0.85), span) for alias, span in windows.items()}
         texts = [text for found in self.wanted.keys.values() for text in found]
-        compared = frozenset[str]().union(*self.wanted.classes)
-        self.classes = [*self.wanted.classes, *(frozenset({text}) for text in texts if text not in compared)]
-        """The keys that share their heavy values."""
-        self.heavy = [HeavyValues() for _ in self.classes]
+        self.heavy = [HeavyValues() for _ in self._classes]
         total = self.pace.attention.most_sampled
         most = MOST_SAMPLED if total is None else max(128, total // max(1, len(texts)))
         self.keys = {text: KeyCounts(most=most) for text in texts}
         self._share_heavy()
 
+    @property
+    def _classes(self) -> list[frozenset[str]]:
+        """The keys that share their heavy values: those that are compared with each other, and each other one alone."""
+        compared = frozenset[str]().union(*self.wanted.classes)
+        texts = (text for found in self.wanted.keys.values() for text in found)
+        return [*self.wanted.classes, *(frozenset({text}) for text in texts if text not in compared)]
+
     def _share_heavy(self) -> None:
-        for texts, heavy in zip(self.classes, self.heavy, strict=True):
+        for texts, heavy in zip(self._classes, self.heavy, strict=True):
             for text in texts & self.keys.keys():
                 self.keys[text].heavy = heavy
 

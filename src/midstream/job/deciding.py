@@ -34,8 +34,8 @@ def decided(state: JobState, watchers: Watchers, slots: SlotDecisions | None, ba
     spread, changing = state.spread.copy(), list(_changing(watchers.by_query)) if incoming.has_rows else []
     changes = [PlanChange(name, slot, made["target_cost"] / max(made["cost"], 1e-12)) for name, slot, made in changing]
     plans = PlansDecided(changes, partial(_apart, state, changing))
-    routing = slots.after(batch, state.wanted is not None, spread, plans)
-    return Decided(knowledge, routing, spread, tuple(slots.decisions), slots.to_json())
+    found = slots.after(batch, watchers.interval(batch), state.wanted is not None, spread, plans)
+    return Decided(knowledge, found.routing, spread, found.decisions, found.remembered)
 
 
 def _changing(watchers: Mapping[str, Watcher]) -> Iterator[Found]:

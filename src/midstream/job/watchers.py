@@ -31,6 +31,8 @@ class Watchers:
     """What seeing the last batch took."""
     constants: Constants = field(default_factory=Constants)
     """What plans are weighed by where the session runs."""
+    began: tuple[int, float] | None = None
+    """The last batch that was decided about, and when it began."""
     located: Located = field(default_factory=Located)
     """Where slots are."""
     measuring: Measuring = field(default_factory=Measuring)
@@ -78,6 +80,11 @@ class Watchers:
         """What the next manifest is to say of links, if some were measured to be others than is known."""
         found = self.measuring.news(self.located.links(links))
         return links_to_json({**links_from_json(links), **found}) if found else None
+
+    def interval(self, batch: Batch) -> float:
+        """How many seconds after the last batch one began; of the first one that was seen, what it took."""
+        before, self.began = self.began, (batch.batch_id, batch.started)
+        return batch.job_seconds if before is None or before[0] >= batch.batch_id else batch.started - before[1]
 
     def decided(self, query: str) -> list[Decision]:
         """What was decided about a query lately."""

@@ -13,7 +13,7 @@ continues from it decides as if nothing had happened.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from midstream.adaptation.group_moves import BalancePolicy, GroupMoves, group_mo
 from midstream.adaptation.hot_groups import HOME, HotGroup, HotPolicy, Sharing, hot_groups
 from midstream.adaptation.plain import plain, typed
 from midstream.adaptation.scaling import ScalePolicy, SlotRange, busiest, slot_numbers
-from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.records import Slots
 from midstream.distribution.key_classes import in_words
 from midstream.distribution.routing import Routing
 from midstream.job.batch import Batch
@@ -49,6 +49,18 @@ NO_PLANS = PlansDecided()
 
 
 @dataclass(frozen=True, slots=True)
+class Remembered:
+    """What a manifest keeps for the decisions after the next batch.
+
+    By kind of decision what is remembered of changes, the loads that were seen lately, and the seconds of a window.
+    """
+
+    changes: Mapping[str, Memory] = field(default_factory=dict)
+    loads: tuple[float, ...] = ()
+    window: float = WINDOW
+
+
+@dataclass(frozen=True, slots=True)
 class Look:
     """A batch that was run, as it is decided about: what was measured, and what is `waiting` or to change besides."""
 
@@ -57,6 +69,7 @@ class Look:
     waiting: bool
     spread: SpreadGroups
     plans: PlansDecided
+    known: Remembered
 
     @property
     def slots(self) -> int:
@@ -84,9 +97,18 @@ class Proposal:
         return {} if self.settling else {name: Outcome(self.measured, watch.expected, otherwise)}
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class SlotsDecided:
+    """How groups are to be dealt, if otherwise, what was decided lately, and what is remembered."""
+
+    routing: Routing | None
+    decisions: tuple[Mapping[str, Any], ...]
+    remembered: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class SlotDecisions:
-    """Decides about a job's slots, by the policies that there are.
+    """Decides about a job's slots, by the policies that there are; what it knows is what the last manifest says.
 
     Groups move by themselves by `balance`, are shared by `hot`, and slots come and go `among` some by `scaling`.
     """
@@ -97,77 +119,67 @@ class SlotDecisions:
     scaling: ScalePolicy = field(default_factory=ScalePolicy)
     measure: Measure = measured
     smoothed: float = SMOOTHED
-    window: float = WINDOW
-    memories: dict[str, Memory] = field(default_factory=dict)
-    """What is remembered, by kind of decision."""
-    past: tuple[float, ...] = ()
-    """The loads that were seen lately."""
-    decisions: list[dict[str, Any]] = field(default_factory=list)
-    last_started: float | None = None
-    as_of: int | None = None
-    """The batch that was seen last."""
-
-    def go_on(self, manifest: Manifest | None) -> None:
-        """Goes on from what a manifest says, if another batch was seen last."""
-        if self.as_of == (None if manifest is None else manifest.batch_id):
-            return
-        self.decisions, self.last_started, self.past, self.memories = [], None, (), {}
-        if manifest is not None:
-            self.decisions = [dict(decision) for decision in manifest.slots.decisions]
-            self.memories = typed(dict[str, Memory], manifest.slots.deciding)
-
-    def to_json(self) -> dict[str, Any]:
-        """What a manifest says of what is remembered."""
-        return plain(self.memories)  # type: ignore[no-any-return]
 
     def after(
-        self, batch: Batch, waiting: bool, spread: SpreadGroups | None = None, plans: PlansDecided = NO_PLANS
-    ) -> Routing | None:
-        """How groups are to be dealt after a batch; None to leave them, or while a change is `waiting`.
+        self,
+        batch: Batch,
+        interval: float,
+        waiting: bool = False,
+        spread: SpreadGroups | None = None,
+        plans: PlansDecided = NO_PLANS,
+    ) -> SlotsDecided:
+        """What is decided after a batch that began `interval` seconds after the one before it.
 
-        `spread` records which groups several slots are to share. `plans` are to change after the same batch.
+        Groups are left where they are while a change is `waiting`. `spread` records which groups several slots are to
+        share. `plans` are to change after the same batch.
         """
-        self.go_on(batch.before)
-        began, self.last_started, self.as_of = self.last_started, batch.started, batch.batch_id
+        before = Slots() if batch.before is None else batch.before.slots
+        decisions = tuple(before.decisions)
         if not batch.incoming.has_rows:
-            return None
-        interval = max(1e-6, batch.job_seconds if began is None else batch.started - began)
-        seen = self._smoothed(self.measure(batch, interval))
-        if seen.ticks_per_second:
-            self.window = longest_window(batch.queries) / seen.ticks_per_second or self.window
-        moving = waiting or batch.slots.doubling is not None
-        look = Look(batch, plans.applied(seen, batch), moving, spread or SpreadGroups(), plans)
+            return SlotsDecided(None, decisions, before.deciding)
+        known: Remembered = typed(Remembered, before.deciding) if before.deciding else Remembered()
+        seen = self._smoothed(known.loads, self.measure(batch, max(1e-6, interval)))
+        window = longest_window(batch.queries) / seen.ticks_per_second if seen.ticks_per_second else 0.0
+        known = Remembered(known.changes, tuple(load.seconds for load in seen.loads), window or known.window)
+        moving, predicted = waiting or batch.slots.doubling is not None, plans.applied(seen, batch)
+        look = Look(batch, predicted, moving, spread or SpreadGroups(), plans, known)
+        routing = None
         for kind, propose in RULES.items():
             proposal = propose(self, look)
-            verdict = None if proposal is None else self._decided(kind, look, proposal)
-            if verdict is not None and verdict.action != "stay" and verdict.candidate is not None:
-                return _carried_out(look, verdict.candidate.change, verdict.reason)
-        return None
+            if proposal is None:
+                continue
+            memory, verdict = _decided(look, proposal, known.changes.get(kind, Memory()))
+            known = replace(known, changes={**known.changes, kind: memory})
+            decisions = _with(decisions, {"batch": batch.batch_id, "kind": kind, **_record(look, verdict, proposal)})
+            if verdict.action != "stay" and verdict.candidate is not None:
+                routing = _carried_out(look, verdict.candidate.change, verdict.reason)
+                break
+        return SlotsDecided(routing, decisions, plain(known))
 
-    def _decided(self, kind: str, look: Look, proposal: Proposal) -> Verdict[Any]:
-        """Decides about one kind of change, and remembers it."""
-        now = Now(look.batch.batch_id, clock=look.batch.started)
-        memory = self.memories.get(kind, Memory())
-        memory, verdict = decide(memory, now, proposal.candidates, proposal.caution, proposal.came, proposal.nothing)
-        if verdict.action == "back":
-            verdict = _undone(proposal, verdict)
-        elif verdict.action != "stay" and verdict.candidate is not None:
-            memory = carried_out(memory, now, proposal.caution, verdict.candidate)
-            verdict = replace(verdict, reason=f"{verdict.reason}{look.plans.in_words}")
-        self.memories[kind] = memory
-        record = {"kind": kind, "action": verdict.action, **_figures(look, verdict, proposal), "reason": verdict.reason}
-        alike = [i for i, past in enumerate(self.decisions) if past["kind"] == kind]
-        if verdict.action == "stay" and alike and self.decisions[alike[-1]]["action"] == "stay":
-            del self.decisions[alike[-1]]  # of a run of decisions to stay only the last is kept
-        self.decisions = [*self.decisions, {"batch": look.batch.batch_id, **record}][-REMEMBERED:]
-        return verdict
-
-    def _smoothed(self, seen: Measured) -> Measured:
+    def _smoothed(self, past: Sequence[float], seen: Measured) -> Measured:
         """What was measured, with what groups took lately."""
-        kept = self.smoothed if len(self.past) == len(seen.loads) else 0.0
-        past = self.past if kept else [load.seconds for load in seen.loads]
-        self.past = tuple(kept * old + (1 - kept) * now.seconds for old, now in zip(past, seen.loads, strict=True))
-        return seen.taking(self.past)
+        kept, loads = self.smoothed if len(past) == len(seen.loads) else 0.0, [load.seconds for load in seen.loads]
+        before = past if kept else loads
+        return seen.taking([round(kept * o + (1 - kept) * n, 9) for o, n in zip(before, loads, strict=True)])
+
+
+def _decided(look: Look, proposal: Proposal, memory: Memory) -> tuple[Memory, Verdict[Any]]:
+    """Decides about one kind of change."""
+    now = Now(look.batch.batch_id, clock=look.batch.started)
+    memory, verdict = decide(memory, now, proposal.candidates, proposal.caution, proposal.came, proposal.nothing)
+    if verdict.action == "back":
+        return memory, _undone(proposal, verdict)
+    if verdict.action == "stay" or verdict.candidate is None:
+        return memory, verdict
+    memory = carried_out(memory, now, proposal.caution, verdict.candidate)
+    return memory, replace(verdict, reason=f"{verdict.reason}{look.plans.in_words}")
+
+
+def _with(decisions: Sequence[Mapping[str, Any]], record: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+    """The decisions that are remembered; of a run of decisions of a kind to stay only the last."""
+    last = next((past for past in reversed(decisions) if past["kind"] == record["kind"]), None)
+    repeated = last is not None and record["action"] == last["action"] == "stay"
+    return (*(past for past in decisions if not (repeated and past is last)), record)[-REMEMBERED:]
 
 
 def _about_slots(decisions: SlotDecisions, look: Look) -> Proposal | None:
@@ -197,10 +209,10 @@ def _about_groups(decisions: SlotDecisions, look: Look) -> Proposal | None:
     policy, seen = decisions.balance, look.seen
     if policy is None:
         return None
-    terms = terms_of(look.batch.queries, decisions.window)
+    terms = terms_of(look.batch.queries, look.known.window)
     if len(seen.classes) > 1:
         terms = replace(terms, protocols=(MSLB,))  # groups of later stages move by naming their state alone
-    resting = decisions.memories.get("groups", Memory()).resting
+    resting = look.known.changes.get("groups", Memory()).resting
     under_way = "Groups are under way; what that changes must show first." if look.waiting else ""
     found = group_moves(seen.loads, look.slots, terms, policy, {*seen.fixed, *map(int, resting)}, under_way)
     if not found.against:
@@ -250,8 +262,12 @@ def _carried_out(look: Look, change: Any, reason: str) -> Routing | None:
     return None
 
 
+def _record(look: Look, verdict: Verdict[Any], proposal: Proposal) -> dict[str, Any]:
+    """What manifests say of a decision."""
+    return {"action": verdict.action, **_figures(look, verdict, proposal), "reason": verdict.reason}
+
+
 def _figures(look: Look, verdict: Verdict[Any], proposal: Proposal) -> dict[str, Any]:
-    """What a record of a decision says besides its reason."""
     candidate, made, measured = verdict.candidate, verdict.action != "stay", proposal.measured
     expected = candidate.expected if candidate is not None and made else measured
     match None if candidate is None else candidate.change:
