@@ -40,9 +40,7 @@ def test_every_kind_is_a_session_and_tells_its_history_as_a_stored_job_does(tmp_
         assert done.actual is not None
         assert session.history == query.history
         assert session.decisions == query.decisions == ()
-        with pytest.warns(DeprecationWarning, match="use .trigger"):
-            assert done["trigger"] == "asked for"
-            assert dict(done) == done.record and done.get("nothing", 5) == 5 and "trigger" in done
+        assert done.trigger == "asked for"
         if kind == "local":
             assert ms.open(tmp_path / "job").query("q").history == query.history
             told, stored = session.metrics(), ms.open(tmp_path / "job").metrics()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -14,6 +14,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import midstream as ms
+from midstream.checkpoint.reading import StoredJob
+from midstream.checkpoint.records import Fault
+from midstream.checkpoint.stored import StoredMigration
 from midstream.cluster.sinks import console
 from midstream.interface.cli import app
 from midstream.interface.cli.output import complain, note, show_text
@@ -67,42 +70,21 @@ def test_queries_over_files_and_the_shell_show_them_as_escapes(tmp_path):
     assert not commands(shown.output) and r"k\x1b[2J" in shown.output
 
 
-def test_notes_errors_logs_sinks_and_the_live_view_do_so_too(capsys):
+def test_notes_errors_logs_sinks_and_the_live_view_do_so_too(checkpoint, capsys):
     show_text(NASTY)
     note(NASTY)
     complain(NASTY)
     console("q")(pa.table({"k": [NASTY.replace("\udc80", "")]}), 3)
     record = logging.LogRecord("midstream", logging.WARNING, "", 0, "refused: %s", (NASTY,), None)
     print(JsonLines().format(record))
-    query = {"name": "q", "results_per_second": 0, "results": 0, "behind": None, "time": "integer", "state_bytes": 0}
-    query |= {
-        "plan": NASTY,
-        "plans_of_slots": {},
-        "migrating_to": NASTY,
-        "quarantine": NASTY,
-        "adaptivity": "off",
-        "latency": None,
-    }
-    account: dict[str, Any] = {
-        "name": NASTY,
-        "phase": "running",
-        "stopped": None,
-        "checkpoint": NASTY,
-        "batch": 1,
-        "dead_letters": 0,
-        "migrations": [],
-    }
-    account |= {"recent": {"rows": [], "seconds": []}, "batch_seconds": None, "rows_per_second": 0}
-    account |= {
-        "results_per_second": 0,
-        "state_bytes": 0,
-        "checkpoint_bytes": 0,
-        "commit_bytes": 0,
-        "queries": [query],
-        "streams": [],
-        "slots": [],
-    }
-    Console(width=300).print(drawn(account, 300))
+    job = StoredJob.open(str(checkpoint))
+    named = replace(job.manifest, settings=replace(job.manifest.settings, job=NASTY))
+    shown = StoredJob(job.store, named)
+    (query,) = job.queries.values()
+    moving = StoredMigration(query.name, NASTY, NASTY, "genmig", "under way", "", None)
+    odd = replace(query, plan=NASTY, quarantine=Fault(1, NASTY), migration=moving)
+    shown.__dict__["queries"] = {query.name: odd}
+    Console(width=300).print(drawn(shown, 300))
     written = capsys.readouterr()
     assert not commands(written.out + written.err)
     assert written.out.count(r"\x1b]52") >= 5 and written.err.count(r"\x1b]52") == 2

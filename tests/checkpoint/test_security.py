@@ -95,14 +95,14 @@ READING = """
 import sys
 import midstream as ms
 from midstream.checkpoint.check import check
-from midstream.checkpoint.status import stored_status
+from midstream.checkpoint.status import job_at, status_record
 
 def read(folder):
     job = ms.open(folder)
     for name in job.queries:
         job.results(name).to_pylist(); ms.read_results(folder, name, current=True)
     job.dead_letters(); job.metrics(); job.history; job.decisions; job.streams; job.slots; job.requests
-    stored_status(job.store); check(job.store.files, job.manifest)
+    status_record(job_at(job.store.uri)); check(job.store.files, job.manifest)
     for path in job.store.files.list(""):
         job.store.files.read(path)
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,13 @@ from typer.testing import CliRunner
 
 from midstream.checkpoint.failures import NotRetained
 from midstream.checkpoint.store import manifest_path
-from midstream.checkpoint.stored import GroupMove, Slots
+from midstream.checkpoint.stored import GroupMove, MovingGroups, StoredSlots
 from midstream.interface.cli import app
 from midstream.interface.cli.decided import decided
 from midstream.interface.dashboard.access import CSRF, Access
 from midstream.interface.dashboard.export import exported, in_element
 from midstream.interface.dashboard.feed import Feed
-from midstream.interface.dashboard.page_data import job_summary, job_summary_at, slots_summary
+from midstream.interface.dashboard.page_data import job_summary, job_summary_at
 from midstream.interface.dashboard.series import series_summary
 from midstream.interface.dashboard.server import Dashboard
 from midstream.interface.dashboard.serving import served
@@ -83,10 +84,10 @@ def run_apart(wanted: Coroutine[Any, Any, Any]) -> Any:
 
 def test_the_page_is_told_of_moves_of_groups_by_the_names_that_it_reads():
     move = GroupMove(4, "asked for", {"groups": 3, "slots": [2, 2]})
-    moving = {"protocol": "ptlb", "groups": 2, "queued": 0, "since": 5, "trigger": "asked for"}
-    summary = slots_summary(Slots(2, (0, 1), (1.0, 2.0), moves=(move,), moving=moving))
+    moving = MovingGroups("ptlb", 2, 0, 5, "asked for")
+    summary = asdict(StoredSlots(2, (0, 1), (1.0, 2.0), moves=(move,), moving=moving))
     assert summary["moves"] == ({"batch": 4, "trigger": "asked for", "record": {"groups": 3, "slots": [2, 2]}},)
-    assert summary["moving"] == moving
+    assert summary["moving"] == {"protocol": "ptlb", "groups": 2, "queued": 0, "since": 5, "trigger": "asked for"}
 
 
 def test_the_page_is_told_what_the_checkpoint_says(finished_job):

@@ -35,7 +35,7 @@ def test_all_views_count_what_is_released(how: str, tmp_path: Path) -> None:
     assert results == query["results"] == counted > 0
     job = ms.open(checkpoint)
     assert job.queries["paid"].results == results
-    assert json.loads(told("top", checkpoint, "--json"))["queries"][0]["results"] == results
+    assert json.loads(told("top", checkpoint, "--json"))["queries"]["paid"]["results"] == results
     assert f'midstream_query_results_total{{query="paid"}} {float(results)}' in exposition(job).decode()
     assert sum(dict(row["results"])["paid"] for row in job.metrics().to_pylist()) == results
     assert (query["waiting"] > 0) == (how == "--available")

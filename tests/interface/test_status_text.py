@@ -2,16 +2,19 @@
 
 import datetime as dt
 import json
+from dataclasses import replace
 
 import pytest
 from tests.dashboard.jobs import NEW, batches, shop
 from typer.testing import CliRunner
 
 from midstream.checkpoint.lease import Lease
+from midstream.checkpoint.reading import StoredJob
+from midstream.checkpoint.stored_queries import past_migration
 from midstream.interface.answers import migration_forecast
 from midstream.interface.cli import app
 from midstream.interface.cli.decided import decided_text
-from midstream.interface.cli.status_text import migration_line, retention_lines
+from midstream.interface.status_text import migration_line, removed_lines, results_text
 
 
 @pytest.fixture(scope="module")
@@ -36,16 +39,22 @@ def test_status_gives_instants_of_timestamp_streams_as_times(folder):
     assert all(start <= dt.datetime.fromisoformat(at) < start + dt.timedelta(seconds=24) for at in shown)
 
 
-def test_a_verified_migration_and_removed_results_are_told_with_times_not_ticks():
+def test_a_verified_migration_and_removed_results_are_told_with_times_not_ticks(folder):
     noon = 1_767_268_800_000_000
     record = {
         **{"old_plan": "(A B)", "new_plan": "(B A)", "strategy": "genmig", "trigger": "asked for", "status": "done"},
         **{"start_batch": 1, "end_batch": 2},
         "verified": {"difference": None, "since": noon, "compared_to": noon + 1_500_000},
     }
-    assert "verified from 2026-01-01 12:00:00 to 2026-01-01 12:00:01.5" in migration_line(record, "timestamp")
-    queries = {"q": {"time": "timestamp", "removed": {"rows": 7, "before": noon}}}
-    assert "7 results of query q that start before 2026-01-01 12:00:00" in retention_lines({"queries": queries})[0]
+    change = past_migration("q", record, "timestamp")
+    assert "verified from 2026-01-01 12:00:00 to 2026-01-01 12:00:01.5" in migration_line(change)
+    query = replace(StoredJob.open(folder).query("matches"), removed={"rows": 7, "before": noon})
+    assert "7 results of query matches that start before 2026-01-01 12:00:00" in next(removed_lines(query))
+
+
+def test_results_that_wait_are_told_beside_those_that_are_released(folder):
+    query = replace(StoredJob.open(folder).query("matches"), results=39, waiting=12, released=120, time="integer")
+    assert results_text(query) == "39 results, complete up to 120, and 12 that wait for later rows"
 
 
 def said(*arguments: str) -> tuple[int, str]:

@@ -4,6 +4,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -15,8 +16,7 @@ from midstream.checkpoint.reading import StoredJob
 from midstream.errors import JobError
 from midstream.interface.cli import app
 from midstream.interface.cli.top import first_look, follow
-from midstream.interface.top.account import account_of
-from midstream.interface.top.drawing import drawn
+from midstream.interface.top.drawing import drawn, progress
 
 
 @pytest.fixture(scope="module")
@@ -45,16 +45,18 @@ def test_json_has_the_same_as_one_object(job, tmp_path):
     job.batch(batches(60)[5])
     done = CliRunner().invoke(app, ["top", str(tmp_path / "shop"), "--json"])
     told = json.loads(done.stdout)
-    (moving,) = told["migrations"]
-    assert (moving["query"], moving["to"], moving["strategy"]) == ("matches", NEW, "genmig")
-    assert 0 <= moving["progress"] <= 1
-    assert {q["name"]: q["migrating_to"] for q in told["queries"]} == {
+    moving = told["queries"]["matches"]["history"][-1]
+    assert (moving["new_plan"], moving["strategy"], moving["status"]) == (NEW, "genmig", "under way")
+    stored = StoredJob.open(str(tmp_path / "shop")).query("matches")
+    assert stored.migration is not None and 0 <= (progress(stored.migration, stored.advanced_to) or 0) <= 1
+    assert {name: query["migrating_to"] for name, query in told["queries"].items()} == {
         "by-carrier": None,
         "large": None,
         "matches": NEW,
     }
-    assert sum(slot["groups"] for slot in told["slots"]) == 256 and len(told["slots"]) == 3
-    assert all(q["behind"] >= 0 for q in told["queries"])
+    assert sum(slot["groups"] for slot in told["slots_hold"]) == 256 and len(told["slots_hold"]) == told["slots"] == 3
+    assert all(query["behind"] >= 0 for query in told["queries"].values())
+    assert told == json.loads(CliRunner().invoke(app, ["status", str(tmp_path / "shop"), "--json"]).stdout)
 
 
 def test_a_live_view_follows_the_job_and_the_size_of_the_terminal_until_q(job, tmp_path, parts):
@@ -78,9 +80,8 @@ def test_a_live_view_follows_the_job_and_the_size_of_the_terminal_until_q(job, t
 
 def test_a_query_is_as_far_behind_as_its_newest_row_is_ahead_of_its_results(job, tmp_path):
     stored = StoredJob.open(str(tmp_path / "shop"))
-    told = {query["name"]: query for query in account_of(stored)["queries"]}
     newest = stored.streams["shipments"].latest or 0
-    assert told["by-carrier"]["behind"] == newest - (stored.query("by-carrier").released or 0)
+    assert stored.behind("by-carrier") == newest - (stored.query("by-carrier").released or 0)
 
 
 def test_a_job_that_has_just_started_is_waited_for(tmp_path, parts):
@@ -101,10 +102,10 @@ def test_a_job_that_has_just_started_is_waited_for(tmp_path, parts):
 
 
 def test_plans_that_differ_by_slot_are_shown(job, tmp_path):
-    told = account_of(StoredJob.open(str(tmp_path / "shop")))
-    told["queries"][2]["plans_of_slots"] = {"1": NEW}
+    stored = StoredJob.open(str(tmp_path / "shop"))
+    stored.__dict__["queries"] = {"matches": replace(stored.query("matches"), local={1: NEW})}
     screen = io.StringIO()
-    Console(file=screen, width=140).print(drawn(told, 140))
+    Console(file=screen, width=140).print(drawn(stored, 140))
     assert NEW in screen.getvalue() and "((O P) S)" in screen.getvalue()
 
 

@@ -13,12 +13,12 @@ from typer.testing import CliRunner
 
 import midstream as ms
 from midstream.checkpoint.lease import Lease
+from midstream.checkpoint.status import status_record
 from midstream.checkpoint.stops import LAST_ERROR, Phase, Reason, standing
 from midstream.checkpoint.store import CheckpointStore
 from midstream.interface.cli import app
 from midstream.interface.dashboard.page_data import job_summary
 from midstream.interface.dashboard.prometheus import exposition
-from midstream.interface.top.account import account_of
 
 NARROW = """
 [queries.narrow]
@@ -58,7 +58,7 @@ def test_the_error_that_ended_a_job_is_on_every_view(failed: Path):
     page = job_summary(job)
     assert (page["phase"], page["stopped"], page["running"]) == ("failed", stopped, False)
     assert [query["status"] for query in page["queries"]] == ["failed"]
-    assert account_of(job)["stopped"] == stopped
+    assert status_record(job)["stopped"] == stopped
     assert (
         "midstream_failed 1.0" in exposition(job).decode()
         and 'midstream_phase{phase="failed"} 1.0' in exposition(job).decode()

@@ -16,7 +16,7 @@ from tests.job.many import Many
 import midstream as ms
 from midstream.api import ask
 from midstream.checkpoint.names import copy_name
-from midstream.checkpoint.status import stored_status
+from midstream.checkpoint.status import job_at, status_record
 from midstream.cluster.sessions import Session
 from midstream.interface.jobs.job_file import read_job
 from midstream.job.arriving.attention import late_text
@@ -62,14 +62,14 @@ def test_a_silent_stream_that_holds_a_query_back_is_named(heard, tmp_path):
         told.append(warned(job, A=rows(20 + len(told))))
     (sentence,) = told[2 if heard else 1]
     assert "query join waits for stream B" in sentence and [len(t) for t in told].count(1) == 1
-    assert stored_status(job.driver.store)["queries"]["join"]["waits_for"] == {
+    assert status_record(job_at(job.driver.store.uri))["queries"]["join"]["waits_for"] == {
         "stream": "B",
         "behind": 18 if heard else None,
         "batches": 4 if heard else 5,
     }
-    assert stored_status(job.driver.store)["queries"]["alone"]["waits_for"] is None
+    assert status_record(job_at(job.driver.store.uri))["queries"]["alone"]["waits_for"] is None
     assert warned(job, B=rows(30), A=rows(30)) == []
-    assert stored_status(job.driver.store)["queries"]["join"]["waits_for"] is None
+    assert status_record(job_at(job.driver.store.uri))["queries"]["join"]["waits_for"] is None
 
 
 class TestInThisProcess:

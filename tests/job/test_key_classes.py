@@ -512,7 +512,7 @@ def test_a_session_deals_a_class_and_says_so(tmp_path):
         session.push({name: table.slice(20) for name, table in inputs.items()})
         assert f"Groups by {BY_V} are dealt apart: 0 in slot 0, 256 in slot 1" in query.explain()
     found = ms.open(str(tmp_path)).slots
-    assert [(known["by"], known["apart"], known["groups"]) for known in found.key_classes] == [(BY_V, True, [0, 256])]
+    assert [(known.by, known.apart, known.groups) for known in found.key_classes] == [(BY_V, True, (0, 256))]
     assert sum(found.rows) == pytest.approx(sum(found.loads), abs=0.5)
 
 

@@ -17,7 +17,7 @@ from tests.profiles import always
 
 import midstream as ms
 from midstream.api import ask
-from midstream.checkpoint.status import moving_groups
+from midstream.checkpoint.stored_slots import moving_groups
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.listener import Listener, status
 from midstream.job.commands.accounts import history_of
@@ -234,7 +234,7 @@ def test_groups_of_many_pairs_of_slots_move_one_after_the_other(tmp_path):
             assert chain.driver.rebalance(wanted, protocol=SPLIT)
         chain.batch(part)
         told = moving_groups(chain.manifest)
-        moving += [(told["groups"], told["queued"])] if told else []
+        moving += [(told.groups, told.queued)] if told else []
     assert list(chain.manifest.slots.routing) == wanted and len(chain.manifest.slots.moves) == 2
     (first, later), (last, none) = moving[0], moving[-1]
     assert first > last == later > none == 0

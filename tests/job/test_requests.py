@@ -19,7 +19,7 @@ from midstream.checkpoint import files, local_files, request_log, store
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.control import ANSWERS, REQUESTS, TAKEN, path_of
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.status import stored_status
+from midstream.checkpoint.status import job_at, status_record
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import InputError, JobError
 from midstream.job import requests
@@ -251,7 +251,7 @@ def test_a_request_that_makes_its_batch_fail_is_given_up_and_told(tmp_path):
     put(tmp_path, "2", command="schedule", scheduling="bfs")
     job.listen()
     job.driver.requests.failed(OSError("the storage is away"))
-    assert [record["id"] for record in stored_status(job.driver.store)["requests"]["waiting"]] == ["1", "2"]
+    assert [record["id"] for record in status_record(job_at(job.driver.store.uri))["requests"]["waiting"]] == ["1", "2"]
     job.driver.requests.failed(InputError("integer overflow"))
     job = run(tmp_path, 2)
     assert job.asked == ["schedule"] and "more" not in job.manifest.queries

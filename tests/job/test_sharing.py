@@ -18,7 +18,7 @@ from tests.scheduling.watched import SCHEMA, WINDOW, drawn, from_, table
 
 import midstream as ms
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.status import shared_with
+from midstream.checkpoint.stored_queries import shared_with
 from midstream.inputs import catalog_of
 from midstream.job.events import Scheduled
 from midstream.job.task.memory import Memory

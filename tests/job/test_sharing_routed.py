@@ -12,7 +12,7 @@ from tests.profiles import always
 from tests.scheduling.watched import SCHEMA, drawn, table
 from typer.testing import CliRunner
 
-from midstream.checkpoint.status import shared_with
+from midstream.checkpoint.stored_queries import shared_with
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.interface.cli.app import app
 from midstream.job.task.works import TaskWork

@@ -22,8 +22,7 @@ from midstream.api import ask
 from midstream.checkpoint.addresses import files_at
 from midstream.checkpoint.parallel_writes import SideBySide
 from midstream.checkpoint.reading import StoredJob
-from midstream.checkpoint.status import stored_status
-from midstream.checkpoint.store import CheckpointStore
+from midstream.checkpoint.status import job_at, status_record
 from midstream.job.batch import Batch
 from midstream.job.outputs.progress import seconds_of, slot_loads
 from midstream.job.slots.measuring import Measured, measured
@@ -150,14 +149,14 @@ def test_jobs_move_groups_by_the_protocol_that_is_asked_for(tmp_path):
             session.rebalance(wanted, protocol="ptlb")
         assert session.rebalance(wanted, protocol="split_time")
         session.push("A", pushed(2))
-        assert stored_status(CheckpointStore(str(tmp_path)))["moving"]["protocol"] == "split_time_balancing"
+        assert status_record(job_at(str(tmp_path)))["moving"]["protocol"] == "split_time_balancing"
         with pytest.raises(ms.MigrationError, match="groups move by split_time_balancing since batch 1"):
             session.rebalance(protocol="mslb")
         session.drop("q")
         session.query("all", "SELECT k, count(*) AS n FROM A [UNBOUNDED] GROUP BY k")
         for number in range(3, 6):
             session.push("A", pushed(number))
-        assert stored_status(CheckpointStore(str(tmp_path)))["moving"] is None
+        assert status_record(job_at(str(tmp_path)))["moving"] is None
         with pytest.raises(ms.MigrationError, match=r"query all: split_time_balancing cannot move .*UNBOUNDED"):
             session.rebalance(protocol="split_time", routing=[0] * 256)
         assert session.rebalance([0] * 256, protocol="mslb")

@@ -99,14 +99,3 @@ def test_options_of_the_other_kind_of_session_are_refused_by_name(session):
         assert not memory.was_dropped("q", JOIN)
         with pytest.raises(ms.JobError, match="has no stored job"):
             memory.job  # noqa: B018
-
-
-def test_a_record_read_by_key_names_what_to_use_instead(session):
-    session.queries["q"].migrate("(A (B C))", "moving_state")
-    session.query("later", JOIN)
-    session.push({name: rows(20) for name in "ABC"})
-    (moved,), (started,) = (session.queries[name].history for name in ("q", "later"))
-    with pytest.warns(DeprecationWarning, match=r"use \.strategy, or \.record"):
-        assert moved["strategy"] == "moving_state"
-    with pytest.warns(DeprecationWarning, match=r"use \.record\['event'\]"):
-        assert started["event"] == started.record["event"] == "started"

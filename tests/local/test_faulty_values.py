@@ -14,7 +14,7 @@ import midstream as ms
 from midstream.checkpoint.commands import DropQuery, ResumeQuery
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.records import Fault
-from midstream.checkpoint.status import stored_status
+from midstream.checkpoint.status import job_at, status_record
 from midstream.checkpoint.store import CheckpointStore
 from midstream.cluster.listener import Listener, status
 from midstream.interface.asking import asked
@@ -61,7 +61,7 @@ def test_status_says_why_a_query_takes_in_nothing_and_since_when(tmp_path):
         assert told["plain"]["status"] == "running" and told["plain"]["quarantine"] is None
         assert told["cast"]["status"] == "quarantined"
         assert told["cast"]["quarantine"]["reason"] == "cannot cast 'two' to int64"
-    stored = stored_status(CheckpointStore(str(tmp_path)))["queries"]["cast"]
+    stored = status_record(job_at(str(tmp_path)))["queries"]["cast"]
     assert stored["status"] == "quarantined" and stored["quarantine"]["batch"] == 1
     shown = CliRunner().invoke(app, ["status", str(tmp_path)]).output
     assert re.search(r"query cast: \d results?.*, plan A, quarantined", shown)
@@ -98,7 +98,7 @@ def test_a_query_of_a_job_that_is_down_is_resumed_in_its_checkpoint(tmp_path):
 def test_a_query_of_a_job_that_is_down_is_dropped_out_of_quarantine(tmp_path):
     stopped(tmp_path).stop()
     asked(str(tmp_path), DropQuery("cast"), 5.0)
-    told = stored_status(CheckpointStore(str(tmp_path)))
+    told = status_record(job_at(str(tmp_path)))
     assert told["queries"].keys() == {"plain"}
     assert faults(CheckpointStore(str(tmp_path)).latest()) == {}
 

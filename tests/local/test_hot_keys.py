@@ -15,12 +15,12 @@ from tests.local.test_durable_sessions import SCHEMA
 from tests.profiles import always
 
 import midstream as ms
-from midstream.checkpoint.status import stored_status
-from midstream.checkpoint.store import CheckpointStore
+from midstream.checkpoint.status import job_at, status_record
+from midstream.checkpoint.stored import StoredSlots
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.listener import status
 from midstream.distribution.spread_groups import SpreadGroup
-from midstream.interface.cli.status_text import shared_group_lines
+from midstream.interface.status_text import shared_group_lines
 from midstream.job.events import GroupBroughtHome, GroupSpread
 from midstream.job.slots.spreading import merging_for
 
@@ -74,7 +74,8 @@ def test_several_queries_stay_right_while_slots_share_a_key(tmp_path):
             (group,) = told["spread"]
             assert (group["spread"], group["copied"], len(group["slots"])) == ("A", ["B"], 4)
             assert sorted(group["merging"]) == ["groups", "values"]
-            assert shared_group_lines(told)[0].startswith(f"group {group['group']}: rows of A spread over slots ")
+            line = next(shared_group_lines(session.job.slots))
+            assert line.startswith(f"group {group['group']}: rows of A spread over slots ")
     assert shared == [0] * 3 + [1] * 10 + [0]
     session.finish()
     inputs = {name: pa.concat_tables(parts[name]) for name in "AB"}
@@ -171,12 +172,11 @@ def test_a_job_that_rebalances_by_itself_says_what_it_decides_of_keys(tmp_path):
     with session.start():
         for i in range(3):
             session.push("A", rows("A", i, True))
-    told = stored_status(CheckpointStore(str(tmp_path)))
+    told = status_record(job_at(str(tmp_path)))
     assert told["spread"] == []
     (about_keys,) = [decision for decision in told["slot_decisions"] if decision["kind"] == "keys"]
-    assert shared_group_lines({"spread": [], "slot_decisions": [{**about_keys, "action": "stay", "group": 5}]}) == [
-        about_keys["reason"]
-    ]
+    stays = StoredSlots(4, decisions=({**about_keys, "action": "stay", "group": 5},))
+    assert list(shared_group_lines(stays)) == [about_keys["reason"]]
 
 
 MORE = {

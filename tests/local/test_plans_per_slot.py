@@ -9,7 +9,7 @@ from tests.local.test_durable_sessions import SCHEMA, drawn
 import midstream as ms
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.listener import Listener, status
-from midstream.interface.dashboard.page_data import plain
+from midstream.interface.plain_values import plain
 
 JOIN = "SELECT A.k, C.v FROM A [RANGE 30], B [RANGE 30], C [RANGE 30] WHERE A.k = B.k AND B.k = C.k"
 
@@ -41,7 +41,7 @@ def test_a_session_shows_the_plans_of_its_slots_and_goes_on_with_them(tmp_path):
     assert query.plan.text == both
     assert "in slot 1" in query._repr_html_()
     assert "Plan ((A B) C) in slots 0, 2\n" in query.explain() and "Plan (A (B C)) in slot 1\n" in query.explain()
-    assert status(session)["queries"]["q"]["plan"] == both
+    assert status(session)["queries"]["q"]["plan"] == "((A B) C); (A (B C)) in slot 1"
     assert [record.slots for record in query.history] == [(1,)]
     stored = session.job.query("q")
     assert (stored.plans, stored.history[0].slots) == ("((A B) C); (A (B C)) in slot 1", (1,))

@@ -16,7 +16,7 @@ from midstream.checkpoint.check import check
 from midstream.checkpoint.failures import MissingFile, NotRetained
 from midstream.checkpoint.process import this_process
 from midstream.checkpoint.retention import Limit, RemovedWarning, Retention
-from midstream.checkpoint.status import stored_status
+from midstream.checkpoint.status import job_at, status_record
 from midstream.interface.cli.app import app
 from midstream.interface.jobs.job_file import job_of
 
@@ -83,7 +83,7 @@ def test_old_results_go_and_what_is_left_is_whole_from_an_instant_on(tmp_path: P
     kept = whole.filter(pc.greater_equal(whole["valid_from"], removed["before"]))
     assert ms.snapshot_equal(left, kept) and left.num_rows
     assert not check(stored.store.files, stored.manifest)
-    told = stored_status(stored.store)
+    told = status_record(job_at(stored.store.uri))
     assert told["retention"] == {"results": limit} and told["queries"]["q"]["removed"] == removed
 
 

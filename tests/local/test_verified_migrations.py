@@ -192,7 +192,7 @@ def test_plans_that_give_out_differently_are_verified_and_then_migrate(
 
 
 def test_status_and_the_checkpoint_tell_of_a_verification(tmp_path: Path) -> None:
-    from midstream.checkpoint.status import stored_status
+    from midstream.checkpoint.status import job_at, status_record
     from midstream.cluster.listener import status
 
     rows = parts()
@@ -207,8 +207,8 @@ def test_status_and_the_checkpoint_tell_of_a_verification(tmp_path: Path) -> Non
         assert list(stored.queries) == ["q"]
         under_way = stored.queries["q"].migration
         assert under_way is not None and (under_way.status, under_way.new_plan) == ("verifying", NEW)
-        at_rest = stored_status(stored.store)["queries"]
-        assert list(at_rest) == ["q"] and at_rest["q"]["verifying"]["ticks"] == 1000
+        at_rest = status_record(job_at(stored.store.uri))["queries"]
+        assert list(at_rest) == ["q"] and at_rest["q"]["verifying"]["plan"] == NEW
 
 
 def test_a_verification_may_begin_right_before_a_batch(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_a_session_decides_across_a_restart_and_its_checkpoint_says_why(spark, t
         session.finish()
         assert query.decisions[: len(before) - 1] == before[:-1]
         migrated = [d for d in query.decisions if d.action == "migrate"]
-        assert migrated and query.plan.text == migrated[-1]["target"]
+        assert migrated and query.plan.text == migrated[-1].target
         assert [r.trigger for r in query.history if r.status == "done"] == [d.reason for d in migrated]
         assert query.statistics["observed"]["streams"]["A"]["rate"] > 0
         assert compare(query.table(), batches, SMALL).right
@@ -73,7 +73,7 @@ def test_a_session_decides_across_a_restart_and_its_checkpoint_says_why(spark, t
     assert told.exit_code == 0 and "The running plan" in told.output
     told = CliRunner().invoke(app, ["explain", "matches", "--checkpoint", checkpoint, "--json"])
     account = json.loads(told.stdout)
-    assert account["adaptivity"] == "auto" and account["plan"] == migrated[-1]["target"]
+    assert account["adaptivity"] == "auto" and account["plan"] == migrated[-1].target
     assert [d["reason"] for d in account["decisions"]] == [d.reason for d in query.decisions]
 
 

@@ -77,7 +77,7 @@ def test_queries_come_and_go_without_restarting_the_stream(spark, tmp_path: Path
         read = session.queries["same"].results().toArrow()
         assert sorted(read.to_pylist(), key=str) == sorted(same.to_pylist(), key=str)
     assert started.record["inherited"] == {"A": 0, "B": 0}
-    assert started["shares"] == ["q"]
+    assert started.record["shares"] == ["q"]
     # All pairs of all batches, the first one's included: the query began with the window's content.
     assert same.num_rows == 4 * 4 + 1
     assert set(counted["v"].to_pylist()) == {21, 30, 40, 50}

@@ -217,6 +217,11 @@ def likely_holder(files: Files) -> Holder | None:
     return present.holder if present is not None and is_held(present.holder) else None
 
 
+def is_running(files: Files) -> bool:
+    """Whether somebody seems to hold the lease."""
+    return likely_holder(files) is not None
+
+
 def is_held(holder: Holder) -> bool:
     """Whether a holder seems to be at work."""
     if holder.released or holder.is_dead():

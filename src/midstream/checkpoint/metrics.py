@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -108,22 +109,31 @@ def metrics_of(files: Files, manifest: Manifest | None, batches: int | None = No
     return pa.concat_tables(reversed(tables))
 
 
-def rates(table: pa.Table, seconds: float = 300.0) -> dict[str, Any]:
-    """What happened in the last seconds of the table: batches, rows and results a second, seconds a batch."""
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What happened in the last minutes: how many batches in how many seconds, and rows and results a second by name.
+
+    `batch_seconds` is what a batch took on average.
+    """
+
+    batches: int = 0
+    seconds: float = 0.0
+    rows_per_second: Mapping[str, float] = field(default_factory=dict)
+    results_per_second: Mapping[str, float] = field(default_factory=dict)
+    batch_seconds: float | None = None
+
+
+def rates(table: pa.Table, seconds: float = 300.0) -> Rates:
+    """What happened in the last seconds of the table."""
     if table.num_rows == 0:
-        return {"batches": 0, "seconds": 0.0, "rows_per_second": {}, "results_per_second": {}, "batch_seconds": None}
+        return Rates()
     last = table.column("at")[-1].as_py()
     recent = pc.greater_equal(table.column("at"), pa.scalar(last - dt.timedelta(seconds=seconds)))
     rows = table.filter(recent).to_pylist()
     spans = [_span(dict(row["seconds"])) for row in rows]
     spent = (last - rows[0]["at"]).total_seconds() + spans[0]
-    return {
-        "batches": len(rows),
-        "seconds": spent,
-        "rows_per_second": _per_second(rows, "rows", spent),
-        "results_per_second": _per_second(rows, "results", spent),
-        "batch_seconds": sum(spans) / len(spans),
-    }
+    counted = {f"{kind}_per_second": _per_second(rows, kind, spent) for kind in ("rows", "results")}
+    return Rates(len(rows), spent, batch_seconds=sum(spans) / len(spans), **counted)
 
 
 def _span(seconds: Mapping[str, float]) -> float:
@@ -179,7 +189,7 @@ def _read(files: Files, file: MetricsFile) -> pa.Table:
 def _read_as_now(content: pa.BufferReader) -> pa.Table:
     found = pq.read_table(content, partitioning=None)
     found.validate(full=True)
-    for missing in (field for field in SCHEMA if field.name not in found.column_names):
+    for missing in (column for column in SCHEMA if column.name not in found.column_names):
         found = found.append_column(missing, pa.nulls(found.num_rows, missing.type))
     return found.select(SCHEMA.names).cast(SCHEMA)
 

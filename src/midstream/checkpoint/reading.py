@@ -26,30 +26,30 @@ from midstream.checkpoint.latency import latencies
 from midstream.checkpoint.lease import Holder, likely_holder
 from midstream.checkpoint.lists import dead_letters_of, results_of
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.metrics import metrics_of, rates
+from midstream.checkpoint.metrics import Rates, metrics_of, rates
 from midstream.checkpoint.names import is_rehearsal
 from midstream.checkpoint.outputs import open_output
 from midstream.checkpoint.owed import StoredSink, sinks_by_query
 from midstream.checkpoint.plotting import plot_batches
 from midstream.checkpoint.request_log import requests_summary
 from midstream.checkpoint.retention import warn_of_removed_dead_letters
-from midstream.checkpoint.status import job_name, key_classes_summary, moving_groups, no_batch
-from midstream.checkpoint.stops import Phase, Standing, Stop, standing, stop_lines
+from midstream.checkpoint.stops import Phase, Standing, Stop, no_batch, standing, stop_lines
 from midstream.checkpoint.store import CheckpointStore, manifest_path
 from midstream.checkpoint.stored import (
-    GroupMove,
     Sizes,
-    Slots,
     StoredDecision,
     StoredMigration,
     StoredQuery,
     StoredRequest,
+    StoredSlots,
     StoredStream,
 )
-from midstream.checkpoint.stored_queries import by_slot, stored_query
+from midstream.checkpoint.stored_queries import stored_query
 from midstream.checkpoint.stored_results import newest_results, stored_results
+from midstream.checkpoint.stored_slots import stored_slots
 from midstream.errors import QueryError
 from midstream.html import Records, escaped, section, table
+from midstream.optimizer.sites.links import links_from_json, links_summary
 
 RATES_OVER = 4096
 """How many batches rates are taken from, at most."""
@@ -72,7 +72,7 @@ class StoredJob:
         store = CheckpointStore(checkpoint)
         manifest = store.latest()
         if manifest is None:
-            raise no_batch(store, standing(store.files, None))
+            raise no_batch(store.uri, standing(store.files, None))
         return StoredJob(store, manifest)
 
     def __repr__(self) -> str:
@@ -167,7 +167,7 @@ class StoredJob:
     @property
     def name(self) -> str:
         """The job's name; the folder of its checkpoint if it has none."""
-        return job_name(self.manifest, self.checkpoint)
+        return self.manifest.settings.job or self.checkpoint.rstrip("/").rpartition("/")[2]
 
     @cached_property
     def sizes(self) -> Sizes:
@@ -193,6 +193,18 @@ class StoredJob:
     def scheduling(self) -> str:
         """Which operator runs when."""
         return self.manifest.settings.scheduling
+
+    @property
+    def links(self) -> dict[str, str]:
+        """The links between sites: those that are declared, and those that were changed since."""
+        known = self.manifest.settings
+        return links_summary({**links_from_json(known.declared_links), **links_from_json(known.links)})
+
+    @property
+    def last_batch(self) -> Mapping[str, Any] | None:
+        """The row of the metrics table of the newest batch."""
+        recent = self.manifest.outputs.recent
+        return recent[-1] if recent else None
 
     @cached_property
     def queries(self) -> Mapping[str, StoredQuery]:
@@ -232,28 +244,9 @@ class StoredJob:
         }
 
     @cached_property
-    def slots(self) -> Slots:
+    def slots(self) -> StoredSlots:
         """Which slot owns each partition group, and how much state it has."""
-        known = self.manifest.slots
-        count = known.count
-        held = [0] * count
-        for slot, entry in by_slot(self.manifest):
-            if slot < count:
-                held[slot] += entry.bytes
-        moves = tuple(GroupMove(m["batch"], m["trigger"], dict(m)) for m in known.moves)
-        decisions = tuple(dict(record) for record in known.decisions)
-        return Slots(
-            count,
-            tuple(known.routing),
-            tuple(known.loads),
-            tuple(held),
-            moves,
-            decisions,
-            tuple(known.spread),
-            moving_groups(self.manifest),
-            tuple(key_classes_summary(self.manifest)),
-            known.rows,
-        )
+        return stored_slots(self.manifest)
 
     @property
     def requests(self) -> tuple[StoredRequest, ...]:
@@ -280,9 +273,15 @@ class StoredJob:
         with self._retained(self.batch):
             return metrics_of(self.store.files, self.manifest, batches)
 
-    def rates(self) -> dict[str, Any]:
+    def rates(self) -> Rates:
         """Rows and results a second over the last minutes."""
         return rates(self.metrics(RATES_OVER))
+
+    def behind(self, query: str) -> int | None:
+        """How far the complete results of a query are behind the newest row of its streams, in ticks, if it has any."""
+        known = self.queries[query]
+        newest = [s.latest for name, s in self.streams.items() if name in known.streams and s.latest is not None]
+        return max(0, max(newest) - known.released) if newest and known.released is not None else None
 
     def newest_results(self, query: str, rows: int) -> pa.Table:
         """The released results of a query that start last, no more than `rows`, in order of their start."""

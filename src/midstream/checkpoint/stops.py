@@ -18,7 +18,7 @@ from midstream.checkpoint.failures import MissingFile
 from midstream.checkpoint.files import Files
 from midstream.checkpoint.lease import Seen, is_held, seen
 from midstream.checkpoint.manifest import Manifest
-from midstream.errors import MidstreamError
+from midstream.errors import JobError, MidstreamError
 
 LAST_ERROR = "last_error.json"
 """The file with the error that ended a run."""
@@ -126,6 +126,24 @@ def standing(files: Files, manifest: Manifest | None) -> Standing:
         return Standing(Phase.FAILED, failed)
     stop = None if present is None else _without_error(present, batch)
     return Standing(Phase.FAILED if stop is not None and stop.reason is Reason.KILLED else Phase.STOPPED, stop)
+
+
+def no_batch(uri: str, now: Standing) -> JobError:
+    """Says that there is nothing to tell of a job yet, and why."""
+    if now.phase is Phase.STARTING:
+        return JobError(f"the job on {uri} is starting, and no batch is done yet", hint="ask again in a moment")
+    if now.phase is Phase.RUNNING:
+        return JobError(f"the job on {uri} runs, and no batch is done yet", hint="it waits for rows")
+    if now.stop is not None and now.stop.reason is not Reason.ASKED:
+        return JobError(
+            f"the job on {uri} stopped before any batch was done: {now.stop.message}",
+            detail=now.stop.detail,
+            hint=now.stop.hint,
+        )
+    return JobError(
+        f"there is no finished batch at {uri}, and no job runs there",
+        hint="is this the checkpoint that the job was started with?",
+    )
 
 
 def stop_lines(now: Standing) -> list[str]:

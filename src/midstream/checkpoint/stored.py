@@ -6,17 +6,19 @@ manifest says.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
 from midstream.algebra.quantities import instant
 from midstream.algebra.time import TimeDomain
-from midstream.checkpoint.recorded import Recorded
+from midstream.checkpoint.records import Fault
 from midstream.distribution.plan_texts import plan_text_beside
 from midstream.html import Records, drawn, escaped, section
 from midstream.optimizer.plan_html import shapes_html
+
+VERIFYING = "verifying"
+"""The status of a migration that a copy of its query goes through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,7 @@ class Period:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredMigration(Recorded):
+class StoredMigration:
     """A migration of a query, past or under way; or, with the status `started`, the query's own start."""
 
     COLUMNS: ClassVar = ("query", "status", "strategy", "old_plan", "new_plan", "start_batch", "end_batch", "trigger")
@@ -173,7 +175,7 @@ class StoredMigration(Recorded):
 
 
 @dataclass(frozen=True, slots=True)
-class StoredDecision(Recorded):
+class StoredDecision:
     """What was decided about a query's plan at an instant of application time, and why."""
 
     COLUMNS: ClassVar = ("query", "when", "action", "plan", "target", "reason")
@@ -231,6 +233,11 @@ class StoredStream:
     time: str = "integer"
     """Whether instants are integers or timestamps."""
 
+    @property
+    def domain(self) -> TimeDomain:
+        """How its instants are read."""
+        return TimeDomain.of_word(self.time)
+
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
@@ -255,13 +262,12 @@ class Knowledge:
 
 
 @dataclass(frozen=True, slots=True)
-class Quarantine:
-    """Why a query takes in nothing, and since which batch."""
+class StreamWait:
+    """The stream that a query waits for: how many ticks and batches it is behind; None ticks if no row ever came."""
 
-    batch: int
-    reason: str
-    detail: str | None = None
-    hint: str | None = None
+    stream: str
+    behind: int | None
+    batches: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,9 +287,24 @@ class StoredQuery:
     migration: StoredMigration | None
     history: Records[StoredMigration]
     states: tuple[StoredState, ...]
-    quarantine: Quarantine | None = None
+    quarantine: Fault | None = None
     local: Mapping[int, str] = field(default_factory=dict)
     """The plans of slots that run by another one than `plan`, by slot."""
+    waiting: int = 0
+    """How many results are computed and not released yet."""
+    set_aside: int = 0
+    """How many rows were left out because its expressions failed for them."""
+    added: bool = False
+    """Whether it was added while the job ran."""
+    removed: Mapping[str, int] | None = None
+    """What retention has removed of its results: how many rows, and before which instant."""
+    waits_for: StreamWait | None = None
+    shared_with: Mapping[str, int] = field(default_factory=dict)
+    """How many rows of its state other queries keep too, by their names."""
+    warnings: tuple[str, ...] = ()
+    """What of its state grows without bound."""
+    decides_after: str = ""
+    """What has to end before it can decide about its plan."""
 
     @property
     def plans(self) -> str:
@@ -300,6 +321,31 @@ class StoredQuery:
         """What was decided about its plan, oldest first."""
         return self.adaptivity.decisions
 
+    @property
+    def migrating_to(self) -> str | None:
+        """The plan that it migrates to, if it does."""
+        return None if self.migration is None or self.verifying else self.migration.new_plan
+
+    @property
+    def verifying(self) -> str | None:
+        """The plan that it is verified with, if it is."""
+        return self.migration.new_plan if self.migration is not None and self.migration.status == VERIFYING else None
+
+    @property
+    def domain(self) -> TimeDomain:
+        """How its instants are read."""
+        return TimeDomain.of_word(self.time)
+
+    @property
+    def state_rows(self) -> int:
+        """How many rows its states hold."""
+        return sum(state.rows for state in self.states)
+
+    @property
+    def state_bytes(self) -> int:
+        """How many bytes its states hold."""
+        return sum(state.bytes for state in self.states)
+
     def _repr_html_(self) -> str:
         return drawn(self)
 
@@ -312,15 +358,30 @@ class GroupMove:
     trigger: str
     record: Mapping[str, Any]
 
-    @property
-    def told(self) -> Mapping[str, Any]:
-        """The record; deprecated."""
-        warnings.warn("GroupMove.told is deprecated: use .record", DeprecationWarning, stacklevel=2)
-        return self.record
+
+@dataclass(frozen=True, slots=True)
+class MovingGroups:
+    """The move under way of groups whose rows go to two slots: those on the way, and those that follow them."""
+
+    protocol: str
+    groups: int
+    queued: int
+    since: int
+    trigger: str
 
 
 @dataclass(frozen=True, slots=True)
-class Slots:
+class KeyClassSlots:
+    """A key class of exchanges: whether it is dealt apart, and its groups and the rows it had lately, by slot."""
+
+    by: str
+    apart: bool
+    groups: tuple[int, ...]
+    rows: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSlots:
     """How partition groups are dealt to slots: `routing` is each group's slot, `loads` how many rows it had lately."""
 
     count: int
@@ -333,10 +394,8 @@ class Slots:
     """What was decided about slots and groups, with forecast and reason, oldest first."""
     spread: tuple[Mapping[str, Any], ...] = ()
     """The groups that several slots share, or are to."""
-    moving: Mapping[str, Any] | None = None
-    """The move under way of groups whose rows go to two slots."""
-    key_classes: tuple[Mapping[str, Any], ...] = ()
-    """The key classes of exchanges: whether each is dealt apart, its groups and the rows it had lately, by slot."""
+    moving: MovingGroups | None = None
+    key_classes: tuple[KeyClassSlots, ...] = ()
     rows: tuple[float, ...] = ()
     """How many rows each slot had lately: as they arrived, and as stages exchanged them."""
 

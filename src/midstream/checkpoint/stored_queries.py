@@ -12,16 +12,17 @@ from midstream.checkpoint.names import REHEARSED
 from midstream.checkpoint.packs import SegmentEntry
 from midstream.checkpoint.plan_graphs import graph_of_record, join_tree
 from midstream.checkpoint.stored import (
+    VERIFYING,
     Alternative,
     Forecast,
     Knowledge,
     MigrationFigures,
     Period,
-    Quarantine,
     StoredDecision,
     StoredMigration,
     StoredQuery,
     StoredState,
+    StreamWait,
 )
 from midstream.html import Records
 
@@ -29,7 +30,7 @@ from midstream.html import Records
 def stored_query(manifest: Manifest, name: str, entry: QueryEntry) -> StoredQuery:
     """A query as of a manifest."""
     account = manifest.account(name)
-    plan, fault = account.graph or {}, account.fault
+    plan = account.graph or {}
     return StoredQuery(
         name,
         entry.cql,
@@ -44,9 +45,43 @@ def stored_query(manifest: Manifest, name: str, entry: QueryEntry) -> StoredQuer
         _under_way(manifest, name, entry, plan),
         Records(past_migration(name, record, entry.time) for record in account.history),
         tuple(_states(manifest, name)),
-        None if fault is None else Quarantine(**fault.to_json()),
+        account.fault,
         account.plans_of_slots,
+        account.waiting,
+        0 if account.set_aside is None else account.set_aside.rows,
+        account.added is not None,
+        account.removed,
+        StreamWait(**manifest.streams.waits[name]) if name in manifest.streams.waits else None,
+        shared_with(manifest, name),
+        tuple(plan.get("warnings", ())),
+        _decides_after(manifest, name, plan),
     )
+
+
+def _decides_after(manifest: Manifest, name: str, plan: Mapping[str, Any]) -> str:
+    moving = manifest.slots.doubled
+    if moving is None or name not in moving["queries"] or not any(node["stage"] for node in plan.get("nodes", ())):
+        return ""
+    return f"groups move by {moving['protocol']} since batch {moving['begun']}, and its plan has several stages"
+
+
+def shared_with(manifest: Manifest, query: str) -> dict[str, int]:
+    """How many rows of a query's state other queries keep too, by their names."""
+    places: dict[str, dict[str, int]] = {}
+    for part, stages in manifest.segments.items():
+        held = places.setdefault(_query_of(part, manifest), {})
+        held.update({e.place: e.rows for slots in stages.values() for entries in slots.values() for e in entries})
+    own = places.pop(query, {})
+    common = {name: sum(rows for place, rows in held.items() if place in own) for name, held in sorted(places.items())}
+    return {name: rows for name, rows in common.items() if rows}
+
+
+def _query_of(part: str, manifest: Manifest) -> str:
+    """The query that a plan at work is of: a side of a migration or a track of a move has a longer name."""
+    name = part
+    while name and name not in manifest.queries:
+        name = name.rpartition("~")[0]
+    return name or part
 
 
 def _knowledge(name: str, kept: Mapping[str, Any], time: str) -> Knowledge:
@@ -91,7 +126,7 @@ def _verifying(
         entry.plan,
         record["plan"],
         record["strategy"],
-        "verifying",
+        VERIFYING,
         record["trigger"],
         None,
         Period(None if rehearsed is None else rehearsed["begun"], time=entry.time),
@@ -157,11 +192,3 @@ def _states(manifest: Manifest, name: str) -> Iterator[StoredState]:
     for (stage, state, key), entries in held.items():
         found = entries.values()
         yield StoredState(stage, state, key, len(found), sum(e.rows for e in found), sum(e.bytes for e in found))
-
-
-def by_slot(manifest: Manifest) -> Iterator[tuple[int, SegmentEntry]]:
-    """The segments of all queries, each with its slot."""
-    for stages in manifest.segments.values():
-        for slots in stages.values():
-            for slot, entries in slots.items():
-                yield from ((slot, entry) for entry in entries)

@@ -17,12 +17,12 @@ from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.failures import MissingFile
 from midstream.checkpoint.file_entries import ResultFile
 from midstream.checkpoint.files import Files
+from midstream.checkpoint.lease import is_running
 from midstream.checkpoint.lists import results_of
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.plan_graphs import schema_of_record
 from midstream.checkpoint.result_files import read_results
 from midstream.checkpoint.retention import kept_from, warn_of_removed
-from midstream.checkpoint.status import is_running
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError, QueryError
 from midstream.operators.ordering import total_order
@@ -99,7 +99,7 @@ def follow_results(
     store = CheckpointStore(checkpoint)
     since, seen = BEGINNING, None
     while True:
-        running = is_running(store)  # asked first: what a job releases last is still read
+        running = is_running(store.files)  # asked first: what a job releases last is still read
         manifest = _newest(store)
         if manifest.batch_id != seen:
             try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, Protocol
 
 from midstream.algebra.declarations import Catalog
@@ -30,24 +29,16 @@ from midstream.checkpoint.commands import (
 )
 from midstream.checkpoint.control import Request
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.names import is_rehearsal
-from midstream.checkpoint.owed import sinks_by_query
 from midstream.checkpoint.process import Repeated, this_process
-from midstream.checkpoint.request_log import requests_summary
-from midstream.checkpoint.status import job_name, key_classes_summary, measured, moving_groups, shared_with
-from midstream.checkpoint.stops import standing
+from midstream.checkpoint.reading import StoredJob
+from midstream.checkpoint.status import status_record
 from midstream.cluster.query import Query
 from midstream.errors import InternalError, MidstreamError
-from midstream.job.commands.accounts import adaptivity_of, history_of, known_tick
-from midstream.job.commands.forecast import forecast, moved_text, offered_plans, query_named
+from midstream.job.commands.forecast import forecast, offered_plans, query_named
 from midstream.job.events import AddingRecorded, DroppingRecorded
 from midstream.job.job import Job
-from midstream.job.plans.local_plans import migrating_to, plan_text
-from midstream.job.queries.faults import faults_summary
 from midstream.job.requests import without_deadline
 from midstream.language import parse
-from midstream.optimizer.growth import growth
-from midstream.optimizer.sites.links import links_summary
 
 log = logging.getLogger(__name__)
 
@@ -56,10 +47,6 @@ class Commanded(Protocol):
     """What is asked of a session that other processes command."""
 
     _job: Job
-
-    @property
-    def checkpoint(self) -> str:
-        """Where it keeps what it knows."""
 
     @property
     def catalog(self) -> Catalog:
@@ -71,14 +58,6 @@ class Commanded(Protocol):
 
     @scheduling.setter
     def scheduling(self, wanted: str) -> None: ...
-
-    @property
-    def moves(self) -> list[dict[str, Any]]:
-        """The changes of slots."""
-
-    @property
-    def slot_decisions(self) -> list[dict[str, Any]]:
-        """What was decided about slots."""
 
     def queries_by(self, name: str) -> Query:
         """A query by its name."""
@@ -204,61 +183,4 @@ def carry_out(session: Commanded, command: Command) -> Any:
 
 def status(session: Commanded) -> dict[str, Any]:
     """How far a session is."""
-    job = session._job
-    manifest = job.manifest
-    known = manifest or Manifest("", -1)
-    sinks = sinks_by_query(job.files, known)
-    return {
-        "name": job_name(known, session.checkpoint),
-        "checkpoint": session.checkpoint,
-        "running": True,
-        **standing(job.files, manifest).to_json(),
-        "batch": None if manifest is None else manifest.batch_id,
-        "slots": job.state.slots,
-        "moving": None if manifest is None else moving_groups(manifest),
-        "moves": session.moves,
-        "slot_decisions": session.slot_decisions,
-        "spread": list(known.slots.spread),
-        "key_classes": key_classes_summary(known),
-        "scheduling": job.state.settings.scheduling,
-        "links": links_summary(job.watchers.located.links(job.state.settings.links)),
-        "streams": {
-            name: {
-                "rows": known.streams.rows.get(name, 0),
-                "late": known.streams.late.get(name, 0),
-                "unusable": known.streams.unusable.get(name, 0),
-                "register": known_tick(known.streams.registers.get(name)),
-                "time": stream.domain.word,
-            }
-            for name, stream in session.catalog.streams.items()
-        },
-        "queries": {
-            name: {
-                "cql": query.cql,
-                "plan": plan_text(query, job.state.slots),
-                "migrating_to": migrating_to(query),
-                "verifying": job.state.verifications.summary_of(name),
-                "removed": known.account(name).removed,
-                "added": name in job.state.added,
-                "results": known.account(name).results,
-                "waiting": known.account(name).waiting,
-                "sinks": [asdict(sink) for sink in sinks.get(name, ())],
-                "time": query.plan.query.domain.word,
-                "released": known_tick(known.released.get(name)),
-                "history": history_of(job, query),
-                "warnings": list(growth(query.plan.physical)),
-                "shared_with": shared_with(known, name),
-                "adaptivity": adaptivity_of(job, name),
-                "moved": moved_text(job, query),
-                **faults_summary(job.state.faults.stopped.get(name), known.account(name).set_aside),
-                "waits_for": known.streams.waits.get(name),
-            }
-            for name, query in job.queries.items()
-            if not is_rehearsal(name)
-        },
-        "retention": job.commits.retention.record,
-        "removed_dead_letters": known.outputs.removed_dead_letters,
-        "dropped": dict(job.state.dropped),
-        "requests": requests_summary(job.files, manifest),
-        **measured(job.store, manifest),
-    }
+    return status_record(StoredJob(session._job.store, session._job.manifest or Manifest("", -1)))

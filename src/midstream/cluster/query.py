@@ -12,9 +12,8 @@ from midstream.algebra.statistics import UNKNOWN, Statistics
 from midstream.algebra.time import ticks
 from midstream.checkpoint.metrics import metrics_of
 from midstream.checkpoint.plotting import plot_batches
-from midstream.checkpoint.status import shared_with
 from midstream.checkpoint.stored import StoredDecision, StoredMigration
-from midstream.checkpoint.stored_queries import past_migration
+from midstream.checkpoint.stored_queries import past_migration, shared_with
 from midstream.cluster.continuous_query import ContinuousQuery
 from midstream.cluster.enrolment import Enrolment
 from midstream.errors import MigrationError

@@ -25,7 +25,6 @@ from midstream.checkpoint.commands import (
     StopJob,
 )
 from midstream.errors import InternalError
-from midstream.interface.cli.status_text import status_text
 
 Record = dict[str, Any]
 
@@ -36,7 +35,7 @@ def answer_text(command: Command | None, answer: Record) -> str:
         case None | ChangeLinks():
             return links_text(answer)
         case ShowStatus():
-            return status_text(answer)
+            return f"{answer['name']}: {answer['phase']}, batch {answer['batch']}"
         case ShowPlan():
             return str(answer["explain"])
         case OfferPlans():

@@ -13,9 +13,8 @@ from typing import Any
 from midstream.checkpoint import lease
 from midstream.checkpoint.commands import Command, DropQuery, ForecastOf, ResumeQuery, ShowPlan, ShowStatus, StopJob
 from midstream.checkpoint.control import ask
-from midstream.checkpoint.lease import likely_holder
-from midstream.checkpoint.status import is_running, stored_status
-from midstream.checkpoint.stops import Phase, standing
+from midstream.checkpoint.lease import is_running, likely_holder
+from midstream.checkpoint.status import job_at, status_record
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError
 from midstream.interface.stored_plan import stored_plan
@@ -43,10 +42,10 @@ def no_job(store: CheckpointStore) -> JobError:
 
 
 def is_at_rest(store: CheckpointStore, command: Command) -> bool:
-    """Whether the checkpoint alone answers a command: no job runs on it, or the one that starts cannot answer yet."""
+    """Whether the checkpoint alone answers a command: it always tells how far a job is, the rest if no job runs."""
     if isinstance(command, ShowStatus):
-        return standing(store.files, None).phase is not Phase.RUNNING
-    return type(command) in AT_REST and not is_running(store) and bool(store.batch_ids())
+        return True
+    return type(command) in AT_REST and not is_running(store.files) and bool(store.batch_ids())
 
 
 def _dropped(store: CheckpointStore, command: DropQuery) -> dict[str, Any]:
@@ -62,7 +61,7 @@ def _resumed(store: CheckpointStore, command: ResumeQuery) -> dict[str, Any]:
 
 
 AT_REST: Mapping[type[Command], Callable[[CheckpointStore, Any], dict[str, Any]]] = {
-    ShowStatus: lambda store, _: stored_status(store),
+    ShowStatus: lambda store, _: status_record(job_at(store.uri)),
     ShowPlan: lambda store, command: stored_plan(store.uri, command.query),
     DropQuery: _dropped,
     ResumeQuery: _resumed,

@@ -24,14 +24,17 @@ from midstream.checkpoint.commands import (
     ShowStatus,
     command_of,
 )
-from midstream.checkpoint.status import is_running
+from midstream.checkpoint.lease import is_running
+from midstream.checkpoint.reading import StoredJob
+from midstream.checkpoint.status import job_at, status_record
 from midstream.checkpoint.store import CheckpointStore
 from midstream.interface.answers import answer_text, forecast_text
 from midstream.interface.asking import AT_REST, asked, no_job
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import USER_ERROR, ends_clearly
 from midstream.interface.cli.output import note, show_json, show_text
-from midstream.interface.cli.status_text import with_instants
+from midstream.interface.plain_values import plain
+from midstream.interface.status_text import status_text, with_instants
 
 Checkpoint = Annotated[str, typer.Argument(metavar="CHECKPOINT", help="The job's checkpoint.")]
 
@@ -53,8 +56,11 @@ def command_line(name: str) -> Callable[..., None]:
         chosen = parts[wanted[0]] if wanted else kind
         flags = [sign for sign, other in parts.items() if sign not in _fields(other)]
         command = _command(chosen, {key: v for key, v in given.items() if v is not None and key not in flags})
+        if isinstance(command, ShowStatus):
+            _show_job(job_at(checkpoint), json)
+            return
         if command is None:
-            answer = {"links": asked(checkpoint, ShowStatus(), timeout)["links"]}
+            answer = {"links": job_at(checkpoint).links}
         else:
             _say_if_nobody_runs(checkpoint, command, timeout, dry_run)
             answer = asked(checkpoint, command, timeout, dry_run=dry_run)
@@ -133,13 +139,17 @@ def _command(kind: type[Command], values: dict[str, Any]) -> Command | None:
 
 def _say_if_nobody_runs(checkpoint: str, command: Command, timeout: float, dry_run: bool) -> None:
     store = CheckpointStore(checkpoint)
-    if (dry_run or type(command) not in AT_REST) and store.batch_ids() and not is_running(store):
+    if (dry_run or type(command) not in AT_REST) and store.batch_ids() and not is_running(store.files):
         note(f"no job runs on {checkpoint} now; waiting {timeout:g} seconds for one")
+
+
+def _show_job(job: StoredJob, json: bool) -> None:
+    show_json(plain(with_instants(status_record(job)))) if json else show_text(status_text(job))
 
 
 def _show(command: Command | None, answer: dict[str, Any], dry_run: bool, json: bool) -> None:
     if json:
-        show_json(with_instants(answer) if isinstance(command, ShowStatus) else answer)
+        show_json(answer)
     else:
         show_text(forecast_text(command, answer) if dry_run and command is not None else answer_text(command, answer))
 

@@ -11,15 +11,16 @@ from rich.console import Console
 from rich.live import Live
 
 from midstream.checkpoint.failures import MissingFile
+from midstream.checkpoint.lease import is_running
 from midstream.checkpoint.reading import StoredJob
-from midstream.checkpoint.status import is_running
+from midstream.checkpoint.status import status_record
 from midstream.checkpoint.store import CheckpointStore
 from midstream.errors import JobError
 from midstream.interface.cli import options
 from midstream.interface.cli.endings import ends_clearly
 from midstream.interface.cli.output import show_json
-from midstream.interface.dashboard.page_data import plain
-from midstream.interface.top.account import account_of
+from midstream.interface.plain_values import plain
+from midstream.interface.status_text import with_instants
 from midstream.interface.top.drawing import drawn
 from midstream.interface.top.keys import Wait, pressed_keys
 
@@ -48,10 +49,10 @@ def top(
       midstream top orders.checkpoint --once --json
     """
     if json:
-        show_json(plain(account_of(StoredJob.open(checkpoint))))
+        show_json(plain(with_instants(status_record(StoredJob.open(checkpoint)))))
     elif once or not sys.stdout.isatty():
         console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else WIDTH)
-        console.print(drawn(account_of(StoredJob.open(checkpoint)), console.width))
+        console.print(drawn(StoredJob.open(checkpoint), console.width))
     else:
         console = Console(file=sys.stdout, highlight=False)
         with suppress(KeyboardInterrupt), pressed_keys() as wait:
@@ -67,7 +68,7 @@ def first_look(checkpoint: str, console: Console, wait: Wait, every: float) -> S
         try:
             return StoredJob.open(checkpoint)
         except JobError:
-            if not is_running(CheckpointStore(checkpoint)):
+            if not is_running(CheckpointStore(checkpoint).files):
                 raise
         if not reported:
             console.print(f"waiting for the first batch of {checkpoint}; q ends", style="dim", markup=False)
@@ -78,15 +79,15 @@ def first_look(checkpoint: str, console: Console, wait: Wait, every: float) -> S
 
 def follow(job: StoredJob, console: Console, wait: Wait, every: float) -> None:
     """Draws the job again and again until q is pressed; a terminal of another size is drawn for as it is."""
-    reported, size = account_of(job), console.size
+    shown = (job.batch, job.standing, console.size)
     with Live(
-        drawn(reported, console.width), console=console, screen=True, auto_refresh=False, vertical_overflow="crop"
+        drawn(job, console.width), console=console, screen=True, auto_refresh=False, vertical_overflow="crop"
     ) as live:
         live.refresh()
         while wait(every).lower() not in LEAVE:
             with suppress(MissingFile):  # collected since the manifest was read: the next look has a newer one
                 job = job.refresh()
-                newer = account_of(job)
-                if newer != reported or console.size != size:
-                    reported, size = newer, console.size
-                    live.update(drawn(reported, console.width), refresh=True)
+                newer = (job.batch, job.standing, console.size)
+                if newer != shown:
+                    shown = newer
+                    live.update(drawn(job, console.width), refresh=True)

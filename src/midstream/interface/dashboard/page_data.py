@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
@@ -14,8 +14,9 @@ from midstream.checkpoint.plan_graphs import join_tree
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.retention import RemovedWarning
 from midstream.checkpoint.stops import Standing
-from midstream.checkpoint.stored import PlanGraph, Slots, StoredMigration, StoredQuery
+from midstream.checkpoint.stored import PlanGraph, StoredMigration, StoredQuery
 from midstream.inputs.json_values import json_value
+from midstream.interface.plain_values import plain
 
 SAMPLES = 40
 """How many dead letters the page shows."""
@@ -49,10 +50,10 @@ def job_summary(job: StoredJob) -> Record:
             "scheduling": job.scheduling,
             "queries": [_query(query, now) | _progress(job, query.name) for query in job.queries.values()],
             "streams": [asdict(stream) for stream in job.streams.values()],
-            "slots": slots_summary(job.slots),
+            "slots": asdict(job.slots),
             "requests": [asdict(request) for request in job.requests],
             "dead_letters": {"rows": job.dead_letter_rows, "samples": _dead(job)},
-            "rates": job.rates(),
+            "rates": asdict(job.rates()),
             "sizes": {**asdict(job.sizes), "checkpoint": job.sizes.checkpoint},
         }
     )
@@ -90,7 +91,7 @@ def _from_metrics(job: StoredJob, row: Mapping[str, Any]) -> Record:
                 "advanced_to": None,
                 "released": released.get(name),
                 "streams": [] if known is None else known.streams,
-                "graph": _graph(_like(known, plan)),
+                "graph": asdict(_like(known, plan)),
                 "migration": _migration(_then(job, name, plan, going[name], row["batch_id"]))
                 if name in going
                 else None,
@@ -148,7 +149,7 @@ def _query(query: StoredQuery, now: Standing) -> Record:
     summary = asdict(query)
     summary["status"] = now.of_query(query.status)
     summary["streams"], summary["plans"] = query.streams, query.plans
-    summary["graph"] = _graph(query.graph)
+    summary["graph"] = asdict(query.graph)
     summary["migration"] = _migration(query.migration)
     summary["history"] = [_migration(past) for past in query.history]
     for decision in summary["adaptivity"]["decisions"]:
@@ -162,11 +163,6 @@ def _progress(job: StoredJob, query: str) -> Record:
     return {"latency": job.latencies[query], "waits": waits, "sinks": sinks}
 
 
-def slots_summary(slots: Slots) -> Record:
-    """How groups are dealt to slots, and how they came to be so."""
-    return asdict(slots)
-
-
 def _migration(migration: StoredMigration | None) -> Record | None:
     if migration is None:
         return None
@@ -175,12 +171,8 @@ def _migration(migration: StoredMigration | None) -> Record | None:
         **migration.values(),
         "forecast": None if forecast is None else asdict(forecast),
         "actual": None if actual is None else {**asdict(actual), "duration": actual.duration},
-        "target": None if target is None else _graph(target),
+        "target": None if target is None else asdict(target),
     }
-
-
-def _graph(graph: PlanGraph) -> Record:
-    return asdict(graph)
 
 
 def _dead(job: StoredJob) -> list[Record]:
@@ -213,16 +205,3 @@ def _text(value: Any) -> str | None:
         return None
     text = str(value).lower() if isinstance(value, bool) else str(json_value(value))
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 1] + "…"
-
-
-def plain(value: Any) -> Any:
-    """A value made of what JSON has; numbers that JSON lacks become null."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return plain(asdict(value))
-    if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(each) for each in value]
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return None
-    return json_value(value)

@@ -1,20 +1,22 @@
-"""The terminal view of a job, drawn from its account: the same whether it is shown once or over and over."""
+"""The terminal view of a job: the same whether it is shown once or over and over."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from midstream.algebra.quantities import amount, instant, length, plural, seconds, size
-from midstream.algebra.time import TimeDomain
-from midstream.checkpoint.stops import Standing, stop_lines
-from midstream.distribution.plan_texts import plan_text_beside
+from midstream.checkpoint.metrics import Rates
+from midstream.checkpoint.reading import StoredJob
+from midstream.checkpoint.status import RECENT
+from midstream.checkpoint.stops import stop_lines
+from midstream.checkpoint.stored import StoredMigration, StoredQuery, StoredSlots, StoredStream
 from midstream.interface.tables import plain_table
-from midstream.terminal import visible_record
+from midstream.terminal import visible
 
 BARS = "▁▂▃▄▅▆▇█"
 MOST_SLOTS = 16
@@ -23,9 +25,8 @@ MOST_SLOTS = 16
 WORDS = ("query", "plan", "adapts", "stream", "nothing before", " ")
 """The columns that hold no numbers."""
 
-Record = dict[str, Any]
-Column = Callable[[Record], str | Text]
-
+Row = TypeVar("Row")
+Column = Callable[[Row], str | Text]
 
 COLOURS = {"running": "green", "finished": "green", "starting": "cyan", "stopped": "yellow", "failed": "red"}
 """Of the conditions of a job."""
@@ -34,127 +35,132 @@ NARROW = 90
 """Below how many characters a terminal is shown the most wanted columns only."""
 
 
-def drawn(record: Record, width: int = 120) -> Group:
+def drawn(job: StoredJob, width: int = 120) -> Group:
     """All of it, most wanted first: what does not fit a small terminal is cut off at the end."""
-    narrow, record = width < NARROW, visible_record(record)
-    parts: list[RenderableType] = [_head(record), _trend(record)]
-    parts += [_migration(migration) for migration in record["migrations"]]
-    tables = (_queries(record["queries"], narrow), _streams(record["streams"], narrow), _slots(record["slots"]))
+    narrow, rates = width < NARROW, job.rates()
+    parts: list[RenderableType] = [_head(job), _trend(job, rates)]
+    parts += [_migration(query, query.migration) for query in job.queries.values() if query.migration is not None]
+    tables = (_queries(job, rates, narrow), _streams(job, rates, narrow), _slots(job.slots))
     parts += [part for table in tables for part in (Text(), table)]
     return Group(*parts)
 
 
-def _head(record: Record) -> Text:
-    now = Standing.of_json(record)
+def _head(job: StoredJob) -> Text:
+    now = job.standing
     text = Text(no_wrap=True, overflow="ellipsis")
-    text.append(record["name"], style="bold")
+    text.append(visible(job.name), style="bold")
     text.append(f"  {now.phase}", style=COLOURS[now.phase])
-    text.append(f"  batch {record['batch']:,}")
-    if record["dead_letters"]:
-        text.append(f"  dead letters {record['dead_letters']:,}", style="yellow")
-    text.append(f"  {record['checkpoint']}", style="dim")
+    text.append(f"  batch {job.batch:,}")
+    if job.dead_letter_rows:
+        text.append(f"  dead letters {job.dead_letter_rows:,}", style="yellow")
+    text.append(f"  {visible(job.checkpoint)}", style="dim")
     for line in stop_lines(now):
-        text.append(f"\n{line}", style="red")
+        text.append(f"\n{visible(line)}", style="red")
     return text
 
 
-def _trend(record: Record) -> Table:
-    recent, took = record["recent"], record["batch_seconds"]
+def _trend(job: StoredJob, rates: Rates) -> Table:
+    recent = job.metrics(RECENT).to_pylist()[-RECENT:]
+    rows = [sum(dict(row["rows"]).values()) for row in recent]
+    took = [dict(row["seconds"]).get("batch", dict(row["seconds"]).get("job")) for row in recent]
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True, overflow="crop")
-    table.add_row(f"{amount(record['rows_per_second'])} rows/s", Text(bars(recent["rows"]), style="cyan"))
-    spent = "–" if took is None else seconds(took)
-    sizes = (
-        f"state {size(record['state_bytes'])}, checkpoint {size(record['checkpoint_bytes'])}, "
-        f"last commit {size(record['commit_bytes'])}"
-    )
-    table.add_row(f"{spent} a batch", Text(bars(recent["seconds"]), style="magenta"))
-    table.add_row(f"{amount(record['results_per_second'])} results/s", sizes)
+    table.add_row(f"{amount(sum(rates.rows_per_second.values()))} rows/s", Text(bars(rows), style="cyan"))
+    spent = "–" if rates.batch_seconds is None else seconds(rates.batch_seconds)
+    table.add_row(f"{spent} a batch", Text(bars(took), style="magenta"))
+    sizes = job.sizes
+    held = f"state {size(sizes.state)}, checkpoint {size(sizes.checkpoint)}, last commit {size(sizes.commit)}"
+    table.add_row(f"{amount(sum(rates.results_per_second.values()))} results/s", held)
     return table
 
 
-def _migration(record: Record) -> Text:
+def _migration(query: StoredQuery, migration: StoredMigration) -> Text:
     text = Text(no_wrap=True, overflow="ellipsis", style="bold yellow")
-    text.append(f"{record['query']} migrates from {record['from']} to {record['to']} by {record['strategy']}")
-    if record["progress"] is not None:
-        done = round(record["progress"] * 20)
-        text.append(f"  {'█' * done}{'░' * (20 - done)} {record['progress']:.0%} of the way to the split time")
-    elif record["batches"] is not None:
-        text.append(
-            f"  {record['status']}, {plural(record['batches'], 'batch', 'batches')}, {seconds(record['seconds'])}"
-        )
+    plans = visible(f"{migration.old_plan} to {migration.new_plan}")
+    text.append(f"{query.name} migrates from {plans} by {migration.strategy}")
+    part, actual = progress(migration, query.advanced_to), migration.actual
+    if part is not None:
+        done = round(part * 20)
+        text.append(f"  {'█' * done}{'░' * (20 - done)} {part:.0%} of the way to the split time")
+    elif actual is not None:
+        batches = plural(actual.batches, "batch", "batches")
+        text.append(f"  {migration.status}, {batches}, {seconds(actual.wall_seconds)}")
     return text
 
 
-def _queries(queries: Sequence[Record], narrow: bool) -> Table:
-    columns: dict[str, Column] = {
-        "query": lambda record: record["name"],
-        "results/s": lambda record: amount(record["results_per_second"]),
-        "results": lambda record: f"{record['results']:,}",
-        "behind": lambda record: "–" if record["behind"] is None else length(record["behind"], _domain(record)),
-        "latency": lambda record: "–" if record["latency"] is None else seconds(record["latency"]),
-        "state": lambda record: size(record["state_bytes"]),
-        "plan": _plan,
-        "adapts": lambda record: record["adaptivity"],
+def progress(migration: StoredMigration, reached: int | None) -> float | None:
+    """How much of the way to its split time a migration has behind it; None for strategies that have none."""
+    begun = None if migration.actual is None else migration.actual.started_at
+    if migration.split_time is None or begun is None or reached is None:
+        return None
+    way = migration.split_time - begun
+    return 1.0 if way <= 0 else min(1.0, max(0.0, (reached - begun) / way))
+
+
+def _queries(job: StoredJob, rates: Rates, narrow: bool) -> Table:
+    now, latencies = job.standing, job.latencies
+    columns: dict[str, Column[StoredQuery]] = {
+        "query": lambda query: query.name,
+        "results/s": lambda query: amount(rates.results_per_second.get(query.name, 0.0)),
+        "results": lambda query: f"{query.results:,}",
+        "behind": lambda query: "–" if (ticks := job.behind(query.name)) is None else length(ticks, query.domain),
+        "latency": lambda query: "–" if (took := latencies[query.name]) is None else seconds(took),
+        "state": lambda query: size(query.state_bytes),
+        "plan": lambda query: _plan(query, now.of_query(query.status)),
+        "adapts": lambda query: query.adaptivity.mode,
     }
-    return _table(queries, columns, ("results", "state", "adapts") if narrow else ())
+    return _table(list(job.queries.values()), columns, ("results", "state", "adapts") if narrow else ())
 
 
-def _plan(record: Record) -> Text:
-    slots = {int(slot): plan for slot, plan in record["plans_of_slots"].items()}
-    text = Text(plan_text_beside(record["plan"], slots) or "without joins", overflow="ellipsis")
-    if record["migrating_to"]:
-        text.append(f" → {record['migrating_to']}", style="bold yellow")
-    if record["quarantine"]:
-        text.append(f" stopped: {record['quarantine']}", style="red")
-    elif record["status"] not in ("", "running"):
-        text.append(f" {record['status']}", style="yellow")
-    elif record["waits_for"]:
-        text.append(f" waits for {record['waits_for']}", style="yellow")
+def _plan(query: StoredQuery, status: str) -> Text:
+    text = Text(visible(query.plans) or "without joins", overflow="ellipsis")
+    if query.migration is not None:
+        text.append(f" → {visible(query.migration.new_plan)}", style="bold yellow")
+    if query.quarantine is not None:
+        text.append(f" stopped: {visible(query.quarantine.reason)}", style="red")
+    elif status not in ("", "running"):
+        text.append(f" {status}", style="yellow")
+    elif query.waits_for is not None:
+        text.append(f" waits for {query.waits_for.stream}", style="yellow")
     return text
 
 
-def _streams(streams: Sequence[Record], narrow: bool) -> Table:
-    columns: dict[str, Column] = {
-        "stream": lambda record: record["name"],
-        "rows/s": lambda record: amount(record["rows_per_second"]),
-        "rows": lambda record: f"{record['rows']:,}",
-        "late": lambda record: f"{record['late']:,}",
-        "unusable": lambda record: f"{record['unusable']:,}",
-        "nothing before": lambda record: (
-            "–" if record["register"] is None else instant(record["register"], _domain(record))
-        ),
+def _streams(job: StoredJob, rates: Rates, narrow: bool) -> Table:
+    columns: dict[str, Column[StoredStream]] = {
+        "stream": lambda stream: stream.name,
+        "rows/s": lambda stream: amount(rates.rows_per_second.get(stream.name, 0.0)),
+        "rows": lambda stream: f"{stream.rows:,}",
+        "late": lambda stream: f"{stream.late:,}",
+        "unusable": lambda stream: f"{stream.unusable:,}",
+        "nothing before": lambda stream: "–" if stream.register is None else instant(stream.register, stream.domain),
     }
-    return _table(streams, columns, ("rows", "unusable") if narrow else ())
+    return _table(list(job.streams.values()), columns, ("rows", "unusable") if narrow else ())
 
 
-def _slots(slots: Sequence[Record]) -> Table:
-    most = max((record["state_bytes"] for record in slots), default=0) or 1
-    fullest = sorted(slots, key=lambda record: -record["state_bytes"])[:MOST_SLOTS]
-    columns: dict[str, Column] = {
-        "slot": lambda record: str(record["slot"]),
-        "groups": lambda record: str(record["groups"]),
-        "rows lately": lambda record: amount(record["rows"]),
-        "state": lambda record: size(record["state_bytes"]),
-        " ": lambda record: Text("█" * round(20 * record["state_bytes"] / most), style="blue"),
+def _slots(slots: StoredSlots) -> Table:
+    held = slots.bytes
+    most = max(held, default=0) or 1
+    columns: dict[str, Column[int]] = {
+        "slot": str,
+        "groups": lambda slot: str(slots.routing.count(slot)),
+        "rows lately": lambda slot: amount(slots.rows[slot]),
+        "state": lambda slot: size(held[slot]),
+        " ": lambda slot: Text("█" * round(20 * held[slot] / most), style="blue"),
     }
-    return _table(sorted(fullest, key=lambda record: int(record["slot"])), columns)
+    return _table(sorted(sorted(range(slots.count), key=lambda slot: -held[slot])[:MOST_SLOTS]), columns)
 
 
-def _table(rows: Sequence[Record], columns: Mapping[str, Column], without: Sequence[str] = ()) -> Table:
+def _table(rows: Sequence[Row], columns: Mapping[str, Column[Row]], without: Sequence[str] = ()) -> Table:
     table = plain_table()
     shown = {heading: column for heading, column in columns.items() if heading not in without}
     for heading in shown:
         justify: Literal["left", "right"] = "left" if heading in WORDS else "right"
         table.add_column(heading, justify=justify, no_wrap=True, overflow="ellipsis")
-    for record in rows:
-        table.add_row(*(column(record) for column in shown.values()))
+    for row in rows:
+        cells = (column(row) for column in shown.values())
+        table.add_row(*(Text(visible(cell)) if isinstance(cell, str) else cell for cell in cells))
     return table
-
-
-def _domain(record: Record) -> TimeDomain:
-    return TimeDomain.of_word(record["time"])
 
 
 def bars(values: Sequence[float | None]) -> str:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from midstream.algebra.quantities import moment
-from midstream.algebra.time import BEGINNING, INFINITY
 from midstream.checkpoint.manifest import Manifest
 from midstream.checkpoint.names import copy_name
-from midstream.checkpoint.status import shared_with
-from midstream.job.doubling import doubling_of
+from midstream.checkpoint.stored_queries import shared_with
 from midstream.job.job import Job
 from midstream.job.plans.local_plans import status_of, under_way
 from midstream.job.queries.running_query import RunningQuery
-from midstream.job.slots.both_at_once import held_up
 from midstream.job.task.sides import base_name
 
 
@@ -61,16 +58,6 @@ def decisions_of(job: Job, query: str) -> list[dict[str, Any]]:
     return list((known or {}).get("decisions", ()))
 
 
-def adaptivity_of(job: Job, query: str) -> dict[str, Any] | None:
-    """The mode of an adaptive query, its last decision, and why it decides nothing now; None if it is not adaptive."""
-    watcher, decisions = job.watchers.by_query.get(query), decisions_of(job, query)
-    if watcher is None and not decisions:
-        return None
-    mode = "off" if watcher is None else watcher.policy.mode
-    waits = held_up(doubling_of(job.manifest), job.queries[query]) if query in job.queries else ""
-    return {"mode": mode, "decision": decisions[-1] if decisions else None, "waits": waits}
-
-
 def states_of(manifest: Manifest, query: str) -> dict[str, dict[str, int]]:
     """The rows and bytes of each state of a query, those of the plan it migrates to included."""
     found: dict[str, dict[str, int]] = {}
@@ -82,8 +69,3 @@ def states_of(manifest: Manifest, query: str) -> dict[str, dict[str, int]]:
             state["rows"] += entry.rows
             state["bytes"] += entry.bytes
     return found
-
-
-def known_tick(value: int | None) -> int | None:
-    """A tick as users see it: None before the beginning and after the end."""
-    return None if value in (None, BEGINNING, INFINITY) else value

@@ -7,7 +7,7 @@ those of the moment.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from midstream.adaptation.policy import mode_of
@@ -28,7 +28,7 @@ from midstream.checkpoint.commands import (
     ScheduleOperators,
     StopJob,
 )
-from midstream.checkpoint.status import moving_groups
+from midstream.checkpoint.stored_slots import moving_groups
 from midstream.distribution.key_classes import ARRIVAL
 from midstream.distribution.routing import Routing
 from midstream.errors import InternalError, JobError, MigrationError, QueryError
@@ -82,7 +82,8 @@ def forecast(job: Job, command: Command, parse: Parse) -> Record:
             return _rebalance(job, routing, protocol_named(protocol), by or "")
         case CancelRebalance():
             after(job.state, MoveCancelled())
-            return {"cancelled": None if job.manifest is None else moving_groups(job.manifest)}
+            moving = None if job.manifest is None else moving_groups(job.manifest)
+            return {"cancelled": None if moving is None else asdict(moving)}
         case Rescale(slots):
             require_slots(slots, 2**job.state.group_bits)
             return _reroute(job, Routing(tuple(default_routing(slots, 2**job.state.group_bits)), slots))

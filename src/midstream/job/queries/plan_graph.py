@@ -20,6 +20,7 @@ from midstream.job.task.reports import FragmentReport, Report
 from midstream.job.task.result_table import result_table
 from midstream.job.task.samples import OperatorReport
 from midstream.job.task.sides import NEW
+from midstream.optimizer.growth import growth
 
 Record = dict[str, Any]
 
@@ -57,6 +58,8 @@ def graph_of(query: RunningQuery) -> Record:
         schema = result_table(query.plan, None).schema.serialize().to_pybytes()
         nodes = [node for fragment in query.staged.fragments for node in _nodes(fragment)]
         query.graph = {"nodes": nodes, "schema": base64.b64encode(schema).decode()}
+        if grows := growth(query.plan.physical):
+            query.graph["warnings"] = list(grows)
     return query.graph
 
 

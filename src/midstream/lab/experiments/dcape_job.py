@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 import midstream as ms
-from midstream.checkpoint.status import stored_status
-from midstream.checkpoint.store import CheckpointStore
+from midstream.checkpoint.reading import StoredJob
 
 QUERY = (
     "SELECT A.k, A.v, B.v AS b, C.v AS c FROM A [RANGE {w}], B [RANGE {w}], C [RANGE {w}] WHERE A.k = B.k AND B.k = C.k"
@@ -36,7 +35,7 @@ def windows_on_job(protocol: str, window: int = 40, rate: int = 4, seed: int = 1
                 at = number * ticks
                 for name in "ABC":
                     session.push(name, _rows(random, at, at + ticks, rate))
-                moving = stored_status(CheckpointStore(folder))["moving"]
+                moving = StoredJob.open(folder).slots.moving
                 begun = at if begun is None and (moving or session.moves) else begun
                 if session.moves:
                     ended = at

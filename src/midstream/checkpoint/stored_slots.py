@@ -1,0 +1,53 @@
+"""The slots of a stored job: how groups are dealt to them, which move, and how much state each keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from midstream.checkpoint.manifest import Manifest
+from midstream.checkpoint.stored import GroupMove, KeyClassSlots, MovingGroups, StoredSlots
+
+
+def stored_slots(manifest: Manifest) -> StoredSlots:
+    """The slots as of a manifest."""
+    known = manifest.slots
+    held = [0] * known.count
+    for stages in manifest.segments.values():
+        for slot, entries in (item for slots in stages.values() for item in slots.items()):
+            if slot < known.count:
+                held[slot] += sum(entry.bytes for entry in entries)
+    return StoredSlots(
+        known.count,
+        tuple(known.routing),
+        tuple(known.loads),
+        tuple(held),
+        tuple(GroupMove(move["batch"], move["trigger"], dict(move)) for move in known.moves),
+        tuple(dict(record) for record in known.decisions),
+        tuple(known.spread),
+        moving_groups(manifest),
+        tuple(_key_classes(manifest)),
+        known.rows,
+    )
+
+
+def moving_groups(manifest: Manifest) -> MovingGroups | None:
+    """The move under way of groups whose rows go to two slots."""
+    record, wanted = manifest.slots.doubled, manifest.slots.wanted
+    if record is None:
+        return None
+    changed = sum(old != new for old, new in zip(manifest.slots.routing, record["groups"], strict=True))
+    # Groups of further pairs of slots follow; another number of slots deals all groups anew.
+    follows = wanted is not None and wanted.slots == manifest.slots.count
+    queued = sum(a != b for a, b in zip(record["groups"], wanted.groups, strict=True)) if wanted and follows else 0
+    return MovingGroups(record["protocol"], changed, queued, record["begun"], record["trigger"])
+
+
+def _key_classes(manifest: Manifest) -> Iterator[KeyClassSlots]:
+    slots = manifest.slots
+    for name in sorted(slots.classes):
+        table, loads = slots.apart.get(name, tuple(slots.routing)), slots.class_loads.get(name, ())
+        rows, groups = [0.0] * slots.count, [0] * slots.count
+        for group, slot in enumerate(table):
+            groups[slot] += 1
+            rows[slot] += loads[group] if loads else 0.0
+        yield KeyClassSlots(name, name in slots.apart, tuple(groups), tuple(round(r, 1) for r in rows))

@@ -1,0 +1,22 @@
+"""Values as JSON has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from typing import Any
+
+from midstream.inputs.json_values import json_value
+
+
+def plain(value: Any) -> Any:
+    """A value made of what JSON has; numbers that JSON lacks become null."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return json_value(value)
