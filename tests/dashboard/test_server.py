@@ -29,7 +29,7 @@ from typer.testing import CliRunner
 
 from midstream.checkpoint.failures import NotRetained
 from midstream.checkpoint.store import manifest_path
-from midstream.checkpoint.stored import GroupMove, MovingGroups, StoredSlots
+from midstream.checkpoint.stored_slots import GroupMove, MovingGroups, StoredSlots
 from midstream.interface.cli import app
 from midstream.interface.cli.decided import decided
 from midstream.interface.dashboard.access import CSRF, Access

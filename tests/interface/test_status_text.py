@@ -48,12 +48,15 @@ def test_a_verified_migration_and_removed_results_are_told_with_times_not_ticks(
     }
     change = past_migration("q", record, "timestamp")
     assert "verified from 2026-01-01 12:00:00 to 2026-01-01 12:00:01.5" in migration_line(change)
-    query = replace(StoredJob.open(folder).query("matches"), removed={"rows": 7, "before": noon})
+    query = StoredJob.open(folder).query("matches")
+    query = replace(query, account=replace(query.account, removed={"rows": 7, "before": noon}))
     assert "7 results of query matches that start before 2026-01-01 12:00:00" in next(removed_lines(query))
 
 
 def test_results_that_wait_are_told_beside_those_that_are_released(folder):
-    query = replace(StoredJob.open(folder).query("matches"), results=39, waiting=12, released=120, time="integer")
+    query = StoredJob.open(folder).query("matches")
+    account, entry = replace(query.account, results=39, waiting=12), replace(query.entry, time="integer")
+    query = replace(query, account=account, entry=entry, released=120)
     assert results_text(query) == "39 results, complete up to 120, and 12 that wait for later rows"
 
 

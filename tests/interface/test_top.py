@@ -103,7 +103,10 @@ def test_a_job_that_has_just_started_is_waited_for(tmp_path, parts):
 
 def test_plans_that_differ_by_slot_are_shown(job, tmp_path):
     stored = StoredJob.open(str(tmp_path / "shop"))
-    stored.__dict__["queries"] = {"matches": replace(stored.query("matches"), local={1: NEW})}
+    known = stored.query("matches")
+    stored.__dict__["queries"] = {
+        "matches": replace(known, account=replace(known.account, local_plans={"1": {"plan": NEW}}))
+    }
     screen = io.StringIO()
     Console(file=screen, width=140).print(drawn(stored, 140))
     assert NEW in screen.getvalue() and "((O P) S)" in screen.getvalue()

@@ -16,7 +16,7 @@ from tests.profiles import always
 
 import midstream as ms
 from midstream.checkpoint.status import job_at, status_record
-from midstream.checkpoint.stored import StoredSlots
+from midstream.checkpoint.stored_slots import StoredSlots
 from midstream.cluster.checkpoint_session import CheckpointSession
 from midstream.cluster.listener import status
 from midstream.distribution.spread_groups import SpreadGroup

@@ -45,7 +45,7 @@ def test_a_session_shows_the_plans_of_its_slots_and_goes_on_with_them(tmp_path):
     assert [record.slots for record in query.history] == [(1,)]
     stored = session.job.query("q")
     assert (stored.plans, stored.history[0].slots) == ("((A B) C); (A (B C)) in slot 1", (1,))
-    assert plain(stored)["local"] == {"1": "(A (B C))"}
+    assert plain(stored.local) == {"1": "(A (B C))"}
     session.stop()
     session = opened(tmp_path)
     query = session.queries["q"]

@@ -36,23 +36,36 @@ from midstream.checkpoint.retention import warn_of_removed_dead_letters
 from midstream.checkpoint.stops import Phase, Standing, Stop, no_batch, standing, stop_lines
 from midstream.checkpoint.store import CheckpointStore, manifest_path
 from midstream.checkpoint.stored import (
-    Sizes,
     StoredDecision,
     StoredMigration,
     StoredQuery,
     StoredRequest,
-    StoredSlots,
     StoredStream,
 )
 from midstream.checkpoint.stored_queries import stored_query
 from midstream.checkpoint.stored_results import newest_results, stored_results
-from midstream.checkpoint.stored_slots import stored_slots
+from midstream.checkpoint.stored_slots import StoredSlots, stored_slots
 from midstream.errors import QueryError
 from midstream.html import Records, escaped, section, table
 from midstream.optimizer.sites.links import links_from_json, links_summary
 
 RATES_OVER = 4096
 """How many batches rates are taken from, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How many bytes a checkpoint names: states, results and dead letters, and the manifest of the batch itself."""
+
+    state: int
+    results: int
+    dead_letters: int
+    commit: int
+
+    @property
+    def checkpoint(self) -> int:
+        """All of it."""
+        return self.state + self.results + self.dead_letters + self.commit
 
 
 @dataclass(frozen=True)

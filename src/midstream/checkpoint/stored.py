@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 
 from midstream.algebra.quantities import instant
 from midstream.algebra.time import TimeDomain
-from midstream.checkpoint.records import Fault
+from midstream.checkpoint.manifest import QueryEntry
+from midstream.checkpoint.records import Fault, QueryAccount
 from midstream.distribution.plan_texts import plan_text_beside
 from midstream.html import Records, drawn, escaped, section
 from midstream.optimizer.plan_html import shapes_html
@@ -272,14 +273,11 @@ class StreamWait:
 
 @dataclass(frozen=True, slots=True)
 class StoredQuery:
-    """A query; `advanced_to` is its frontier, before `released` its results are complete; `results` counts them."""
+    """A query; `advanced_to` is its frontier, before `released` its results are complete."""
 
     name: str
-    cql: str
-    plan: str
-    time: str
-    status: str
-    results: int
+    entry: QueryEntry = field(repr=False)
+    account: QueryAccount = field(repr=False)
     advanced_to: int | None
     released: int | None
     graph: PlanGraph
@@ -287,24 +285,51 @@ class StoredQuery:
     migration: StoredMigration | None
     history: Records[StoredMigration]
     states: tuple[StoredState, ...]
-    quarantine: Fault | None = None
-    local: Mapping[int, str] = field(default_factory=dict)
-    """The plans of slots that run by another one than `plan`, by slot."""
-    waiting: int = 0
-    """How many results are computed and not released yet."""
-    set_aside: int = 0
-    """How many rows were left out because its expressions failed for them."""
-    added: bool = False
-    """Whether it was added while the job ran."""
-    removed: Mapping[str, int] | None = None
-    """What retention has removed of its results: how many rows, and before which instant."""
     waits_for: StreamWait | None = None
     shared_with: Mapping[str, int] = field(default_factory=dict)
     """How many rows of its state other queries keep too, by their names."""
-    warnings: tuple[str, ...] = ()
-    """What of its state grows without bound."""
     decides_after: str = ""
     """What has to end before it can decide about its plan."""
+
+    @property
+    def cql(self) -> str:
+        """Its text."""
+        return self.entry.cql
+
+    @property
+    def plan(self) -> str:
+        """The plan that it runs by."""
+        return self.entry.plan
+
+    @property
+    def time(self) -> str:
+        """Whether its instants are integers or timestamps."""
+        return self.entry.time
+
+    @property
+    def status(self) -> str:
+        """Whether it runs, is in quarantine, or was replaced."""
+        return self.entry.status
+
+    @property
+    def results(self) -> int:
+        """How many results are released; `account.waiting` are computed and wait."""
+        return self.account.results
+
+    @property
+    def quarantine(self) -> Fault | None:
+        """Why it takes in nothing, and since which batch; None if it is at work."""
+        return self.account.fault
+
+    @property
+    def local(self) -> Mapping[int, str]:
+        """The plans of slots that run by another one than `plan`, by slot."""
+        return self.account.plans_of_slots
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What of its state grows without bound."""
+        return tuple((self.account.graph or {}).get("warnings", ()))
 
     @property
     def plans(self) -> str:
@@ -348,71 +373,6 @@ class StoredQuery:
 
     def _repr_html_(self) -> str:
         return drawn(self)
-
-
-@dataclass(frozen=True, slots=True)
-class GroupMove:
-    """A change of slots: which groups went where, and why; `record` is all that was recorded of it."""
-
-    batch: int
-    trigger: str
-    record: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class MovingGroups:
-    """The move under way of groups whose rows go to two slots: those on the way, and those that follow them."""
-
-    protocol: str
-    groups: int
-    queued: int
-    since: int
-    trigger: str
-
-
-@dataclass(frozen=True, slots=True)
-class KeyClassSlots:
-    """A key class of exchanges: whether it is dealt apart, and its groups and the rows it had lately, by slot."""
-
-    by: str
-    apart: bool
-    groups: tuple[int, ...]
-    rows: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class StoredSlots:
-    """How partition groups are dealt to slots: `routing` is each group's slot, `loads` how many rows it had lately."""
-
-    count: int
-    routing: tuple[int, ...] = ()
-    loads: tuple[float, ...] = ()
-    bytes: tuple[int, ...] = ()
-    """The state that each slot keeps."""
-    moves: tuple[GroupMove, ...] = ()
-    decisions: tuple[Mapping[str, Any], ...] = ()
-    """What was decided about slots and groups, with forecast and reason, oldest first."""
-    spread: tuple[Mapping[str, Any], ...] = ()
-    """The groups that several slots share, or are to."""
-    moving: MovingGroups | None = None
-    key_classes: tuple[KeyClassSlots, ...] = ()
-    rows: tuple[float, ...] = ()
-    """How many rows each slot had lately: as they arrived, and as stages exchanged them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """How many bytes a checkpoint names: states, results and dead letters, and the manifest of the batch itself."""
-
-    state: int
-    results: int
-    dead_letters: int
-    commit: int
-
-    @property
-    def checkpoint(self) -> int:
-        """All of it."""
-        return self.state + self.results + self.dead_letters + self.commit
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,11 +33,8 @@ def stored_query(manifest: Manifest, name: str, entry: QueryEntry) -> StoredQuer
     plan = account.graph or {}
     return StoredQuery(
         name,
-        entry.cql,
-        entry.plan,
-        entry.time,
-        entry.status,
-        account.results,
+        entry,
+        account,
         tick(manifest.advanced_to.get(name)),
         tick(manifest.released.get(name)),
         graph_of_record(entry.plan, plan) if plan else join_tree(entry.plan),
@@ -45,15 +42,8 @@ def stored_query(manifest: Manifest, name: str, entry: QueryEntry) -> StoredQuer
         _under_way(manifest, name, entry, plan),
         Records(past_migration(name, record, entry.time) for record in account.history),
         tuple(_states(manifest, name)),
-        account.fault,
-        account.plans_of_slots,
-        account.waiting,
-        0 if account.set_aside is None else account.set_aside.rows,
-        account.added is not None,
-        account.removed,
         StreamWait(**manifest.streams.waits[name]) if name in manifest.streams.waits else None,
         shared_with(manifest, name),
-        tuple(plan.get("warnings", ())),
         _decides_after(manifest, name, plan),
     )
 

@@ -2,10 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from midstream.checkpoint.manifest import Manifest
-from midstream.checkpoint.stored import GroupMove, KeyClassSlots, MovingGroups, StoredSlots
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMove:
+    """A change of slots: which groups went where, and why; `record` is all that was recorded of it."""
+
+    batch: int
+    trigger: str
+    record: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class MovingGroups:
+    """The move under way of groups whose rows go to two slots: those on the way, and those that follow them."""
+
+    protocol: str
+    groups: int
+    queued: int
+    since: int
+    trigger: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyClassSlots:
+    """A key class of exchanges: whether it is dealt apart, and its groups and the rows it had lately, by slot."""
+
+    by: str
+    apart: bool
+    groups: tuple[int, ...]
+    rows: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSlots:
+    """How partition groups are dealt to slots: `routing` is each group's slot, `loads` how many rows it had lately."""
+
+    count: int
+    routing: tuple[int, ...] = ()
+    loads: tuple[float, ...] = ()
+    bytes: tuple[int, ...] = ()
+    """The state that each slot keeps."""
+    moves: tuple[GroupMove, ...] = ()
+    decisions: tuple[Mapping[str, Any], ...] = ()
+    """What was decided about slots and groups, with forecast and reason, oldest first."""
+    spread: tuple[Mapping[str, Any], ...] = ()
+    """The groups that several slots share, or are to."""
+    moving: MovingGroups | None = None
+    key_classes: tuple[KeyClassSlots, ...] = ()
+    rows: tuple[float, ...] = ()
+    """How many rows each slot had lately: as they arrived, and as stages exchanged them."""
 
 
 def stored_slots(manifest: Manifest) -> StoredSlots:

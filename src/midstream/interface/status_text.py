@@ -11,7 +11,8 @@ from midstream.checkpoint.metrics import Rates
 from midstream.checkpoint.owed import StoredSink
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.stops import stop_lines
-from midstream.checkpoint.stored import VERIFYING, StoredMigration, StoredQuery, StoredRequest, StoredSlots
+from midstream.checkpoint.stored import VERIFYING, StoredMigration, StoredQuery, StoredRequest
+from midstream.checkpoint.stored_slots import StoredSlots
 from midstream.distribution.plan_texts import slots_text
 from midstream.inputs.json_values import json_value
 
@@ -84,9 +85,10 @@ def _per_slot(counts: tuple[int, ...]) -> str:
 
 def removed_lines(query: StoredQuery) -> Iterator[str]:
     """What retention has removed of a query's results."""
-    if query.removed is not None:
-        before = instant(query.removed["before"], query.domain)
-        yield f"  {query.removed['rows']:,} results of query {query.name} that start before {before} were removed"
+    removed = query.account.removed
+    if removed is not None:
+        before = instant(removed["before"], query.domain)
+        yield f"  {removed['rows']:,} results of query {query.name} that start before {before} were removed"
 
 
 def _query(query: StoredQuery) -> Iterator[str]:
@@ -94,8 +96,8 @@ def _query(query: StoredQuery) -> Iterator[str]:
     moving += f", being verified with {query.verifying}, the same so far" if query.verifying else ""
     rests = f", {query.status}" if query.status in ("replaced", "quarantined") else ""
     yield f"query {query.name}: {results_text(query)}, plan {query.plans or 'without joins'}{moving}{rests}"
-    if query.set_aside:
-        yield f"  {query.set_aside:,} rows were set aside: its expressions failed for them"
+    if query.account.set_aside is not None:
+        yield f"  {query.account.set_aside.rows:,} rows were set aside: its expressions failed for them"
     if query.quarantine is not None:
         yield f"  stopped since batch {query.quarantine.batch}: {query.quarantine.reason}"
         yield f"  midstream resume CHECKPOINT {query.name} resumes it, midstream drop ends it"
@@ -116,10 +118,10 @@ def _query(query: StoredQuery) -> Iterator[str]:
 def results_text(query: StoredQuery) -> str:
     """How many results a query has released, and how many are computed and wait."""
     count = plural(query.results, "result")
-    if not query.waiting:
+    if not query.account.waiting:
         return count
     complete = "" if query.released is None else f", complete up to {instant(query.released, query.domain)},"
-    return f"{count}{complete} and {query.waiting:,} that wait for later rows"
+    return f"{count}{complete} and {query.account.waiting:,} that wait for later rows"
 
 
 def migration_line(change: StoredMigration) -> str:

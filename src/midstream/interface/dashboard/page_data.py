@@ -146,15 +146,19 @@ def _then(job: StoredJob, name: str, old: str, new: str, batch: int) -> StoredMi
 
 
 def _query(query: StoredQuery, now: Standing) -> Record:
-    summary = asdict(query)
-    summary["status"] = now.of_query(query.status)
-    summary["streams"], summary["plans"] = query.streams, query.plans
-    summary["graph"] = asdict(query.graph)
-    summary["migration"] = _migration(query.migration)
-    summary["history"] = [_migration(past) for past in query.history]
-    for decision in summary["adaptivity"]["decisions"]:
+    shown = ("name", "cql", "plan", "plans", "time", "results", "advanced_to", "released", "local", "streams", "states")
+    adaptivity = asdict(query.adaptivity)
+    for decision in adaptivity["decisions"]:
         del decision["record"]
-    return summary
+    return {
+        **{name: getattr(query, name) for name in shown},
+        "status": now.of_query(query.status),
+        "quarantine": query.quarantine,
+        "graph": asdict(query.graph),
+        "adaptivity": adaptivity,
+        "migration": _migration(query.migration),
+        "history": [_migration(past) for past in query.history],
+    }
 
 
 def _progress(job: StoredJob, query: str) -> Record:

@@ -14,7 +14,8 @@ from midstream.checkpoint.metrics import Rates
 from midstream.checkpoint.reading import StoredJob
 from midstream.checkpoint.status import RECENT
 from midstream.checkpoint.stops import stop_lines
-from midstream.checkpoint.stored import StoredMigration, StoredQuery, StoredSlots, StoredStream
+from midstream.checkpoint.stored import StoredMigration, StoredQuery, StoredStream
+from midstream.checkpoint.stored_slots import StoredSlots
 from midstream.interface.tables import plain_table
 from midstream.terminal import visible
 
