@@ -151,7 +151,7 @@ def test_an_opened_job_tells_of_migrations_decisions_and_operators(tmp_path):
     assert set(job.streams) == {"A", "B", "C"} and job.streams["A"].rows == inputs["A"].num_rows
     assert job.slots.count == 2 and sum(job.slots.bytes) > 0 and not job.running
     with pytest.raises(FrozenInstanceError):
-        job.query("q").plan = ""  # type: ignore[misc]
+        job.query("q").released = None  # type: ignore[misc]
     with pytest.raises(ms.JobError, match="not retained"):
         job.at(0)
 
