@@ -47,6 +47,8 @@ class Aggregates:
         self.binding = binding
         self.keys: list[Named] = []
         self.calls: list[NamedAggregate] = []
+        self.nulled: list[Expression] = []
+        self.brought: frozenset[str] = frozenset()
         self._names: set[str] = set()
 
     def add_key(self, expression: Expression) -> None:
@@ -69,8 +71,10 @@ class Aggregates:
         for key in self.keys:
             if key.expression == expression:
                 return Column(key.name, expression.type)
+        if expression in self.nulled:
+            return Literal(None, expression.type)
         if isinstance(expression, Column):
-            if any(call.name == expression.name for call in self.calls):
+            if expression.name in self.brought or any(call.name == expression.name for call in self.calls):
                 return expression
             raise self._ungrouped(expression, places)
         arguments = tuple(self.over_groups(a, places) for a in expression.arguments)

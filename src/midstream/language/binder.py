@@ -11,12 +11,22 @@ from dataclasses import replace
 from sqlglot import exp
 
 from midstream.algebra.declarations import Catalog
-from midstream.algebra.expressions import TRUE, Expression, Named, conjunction
-from midstream.algebra.plan import Aggregate, Distinct, Project, Relation, Select, ToStream
-from midstream.algebra.types import TEXT, is_nested
+from midstream.algebra.expressions import (
+    TRUE,
+    AggregateCall,
+    Expression,
+    Named,
+    NamedAggregate,
+    columns_of,
+    conjunction,
+    conjuncts,
+)
+from midstream.algebra.plan import Aggregate, Distinct, Project, Relation, Select, ToStream, Union
+from midstream.algebra.types import INTEGER, TEXT, is_nested
 from midstream.errors import QueryError
 from midstream.language.aggregates import Aggregates
-from midstream.language.binding import Binding
+from midstream.language.attached import Attachments
+from midstream.language.binding import Binding, match_name
 from midstream.language.grammar import DEEPEST_QUERY
 from midstream.language.literals import coerce
 from midstream.language.nodes import Node
@@ -26,7 +36,14 @@ from midstream.language.scope import Scope
 from midstream.language.sequences import push_conditions
 from midstream.language.set_operations import combine
 from midstream.language.sources import Environment, SourceBinder
-from midstream.language.subqueries import Items, SubqueryCondition, apply_subquery, is_correlated, subquery_condition
+from midstream.language.subqueries import (
+    Items,
+    SubqueryCondition,
+    apply_subquery,
+    has_aggregate,
+    is_correlated,
+    subquery_condition,
+)
 from midstream.language.text import read
 from midstream.language.windows import require_instants, require_window
 
@@ -96,7 +113,8 @@ class QueryBinder:
             if name in names:
                 raise self.binding.error(f"WITH defines {name} twice", cte)
             names.add(name)
-            environment = Environment({**environment.ctes, name: (cte.this, environment)})
+            named = {**environment.renamed, name: cte.args["alias"].args.get("columns") or ()}
+            environment = Environment({**environment.ctes, name: (cte.this, environment)}, named)
         return environment
 
     def _set_operation(self, node: Node, environment: Environment, reserved: tuple[str, ...] = ()) -> Relation:
@@ -121,18 +139,43 @@ class QueryBinder:
     def _select(
         self, node: exp.Select, environment: Environment, reserved: tuple[str, ...] = (), settle: bool = True
     ) -> Relation:
+        if node.args.get("group") is not None and (sets := node.args["group"].args.get("sets")):
+            return self._grouping_sets(node, sets, environment, reserved)
         scope = Scope(self.binding)
         relation = self.tuples(node, scope, environment)
         relation, _ = self.where(node, relation, scope, environment)
-        aggregates = Aggregates(self.binding)
-        binder = ScalarBinder(self.binding, scope, "SELECT", aggregates)
+        aggregates, attached = Aggregates(self.binding), Attachments(self, environment)
+        binder = ScalarBinder(self.binding, scope, "SELECT", aggregates, attached)
         self._group_keys(node, scope, aggregates)
         items = self.items(node, binder)
-        having = self._having(node, scope, aggregates)
-        if aggregates.keys or aggregates.calls:
-            items = [(name, aggregates.over_groups(value, binder.places)) for name, value in items]
-            relation = self._aggregate(relation, aggregates, having)
-        return self._project(node, relation, items, reserved, settle)
+        having = self._having(node, aggregates, binder)
+        if not (aggregates.keys or aggregates.calls):
+            return self._project(node, attached.joined(relation, lambda e: e), items, reserved, settle)
+        aggregates.brought = attached.columns()
+
+        def over(value: Expression) -> Expression:
+            return aggregates.over_groups(value, binder.places)
+
+        having = None if having is None else over(having)
+        relation = attached.joined(self._aggregate(relation, aggregates), over, *conjuncts(having))
+        relation = relation if having is None else Select(relation, having)
+        return self._project(node, relation, [(name, over(value)) for name, value in items], reserved, settle)
+
+    def _grouping_sets(
+        self, node: exp.Select, sets: list[exp.Tuple], environment: Environment, reserved: tuple[str, ...]
+    ) -> Relation:
+        """One query per set of keys, in which the keys of the other sets are null."""
+        plans = []
+        for keys in sets:
+            variant = node.copy()
+            others = [key.copy() for other in sets for key in other.expressions if key not in keys.expressions]
+            group = exp.Group(expressions=[key.copy() for key in keys.expressions], others=others)
+            group.meta.update(node.args["group"].meta)
+            variant.set("group", group)
+            variant.set("distinct", None)
+            plans.append(self._select(variant, environment, reserved))
+        united = Union(tuple(plans))
+        return united if node.args.get("distinct") is None else Distinct(united)
 
     def tuples(self, node: exp.Select, scope: Scope, environment: Environment) -> Relation:
         """The relation of FROM."""
@@ -148,7 +191,8 @@ class QueryBinder:
         kept: list[Expression] = []
         correlated: list[Expression] = []
         subqueries: list[SubqueryCondition] = []
-        binder = ScalarBinder(self.binding, scope, "WHERE")
+        attached = Attachments(self, environment)
+        binder = ScalarBinder(self.binding, scope, "WHERE", subqueries=attached)
         for part in flatten(clause.this, exp.And):
             condition = subquery_condition(part)
             if condition is not None:
@@ -156,10 +200,10 @@ class QueryBinder:
                 continue
             bound = self._where_part(node, binder, part)
             (correlated if correlate and is_correlated(bound, relation) else kept).append(bound)
-        relation, kept = push_conditions(relation, kept)
-        predicate = conjunction(kept)
-        if predicate != TRUE:
-            relation = Select(relation, predicate)
+        late = [part for part in kept if columns_of(part) & attached.columns()]
+        relation, kept = push_conditions(relation, [part for part in kept if part not in late])
+        relation = _selected(relation, kept)
+        relation = _selected(attached.joined(relation, lambda e: e, *late), late)
         inner_scope = scope if scope.outer is None else replace(scope, outer=None)
         for condition in subqueries:
             relation = apply_subquery(self, relation, inner_scope, condition, environment)
@@ -180,7 +224,7 @@ class QueryBinder:
         items: Items = []
         for position, item in enumerate(node.expressions, 1):
             if isinstance(item, exp.Star):
-                items.extend(self._star(binder, list(binder.scope.everything()), item))
+                items.extend(self._star(binder, self._chosen(item, binder), item))
             elif isinstance(item, exp.Column) and isinstance(item.this, exp.Star):
                 source = binder.scope.source(item.args["table"])
                 items.extend(self._star(binder, list(source.columns.items()), item))
@@ -193,6 +237,17 @@ class QueryBinder:
             raise self.binding.error(f"the query gives more than {MOST_COLUMNS:,} columns", node)
         return items
 
+    def _chosen(self, star: exp.Star, binder: ScalarBinder) -> Items:
+        """The columns of `*`, without those that EXCLUDE names and with the values that REPLACE gives some."""
+        columns = list(binder.scope.everything())
+        excluded, replaced = star.args.get("exclude") or [], star.args.get("replace") or []
+        for name in [*excluded, *(item.args["alias"] for item in replaced if isinstance(item, exp.Alias))]:
+            if not match_name(name, [column for column, _ in columns]):
+                raise self.binding.error(f"* has no column {name.name}", name)
+        gone = {found for name in excluded for found in match_name(name, [column for column, _ in columns])}
+        values = {item.alias.casefold(): binder.bind(item.this) for item in replaced}
+        return [(name, values.get(name.casefold(), column)) for name, column in columns if name not in gone]
+
     def _star(self, binder: ScalarBinder, columns: Items, node: Node) -> Items:
         for _, column in columns:
             binder.places.setdefault(str(column), node.meta.get("start"))
@@ -200,15 +255,26 @@ class QueryBinder:
 
     def _group_keys(self, node: exp.Select, scope: Scope, aggregates: Aggregates) -> None:
         clause = node.args.get("group")
-        for key in clause.expressions if clause is not None else ():
-            binder = ScalarBinder(self.binding, scope, "GROUP BY")
-            binder.shorthands = _shorthands(node)
-            bound = binder.bind(self._by_position(node, key))
+        if clause is None:
+            return
+        keys = _without_aggregates(node, self.binding.catalog) if clause.args.get("all") else clause.expressions
+        others = clause.args.get("others")
+        for key in others or ():
+            aggregates.nulled.append(self._group_key(node, scope, key))
+        if others is not None and not keys:
+            aggregates.calls.append(NamedAggregate("count(*)", AggregateCall("count", (), INTEGER)))
+        for key in keys:
+            bound = self._group_key(node, scope, key)
             if is_nested(bound.type):
                 raise self.binding.error(
                     f"cannot group by {bound.type}", key, hint="nested values can be carried, not compared"
                 )
             aggregates.add_key(coerce(bound, TEXT) if str(bound.type) == "null" else bound)
+
+    def _group_key(self, node: exp.Select, scope: Scope, key: Node) -> Expression:
+        binder = ScalarBinder(self.binding, scope, "GROUP BY")
+        binder.shorthands = _shorthands(node)
+        return binder.bind(self._by_position(node, key))
 
     def _by_position(self, node: exp.Select, key: Node) -> Node:
         if not isinstance(key, exp.Literal) or key.args.get("is_string") or not key.this.isdecimal():
@@ -222,21 +288,21 @@ class QueryBinder:
             raise self.binding.error(f"item {index} of SELECT is *", key, hint="group by the names of columns")
         return item.this if isinstance(item, exp.Alias) else item  # type: ignore[no-any-return]
 
-    def _having(self, node: exp.Select, scope: Scope, aggregates: Aggregates) -> Expression | None:
+    def _having(self, node: exp.Select, aggregates: Aggregates, select: ScalarBinder) -> Expression | None:
         clause = node.args.get("having")
         if clause is None:
             return None
-        binder = ScalarBinder(self.binding, scope, "HAVING", aggregates)
+        binder = ScalarBinder(self.binding, select.scope, "HAVING", aggregates, select.subqueries)
         binder.shorthands = _shorthands(node)
         bound = binder.condition(clause.this)
         if not (aggregates.keys or aggregates.calls):
             raise self.binding.error("HAVING needs GROUP BY or an aggregate", clause, hint="filter tuples with WHERE")
-        return aggregates.over_groups(bound, binder.places)
+        select.places.update(binder.places)
+        return bound
 
-    def _aggregate(self, relation: Relation, aggregates: Aggregates, having: Expression | None) -> Relation:
+    def _aggregate(self, relation: Relation, aggregates: Aggregates) -> Relation:
         require_window(self.binding, relation, "an aggregate" if aggregates.calls else "GROUP BY")
-        grouped = Aggregate(relation, tuple(aggregates.keys), tuple(aggregates.calls))
-        return grouped if having is None else Select(grouped, having)
+        return Aggregate(relation, tuple(aggregates.keys), tuple(aggregates.calls))
 
     def _project(
         self, node: exp.Select, relation: Relation, items: Items, reserved: tuple[str, ...], settle: bool
@@ -255,6 +321,17 @@ class QueryBinder:
                     f"DISTINCT cannot compare {name}: {value.type}", distinct, hint="nested values can only be carried"
                 )
         return Distinct(plan)
+
+
+def _selected(relation: Relation, conditions: list[Expression]) -> Relation:
+    predicate = conjunction(conditions)
+    return relation if predicate == TRUE else Select(relation, predicate)
+
+
+def _without_aggregates(node: exp.Select, catalog: Catalog) -> list[Node]:
+    """The items of SELECT that GROUP BY ALL groups by."""
+    values = [item.this if isinstance(item, exp.Alias) else item for item in node.expressions]
+    return [value for value in values if not has_aggregate(value, catalog)]
 
 
 def _shorthands(node: exp.Select) -> dict[str, Node]:

@@ -53,6 +53,8 @@ def bind_call(binder: CallBinder, node: exp.Anonymous) -> Expression:
     """The meaning of a function call."""
     written = node.name
     name = SYNONYMS.get(written.lower(), written.lower())
+    if name in ("grouping", "grouping_id") and binder.aggregates is not None:
+        return _grouping(binder, node)
     user = binder.binding.catalog.functions.get(written.lower())
     own = name == "if" or (name in SCALAR and name not in UNWRITTEN) or name in AGGREGATE
     built_in = own or name in BORROWED or name in AGGREGATES
@@ -69,6 +71,13 @@ def bind_call(binder: CallBinder, node: exp.Anonymous) -> Expression:
         raise _unknown_function(binder, node)
     _plain_call(binder, node)
     return _conditional(binder, node) if name == "if" else _built_in(binder, name, node)
+
+
+def _grouping(binder: CallBinder, node: exp.Anonymous) -> Expression:
+    """Which keys are null because a set of GROUPING SETS is without them: a bit each, the last argument's lowest."""
+    assert binder.aggregates is not None
+    bits = [binder.bind(argument) in binder.aggregates.nulled for argument in node.expressions]
+    return Literal(int("".join(str(int(bit)) for bit in bits) or "0", 2), pa.int64())
 
 
 def _plain_call(binder: ValueBinder, node: exp.Anonymous) -> None:

@@ -256,8 +256,8 @@ class ExpressionGrammar(CallGrammar):
             made: Node = at(exp.Subquery(this=self.query()), token)
         else:
             made = self.value()
-            if self.peek(TokenType.COMMA):
-                self.fail("a list of values is not a value", hint="compare the columns one by one, joined by AND")
+            if self.take(TokenType.COMMA):
+                made = at(exp.Tuple(expressions=[made, *self.values()]), token)
         self.need(TokenType.R_PAREN, ")")
         return made
 

@@ -55,7 +55,7 @@ def arrow_type(name: TypeName) -> pa.DataType:
 
 def _decimal(parameters: list[str]) -> pa.DataType:
     try:
-        digits, scale = (*map(int, parameters), *(18, 3)[len(parameters) :])
+        digits, scale = (*map(int, parameters), *(DECIMAL_DIGITS, 10)[len(parameters) :])
     except ValueError:
         raise QueryError("DECIMAL takes the number of digits and of decimals", hint="DECIMAL(18, 3)") from None
     if len(parameters) == 1:

@@ -26,6 +26,9 @@ Duration = exp.IntervalSpan
 FollowedBy = exp.MatchRecognize
 """A step of a sequence: `FOLLOWED BY this [mode] [ON on] [WITHIN within]`; `asof` and `outer` are for ASOF JOIN."""
 
+JoinedSources = exp.From
+"""Sources joined in parentheses: `this` is the first, `joins` are the others."""
+
 TypeName = exp.DataType
 """The name of a type, its parameters (`expressions`) and whether it is `zoned`."""
 

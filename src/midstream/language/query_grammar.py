@@ -5,9 +5,11 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from midstream.language.expression_grammar import NEGATABLE, ExpressionGrammar
+from midstream.language.expression_grammar import NEGATABLE
 from midstream.language.grammar import DEEPEST_QUERY, NAMES
-from midstream.language.nodes import FollowedBy, Node, WindowClause, at
+from midstream.language.grouping_grammar import cube, grouping_sets, keys_of, rollup
+from midstream.language.nodes import FollowedBy, JoinedSources, Node, at
+from midstream.language.window_grammar import WindowGrammar
 
 TO_STREAM = ("ISTREAM", "DSTREAM", "RSTREAM")
 
@@ -45,7 +47,7 @@ SET_OPERATIONS: dict[TokenType, type[exp.SetOperation]] = {
 ENDLESS_HINT = "a continuous result has no end and no order; sort what you collect, or bound it with a window"
 
 
-class QueryGrammar(ExpressionGrammar):
+class QueryGrammar(WindowGrammar):
     """Reads queries."""
 
     def parse(self, raw_tokens: list[Token], sql: str) -> list[exp.Expr | None]:
@@ -109,17 +111,35 @@ class QueryGrammar(ExpressionGrammar):
     def _cte(self) -> Node:
         token = self._curr
         name = self.identifier("a name after WITH")
+        columns = self._column_names()
         self.need(TokenType.ALIAS, "AS")
         self.need(TokenType.L_PAREN, "(")
         body = self.query()
         self.need(TokenType.R_PAREN, ")")
-        return at(exp.CTE(this=body, alias=exp.TableAlias(this=name)), token)
+        return at(exp.CTE(this=body, alias=exp.TableAlias(this=name, columns=columns)), token)
+
+    def _column_names(self) -> list[exp.Identifier]:
+        """`(a, b)` behind the name of a source."""
+        if not self.take(TokenType.L_PAREN):
+            return []
+        names = self._names("a column name")
+        self.need(TokenType.R_PAREN, ")")
+        return names
 
     def _union(self) -> Node:
         left = self._intersect()
         while token := self.take(TokenType.UNION, TokenType.EXCEPT):
-            left = self._combined(token, left, self._set_all(), self._intersect())
+            all_, by_name = self._set_all(), self._by_name()
+            left = self._combined(token, left, all_, self._intersect())
+            left.set("by_name", by_name)
         return left
+
+    def _by_name(self) -> bool:
+        """`BY NAME` behind UNION."""
+        found = self.peek_word("BY") and self._next.text.upper() == "NAME"
+        if found:
+            self._advance(2)
+        return found
 
     def _intersect(self) -> Node:
         left = self._term()
@@ -184,7 +204,7 @@ class QueryGrammar(ExpressionGrammar):
 
     def _item(self) -> Node:
         if star := self.take(TokenType.STAR):
-            return at(exp.Star(), star)
+            return self._star(at(exp.Star(), star))
         value = self.value()
         start = self._curr
         if self.take(TokenType.ALIAS):
@@ -193,15 +213,25 @@ class QueryGrammar(ExpressionGrammar):
             return at(exp.Alias(this=value, alias=self.identifier("a name")), start)
         return value
 
+    def _star(self, star: Node) -> Node:
+        """`* EXCLUDE (a, b) REPLACE (v + 1 AS v)`."""
+        if self.take_word("EXCLUDE") or self.take(TokenType.EXCEPT):
+            star.set("exclude", self._column_names() or [self.identifier("a column name")])
+        if self.take_word("REPLACE"):
+            self.need(TokenType.L_PAREN, "(")
+            star.set("replace", self._items())
+            self.need(TokenType.R_PAREN, ")")
+        return star
+
     def _from(self, select: exp.Select) -> None:
         select.set("from_", exp.From(this=self._source()))
+        select.set("joins", self._joins())
+
+    def _joins(self) -> list[Node]:
         joins: list[Node] = []
-        while True:
-            step = self._join_step()
-            if step is None:
-                select.set("joins", joins)
-                return
+        while (step := self._join_step()) is not None:
             joins.append(step)
+        return joins
 
     def _join_step(self) -> Node | None:
         token = self._curr
@@ -211,17 +241,16 @@ class QueryGrammar(ExpressionGrammar):
             return self._followed_by()
         if self.peek_word("ASOF"):
             return self._asof()
-        if self.peek(TokenType.NATURAL):
-            self.fail("NATURAL JOIN is not supported", hint="name the columns: JOIN … USING (k)")
         return self._join()
 
     def _join(self) -> Node | None:
         token = self._curr
+        natural = self.take(TokenType.NATURAL)
         side = self.take(TokenType.LEFT, TokenType.RIGHT, TokenType.FULL)
         outer = self.take_word("OUTER") if side else None
         kind = None if outer else self.take(TokenType.INNER, TokenType.CROSS) or self.take_word("SEMI", "ANTI")
         if not self.peek(TokenType.JOIN):
-            if side or kind:
+            if side or kind or natural:
                 self.expected("JOIN")
             return None
         self._advance()
@@ -230,7 +259,9 @@ class QueryGrammar(ExpressionGrammar):
         made = exp.Join(this=self._source())
         word = kind.text.lower() if kind else side.text.lower() if side else "inner"
         made.set("kind", word)
-        self._condition(made, word)
+        made.set("natural", bool(natural))
+        if not natural:
+            self._condition(made, word)
         return at(made, token)
 
     def _condition(self, join: Node, kind: str) -> None:
@@ -287,7 +318,7 @@ class QueryGrammar(ExpressionGrammar):
             self.fail("a window needs a stream before it", hint="write for instance A [RANGE 10]")
         if self.take(TokenType.L_PAREN):
             if not (self.begins_query() or self.peek(TokenType.L_PAREN)):
-                self.expected("SELECT", hint="parentheses in FROM hold a sub-query; joins are read from left to right")
+                return self._joined_sources(token)
             made: Node = exp.Subquery(this=self.query())
             self.need(TokenType.R_PAREN, ")")
         else:
@@ -298,12 +329,20 @@ class QueryGrammar(ExpressionGrammar):
         self._decorate(made)
         return at(made, token)
 
+    def _joined_sources(self, token: Token) -> Node:
+        """Joins in parentheses."""
+        made = JoinedSources(this=self._source(), joins=self._joins())
+        self.need(TokenType.R_PAREN, ") or a join")
+        return at(made, token)
+
     def _decorate(self, source: Node) -> None:
         window = self._window()
         if self.take(TokenType.ALIAS):
             source.set("alias", self.identifier("a name after AS"))
         elif self.peek(*NAMES) and not self.peek_word(*NOT_AN_ALIAS):
             source.set("alias", self.identifier("a name"))
+        if source.args.get("alias") is not None:
+            source.set("columns", self._column_names())
         second = self._curr
         after = self._window()
         if window and after:
@@ -311,67 +350,47 @@ class QueryGrammar(ExpressionGrammar):
         if window or after:
             source.set("window", window or after)
 
-    def _window(self) -> WindowClause | None:
-        token = self.take(TokenType.L_BRACKET)
-        if token is None:
-            return None
-        made = self._window_form()
-        self.need(TokenType.R_BRACKET, "]")
-        return at(made, token)
-
-    def _window_form(self) -> WindowClause:
-        token = self.take(TokenType.VAR)
-        match token.text.upper() if token else "":
-            case "RANGE":
-                if self.take_word("UNBOUNDED"):
-                    return WindowClause(this="UNBOUNDED")
-                return WindowClause(this="RANGE", size=self.duration())
-            case "NOW" | "UNBOUNDED" as word:
-                return WindowClause(this=word)
-            case "ROWS":
-                return WindowClause(this="ROWS", rows=self.need(TokenType.NUMBER, "a number of rows").text)
-            case "PARTITION":
-                return self._partitioned()
-            case "HOP":
-                size = self.duration()
-                self.need(TokenType.COMMA, ", and the slide")
-                return self._boundaries(WindowClause(this="HOP", size=size, slide=self.duration()))
-            case "TUMBLE":
-                return self._boundaries(WindowClause(this="TUMBLE", size=self.duration()))
-        if token:
-            self._advance(-1)
-        self.expected(
-            "a window",
-            hint="[RANGE 10], [NOW], [UNBOUNDED], [ROWS 5], [PARTITION BY k ROWS 5], [HOP 10, 5] or [TUMBLE 10]",
-        )
-
-    def _partitioned(self) -> WindowClause:
-        self.need_word("BY")
-        columns = [self._partition_column()]
+    def _group(self) -> Node:
+        """`GROUP BY a, ROLLUP (b, c)`, `GROUP BY GROUPING SETS ((a), (b), ())`, `GROUP BY ALL`."""
+        if self.take(TokenType.ALL):
+            return exp.Group(expressions=[], all=True)
+        elements = [self._grouping()]
         while self.take(TokenType.COMMA):
-            columns.append(self._partition_column())
-        self.need_word("ROWS")
-        rows = self.need(TokenType.NUMBER, "a number of rows").text
-        return WindowClause(this="ROWS", rows=rows, partition=columns)
+            elements.append(self._grouping())
+        return grouping_sets(elements, self.fail)
 
-    def _partition_column(self) -> Node:
-        return self._column()
+    def _grouping(self) -> list[list[Node]]:
+        """The sets that one element of GROUP BY stands for."""
+        word = self._curr.text.upper()
+        if word == "GROUPING" and self._next.text.upper() == "SETS":
+            self._advance(2)
+            self.need(TokenType.L_PAREN, "(")
+            sets = self._grouping()
+            while self.take(TokenType.COMMA):
+                sets += self._grouping()
+            self.need(TokenType.R_PAREN, ")")
+            return sets
+        if word in ("ROLLUP", "CUBE") and self._next.token_type == TokenType.L_PAREN:
+            self._advance()
+            parts = self._key_list()
+            return rollup(parts) if word == "ROLLUP" else cube(parts, self.fail)
+        if self.peek(TokenType.L_PAREN) and self._next.token_type == TokenType.R_PAREN:
+            self._advance(2)
+            return [[]]
+        return [keys_of(self.value())]
 
-    def _boundaries(self, made: WindowClause) -> WindowClause:
-        if self.take_word("OFFSET"):
-            made.set("offset", self.duration())
-        if self.take_word("ZONE"):
-            made.set("zone", self.string())
-        return made
+    def _key_list(self) -> list[list[Node]]:
+        self.need(TokenType.L_PAREN, "(")
+        parts = [keys_of(key) for key in self.values()]
+        self.need(TokenType.R_PAREN, ")")
+        return parts
 
     def _clauses(self, select: exp.Select) -> None:
         if token := self.take(TokenType.WHERE):
             select.set("where", at(exp.Where(this=self.value()), token))
         if token := self.take(TokenType.GROUP_BY):
             self.need_word("BY")
-            if self.peek(TokenType.ALL):
-                self.expected("columns to group by", hint="name them; GROUP BY ALL is not supported")
-            select.set("group", at(exp.Group(expressions=self.values()), token))
+            select.set("group", at(self._group(), token))
         if token := self.take(TokenType.HAVING):
             select.set("having", at(exp.Having(this=self.value()), token))
         if self.peek_word("WINDOW", "QUALIFY"):

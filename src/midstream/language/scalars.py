@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.types as kind
@@ -53,6 +53,8 @@ OPERATORS: dict[type[Node], str] = {
     exp.NullSafeNEQ: "is_distinct_from",
 }
 
+ROW_COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
+
 READS_LITERALS = frozenset(
     {"=", "<>", "<", "<=", ">", ">=", "in", "is_distinct_from", "is_not_distinct_from"}
     | {"nullif", "greatest", "least", "coalesce"}
@@ -60,11 +62,35 @@ READS_LITERALS = frozenset(
 """Where a string literal beside a date or a timestamp is read as one."""
 
 
+class SubqueryValues(Protocol):
+    """Makes values of sub-queries, for clauses that can hold any."""
+
+    def value(self, around: ScalarBinder, node: exp.Subquery) -> Expression:
+        """The value of a scalar sub-query."""
+        ...
+
+    def exists(self, around: ScalarBinder, node: exp.Exists) -> Expression:
+        """The truth of EXISTS."""
+        ...
+
+    def contains(self, around: ScalarBinder, node: exp.In) -> Expression:
+        """The truth of IN."""
+        ...
+
+
 class ScalarBinder:
     """Binds the values of one clause."""
 
-    def __init__(self, binding: Binding, scope: Scope, clause: str, aggregates: Aggregates | None = None) -> None:
+    def __init__(
+        self,
+        binding: Binding,
+        scope: Scope,
+        clause: str,
+        aggregates: Aggregates | None = None,
+        subqueries: SubqueryValues | None = None,
+    ) -> None:
         self.binding = binding
+        self.subqueries = subqueries
         self.scope = scope
         self.clause = clause
         self.aggregates = aggregates
@@ -114,12 +140,27 @@ class ScalarBinder:
         if isinstance(node, exp.Add | exp.Sub) and (moved := self._moved_by_months(node)) is not None:
             return moved
         operator = OPERATORS.get(type(node))
+        if isinstance(node.this, exp.Tuple) and isinstance(node.expression, exp.Tuple) and operator in ROW_COMPARISONS:
+            return self._rows_compared(operator, node.this.expressions, node.expression.expressions, node)
         if operator is not None:
             return self._apply(operator, [node.this, node.expression], node)
         method = BINDERS.get(type(node))
         if method is None:
             raise self.binding.error("this is not a value", node, hint="write a column or an expression")
         return method(self, node)
+
+    def _rows_compared(self, operator: str, left: list[Node], right: list[Node], node: Node) -> Expression:
+        """`(a, b) < (c, d)`: by the first parts that differ."""
+        if len(left) != len(right):
+            raise self.binding.error(f"rows of {len(left)} and of {len(right)} values cannot be compared", node)
+        first = self._apply(operator[0] if operator in ("<=", ">=") else operator, [left[0], right[0]], node)
+        if len(left) == 1:
+            return self._apply(operator, [left[0], right[0]], node)
+        rest = self._rows_compared(operator, left[1:], right[1:], node)
+        if operator in ("=", "<>"):
+            return Call("and" if operator == "=" else "or", (first, rest), BOOLEAN)
+        same = self._apply("=", [left[0], right[0]], node)
+        return Call("or", (first, Call("and", (same, rest), BOOLEAN)), BOOLEAN)
 
     def _moved_by_months(self, node: exp.Add | exp.Sub) -> Call | None:
         """An instant and an INTERVAL of months, which are not all as long."""
@@ -223,24 +264,33 @@ class ScalarBinder:
 
     def _in(self, node: exp.In) -> Expression:
         if node.args.get("query") is not None:
+            if self.subqueries is not None:
+                return self.subqueries.contains(self, node)
             raise self._misplaced("IN (SELECT …)", node)
+        if isinstance(node.this, exp.Tuple):
+            rows = [self._rows_compared("=", node.this.expressions, row.expressions, node) for row in node.expressions]
+            return rows[0] if len(rows) == 1 else Call("or", tuple(rows), BOOLEAN)
         return self._apply("in", [node.this, *node.expressions], node)
 
-    def _exists(self, node: Node) -> Expression:
+    def _exists(self, node: exp.Exists) -> Expression:
+        if self.subqueries is not None:
+            return self.subqueries.exists(self, node)
         raise self._misplaced("EXISTS", node)
 
-    def _subquery(self, node: Node) -> Expression:
+    def _subquery(self, node: exp.Subquery) -> Expression:
+        if self.subqueries is not None:
+            return self.subqueries.value(self, node)
         raise self.binding.error(
-            "a sub-query is not a value",
+            f"a sub-query cannot be a value in {self.clause}",
             node,
-            hint="put it in FROM and join with it; as a condition of WHERE, use EXISTS or IN",
+            hint="put it in FROM and join with it, or use it in SELECT, WHERE or HAVING",
         )
 
     def _misplaced(self, what: str, node: Node) -> Exception:
         return self.binding.error(
-            f"{what} can only be a condition of WHERE, alone or joined to others by AND",
+            f"{what} cannot stand in {self.clause}",
             node,
-            hint="elsewhere, join with the sub-query in FROM",
+            hint="put it in FROM and join with it, or use it in SELECT, WHERE or HAVING",
         )
 
     def _case(self, node: exp.Case) -> Expression:

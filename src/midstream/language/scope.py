@@ -52,15 +52,26 @@ class Scope:
         self, name: str, relation: Relation, columns: list[str], node: exp.Expression, time: str | None = None
     ) -> Source:
         """A new source, whose relation's columns are visible under other names."""
-        if any(source.name == name for source in self.sources):
-            raise self.binding.error(
-                f"{name} is used twice in FROM", node, hint=f"give one of them another name: {name} AS {name}2"
-            )
+        self._require_new(name, node)
         fields = zip(columns, relation.schema, strict=True)
         known = {visible: Column(f.name, f.type) for visible, f in fields}
         source = Source(name, known, self.part, None if time is None else known[time])
         self.sources.append(source)
         return source
+
+    def take_in(self, inner: Scope, node: exp.Expression) -> None:
+        """Adds what joins in parentheses have brought."""
+        for source in inner.sources:
+            self._require_new(source.name, node)
+        self.sources += inner.sources
+        self.merged += inner.merged
+        self.hidden |= inner.hidden
+
+    def _require_new(self, name: str, node: exp.Expression) -> None:
+        if any(source.name == name for source in self.sources):
+            raise self.binding.error(
+                f"{name} is used twice in FROM", node, hint=f"give one of them another name: {name} AS {name}2"
+            )
 
     def latest_part(self, outer: Scope | None = None) -> Scope:
         """The part of FROM that is being read, which is all that USING sees and the first that ON looks at."""

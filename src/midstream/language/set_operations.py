@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.types as kind
 from sqlglot import exp
 
-from midstream.algebra.expressions import Column, Named
+from midstream.algebra.expressions import Column, Literal, Named
 from midstream.algebra.plan import Difference, Distinct, Intersect, Project, Relation, Union
 from midstream.algebra.types import TEXT, common_type, is_nested, show_type
 from midstream.language.binding import Binding
@@ -23,6 +23,8 @@ WORDS: dict[type[Node], str] = {exp.Union: "UNION", exp.Except: "EXCEPT", exp.In
 def combine(binding: Binding, node: Node, left: Relation, right: Relation) -> Relation:
     """The set operation of two relations."""
     word, distinct = WORDS[type(node)], bool(node.args.get("distinct"))
+    if node.args.get("by_name"):
+        left, right = _by_name(left, right)
     left, right = _aligned(binding, node, word, left, right)
     if distinct or not isinstance(node, exp.Union):
         for side in (left, right):
@@ -35,6 +37,17 @@ def combine(binding: Binding, node: Node, left: Relation, right: Relation) -> Re
         case exp.Except():
             return Difference(_distinct(left, distinct), _distinct(right, distinct))
     return Intersect(_distinct(left, distinct), _distinct(right, distinct))
+
+
+def _by_name(left: Relation, right: Relation) -> tuple[Relation, Relation]:
+    """Both sides with all columns of either; what one does not have is null there."""
+    names = list(dict.fromkeys([*left.schema.names, *right.schema.names]))
+    return _with_columns(left, names), _with_columns(right, names)
+
+
+def _with_columns(plan: Relation, names: list[str]) -> Relation:
+    fields = {field.name: Column(field.name, field.type) for field in plan.schema}
+    return Project(plan, tuple(Named(name, fields.get(name, Literal(None, pa.null()))) for name in names))
 
 
 def _united(plan: Relation) -> tuple[Relation, ...]:

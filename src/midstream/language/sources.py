@@ -6,8 +6,8 @@ and holds a RIGHT or FULL join, or a sequence, is put together on its own first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
@@ -16,7 +16,7 @@ from midstream.algebra.plan import Join, JoinKind, Project, Relation, Stream, Wi
 from midstream.algebra.types import BOOLEAN, common_type
 from midstream.language.binding import Binding, match_name, nearest
 from midstream.language.literals import coerce
-from midstream.language.nodes import FollowedBy, Node
+from midstream.language.nodes import FollowedBy, JoinedSources, Node
 from midstream.language.scalars import bind_condition
 from midstream.language.scope import Scope, Source
 from midstream.language.sequences import bind_step
@@ -40,6 +40,7 @@ class Environment:
     """What names in FROM mean besides streams: the queries of WITH, each with the environment it was written in."""
 
     ctes: Mapping[str, tuple[Node, Environment]]
+    renamed: Mapping[str, Sequence[exp.Identifier]] = field(default_factory=dict)
 
 
 class SourceBinder:
@@ -71,7 +72,10 @@ class SourceBinder:
         """Gives the sources of this FROM their aliases before those of its sub-queries, which may repeat them."""
         for first, joins in groups:
             for node in (first, *(join.this for join in joins)):
-                node.meta["unique"] = self.binding.alias(self._visible(node), node)
+                if isinstance(node, JoinedSources):
+                    self._reserve([(node.this, node.args["joins"])])
+                else:
+                    node.meta["unique"] = self.binding.alias(self._visible(node), node)
 
     def _visible(self, node: Node) -> str:
         """The name a source has in its SELECT."""
@@ -98,27 +102,29 @@ class SourceBinder:
         require_window(self.binding, right, "a join")
 
     def _join(self, left: Relation, join: Node, scope: Scope) -> Relation:
-        before = scope.latest_part()
+        before, count, merged = scope.latest_part(), len(scope.sources), len(scope.merged)
         right = self.source(join.this, scope)
         if isinstance(join, FollowedBy):
             return bind_step(self.binding, left, right, join, scope.latest_part(scope))
         self._require_windows(left, right)
         kind = KINDS[join.args["kind"]]
         using, condition = join.args.get("using"), join.args.get("on")
+        added = Scope(self.binding, scope.sources[count:], scope.merged[merged:], scope.hidden, part=scope.part)
+        if join.args.get("natural"):
+            using = _shared_names(before, added)
         on: Expression = TRUE
         if using:
-            on = conjunction([self._merge(name, scope, before, kind) for name in using])
+            on = conjunction([self._merge(name, scope, before, added, kind) for name in using])
         elif condition is not None:
             on = bind_condition(self.binding, condition, scope.latest_part(scope), left, right)
         if kind in ("semi", "anti"):
-            scope.sources.pop()
+            del scope.sources[count:], scope.merged[merged:]
         return Join(left, right, on, kind)
 
-    def _merge(self, name: exp.Identifier, scope: Scope, before: Scope, kind: str) -> Expression:
+    def _merge(self, name: exp.Identifier, scope: Scope, before: Scope, added: Scope, kind: str) -> Expression:
         """One column of USING: an equality, and a single visible column for the two."""
         visible, left = before.resolve(exp.Column(this=name))
-        latest = scope.sources[-1]
-        _, right = Scope(self.binding, [latest]).resolve(exp.Column(this=name))
+        _, right = added.resolve(exp.Column(this=name))
         type_ = common_type(left.type, right.type)
         if type_ is None:
             raise self.binding.error(
@@ -131,13 +137,20 @@ class SourceBinder:
         return Call("=", (a, b), BOOLEAN)
 
     def source(self, node: Node, scope: Scope) -> Relation:
-        """A stream or sub-query with its window, added to the scope."""
+        """A stream or sub-query with its window, added to the scope; or several, joined in parentheses."""
+        if isinstance(node, JoinedSources):
+            inner = Scope(self.binding, part=scope.part)
+            relation = self._group(node.this, node.args["joins"], inner)
+            scope.take_in(inner, node)
+            return relation
         if isinstance(node, exp.Subquery):
             return self._subquery(node, node.this, self.environment, scope)
         name = node.this
         known = match_name(name, self.environment.ctes)
         if known:
             body, environment = self.environment.ctes[known[0]]
+            if not node.args.get("columns"):
+                node.set("columns", [name.copy() for name in self.environment.renamed.get(known[0], ())])
             return self._subquery(node, body, environment, scope)
         return self._stream(node, name, scope)
 
@@ -149,7 +162,7 @@ class SourceBinder:
         declaration = streams[found[0]]
         self.binding.require_same_time(declaration, name)
         stream = Stream(declaration.name, node.meta["unique"], declaration.columns, declaration.time, declaration.site)
-        place, names = node.args.get("alias") or node, declaration.columns.names
+        place, names = node.args.get("alias") or node, self._column_names(node, declaration.columns.names)
         source = scope.add(self._visible(node), stream, names, place, declaration.time)
         return self._windowed(node, stream, source)
 
@@ -164,14 +177,26 @@ class SourceBinder:
         unique, alias = node.meta["unique"], node.args.get("alias")
         with self.binding.inside(scope):
             relation = self.bind_query(body, environment)
-        columns = relation.schema.names
-        renamed = rename(relation, {name: f"{unique}.{name}" for name in columns})
+        columns = self._column_names(node, relation.schema.names)
+        new = zip(relation.schema.names, columns, strict=True)
+        renamed = rename(relation, {name: f"{unique}.{column}" for name, column in new})
         visible = unique if alias is None and isinstance(node, exp.Subquery) else self._visible(node)
         source = scope.add(visible, renamed, columns, alias or node)
         window = node.args.get("window")
         if window is not None and not is_raw(renamed):
             require_instants(self.binding, renamed, "a window over this sub-query", window)
         return self._windowed(node, renamed, source)
+
+    def _column_names(self, node: Node, names: list[str]) -> list[str]:
+        """The names that columns have in this SELECT: those behind the alias, the others as they are."""
+        wanted = [name.name for name in node.args.get("columns") or ()]
+        if len(wanted) > len(names):
+            message = f"{len(wanted)} names are given to {len(names)} columns"
+            raise self.binding.error(message, node.args["columns"][-1])
+        given = [*wanted, *names[len(wanted) :]]
+        if len(set(given)) < len(given):
+            raise self.binding.error("two columns have the same name", node, hint="name all of them differently")
+        return given
 
     def _windowed(self, node: Node, relation: Relation, source: Source) -> Relation:
         clause = node.args.get("window")
@@ -184,6 +209,13 @@ class SourceBinder:
             return found.name
 
         return Window(relation, bind_window(self.binding, clause, relation.domain, column))
+
+
+def _shared_names(before: Scope, added: Scope) -> list[exp.Identifier]:
+    """The names that two sides of a NATURAL JOIN have in common."""
+    there = [name for name, _ in added.everything()]
+    names = [name for name, _ in before.everything() if any(name.casefold() == n.casefold() for n in there)]
+    return [exp.Identifier(this=name, quoted=False) for name in dict.fromkeys(names)]
 
 
 def rename(relation: Relation, names: dict[str, str]) -> Relation:

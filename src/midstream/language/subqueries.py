@@ -97,7 +97,7 @@ def _inner(
 ) -> tuple[Relation, list[Expression], list[Expression]]:
     """The inner relation, the join conditions it leaves to us, and its output columns."""
     query = condition.query
-    if not _is_plain(query, binder.binding.catalog):
+    if not is_plain(query, binder.binding.catalog):
         alias = binder.binding.alias("query", query)
         with binder.binding.inside(scope):
             bound = binder.query(query, environment)
@@ -112,14 +112,22 @@ def _inner(
     return relation, correlated, output
 
 
-def _is_plain(query: Node, catalog: Catalog) -> bool:
-    """Whether a query only filters, so that its rows can be joined as they are."""
+def is_plain(query: Node, catalog: Catalog, aggregated: bool = False) -> bool:
+    """Whether a query only filters, so that its rows can be joined as they are, or, if so asked, aggregates all."""
     if not isinstance(query, exp.Select) or query.args.get("with_"):
         return False
-    if any(query.args.get(key) is not None for key in ("group", "having", "kind")):
+    if any(
+        query.args.get(key) is not None for key in ("group", "having", "kind", *(["distinct"] if aggregated else []))
+    ):
         return False
-    calls = {call.name.lower() for item in query.expressions for call in item.find_all(exp.Anonymous)}
-    return not any(_is_aggregate(name, catalog) for name in calls)
+    if aggregated:
+        return True
+    return not any(has_aggregate(item, catalog) for item in query.expressions)
+
+
+def has_aggregate(node: Node, catalog: Catalog) -> bool:
+    """Whether an aggregate is called in a value."""
+    return any(_is_aggregate(call.name.lower(), catalog) for call in node.find_all(exp.Anonymous))
 
 
 def _is_aggregate(name: str, catalog: Catalog) -> bool:
@@ -127,14 +135,16 @@ def _is_aggregate(name: str, catalog: Catalog) -> bool:
 
 
 def _equality(binder: QueryBinder, scope: Scope, condition: SubqueryCondition, output: list[Expression]) -> Expression:
-    if len(output) != 1:
+    assert condition.needle is not None
+    nodes = condition.needle.expressions if isinstance(condition.needle, exp.Tuple) else [condition.needle]
+    if len(output) != len(nodes):
+        wanted = "exactly one column" if len(nodes) == 1 else f"{len(nodes)} columns"
         raise binder.binding.error(
-            f"the sub-query of IN gives {len(output)} columns", condition.query, hint="select exactly one column"
+            f"the sub-query of IN gives {len(output)} columns", condition.query, hint=f"select {wanted}"
         )
     needle = ScalarBinder(binder.binding, scope, "WHERE")
-    assert condition.needle is not None
-    sides = [needle.bind(condition.needle), output[0]]
-    equal = needle.call("=", sides, [condition.needle, condition.query], condition.node)
+    sides = zip(nodes, output, strict=True)
+    equal = conjunction([needle.call("=", [needle.bind(n), o], [n, condition.query], condition.node) for n, o in sides])
     if not condition.negated:
         return equal
     return Call("or", (equal, Call("is_null", (equal,), BOOLEAN)), BOOLEAN)

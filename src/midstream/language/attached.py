@@ -1,0 +1,224 @@
+"""Sub-queries as values: each is aggregated by what ties it to the query around it, and joined to that query's tuples.
+
+A scalar sub-query is one value per combination of its correlated columns, EXISTS a count, IN a count of equal values
+and one of all. An outer join brings them to every tuple; where there is none, a count is zero and anything else null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
+
+from midstream.algebra.borrowed_aggregates import borrow_aggregate
+from midstream.algebra.expressions import (
+    AggregateCall,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Expression,
+    Literal,
+    Named,
+    NamedAggregate,
+    columns_of,
+    conjunction,
+    substitute,
+)
+from midstream.algebra.plan import Aggregate, Join, JoinKind, Relation
+from midstream.algebra.types import BOOLEAN, INTEGER
+from midstream.language.aggregates import Aggregates
+from midstream.language.nodes import Node
+from midstream.language.scalars import ScalarBinder
+from midstream.language.scope import Scope
+from midstream.language.sources import Environment, rename
+from midstream.language.subqueries import QueryBinder, is_plain
+from midstream.language.windows import require_window
+
+STRICT = frozenset({"=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "negate"})
+"""Functions that are null where an argument is."""
+
+NOTHING = Literal(0, INTEGER)
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A relation to join to the tuples; `columns` are those it brings."""
+
+    relation: Relation
+    on: tuple[Expression, ...]
+    columns: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """The inside of a sub-query: its tuples, what it gives of each, and equalities with the query around it."""
+
+    relation: Relation
+    scope: Scope | None
+    outputs: list[Expression]
+    aggregates: Aggregates
+    ties: list[tuple[Expression, Expression]]
+
+
+@dataclass
+class Attachments:
+    """The sub-queries that the values of one clause hold, and the joins that bring them."""
+
+    binder: QueryBinder
+    environment: Environment
+    waiting: list[Attachment] = field(default_factory=list)
+
+    def value(self, around: ScalarBinder, node: exp.Subquery) -> Expression:
+        """A scalar sub-query: its only value, null if there is none."""
+        inside = self._inside(around, node.this)
+        if len(inside.outputs) != 1:
+            raise self.binder.binding.error(
+                f"a sub-query gives {len(inside.outputs)} columns where one value stands",
+                node,
+                hint="select one column",
+            )
+        calls, output = list(inside.aggregates.calls), inside.outputs[0]
+        if not calls:
+            calls = [NamedAggregate("only", borrow_aggregate("only_value", [output], [], False))]
+            output = Column("only", output.type)
+        return substitute(output, self._attach(around, inside, calls, inside.ties, node))
+
+    def exists(self, around: ScalarBinder, node: exp.Exists) -> Expression:
+        """Whether a sub-query has any tuple."""
+        inside = self._inside(around, node.this)
+        size = self._attach(around, inside, [_count("size")], inside.ties, node)["size"]
+        return Call(">", (size, NOTHING), BOOLEAN)
+
+    def contains(self, around: ScalarBinder, node: exp.In) -> Expression:
+        """Whether a value is equal to one of a sub-query's; null if it is not, but could be."""
+        inside, needle = self._inside(around, node.args["query"]), around.bind(node.this)
+        if len(inside.outputs) != 1:
+            raise self.binder.binding.error(f"the sub-query of IN gives {len(inside.outputs)} columns", node)
+        element = inside.outputs[0]
+        equal = self._attach(around, inside, [_count("equal")], [*inside.ties, (needle, element)], node)["equal"]
+        again = self._inside(around, node.args["query"])
+        totals = [_count("size"), _count("known", again.outputs[0])]
+        counted = self._attach(around, again, totals, again.ties, node)
+        unknown = Call("or", (_is_null(needle), Call(">", (counted["size"], counted["known"]), BOOLEAN)), BOOLEAN)
+        none = Call("=", (counted["size"], NOTHING), BOOLEAN)
+        branches = (
+            (Call(">", (equal, NOTHING), BOOLEAN), Literal(True, BOOLEAN)),
+            (none, Literal(False, BOOLEAN)),
+            (unknown, Literal(None, BOOLEAN)),
+        )
+        return Case(branches, Literal(False, BOOLEAN))
+
+    def columns(self) -> frozenset[str]:
+        """The columns that will be brought."""
+        return frozenset(name for attachment in self.waiting for name in attachment.columns)
+
+    def joined(self, relation: Relation, over: Callable[[Expression], Expression], *conditions: Expression) -> Relation:
+        """The relation with what its clause holds of sub-queries; `over` says what the clause's columns are there.
+
+        A condition that cannot be true of a null needs no outer join.
+        """
+        for attachment in self.waiting:
+            needed = any(_rejects_null(condition, attachment.columns) for condition in conditions)
+            kind: JoinKind = "inner" if needed else "left"
+            on = conjunction([_tied(tie, over, attachment.columns) for tie in attachment.on])
+            require_window(self.binder.binding, relation, "a sub-query")
+            relation = Join(relation, attachment.relation, on, kind)
+        self.waiting = []
+        return relation
+
+    def _inside(self, around: ScalarBinder, query: Node) -> Inside:
+        binding, catalog = self.binder.binding, self.binder.binding.catalog
+        scope = around.scope if around.scope.outer is None else replace(around.scope, outer=None)
+        aggregates = Aggregates(binding)
+        if not is_plain(query, catalog, aggregated=True):
+            with binding.inside(scope):
+                bound = self.binder.query(query, self.environment)
+            alias = binding.alias("query", query)
+            bound = rename(bound, {name: f"{alias}.{name}" for name in bound.schema.names})
+            return Inside(bound, None, [Column(f.name, f.type) for f in bound.schema], aggregates, [])
+        assert isinstance(query, exp.Select)
+        inner = Scope(binding, outer=scope)
+        with binding.inside(scope):
+            relation = self.binder.tuples(query, inner, self.environment)
+            relation, correlated = self.binder.where(query, relation, inner, self.environment, correlate=True)
+            values = ScalarBinder(binding, inner, "SELECT", aggregates)
+            outputs = [value for _, value in self.binder.items(query, values)]
+        if aggregates.calls:
+            outputs = [aggregates.over_groups(value, values.places) for value in outputs]
+        return Inside(relation, inner, outputs, aggregates, [self._tie(c, relation, query) for c in correlated])
+
+    def _tie(self, condition: Expression, inside: Relation, node: Node) -> tuple[Expression, Expression]:
+        """An equality of something around the sub-query with something in it."""
+        names = set(inside.schema.names)
+        if isinstance(condition, Call) and condition.function == "=":
+            for outer, inner in (condition.args, condition.args[::-1]):
+                if columns_of(inner) <= names and not columns_of(outer) & names:
+                    return outer, inner
+        raise self.binder.binding.error(
+            "a sub-query that is a value can only be tied to the query around it by equalities",
+            node,
+            detail=f"this is none: {condition}",
+            hint="join with it in FROM",
+        )
+
+    def _attach(
+        self,
+        around: ScalarBinder,
+        inside: Inside,
+        calls: list[NamedAggregate],
+        ties: list[tuple[Expression, Expression]],
+        node: Node,
+    ) -> dict[str, Expression]:
+        """Has the aggregates of a sub-query joined; the values of their columns."""
+        binding = self.binder.binding
+        require_window(binding, inside.relation, "a sub-query")
+        keys = [Named(f"key_{i}", inner) for i, (_, inner) in enumerate(ties)]
+        alias = binding.alias("query", node)
+        grouped = Aggregate(inside.relation, tuple(keys), tuple(calls))
+        relation = rename(grouped, {name: f"{alias}.{name}" for name in grouped.schema.names})
+        on = []
+        for key, (outer, _) in zip(keys, ties, strict=True):
+            sides = [outer, Column(f"{alias}.{key.name}", key.expression.type)]
+            on.append(around.call("=", sides, [node, node], node))
+        self.waiting.append(Attachment(relation, tuple(on), frozenset(relation.schema.names)))
+        return {call.name: _brought(f"{alias}.{call.name}", call.call) for call in calls}
+
+
+def _brought(name: str, call: AggregateCall) -> Expression:
+    """An aggregate behind an outer join: of nothing, a count is zero."""
+    column = Column(name, call.type)
+    return Call("coalesce", (column, NOTHING), INTEGER) if call.function == "count" else column
+
+
+def _count(name: str, *arguments: Expression) -> NamedAggregate:
+    return NamedAggregate(name, AggregateCall("count", arguments, INTEGER))
+
+
+def _is_null(value: Expression) -> Expression:
+    return Call("is_null", (value,), BOOLEAN)
+
+
+def _tied(tie: Expression, over: Callable[[Expression], Expression], brought: frozenset[str]) -> Expression:
+    """An equality between the tuples and what is joined, with the tuples' part as it is where they are joined."""
+
+    def change(part: Expression) -> Expression:
+        return part if columns_of(part) <= brought and columns_of(part) else over(part)
+
+    assert isinstance(tie, Call)
+    return tie.with_arguments(tuple(change(part) for part in tie.args))
+
+
+def _rejects_null(condition: Expression, columns: frozenset[str]) -> bool:
+    """Whether a condition is never true where one of the columns is null."""
+    if not (columns_of(condition) & columns):
+        return False
+    match condition:
+        case Column(name):
+            return name in columns
+        case Cast(inner):
+            return _rejects_null(inner, columns)
+        case Call(function, args) if function in STRICT:
+            return any(_rejects_null(a, columns) for a in args)
+    return False

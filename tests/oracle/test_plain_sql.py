@@ -1,0 +1,173 @@
+"""SQL as people write it: sub-queries as values, row values, grouping sets, joins of every form.
+
+Each query is run over sliding windows; at several instants DuckDB answers the same query over the rows valid there.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from functools import cache
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import midstream as ms
+
+SUBQUERIES = (
+    "SELECT i, v FROM A WHERE v > (SELECT avg(v) FROM B)",
+    "SELECT i, v FROM A WHERE v = (SELECT max(v) FROM A AS x)",
+    "SELECT i, v FROM A WHERE v < (SELECT sum(v) FROM B WHERE B.k = A.k)",
+    "SELECT i, v FROM A WHERE 0 = (SELECT count(*) FROM B WHERE B.k = A.k)",
+    "SELECT i, v FROM A WHERE (SELECT count(*) FROM B WHERE B.k = A.k AND B.v > 2) + 1 >= v",
+    "SELECT i, v FROM A WHERE (SELECT max(v) FROM B WHERE B.k = A.k) IS NULL",
+    "SELECT i, (SELECT max(v) FROM B WHERE B.k = A.k) AS most FROM A",
+    "SELECT i, (SELECT count(*) FROM B WHERE B.k = A.k AND B.v = A.v) AS n FROM A",
+    "SELECT i, (SELECT count(v) + 1 FROM B WHERE B.k = A.k) AS n, (SELECT min(i) FROM B) AS least FROM A",
+    "SELECT i, (SELECT i FROM B WHERE B.i = A.i) AS same FROM A",
+    "SELECT i FROM A WHERE v > 3 OR v IN (SELECT v FROM B)",
+    "SELECT i FROM A WHERE v > 3 OR v NOT IN (SELECT v FROM B WHERE v > 2)",
+    "SELECT i, v IN (SELECT v FROM B WHERE B.k = A.k) AS known FROM A",
+    "SELECT i, v NOT IN (SELECT v FROM B) AS unknown FROM A",
+    "SELECT i FROM A WHERE k = 1 OR EXISTS (SELECT * FROM B WHERE B.k = A.k AND B.v < 3)",
+    "SELECT i, EXISTS (SELECT 1 FROM B WHERE B.v = A.v) AS met FROM A",
+    "SELECT i, CASE WHEN EXISTS (SELECT 1 FROM B WHERE B.k = A.k) THEN 'yes' ELSE 'no' END AS met FROM A",
+    "SELECT k, sum(v) AS s FROM A GROUP BY k HAVING sum(v) > (SELECT avg(v) FROM B)",
+    "SELECT k, sum(v) AS s FROM A GROUP BY k HAVING count(*) >= (SELECT count(*) FROM B WHERE B.k = A.k)",
+    "SELECT k, sum(v) AS s, (SELECT max(v) FROM B WHERE B.k = A.k) AS most FROM A GROUP BY k",
+    "SELECT k, count(*) AS n FROM A GROUP BY k HAVING k IN (SELECT k FROM B) OR count(*) > 3",
+    "SELECT i FROM A WHERE k IN (SELECT k FROM B WHERE v > (SELECT min(v) FROM C WHERE C.k = B.k))",
+    "SELECT i FROM A WHERE v = (SELECT median(v) FROM B WHERE B.k = A.k)",
+    "SELECT i FROM A WHERE v > (SELECT max(v) FROM (SELECT k, sum(v) AS v FROM B GROUP BY k) AS x)",
+)
+ROWS = (
+    "SELECT i FROM A WHERE (k, v) = (1, 2)",
+    "SELECT i FROM A WHERE (k, v) <> (1, 2) AND k > 0 AND v > 0",
+    "SELECT i FROM A WHERE (k, v) > (1, 2) AND k > 0 AND v > 0",
+    "SELECT i FROM A WHERE (k, v) <= (2, 2) AND k > 0 AND v > 0",
+    "SELECT i FROM A WHERE (k, v) IN ((1, 2), (2, 3), (3, NULL))",
+    "SELECT i FROM A WHERE (k, v) IN (SELECT k, v FROM B)",
+    "SELECT A.i, B.i AS j FROM A, B WHERE (A.k, A.v) = (B.k, B.v)",
+)
+GROUPINGS = (
+    "SELECT k, v, count(*) AS n FROM A GROUP BY ROLLUP (k, v)",
+    "SELECT k, v, sum(i) AS s, grouping(k) AS g, grouping(k, v) AS h FROM A GROUP BY CUBE (k, v)",
+    "SELECT k, v, count(*) AS n FROM A GROUP BY GROUPING SETS ((k), (v), ())",
+    "SELECT k + 1 AS m, v, count(*) AS n FROM A GROUP BY GROUPING SETS ((m, v), (m))",
+    "SELECT k, v, count(*) AS n FROM A GROUP BY k, ROLLUP (v)",
+    "SELECT k, count(*) AS n FROM A GROUP BY ROLLUP (1) HAVING count(*) > 2",
+    "SELECT k, count(*) AS n FROM A GROUP BY ALL",
+    "SELECT k, v + 1 AS w, max(i) AS m FROM A GROUP BY ALL",
+)
+JOINS = (
+    "SELECT k, A.i, v, b.j FROM A NATURAL JOIN (SELECT k, i AS j FROM B) AS b",
+    "SELECT k, A.i, b.j FROM A NATURAL LEFT JOIN (SELECT k, i AS j FROM B) AS b",
+    "SELECT A.i, B.i AS j, C.i AS l FROM A LEFT JOIN (B JOIN C ON B.k = C.k) ON A.v = C.v",
+    "SELECT A.i, C.i AS j FROM (A JOIN B ON A.k = B.k) JOIN C ON B.v = C.v",
+    "SELECT v, A.i, B.i AS j, C.i AS l FROM A JOIN (B JOIN C USING (v)) USING (v)",
+    "SELECT x.a, x.b FROM A AS x(t, a, b)",
+    "SELECT a, n FROM (SELECT k, count(*) FROM A GROUP BY k) AS x(a, n)",
+    "WITH x(a, n) AS (SELECT k, count(*) FROM A GROUP BY k) SELECT x.a, y.n FROM x JOIN x AS y ON x.a = y.a",
+    "SELECT i, k FROM A UNION ALL BY NAME SELECT v, i FROM B",
+    "SELECT i, k FROM A UNION BY NAME SELECT k, i FROM B",
+    "SELECT * EXCLUDE (t) FROM A",
+    "SELECT * EXCLUDE (t) REPLACE (v + 1 AS v) FROM A",
+)
+QUERIES = (*SUBQUERIES, *ROWS, *GROUPINGS, *JOINS)
+SIZE = 12
+
+
+def streams_of(chance: random.Random) -> dict[str, pa.Table]:
+    """Three small streams with nulls, and values that meet."""
+
+    def stream(rows: int) -> pa.Table:
+        return pa.table(
+            {
+                "t": pa.array(sorted(chance.randrange(40) for _ in range(rows)), pa.int64()),
+                "i": pa.array(chance.sample(range(100), rows), pa.int64()),
+                "k": pa.array([chance.choice([1, 2, 3, None]) for _ in range(rows)], pa.int64()),
+                "v": pa.array([chance.choice([1, 2, 3, 4, None]) for _ in range(rows)], pa.int64()),
+            }
+        )
+
+    return {"A": stream(12), "B": stream(10), "C": stream(6)}
+
+
+def windowed(query: str) -> str:
+    """The query with a window behind every stream."""
+    words = query.replace("(", "( ").replace(")", " )").replace(",", " ,").split(" ")
+    after = ("FROM", "JOIN", ",", "(")
+    found = [
+        f"{word} [RANGE {SIZE}]"
+        if word in ("A", "B", "C") and before in after and not (before == "," and is_value(words, i))
+        else word
+        for i, (before, word) in enumerate(zip(["", *words], words, strict=False))
+    ]
+    return " ".join(found)
+
+
+def is_value(words: list[str], position: int) -> bool:
+    """Whether what stands behind a comma is no source."""
+    return "FROM" not in words[:position]
+
+
+def at(table: pa.Table, instant: int) -> Counter[str]:
+    """The rows of a result that are valid at an instant."""
+    names = [name for name in table.column_names if name not in ("valid_from", "valid_to")]
+    return Counter(
+        str(tuple(plain(row[name]) for name in names))
+        for row in table.to_pylist()
+        if row["valid_from"] <= instant and (row["valid_to"] is None or instant < row["valid_to"])
+    )
+
+
+def plain(value: Any) -> Any:
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+@cache
+def database() -> duckdb.DuckDBPyConnection:
+    """A database in memory."""
+    return duckdb.connect()
+
+
+def expected_at(query: str, streams: dict[str, pa.Table], instant: int) -> Counter[str]:
+    """DuckDB's answer over the rows that a window holds at an instant."""
+    connection = database()
+    for name, table in streams.items():
+        times = table["t"].to_pylist()
+        kept = [i for i, time in enumerate(times) if time <= instant <= time + SIZE]
+        connection.register(name, table.take(pa.array(kept, pa.int64())))
+    rows = connection.sql(query).fetchall()
+    return Counter(str(tuple(plain(value) for value in row)) for row in rows)
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_a_query_means_what_it_means_in_duckdb_at_every_instant(query: str) -> None:
+    streams = streams_of(random.Random(query))
+    found = ms.run(windowed(query), streams, time="t", batch_rows=9)
+    assert ms.snapshot_equal(found, ms.reference(windowed(query), streams, time="t"))
+    filled = [
+        t for t in range(0, 52, 6) if all(any(x <= t <= x + SIZE for x in s["t"].to_pylist()) for s in streams.values())
+    ]
+    for instant in filled:
+        assert at(found, instant) == expected_at(query, streams, instant), instant
+
+
+def test_a_scalar_sub_query_of_several_rows_stops_the_query() -> None:
+    streams = streams_of(random.Random(1))
+    with pytest.raises(ms.InputError) as raised:
+        ms.run("SELECT i, (SELECT v FROM B [UNBOUNDED]) AS one FROM A [UNBOUNDED]", streams, time="t")
+    assert "more than one row" in str(raised.value)
+
+
+def test_a_correlated_value_that_is_tied_by_more_than_equalities_is_refused() -> None:
+    with pytest.raises(ms.QueryError) as raised:
+        ms.plans(
+            windowed("SELECT i, (SELECT max(v) FROM B WHERE B.v < A.v) AS below FROM A"),
+            {name: table.schema for name, table in streams_of(random.Random(1)).items()},
+            time="t",
+        )
+    assert "equalities" in raised.value.message
